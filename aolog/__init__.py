@@ -1,4 +1,4 @@
-"""A crash-safe, append-only log, embedded where data is made.
+"""A crash-safe, append-only log, embedded in the program that produces data.
 
     with aolog.Writer("path") as log:
         log.append(b"value", key=b"key")
@@ -6,9 +6,9 @@
     for record in aolog.Reader("path"):
         print(record.address, record.value)
 
-One writer a log, any number of readers. `aolog/docs/guarantees.md` says what is guaranteed,
-`aolog/FORMAT.md` what is on disk. Importing this loads the errors; each other name is loaded
-when it is first asked for (PEP 562), numpy when a batch is decoded, pyarrow when one becomes Arrow.
+A log has one writer and any number of readers. `aolog/docs/guarantees.md` has the guarantees,
+`aolog/FORMAT.md` the format. The import loads only the errors; each other name is loaded at its first
+use (PEP 562), numpy when a batch is decoded, pyarrow when a batch becomes Arrow.
 """
 
 import os
@@ -18,7 +18,7 @@ from importlib import import_module
 from aolog.errors import *  # noqa: F403 -- errors.__all__ is the public list
 from aolog.errors import __all__ as _errors
 
-TYPE_CHECKING = False  # as typing's, which takes longer to import than all that is imported here
+TYPE_CHECKING = False  # as typing's, whose import takes longer than this module
 
 if TYPE_CHECKING:
     from aolog.format.native.speed import backend
@@ -69,8 +69,8 @@ _MODULES = {
 }
 
 
-# Held while a name is loaded and while the process is forked: a child that was forked in the midst
-# of an import would wait for ever for a thread that is not there.
+# Held during a load and during a fork: otherwise a child forked during an import would wait forever for
+# a thread that it does not have.
 _loading = RLock()
 os.register_at_fork(
     before=_loading.acquire,
@@ -79,7 +79,7 @@ os.register_at_fork(
 )
 
 
-if not TYPE_CHECKING:  # else any name would pass for one of ours
+if not TYPE_CHECKING:  # otherwise mypy would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in _MODULES:

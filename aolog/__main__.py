@@ -12,14 +12,14 @@ __all__ = ["main", "run"]
 
 
 def main() -> None:
-    """Runs the command that the process was started for."""
+    """Runs the command line `aolog`."""
     run("aolog.cli")
 
 
 def run(package: str, prog_name: str | None = None) -> None:
-    """Runs the `main` of a command line. An interrupt while its modules are loaded ends the process
-    as it ends any other, and one behind its end is no traceback. (A KeyboardInterrupt may be lost
-    meanwhile, in a callback that may not raise.)"""
+    """Runs the `main` of a command line. While its modules are loaded, SIGINT kills the process: a
+    KeyboardInterrupt could be lost in a callback that may not raise. An interrupt after `main` prints no
+    traceback."""
     if not hasattr(aolog, "AologError"):  # another distribution has replaced our __init__.py
         from aolog.errors import conflict
 

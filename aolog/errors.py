@@ -85,6 +85,7 @@ def nested_call(of: str = "writer") -> UsageError:
     return UsageError(
         f"called from within another call of the same {of}",
         hint=f"let the signal handler set a flag or raise, and call the {of} outside the handler",
+        nested=True,
     )
 
 

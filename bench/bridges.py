@@ -1,11 +1,11 @@
-"""What cases about the bridge share: clusters to send to, and a bridge in a process of its own.
+"""Shared by the cases about the bridge: clusters, and a bridge in a process of its own.
 
-`Bridge` is `python -m bridge run`, told on from inside: what its engines learn of acknowledgements
-goes through a pipe, 16 bytes each, with the time at which they learnt it. Nothing else is changed.
-Times are the monotonic clock's, which on Linux is one for all processes.
+`Bridge` is `python -m bridge run`, instrumented: its engines write each acknowledgement to a pipe, 16
+bytes with the time. Nothing else is changed. Times are of the monotonic clock, which Linux shares
+between processes.
 
-Clusters are librdkafka's mock, in this process, and Apache Kafka as the tests run it, where Java
-and its jars are to be had. The mock keeps 5 MiB a partition and does not isolate transactions.
+Clusters are librdkafka's mock, in this process, and Apache Kafka as the tests run it, if Java and the
+jars are available. The mock keeps 5 MiB per partition and does not isolate transactions.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ __all__ = ["KAFKA", "MOCK", "SOON_S", "Acknowledged", "Bridge", "Cluster", "Dest
 Measurable = TypeVar("Measurable", Group, Panel)
 
 MOCK, KAFKA = "librdkafka's mock", "Apache Kafka"
-SOON_S = 120.0  # for whatever must happen; nothing waits so long when all is well
-# What is drained over and over need not stay on the disk.
+SOON_S = 120.0  # bound for every wait; far above what is usual
+# Cases drain the same log again and again, so Kafka may delete early.
 _LITTLE_IS_KEPT = {
     "log.retention.bytes": 1 << 30,
     "log.segment.bytes": 128 << 20,
@@ -47,7 +47,7 @@ _LITTLE_IS_KEPT = {
 }
 _RECORD = struct.Struct("<qq")
 _READ_BYTES = 64 << 10
-_PIPE_BYTES = 1 << 20  # 65,536 acknowledgements: the bridge never waits for who reads them
+_PIPE_BYTES = 1 << 20  # 65,536 acknowledgements, so that the bridge never waits for the reader
 
 _TOLD = """
 import os, runpy, struct, sys, time
@@ -75,7 +75,7 @@ runpy.run_module("bridge", run_name="__main__", alter_sys=True)
 
 
 class Cluster(Protocol):
-    """Of the mock and of Kafka alike."""
+    """The interface that the mock and Kafka share."""
 
     @property
     def bootstrap_servers(self) -> str: ...
@@ -84,7 +84,7 @@ class Cluster(Protocol):
 
 
 class Destination(NamedTuple):
-    """A cluster that runs. isolates: whether exactly_once is to be had there."""
+    """A running cluster. isolates: whether it supports exactly_once."""
 
     name: str
     cluster: Cluster
@@ -92,14 +92,14 @@ class Destination(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """Every record before the address is acknowledged, and the bridge knows it since."""
+    """Every record before the address is acknowledged. at_ns: when the bridge learnt it."""
 
     address: int
     at_ns: int
 
 
 def without_kafka(size: Size) -> list[Skipped]:
-    """Why Apache Kafka is left out; nothing if it is not."""
+    """The reason if Apache Kafka is left out."""
     if not size.bridge_kafka:
         return [Skipped(KAFKA, "not at this size")]
     from tests.kafka.server import KafkaUnavailable, jars, java
@@ -113,7 +113,7 @@ def without_kafka(size: Size) -> list[Skipped]:
 
 
 def destinations(size: Size, directory: str) -> Iterator[Destination]:
-    """The mock, then Kafka if it can be had; each runs until the next is asked for."""
+    """The mock, then Kafka if available; each runs until the next one is requested."""
     from bridge.kafka.embedded import EmbeddedBroker
 
     with EmbeddedBroker() as broker:
@@ -129,7 +129,7 @@ def destinations(size: Size, directory: str) -> Iterator[Destination]:
 def on_each_cluster(
     size: Size, directory: str, make: Callable[[Destination], Measurable]
 ) -> Iterator[Measurable]:
-    """What `make` measures on each cluster, with the cluster that is left out and why."""
+    """The measurement of `make` on each cluster, with the reason if one is left out."""
     missing = without_kafka(size)
     for to in destinations(size, directory):
         one = make(to)
@@ -138,20 +138,20 @@ def on_each_cluster(
 
 
 def new_topic(cluster: Cluster, partitions: int = 1) -> str:
-    """The name of a topic that nobody has used."""
+    """Creates a new topic; its name."""
     name = f"bench-{uuid.uuid4().hex[:12]}"
     cluster.create_topic(name, partitions)
     return name
 
 
 def environment() -> dict[str, str]:
-    """Of a process that finds the project."""
+    """For a process that imports the project."""
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 class Bridge:
-    """A bridge from a log to a topic. A context manager, which stops it. Raises Wrong where it
-    ends, or says nothing for SOON_S."""
+    """A bridge from a log to a topic. A context manager, which stops it. Raises Wrong if it ends, or
+    reports nothing for SOON_S."""
 
     def __init__(self, log: str, to: Destination, topic: str, *options: str) -> None:
         self._pipe, theirs = os.pipe()
@@ -170,7 +170,7 @@ class Bridge:
         os.close(theirs)
 
     def acknowledged(self, address: int) -> list[Acknowledged]:
-        """Waits until the record at the address is; all that was told since the last call."""
+        """Waits until the record at the address is acknowledged; all reports since the last call."""
         told: list[Acknowledged] = []
         until_s = time.monotonic() + SOON_S
         while not told or told[-1].address <= address:
@@ -203,7 +203,7 @@ class Bridge:
 def run_bridge(
     log: str, to: Destination, topic: str, *options: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """`python -m bridge run` as it is, its status as JSON lines on standard output."""
+    """`python -m bridge run`, unchanged, with its status as JSON lines on standard output."""
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "bridge", "run", "--log", log, "--topic", topic, "--json"),

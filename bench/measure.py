@@ -1,9 +1,9 @@
-"""Measures contenders beside each other: interleaved rounds, medians, ratios.
+"""Measures contenders against each other: interleaved rounds, medians, ratios.
 
-A round runs each contender once, A B C then A B C again, so that whatever drifts (clock, heat,
-neighbours) meets all alike. The first round is a warm-up that counts for nothing but this: every
-contender's records are read back and compared with what was given, so that no figure is of work
-that was not done. The garbage collector runs between the timed parts and never inside one.
+A round runs each contender once, A B C then A B C again, so that drift (clock, heat, neighbours)
+affects all of them equally. The first round is a warm-up and a check: every contender's records are
+read back and compared with its input, so that every figure is of work that was done. The garbage
+collector runs between the timed parts and never inside one.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ Work: TypeAlias = "Callable[[], int]"
 
 
 class Wrong(Exception):
-    """A contender did other work than it was given: its figure would mean nothing."""
+    """A contender did not do the work that it was given, so its figure would mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a contender's user gets for the time. survives: "OS" is a crash of the process, not of
-    the machine, on return of the timed part; a sync that it makes on the way is named.     checksum: over what, if any. Unequal promises are unequal work: every row says its own."""
+    """The guarantees of a contender, which explain its cost. survives: "OS" means that records survive
+    a crash of the process, not of the machine, when the timed part returns; syncs inside it are named.
+    checksum: what it covers, if there is one."""
 
     survives: str
     checksum: str
@@ -45,9 +46,9 @@ class Promise:
 class Contender:
     """One way to do a group's work.
 
-    session: given an empty directory, is entered untimed, gives the work, which is timed and
-    answers how many records it did, and is left untimed. proof: reads back, untimed, what the
-    session left; None where the contender knows no records. expected: what the proof must be.
+    session: gets an empty directory and yields the work, which is timed and returns the number of
+    records; entering and leaving it is untimed. proof: reads back, untimed, what the session left;
+    None if the contender has no records. expected: what the proof must be.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Contender:
     expected: Proof
     note: str = ""
     fdatasyncs: Callable[[], int] | None = None
-    series: str = ""  # of which it is a point, at `at`, where its group has an axis
+    series: str = ""  # if its group has an axis: the curve on which it is the point at `at`
     at: int = 0
 
 
@@ -72,8 +73,8 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What has to hold in a group: a contender takes at most ratio_max times what the others take
-    together, in the median of the rounds. what: the contender's time in words, and of what it is a multiple."""
+    """A bound in a group: a contender takes at most ratio_max times the sum of the others' times, in
+    the median of the rounds. what: the ratio in words."""
 
     what: str
     contender: str
@@ -83,10 +84,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Contenders for the same work. timed: what the time is of. baselines: whom the others are
-    compared with. batch_bytes: of the log, where that is what the group is about. targets: what
-    has to hold in it. unit: of what there are so many. axis: of what the contenders' costs are a
-    curve, if they are one. rounds: that count, where fewer are enough."""
+    """Contenders for the same work. timed: what is timed. baselines: contenders that the others are
+    compared with. batch_bytes: of the log, if the group is about them. targets: bounds. unit: what is
+    counted. axis: the variable, if the contenders form a curve. rounds: if fewer are enough."""
 
     case: str
     title: str
@@ -104,9 +104,9 @@ class Group:
 
 @dataclass(slots=True)
 class Measured:
-    """Times of one contender, a round each, in nanoseconds a record. stored_bytes: what the
-    session left in its directory, 0 for readers. digest: of the records that it proved. fdatasyncs:
-    a record, a round each."""
+    """Times of one contender, one for each round, in nanoseconds per record. stored_bytes: what the
+    session left in its directory, 0 for readers. digest: of the records that were read back.
+    fdatasyncs: per record, one for each round."""
 
     contender: Contender
     wall_ns: list[float] = field(default_factory=list)

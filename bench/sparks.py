@@ -1,7 +1,8 @@
-"""A Spark of two cores, the same values kept as everything that it reads, and two sources to compare with.
+"""A Spark session with two cores, the same values in every format that it reads, and two sources to
+compare with.
 
-The values are random letters: a text file holds them as it is, and a length in characters is one in
-bytes. Random ones, so that a codec gains no more than letters have to spare.
+The values are random letters. A text file holds them unchanged, a length in characters equals one in
+bytes, and a codec gains little.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ if TYPE_CHECKING:
 __all__ = ["AGAIN", "BATCH_BYTES", "LOGS", "ROWS", "Content", "as_source", "missing", "proof_of",
            "session", "total"]  # fmt: skip  # names
 
-LOGS = 4  # two for each core, side by side below one root
+LOGS = 4  # two for each core, below one root
 BATCH_BYTES = 3 << 20  # as the source's
 ROWS, AGAIN = "aolog_rows", "aolog_again"
-_OF_READER = {"offset": "address"}  # what it calls otherwise
+_OF_READER = {"offset": "address"}  # the reader's name for a column of the source
 _ONCE = 100_000  # values made at a time
 _LETTERS = bytes(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[i & 63]
                  for i in range(256))  # fmt: skip  # a table
 
 
 def missing() -> str | None:
-    """Why there is no Spark, if there is none."""
+    """The reason if Spark is not available."""
     from aolog.errors import UsageError
 
     for package in ("pyspark", "pyarrow"):

@@ -35,7 +35,7 @@ again: [the README](../README.md#performance). Compare within a column only.
 def page(found: Document) -> str:
     """RESULTS.md."""
     parts = [
-        _PAGE.strip(), _head(found), _contenders(found), _deliveries(found), _targets(found),
+        _PAGE.strip(), heading(found), _contenders(found), _deliveries(found), _targets(found),
         _panels(found), _plots(found),
     ]  # fmt: skip  # in this order
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -69,7 +69,7 @@ def write_readme(path: str, found: Document) -> None:
     Path(path).write_text(f"{before}{BEGIN}\n{readme(found)}\n{END}{behind}", encoding="utf-8")
 
 
-def _head(found: Document) -> str:
+def heading(found: Document) -> str:
     """On what it was measured; where cases were measured anew, which and when."""
     runs = found["runs"]
     return "\n\n".join(_run(run, named=len(runs) > 1) for run in runs)

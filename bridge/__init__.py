@@ -2,8 +2,8 @@
 
     log ► read ► route ► lanes ► Kafka ► acknowledged ► cursor ► prune
 
-The rooms, in that order: config, kafka, deliver (one log), supervise (many), operate, buffer, cli.
-`Buffer` is for programs that send live. See aolog/docs/guarantees.md for what is guaranteed.
+Rooms, in the order of their imports: config, kafka, deliver (one log), supervise (many logs), operate,
+buffer (`Buffer`, for programs that send), testing, cli. aolog/docs/guarantees.md has the guarantees.
 """
 
 from __future__ import annotations
@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bridge.buffer.buffer import Buffer
+    from bridge.buffer.file_provider import FileProvider
     from bridge.buffer.kafka_provider import KafkaProvider
-    from bridge.buffer.provider import (
-        FaultyProvider,
-        FileProvider,
-        MemoryProvider,
-        Message,
-        Provider,
-        Rejected,
-    )
+    from bridge.buffer.provider import Message, Provider, Rejected
     from bridge.errors import NotDelivered
+    from bridge.testing.providers import FaultyProvider, MemoryProvider
 
 __all__ = [
     "Buffer",
@@ -37,18 +32,24 @@ __all__ = [
 
 _MODULES = {
     "Buffer": "buffer.buffer",
+    "FaultyProvider": "testing.providers",
+    "FileProvider": "buffer.file_provider",
     "KafkaProvider": "buffer.kafka_provider",
+    "MemoryProvider": "testing.providers",
+    "Message": "buffer.provider",
     "NotDelivered": "errors",
+    "Provider": "buffer.provider",
+    "Rejected": "buffer.provider",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Each name when it is used: the command line needs none of them, and Kafka's client takes a
+    """Imports a name when it is used: the command line uses none of them, and Kafka's client takes a
     while to import."""
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    found = getattr(import_module(f"bridge.{_MODULES.get(name, 'buffer.provider')}"), name)
+    found = getattr(import_module(f"bridge.{_MODULES[name]}"), name)
     globals()[name] = found
     return found

@@ -10,7 +10,9 @@ __all__ = ["main"]
 def main(prog_name: str | None = None) -> None:
     """Runs the command that the process was started for."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until there is a command: see run
+        signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        )  # until the command sets its own handlers (cli/running.py)
     from aolog.__main__ import run
 
     run("bridge.cli", prog_name)

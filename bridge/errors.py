@@ -1,4 +1,4 @@
-"""What can go wrong at the destination. Codes and exit statuses as in `aolog.errors`."""
+"""Errors of the destination and of the configuration. Codes and exit statuses are as in `aolog.errors`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class WrongSetting(UsageError):
-    """A setting for the Kafka client that it refuses, or that the bridge's guarantees forbid."""
+    """A setting that the Kafka client refuses, or that the bridge's guarantees forbid."""
 
     code = "wrong_setting"
 
@@ -39,29 +39,29 @@ class DestinationError(AologError):
 
 
 class Undeliverable(DestinationError):
-    """A record that the cluster will never take (`details["address"]`). Its lane stands before it,
-    and so does the cursor; everything that goes elsewhere was delivered."""
+    """A record that the cluster will never accept (`details["address"]`). It blocks its lane and the
+    cursor; the records of other lanes are delivered."""
 
     code = "undeliverable"
 
 
 class Fenced(DestinationError):
-    """Another bridge has taken over this log's delivery (exactly once). Nothing is lost or
-    repeated: it goes on where this one was cut off. Run one bridge a log."""
+    """Another bridge has taken over this log's delivery (exactly once), and continues where this one
+    was cut off. Nothing is lost or repeated. Run one bridge for each log."""
 
     code = "fenced"
     exit_status = 7
 
 
 class OtherCluster(DestinationError):
-    """The servers are not the Kafka cluster that the cursor is of. Nothing was sent or changed."""
+    """The cursor belongs to another Kafka cluster than the servers. Nothing was sent or changed."""
 
     code = "other_cluster"
 
 
 class NotIsolated(DestinationError):
-    """The cluster shows records of aborted transactions, or has none: exactly once is not to be
-    had there. Nothing of the log was sent."""
+    """The cluster shows records of aborted transactions, or has no transactions: exactly once does not
+    work there. No record of the log was sent."""
 
     code = "not_isolated"
     exit_status = 8
@@ -76,9 +76,9 @@ class CursorTopicUnfit(DestinationError):
 
 
 class NotDelivered(DestinationError):
-    """Messages that a Buffer accepted were not delivered, and it does not keep them: in the modes
-    block and error, where one was rejected, and where its log took no more at the end.
-    `undelivered`: those messages, in order; some may have arrived all the same."""
+    """A Buffer accepted messages, did not deliver them, and does not store them: in the modes block
+    and error, after a rejection, and if its log accepted no more at the end. `undelivered`: these
+    messages, in order; some may have arrived."""
 
     code = "not_delivered"
 
@@ -93,15 +93,15 @@ class NotDelivered(DestinationError):
 
 
 class NotRunning(AologError):
-    """No bridge answers where `status` was told to ask. Start it, or name where it serves."""
+    """No bridge answers at the address that `status` asked. Start it, or name its address."""
 
     code = "not_running"
     exit_status = 6
 
 
 class WrongConfiguration(UsageError):
-    """The configuration is not as it should be; nothing was started or changed. `problems`: each
-    with its path in the file. Never holds a secret's value."""
+    """The configuration is wrong; nothing was started or changed. `problems`: each with its path in the
+    file. Never contains a secret's value."""
 
     code = "wrong_configuration"
 

@@ -194,14 +194,14 @@ def _canary(seed: int, *, as_json: bool) -> int:
         one = hunt(canary, seed)
         found.append(one)
         if not as_json:
-            said = "NOT FOUND" if one.case is None else f"found by case {one.case}"
-            click.echo(f"{canary.target:<9} {said:<18} {canary.says}")
-    alive = [one.canary.says for one in found if one.case is None]
+            result = "NOT FOUND" if one.case is None else f"found by case {one.case}"
+            click.echo(f"{canary.target:<9} {result:<18} {canary.name}")
+    alive = [one.canary.name for one in found if one.case is None]
     if as_json:
-        cases = {one.canary.says: one.case for one in found}
+        cases = {one.canary.name: one.case for one in found}
         click.echo(json.dumps({"target": "canary", "seed": seed, "found": cases, "alive": alive}))
     elif alive:
-        click.echo(f"{len(alive)} of {len(found)} live: the fuzzer is broken")
+        click.echo(f"{len(alive)} of {len(found)} survive: the fuzzer is broken")
     return 1 if alive else 0
 
 

@@ -1,4 +1,4 @@
-"""Cases one after the other for a time, in one process or side by side; failures made small.
+"""Runs cases for a time, in one or several processes, and minimises failures.
 
 Case k of a seed is the same in every campaign: with J jobs, job j runs the cases j, j + J, ...
 """
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["CORPUS", "Failure", "Plan", "Result", "Told", "campaign", "one_round", "run_saved"]
 
 CORPUS = Path(__file__).parent / "corpus"
-KEPT_MAX = 5  # failures of one campaign that are made small and saved; all are counted
+KEPT_MAX = 5  # failures of one campaign that are minimised and saved; all are counted
 _TOLD_EVERY_S = 0.5
 
 
 @dataclass(frozen=True)
 class Plan:
-    """seconds, cases: whichever comes first; None: no bound. save: where failures are kept."""
+    """seconds, cases: the campaign ends with the first; None: no bound. save: directory of failures."""
 
     target: str
     seed: int
@@ -45,8 +45,8 @@ class Plan:
 
 
 class Failure(NamedTuple):
-    """number: of the case. command: runs it again, and nothing else. kind: what others like it have
-    in common. small: the case with steps left out, None if it then fails in another way."""
+    """number: of the case. command: runs this case again. kind: equal for similar failures. small: the
+    minimised case; None if that fails in another way."""
 
     number: int
     error: str
@@ -58,7 +58,7 @@ class Failure(NamedTuple):
 
 @dataclass
 class Result:
-    """What a campaign did so far. outcomes: how often each word came."""
+    """The state of a campaign. outcomes: how often each outcome occurred."""
 
     cases: int = 0
     seconds: float = 0.0
@@ -68,7 +68,7 @@ class Result:
 
 
 class Told(NamedTuple):
-    """From a job, now and then. done: it is the last."""
+    """A report of a job. done: it is the last one."""
 
     cases: int
     outcomes: Counter[str]
@@ -80,8 +80,8 @@ class Told(NamedTuple):
 def campaign(
     plan: Plan, progress: Callable[[Result], None], jobs: Iterator[Told] | None = None
 ) -> Result:
-    """Runs it. progress: called with the result so far. jobs: what its jobs tell; unless given,
-    those of processes here."""
+    """Runs it. progress: called with the result so far. jobs: reports of jobs that run elsewhere;
+    None: processes here."""
     begun_s = time.monotonic()
     result = Result()
     if jobs is None:
@@ -100,7 +100,7 @@ def campaign(
 
 
 def _side_by_side(plan: Plan) -> Iterator[Told]:
-    context = multiprocessing.get_context("spawn")  # what was read before is not inherited
+    context = multiprocessing.get_context("spawn")  # a job inherits nothing from this process
     told: multiprocessing.Queue[Told] = context.Queue()
     jobs = [context.Process(target=_tell, args=(plan, j, told)) for j in range(plan.jobs)]
     for job in jobs:
@@ -129,15 +129,14 @@ def _tell(plan: Plan, first: int, told: multiprocessing.Queue[Told]) -> None:
 
 
 def one_round(plan: Plan, known: AbstractSet[str], number: int) -> tuple[list[Told], int]:
-    """A job's cases from one on, for so long: what it tells, and the next case. known: kinds of
-    failures that are not made small again."""
+    """Runs a job's cases from `number` on for the plan's time: its reports, and the next case. known:
+    kinds of failures that are not minimised again."""
     told = list(_job(plan, number, known))
     return told, number + plan.jobs * sum(one.cases for one in told)
 
 
 def _job(plan: Plan, number: int, known: AbstractSet[str] = frozenset()) -> Iterator[Told]:
-    """Cases from this one on, each of them as many further as there are jobs; one at least, so that
-    rounds come to an end."""
+    """Runs the cases number, number + jobs, ...: at least one, so that rounds end."""
     quiet()
     until_s = time.monotonic() + plan.seconds if plan.seconds is not None else float("inf")
     told_s = time.monotonic()

@@ -61,7 +61,9 @@ class SimulatedMachine:
 
     def crash(self, writer: aolog.Writer, rng: random.Random) -> bool:
         """A kill, or a power cut of which one state is drawn."""
-        writer._end_ticking()  # noqa: SLF001 -- there is no call for dying
+        background = writer._background  # noqa: SLF001 -- there is no call for dying
+        background.end()
+        background.join()
         power_goes = rng.random() < 0.5
         if power_goes:
             states = list(self._system.power_cut(_STATES // 2, _STATES // 2, rng))

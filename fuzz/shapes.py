@@ -68,7 +68,9 @@ def make(disk: Disk, shape: str) -> Made:
 
 def abandon(writer: aolog.Writer) -> None:
     """What SIGKILL does to a writer: memory is gone, files stay as they are, the lock is free."""
-    writer._end_ticking()  # noqa: SLF001 -- there is no call for dying
+    background = writer._background  # noqa: SLF001 -- there is no call for dying
+    background.end()
+    background.join()
     lifetime.died(writer)
 
 

@@ -1,8 +1,8 @@
-"""A campaign's jobs as tasks of Spark: for long ones, over a cluster.
+"""Runs a campaign's jobs as Spark tasks, for long campaigns on a cluster.
 
-A round is a task a job; the next one goes on where each of them stopped, so cases are those of the
-same campaign in one place, each once. A task that is killed is a round of one job again. What
-workers need is aolog, installed, and Python's packages that it needs; `fuzz` is sent along.
+In a round each job is one task. The next round resumes where each job stopped, so the cases are those
+of the same campaign in one place, each once. If a task is killed, Spark repeats one round of one job.
+Workers need aolog and its dependencies; `fuzz` is sent to them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ROUND_S", "by_tasks", "sending_fuzz"]
 
-ROUND_S = 30.0  # what is told, and repeated where an executor is lost, at once
+ROUND_S = 30.0  # time between reports; at most so much is repeated if an executor is lost
 
 
 @contextmanager
 def sending_fuzz(master: str) -> Iterator[SparkSession]:
-    """A session of that master, with `fuzz` for its workers. Raises UsageError without PySpark or a
-    Java, and JobFailed for what fails in it."""
+    """A session with this master, whose workers have `fuzz`. Raises UsageError without PySpark or
+    Java, and JobFailed for failures in it."""
     from aolog.spark.session import in_our_words, session
 
     package = Path(__file__).parent
@@ -47,8 +47,8 @@ def sending_fuzz(master: str) -> Iterator[SparkSession]:
 
 
 def by_tasks(plan: Plan, spark: SparkSession, *, round_s: float = ROUND_S) -> Iterator[Told]:
-    """What the jobs tell, a round after the other. More jobs than cores take turns in a round, each
-    for a part of it. Raises Spark's errors."""
+    """The jobs' reports, round after round. If there are more jobs than cores, they share the round's
+    time. Raises Spark's errors."""
     from fuzz.campaign import one_round
 
     until_s = time.monotonic() + plan.seconds if plan.seconds is not None else float("inf")

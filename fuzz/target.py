@@ -1,4 +1,4 @@
-"""What a target is: it draws cases, and runs them."""
+"""The interface of a target, which draws cases and runs them."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ if TYPE_CHECKING:
 
 __all__ = ["Case", "Target", "decode", "draw", "encode"]
 
-# Plain JSON. Its "steps" are a list of which any part is a case too: that is what is minimised.
+# Plain JSON. "steps" is a list; any part of it makes a case too, so that it can be minimised.
 Case: TypeAlias = dict[str, Any]
 
 
 class Target(Protocol):
-    """A target is made once a process, with a place for its files."""
+    """Made once per process, with a directory for its files."""
 
     def __init__(self, disk: Disk) -> None: ...
 
     def draw(self, rng: random.Random) -> Case:
-        """A case. Everything random comes from `rng`."""
+        """A case. All randomness comes from `rng`."""
 
     def run(self, case: Case) -> str:
-        """Runs it; what happened, as a word that is counted. Raises whatever is a failure. The
-        same case does the same again, but for salts, UUIDs and clocks."""
+        """Runs it; the outcome, as a word to count. Raises any error for a failure. A case repeats
+        exactly, except for salts, UUIDs and clocks."""
 
 
 def draw(target: Target, name: str, seed: int, number: int) -> Case:
-    """Case `number` of a seed, which is the same wherever and whenever it is drawn."""
+    """Case `number` of a seed, always the same."""
     return target.draw(random.Random(f"{name} {seed} {number}"))
 
 
 def encode(case: Case) -> str:
-    """As it is saved."""
+    """The case as text."""
     return json.dumps(case, indent=1) + "\n"
 
 
 def decode(text: str) -> Case:
-    """What `encode` made. Raises ValueError for anything else."""
+    """The inverse of `encode`. Raises ValueError for any other text."""
     case: Case = json.loads(text)
     if not isinstance(case, dict) or not case:
-        raise ValueError("no case: a JSON object with something in it")
+        raise ValueError("expected a JSON object that is not empty")
     return case

@@ -1,8 +1,8 @@
 """What all tests share.
 
-Tests may run side by side (`-n auto --dist loadgroup`). What a test says with the fixture `said`
-stands at the end of the run, with the budget and the number of crashes: what a worker prints goes
-nowhere.
+Tests may run in parallel (`-n auto --dist loadgroup`). Workers print nothing, so the lines that tests
+report with the fixture `said` are printed at the end of the run, with the budget, the number of
+crashes and the time of each group of tests.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = [
     "pytest_addoption",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
+    "pytest_configure",
     "pytest_runtest_teardown",
     "pytest_sessionfinish",
     "pytest_terminal_summary",
@@ -34,21 +35,32 @@ __all__ = [
     "topic",
 ]
 
-_collected = pytest.StashKey[tuple[int, int]]()  # tests, and how many of them are slow
+_collected = pytest.StashKey[tuple[int, int]]()  # tests, and the slow ones among them
 
-# A shell without job control has what it runs in the background ignore interrupts, and so would all
-# that is begun here, and not end where a test interrupts it.
+# A shell without job control starts its background processes with interrupts ignored. Their children
+# inherit that, so the processes that tests start would not end when a test interrupts them.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_DEAR_TO_SET_UP = {"bench", "spark"}  # these go to one worker each
-_FIRST_KAFKA = {"test_exactly_once_kafka", "test_kafka_provider"}  # about half of their time
+# Tests with a Kafka run one after the other, as they stop and kill it. They mostly wait, so several
+# such rows, each with a Kafka of its own, run in parallel. All files that are not named: the last.
+_KAFKA_ROWS = {
+    "test_exactly_once_kafka": "kafka 1",
+    "test_forwarder_kafka": "kafka 2",
+    "test_kafka_provider": "kafka 2",
+}
+_LAST_KAFKA_ROW = "kafka 3"
+# The groups that take longest begin first, so that none of them runs alone at the end.
+_BEGIN_FIRST = (
+    "kafka 1", "kafka 2", "strict kafka", _LAST_KAFKA_ROW, "spark", "secured kafka", "rights",
+    "test_spark_case", "test_bridges", "test_bench",
+)  # fmt: skip  # a list
 
 _crashes_of_workers: Counter[str] = Counter()
 
 
 def _crashes() -> Counter[str]:
-    """Of this process: its tests may not be there at all."""
+    """Of this process, which may not have imported the tests that count them."""
     killing = sys.modules.get("tests.crash.killing")
     return Counter() if killing is None else killing.COUNTS
 
@@ -60,7 +72,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def said(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Prints a line, whatever is captured."""
+    """Prints a line at the end of the run."""
     return lambda text: record_property("said", text)
 
 
@@ -71,7 +83,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker hands over what it counted."""
+    """A worker passes on its counts."""
     if hasattr(session.config, "workeroutput"):
         counted = session.config.stash.get(_collected, (0, 0))
         session.config.workeroutput["counted"] = (counted, dict(_crashes()))
@@ -79,7 +91,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node, error) -> None:
-    """A worker ended. All of them collect the same tests, and each crashes in its own."""
+    """A worker ended. All workers collect the same tests, but each counts its own crashes."""
     if "counted" in getattr(node, "workeroutput", {}):
         node.config.stash[_collected], crashes = node.workeroutput["counted"]
         _crashes_of_workers.update(crashes)
@@ -93,6 +105,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for name, text in report.user_properties:
                 if name == "said":
                     terminalreporter.write_line(text)
+    for group, seconds in _seconds_of_groups(terminalreporter).most_common():
+        terminalreporter.write_line(f"group {group}: {seconds:.0f} s")
     crashes = _crashes() + _crashes_of_workers
     terminalreporter.write_line(
         f"crashes: {crashes['kills']} processes killed, {crashes['cuts']} power cuts"
@@ -104,32 +118,63 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     )
 
 
+def _seconds_of_groups(terminalreporter: pytest.TerminalReporter) -> Counter[str]:
+    """By group, where xdist runs them: it appends the group to the test's id."""
+    seconds = Counter[str]()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if "@" in getattr(report, "nodeid", "") and hasattr(report, "duration"):
+                seconds[report.nodeid.rpartition("@")[2]] += report.duration
+    return seconds
+
+
 def pytest_runtest_teardown() -> None:
-    """A test that damages logs by the thousand keeps their warnings down for itself only."""
+    """A test that silences the warnings of thousands of damaged logs does so only for itself."""
     logging.getLogger("aolog").setLevel(logging.NOTSET)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """xdist begins groups in the order of collection, which is set below."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """`-n auto`: one a core, and two more for the rows of tests with a Kafka, which mostly wait."""
-    return (os.cpu_count() or 1) + 2
+    """`-n auto`: one for each core, and three more for the tests with a Kafka, which mostly wait."""
+    return (os.cpu_count() or 1) + 3
+
+
+def _group_of(item: pytest.Item) -> str | None:
+    """Tests of a group run one after the other in one worker: they share something that takes long
+    to set up, or that they stop."""
+    fixtures = getattr(item, "fixturenames", ())
+    if (marker := item.get_closest_marker("xdist_group")) is not None:
+        return str(marker.args[0])
+    if item.path.stem == "test_rights_kafka":
+        return "rights"
+    if "strict_kafka" in fixtures or "kafka_3_9" in fixtures:
+        return "strict kafka"
+    if "kafka" in fixtures or item.get_closest_marker("kafka") is not None:
+        return _KAFKA_ROWS.get(item.path.stem, _LAST_KAFKA_ROW)
+    if "spark" in fixtures:
+        return "spark"
+    if item.path.parent.name == "bench" and "run" in fixtures:
+        return item.path.stem
+    return "Go" if "gotool" in fixtures else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before workers look at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked slow run only where they were asked for. The tests with a Kafka run one after the
-    other, as they stop and kill it; mostly they wait, so that two such rows go side by side. Those
-    that share what is dear to set up stay together."""
+    """Tests marked slow run only with `--long`. Tests get their groups; the longest come first."""
+    ranks = {group: rank for rank, group in enumerate(_BEGIN_FIRST)}
+    rank_of: dict[pytest.Item, int] = {}
     for item in items:
         if item.get_closest_marker("slow") is not None and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="slow: run with --long"))
-        fixtures = getattr(item, "fixturenames", ())
-        if "strict_kafka" in fixtures or "kafka_3_9" in fixtures:
-            item.add_marker(pytest.mark.xdist_group("strict kafka"))
-        elif "kafka" in fixtures or item.path.parent.name == "kafka":
-            row = "kafka 1" if item.path.stem in _FIRST_KAFKA else "kafka 2"
-            item.add_marker(pytest.mark.xdist_group(row))
-        elif item.path.parent.name in _DEAR_TO_SET_UP:
-            item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
-        elif "gotool" in fixtures:
-            item.add_marker(pytest.mark.xdist_group("Go"))
+        group = _group_of(item)
+        if group is not None and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
+        rank_of[item] = ranks.get(group or "", len(ranks))
+    if config.getoption("dist", "no") != "no":
+        items.sort(key=rank_of.__getitem__)

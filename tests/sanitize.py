@@ -31,7 +31,7 @@ LONG_TESTS = [
     "tests/aolog/read/test_reader.py",
     "tests/aolog/write/test_writer.py",
     "tests/bridge/deliver/test_messages.py",
-    "tests/bridge/deliver/at_least_once/test_planning.py",
+    "tests/bridge/deliver/at_least_once/test_batch_planner.py",
 ]
 # They begin processes without the environment that loads the sanitizers, or without the compiled half.
 SKIPPED = [

@@ -1,20 +1,21 @@
 """The command line: `aolog`, also `python -m aolog`.
 
-One module a group of commands (append, read, info, verify, prune, cursor, completion); beside
-them what they share: `failing` turns whatever goes wrong into one line and an exit status,
-`output` owns standard output, `parse` reads what users type, `pick`, `split` and `stopping` serve
-append. Commands hold no logic of the log: they call the package as any program would.
+Each command has a module: append, read (and tail), info, verify, repair, salvage, prune, cursor,
+completion; `root` lists them. They share `failing` (errors become one line and an exit status),
+`output` (standard output, text and JSON), `parse` (values that users type), `option_groups`,
+`cursor_state` and `lock_holders`. `input`, `record_parts`, `append_outcome` and `stop_signals` belong to
+append. Commands have no logic of the log: they call the package as any program would.
 
 Only this package imports click; `import aolog` does not import this package.
 
     exit status   0    done
                   1    internal error
                   2    usage        nothing was changed; change the call
-                  3    corruption   bytes are not what was written; the intact rest was used
+                  3    corruption   bytes differ from what was written; intact records were used
                   4    storage      the disk, a pipe or a permission
-                  5    locked       somebody else owns it; try again
-                  130  interrupted  (129, 143: hung up, terminated); append flushed what it read
-                  141  standard output was closed by its reader, as by `| head`
+                  5    locked       another process holds the lock; try again
+                  130  interrupted  (129, 143: hung up, terminated); append kept what it read
+                  141  the reader of standard output closed it, as `| head` does
 """
 
 from aolog.cli.root import main

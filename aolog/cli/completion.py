@@ -1,4 +1,4 @@
-"""`completion`: the script that completes commands, options, logs and cursors in a shell."""
+"""`completion`: a shell script that completes commands, options, logs and cursors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ __all__ = ["completion_of"]
 
 
 def completion_of(program: str) -> click.Command:
-    """The command, for the root command `program` that it is added to."""
-    variable = f"_{program.upper().replace('-', '_')}_COMPLETE"  # where click looks for a request
+    """The command `completion` for the root command `program`."""
+    variable = (
+        f"_{program.upper().replace('-', '_')}_COMPLETE"  # click reads completion requests from it
+    )
 
     @click.command(
         "completion",
@@ -28,7 +30,7 @@ Examples:
         kind = get_completion_class(shell)
         assert kind is not None
         root = click.get_current_context().find_root().command
-        # The base class's: bash's own asks the bash of this machine for its version first.
+        # The base class's method: bash's own runs this machine's bash to check its version.
         out.line(ShellComplete.source(kind(root, {}, program, variable)).strip())
 
     return completion

@@ -1,7 +1,7 @@
-"""`aolog cursor`: the durable positions of a log's readers, listed, set and removed.
+"""`aolog cursor`: lists, shows, sets and deletes the durable positions of a log's readers.
 
-A cursor that a reader holds is left alone. A cursor that is damaged, foreign or diverged can be
-set anew or deleted here: that is what the errors about it advise.
+A cursor that a reader holds is not changed. A cursor that is damaged, foreign or diverged can be set
+again or deleted here; the errors about it say so.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import sys
 
 import click
 
+from aolog.cli.cursor_state import HEAD, CursorState, cursor_state, cursor_states
 from aolog.cli.failing import CONTEXT_SETTINGS
-from aolog.cli.holder import Holders, require_log
+from aolog.cli.lock_holders import Holders, require_log
 from aolog.cli.output import counted, fields, json_option, out, table, to_stderr
 from aolog.cli.parse import WHERE, Where, cursor_argument, log_argument
-from aolog.cli.positions import HEAD, Standing, row, standing, standings
 from aolog.errors import (
     CursorCorrupt,
     CursorDiverged,
@@ -46,7 +46,7 @@ Examples:
 def cursor() -> None:
     """List, show, set and delete cursors: durable positions of readers.
 
-    A protecting cursor keeps retention from removing what it has not passed.
+    Retention does not remove records that a protecting cursor has not read.
     """
 
 
@@ -56,17 +56,17 @@ def cursor() -> None:
 @log_argument
 @json_option
 def list_(log: str, as_json: bool) -> None:  # noqa: FBT001 -- click passes options by name
-    """List the cursors of LOG with their lag. With --json a line each.
+    """List the cursors of LOG with their lag. With --json, one line for each cursor.
 
-    State `pruned`: retention removed records that the cursor has not read; their number is beside
-    it, in JSON in `pruned`. The lag counts what can still be read.
+    State `pruned`: retention removed records that the cursor has not read, with their number (in JSON
+    in `pruned`). The lag counts records that can still be read.
     """
-    found = standings(log, Holders(require_log(log)))
+    found = cursor_states(log, Holders(require_log(log)))
     if as_json:
         for each in found:
             out.json(each.to_json())
     elif found:
-        out.line(table(HEAD, [row(each) for each in found]))
+        out.line(table(HEAD, [each.row() for each in found]))
     else:
         to_stderr("no cursors")
 
@@ -76,15 +76,15 @@ def list_(log: str, as_json: bool) -> None:  # noqa: FBT001 -- click passes opti
 @cursor_argument
 @json_option
 def show(log: str, name: str, as_json: bool) -> None:  # noqa: FBT001 -- as above
-    """Show where cursor NAME of LOG stands."""
-    _print(standing(log, name, Holders(require_log(log))), as_json=as_json)
+    """Show the position of cursor NAME of LOG, and its lag."""
+    _print(cursor_state(log, name, Holders(require_log(log))), as_json=as_json)
 
 
-def _print(each: Standing, *, as_json: bool) -> None:
+def _print(each: CursorState, *, as_json: bool) -> None:
     if as_json:
         out.json(each.to_json())
     else:
-        out.line(fields(HEAD, row(each)))
+        out.line(fields(HEAD, each.row()))
 
 
 @cursor.command(
@@ -95,8 +95,8 @@ Examples:
   aolog cursor set LOG nightly ordinal:1000
   aolog cursor set LOG nightly 2026-01-31T12:00:00Z
 
-WHERE is earliest, latest, an address, ordinal:N, a time (UTC unless it says otherwise), or
-a time ago such as 15m-ago.""",
+WHERE is earliest, latest, an address, ordinal:N, a time (default: UTC), or a time ago such as
+15m-ago.""",
 )
 @log_argument
 @cursor_argument
@@ -104,21 +104,21 @@ a time ago such as 15m-ago.""",
 @click.option(
     "--protect/--no-protect",
     default=None,
-    help="Whether retention keeps what it has not passed.  [default: as it is; a new one does]",
+    help="Whether retention keeps records that it has not read.  [default: unchanged; yes if new]",
 )
 @json_option
 def set_(log: str, name: str, where: Where, protect: bool | None, as_json: bool) -> None:  # noqa: FBT001 -- as above
-    """Set cursor NAME of LOG to WHERE; create it if it is not there."""
-    with where.open(log) as reader:  # the place is found before anything is touched
+    """Set cursor NAME of LOG to WHERE; create it if it does not exist."""
+    with where.open(log) as reader:  # raises before anything changes
         address = reader.tell()
     with _held(log, name, address, protect=protect) as reader:
         reader.seek(address)
         reader.commit()
-    _print(standing(log, name, Holders(require_log(log))), as_json=as_json)
+    _print(cursor_state(log, name, Holders(require_log(log))), as_json=as_json)
 
 
 def _held(log: str, name: str, address: int, *, protect: bool | None) -> Reader:
-    """A reader that holds the cursor, in whatever state it was. Raises CursorLocked."""
+    """A reader that holds the cursor, also if the cursor was damaged. Raises CursorLocked."""
     try:
         if protect is None:
             protect = _protects(log, name)
@@ -141,10 +141,10 @@ def _protects(log: str, name: str) -> bool:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 def delete(log: str, name: str, yes: bool, as_json: bool) -> None:  # noqa: FBT001 -- as above
-    """Delete cursor NAME of LOG. What only it protected may go at the next pruning."""
-    found = standing(log, name, Holders(require_log(log)))
+    """Delete cursor NAME of LOG. Retention may then remove records that only it protected."""
+    found = cursor_state(log, name, Holders(require_log(log)))
     if not yes and not _confirmed(found):
-        raise UsageError("not deleted: it was not confirmed", hint="answer y, or give --yes")
+        raise UsageError("not deleted: not confirmed", hint="answer y, or give --yes")
     _remove(log, name)
     if as_json:
         out.json({"deleted": name, "address": found.position and found.position.address})
@@ -152,12 +152,10 @@ def delete(log: str, name: str, yes: bool, as_json: bool) -> None:  # noqa: FBT0
         to_stderr(f"cursor {name} deleted")
 
 
-def _confirmed(found: Standing) -> bool:
-    lag = found.lag
-    behind = (
-        "" if lag is None or lag.records is None else f", {counted(lag.records, 'record')} behind"
-    )
-    question = f"Delete cursor {found.name}{behind}? [y/N] "
+def _confirmed(found: CursorState) -> bool:
+    unread = None if found.lag is None else found.lag.records
+    lag = "" if unread is None else f", {counted(unread, 'record')} unread"
+    question = f"Delete cursor {found.name}{lag}? [y/N] "
     if sys.stdin is None:
         return False
     click.echo(question, nl=False, err=True)
@@ -165,7 +163,7 @@ def _confirmed(found: Standing) -> bool:
 
 
 def _remove(log: str, name: str) -> None:
-    """Removes the file; durable on return. Raises CursorLocked while a reader has it."""
+    """Removes the file; durable on return. Raises CursorLocked while a reader holds it."""
     storage = Storage()
     try:
         file = lock_cursor(log, name, storage)

@@ -1,7 +1,7 @@
-"""Another installed distribution that brings a package `aolog`, in conflict with ours.
+"""Detects another installed distribution with a package `aolog`, which conflicts with ours.
 
-PyPI's `aolog` is another project. Installed in the same environment, its files replace ours, or
-ours replace its files, and removing either breaks the other.
+PyPI's `aolog` is another project. In the same environment, the files of one replace the files of the
+other, and removing either breaks the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["warn_of_conflict"]
 def warn_of_conflict() -> None:
     """Warns if a distribution named `aolog` is installed, and says how to remove it."""
     found = metadata.distributions(name="aolog")
-    # Without a RECORD it is the metadata of a source tree, not of an installation.
+    # An installation has a RECORD; the metadata of a source tree has none.
     other = next((each for each in found if each.read_text("RECORD") is not None), None)
     if other is None:
         return

@@ -1,11 +1,11 @@
-"""What goes wrong becomes one line on standard error and an exit status; never a traceback.
+"""Errors become one line on standard error and an exit status, never a traceback.
 
     aolog: CODE: MESSAGE                                  for people
     {"error": {"code": ..., "message": ..., ...}}         with --json
 
-Codes and statuses are the errors' own (aolog/errors.py); this module adds those that only a
-command line can meet. Warnings of the library's logger come the same way. The bridge's command
-line does as this one, under its own name.
+Codes and statuses come from the errors (aolog/errors.py); this module adds errors that only a command
+line can have. Warnings of the library's logger are printed in the same form. The bridge's command line
+uses this module under its own name.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["CONTEXT_SETTINGS", "OUTPUT_CLOSED", "InputFailed", "InputTruncated",
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 INTERNAL, STORAGE = AologError.exit_status, StorageError.exit_status
 INTERRUPTED, OUTPUT_CLOSED = 130, 141  # 128 + the signal that ends other programs there
-TRACEBACK_VARIABLE = "AOLOG_TRACEBACK"  # set to anything: internal errors show where they began
+TRACEBACK_VARIABLE = "AOLOG_TRACEBACK"  # if set, internal errors print a traceback
 
 
 class InputFailed(StorageError):
-    """What was to be appended could not be read. What was read before is in the log."""
+    """The input could not be read. Records that were read before are in the log."""
 
     code = "input_failed"
 
@@ -50,25 +50,25 @@ class InputTruncated(UsageError):
 
 
 class Program(click.Command):
-    """A command that is a program by itself: ends the process with the status of what happened."""
+    """A command that is a whole program: ends the process with the exit status of its result."""
 
-    program: str | None = None  # its name in usage lines; None: as it was called
-    says: str = "aolog"  # its name before errors
+    program: str | None = None  # its name in usage lines; None: argv[0]
+    says: str = "aolog"  # its name in front of errors
 
     def lines(self, error: AologError) -> list[str]:
-        """What people are told, behind the code."""
+        """The lines after the code, without --json."""
         return [str(error)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """A command's status."""
+        """Runs the command; returns its exit status."""
         with _ending_quietly():
             try:
                 return super().invoke(ctx)
             finally:
-                out.flush()  # what was found before an error comes before it
+                out.flush()  # results before an error are printed before it
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """As click's, which prints the root's help here."""
+        """As click's, which prints help here."""
         with _ending_quietly():
             return super().make_context(*args, **extra)
 
@@ -81,7 +81,7 @@ class Program(click.Command):
         windows_expand_args: bool = True,  # noqa: FBT001, FBT002 -- the same
         **extra: Any,
     ) -> Any:
-        """As click's, with this project's errors."""
+        """As click's, with this module's errors and statuses."""
         given = list(sys.argv[1:] if args is None else args) or ["--help"]
         name = self.program if prog_name in {None, self.name} else prog_name
 
@@ -98,20 +98,19 @@ class Program(click.Command):
         if not standalone_mode:
             return run()
         _speak_utf8()
-        # Looked for by hand: a command line that does not parse has no parsed options.
+        # Options are not parsed yet, and may not parse.
         as_json = "--json" in itertools.takewhile(lambda arg: arg != "--", given)
         out.forget()
         with _warnings(self.says, as_json=as_json):
             try:
                 status = run()
-            except Exception as error:  # noqa: BLE001 -- the last resort: no traceback
+            except Exception as error:  # noqa: BLE001 -- reported without a traceback
                 status = _report(error, self, as_json=as_json)
         sys.exit(status if isinstance(status, int) else 0)
 
 
 def _speak_utf8() -> None:
-    """Where the locale has nothing but ASCII (LC_ALL=C), text goes out in UTF-8 all the same, as
-    `out` writes it."""
+    """Writes text in UTF-8 even if the locale is ASCII (LC_ALL=C), as `out` does."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name == "ascii":
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -119,13 +118,12 @@ def _speak_utf8() -> None:
 
 @contextmanager
 def _ending_quietly() -> Iterator[None]:
-    """Interrupts and closed pipes are no errors of click's, which has statuses of its own for
-    them."""
+    """Replaces click's handling of interrupts and closed pipes, which has other exit statuses."""
     try:
         yield
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
-    except (OutputClosed, BrokenPipeError):  # the latter where click itself prints: help
+    except (OutputClosed, BrokenPipeError):  # the latter when click prints help
         silence_stdout()
         raise click.exceptions.Exit(OUTPUT_CLOSED) from None
 
@@ -137,7 +135,7 @@ class Root(Program, click.Group):
 
 
 def _report(error: Exception, program: Program, *, as_json: bool) -> int:
-    """Tells what happened; the exit status."""
+    """Prints the error; returns the exit status."""
     found: dict[str, Any]
     lines: list[str] | None = None
     if isinstance(error, ModuleNotFoundError):
@@ -153,7 +151,7 @@ def _report(error: Exception, program: Program, *, as_json: bool) -> int:
         case click.ClickException():
             found = _click_error(error)
         case OSError():
-            silence_stdout()  # it may be what failed: click's help, for one
+            silence_stdout()  # it may have failed itself, when click printed help
             what = os.strerror(error.errno) if error.errno else str(error)
             where = f"{error.filename}: " if error.filename else ""
             found = {"code": "storage_failed", "message": where + what, "exit_status": STORAGE}
@@ -186,13 +184,13 @@ def _click_error(error: click.ClickException) -> dict[str, Any]:
 def _internal_error(error: Exception, program: str) -> dict[str, Any]:
     if os.environ.get(TRACEBACK_VARIABLE):
         click.echo(escape_controls("".join(traceback.format_exception(error))), err=True)
-    hint = f"this is a fault of {program}; {TRACEBACK_VARIABLE}=1 shows where"
+    hint = f"this is a bug in {program}; {TRACEBACK_VARIABLE}=1 prints a traceback"
     message = f"{type(error).__name__}: {error}; {hint}"
     return {"code": AologError.code, "message": message, "hint": hint, "exit_status": INTERNAL}
 
 
 def _plain(details: dict[str, object]) -> dict[str, Any]:
-    """Details as JSON has them."""
+    """Details as JSON values."""
     plain = {}
     for name, value in details.items():
         fields = getattr(value, "_asdict", None)
@@ -218,7 +216,7 @@ class _ToStderr(logging.Handler):
 
 @contextmanager
 def _warnings(program: str, *, as_json: bool) -> Iterator[None]:
-    """The library's warnings go to standard error while a command runs."""
+    """Prints the library's warnings on standard error while a command runs."""
     logger = logging.getLogger("aolog")
     handler = _ToStderr(program, as_json=as_json)
     logger.addHandler(handler)

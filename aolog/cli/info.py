@@ -1,4 +1,4 @@
-"""`aolog info`: what a log says of itself, without reading it: headers, seals, the last slab."""
+"""`aolog info`: describes a log from its headers, seals and last slab, without reading all of it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import aolog
+from aolog.cli.cursor_state import HEAD, cursor_states
 from aolog.cli.distributions import warn_of_conflict
-from aolog.cli.holder import Holders
+from aolog.cli.lock_holders import Holders
 from aolog.cli.output import counted, human_bytes, iso_time, json_option, one_line, out, table
 from aolog.cli.parse import log_argument
-from aolog.cli.positions import HEAD, Standing, row, standings
 from aolog.errors import AddressPruned, CodecUnavailable
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.log.directory import Log
 from aolog.log.names import ASIDE_DIRECTORY
-from aolog.maintenance.verify import find_leftovers
+from aolog.maintenance.leftovers import find_leftovers
 from aolog.read import seek
 from aolog.read.reader import Reader
 from aolog.storage.mounts import limits_of
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from aolog.cli.holder import Holder
+    from aolog.cli.cursor_state import CursorState
     from aolog.format.slab import SlabHeader
     from aolog.log.slab_file import Slab
     from aolog.record import Record
@@ -35,8 +35,8 @@ __all__ = ["info"]
 
 
 class _SlabInfo(NamedTuple):
-    """A slab. records: None where nothing tells. created, least, greatest (of the
-    records' timestamps): microseconds. compressed: whether bodies may be."""
+    """One slab. records: None if unknown. created, least, greatest (of the records' timestamps): ISO
+    8601. compressed: whether its frames may be compressed."""
 
     base: int
     end: int
@@ -46,125 +46,114 @@ class _SlabInfo(NamedTuple):
     epoch: int | None
     sealed: bool
     compressed: bool | None
-    created: int | None
-    least: int | None
-    greatest: int | None
+    created: str | None
+    least: str | None
+    greatest: str | None
+
+    def row(self) -> list[object]:
+        """The columns of _SLABS_HEAD."""
+        sealed = "yes" if self.sealed else "no"
+        times = (self.created, self.least, self.greatest)
+        return [self.base, self.end, self.bytes, self.records, self.epoch, sealed, *times]
 
 
-class _Info(NamedTuple):
-    """What is shown. records: that are there, damage not taken off."""
-
-    headers: tuple[SlabHeader, SlabHeader] | None
-    format: int
-    slabs: int
-    bytes: int
-    first_address: int
-    end_address: int
-    first_ordinal: int | None
-    end_ordinal: int | None
-    first_us: int | None
-    last_us: int | None
-    greatest_us: int | None
-
-    @property
-    def records(self) -> int | None:
-        """Between the first slab and the end."""
-        if self.first_ordinal is None or self.end_ordinal is None:
-            return None
-        return self.end_ordinal - self.first_ordinal
+_SLABS_HEAD = ("BASE", "END", "BYTES", "RECORDS", "EPOCH", "SEALED", "CREATED", "LEAST", "GREATEST")
 
 
 def _header(log: Log, order: range) -> SlabHeader | None:
-    """The first header that is intact, in this order of slabs."""
-    for i in order:
-        header = log.slab(i).header
-        if header is not None:
-            return header
-    return None
+    """The first intact header, in this order of slabs."""
+    headers = (log.slab(i).header for i in order)
+    return next((header for header in headers if header is not None), None)
 
 
-def _look(log: Log) -> _Info:
+def _describe(log: Log, *, slabs: bool) -> tuple[dict[str, Any], list[_SlabInfo]]:
+    """(fields of the log, its slabs if wanted). The number of records does not subtract damage. Raises
+    FileNotFoundError if a slab is pruned meanwhile."""
     log.require_slabs()
     count = len(log.bases)
     first, last = _header(log, range(count)), _header(log, range(count - 1, -1, -1))
     end = seek.latest(log)
+    first_ordinal = seek.earliest(log).ordinal if log.format == 2 else None
+    counts = first_ordinal is not None and end.ordinal is not None
     greatest_us = NO_TIMESTAMP
     slab = log.slab(count - 1)
     if slab.header is not None:
         greatest_us = max(slab.header.greatest_before_us, slab.end().greatest_before_us)
+    first_us, last_us = _timestamps(log, end.ordinal)
+    fields = {
+        "log": log.path,
+        "format": log.format,
+        "compressed": last.compressed if last else None,
+        "topic_uuid": str(uuid.UUID(bytes=last.topic_uuid)) if last else None,
+        "topic": last.topic if last else None,
+        "first_epoch": first.epoch if first else None,
+        "epoch": last.epoch if last else None,
+        "slabs": count,
+        "bytes": sum(Path(log.slab_path(base)).lstat().st_size for base in log.bases),
+        "first_address": log.bases[0],
+        "end_address": end.address,
+        "records": end.ordinal - first_ordinal if counts else None,  # type: ignore[operator]  # ints
+        "first_ordinal": first_ordinal,
+        "end_ordinal": end.ordinal,
+        "first_timestamp": _time(first_us),
+        "last_timestamp": _time(last_us),
+        "greatest_timestamp": _time(None if greatest_us == NO_TIMESTAMP else greatest_us),
+    }
+    wanted = range(count) if slabs else ()
+    return fields, [_describe_slab(log, i, end_ordinal=end.ordinal) for i in wanted]
+
+
+def _timestamps(log: Log, end_ordinal: int | None) -> tuple[int | None, int | None]:
+    """Of the first and the last record, as far as they can be decompressed here."""
     first_us = last_us = None
-    if end.ordinal:
+    if end_ordinal:
         with Reader(log.path) as reader:
-            with suppress(CodecUnavailable):  # all else is known without
+            with suppress(CodecUnavailable):
                 first_us = _timestamp(reader.read())
             with suppress(CodecUnavailable, AddressPruned):
-                reader.seek(ordinal=end.ordinal - 1)
+                reader.seek(ordinal=end_ordinal - 1)
                 last_us = _timestamp(reader.read())
-    return _Info(
-        headers=None if first is None or last is None else (first, last),
-        format=log.format,
-        slabs=count,
-        bytes=sum(Path(log.slab_path(base)).lstat().st_size for base in log.bases),
-        first_address=log.bases[0],
-        end_address=end.address,
-        first_ordinal=seek.earliest(log).ordinal if log.format == 2 else None,
-        end_ordinal=end.ordinal,
-        first_us=first_us,
-        last_us=last_us,
-        greatest_us=None if greatest_us == NO_TIMESTAMP else greatest_us,
-    )
+    return first_us, last_us
 
 
 def _timestamp(record: Record | None) -> int | None:
     return None if record is None else record.timestamp
 
 
-def _look_with_slabs(log: Log, *, slabs: bool) -> tuple[_Info, list[_SlabInfo]]:
-    """slabs: whether they are wanted too. Raises FileNotFoundError if one is pruned meanwhile."""
-    found = _look(log)
-    wanted = range(len(log.bases)) if slabs else ()
-    return found, [_slab_info(log, i, end_ordinal=found.end_ordinal) for i in wanted]
+def _time(timestamp_us: int | None) -> str | None:
+    return None if timestamp_us is None else iso_time(timestamp_us)
 
 
-def _slab_info(log: Log, i: int, *, end_ordinal: int | None) -> _SlabInfo:
+def _describe_slab(log: Log, i: int, *, end_ordinal: int | None) -> _SlabInfo:
     slab = log.slab(i)
     header, seal = slab.header, slab.seal()
     records = None if seal is None else seal.records
     if records is None and header is not None:
-        behind = end_ordinal
         if i + 1 < len(log.bases):
             successor = log.slab(i + 1).header
-            behind = None if successor is None else successor.base_ordinal
-        records = None if behind is None else behind - header.base_ordinal
-    times = seal is not None and seal.records > 0
+            end_ordinal = None if successor is None else successor.base_ordinal
+        records = None if end_ordinal is None else end_ordinal - header.base_ordinal
+    timed = seal if seal is not None and seal.records > 0 else None
     return _SlabInfo(
         base=slab.base,
-        end=_slab_end(slab),
+        end=_end(slab),
         bytes=slab.file.stat().size,
         records=records,
         format=slab.format,
         epoch=header.epoch if header else None,
         sealed=seal is not None,
         compressed=header.compressed if header else None,
-        created=header.created_us if header else None,
-        least=seal.least_us if seal and times else None,
-        greatest=seal.greatest_us if seal and times else None,
+        created=_time(header.created_us) if header else None,
+        least=_time(timed.least_us) if timed else None,
+        greatest=_time(timed.greatest_us) if timed else None,
     )
 
 
-def _slab_end(slab: Slab) -> int:
+def _end(slab: Slab) -> int:
     return slab.base + (slab.end_offset if slab.limit is None else slab.limit)
 
 
-def _aside(path: str) -> list[tuple[str, int]]:
-    """What recovery and repair kept: (name, size)."""
-    root = f"{path}/{ASIDE_DIRECTORY}/"
-    found = [each for each in find_leftovers(path, Storage()) if each.kind == "aside"]
-    return [(each.path.removeprefix(root), each.bytes) for each in found]
-
-
-def _time(timestamp_us: int | None) -> str | None:
-    return None if timestamp_us is None else iso_time(timestamp_us)
+_BAR = 40  # columns
 
 
 @click.command(
@@ -175,129 +164,100 @@ Examples:
   aolog info LOG --slabs
   aolog info LOG --json | jq '.cursors[] | {name, records: .lag.records}'
 
-Whether a writer has the log open is read from /proc/locks: processes of other containers are not
-seen there.""",
+/proc/locks shows whether a writer has the log open. Processes of other containers are not visible
+there.""",
 )
 @log_argument
 @click.option("--slabs", is_flag=True, help="List the slabs.")
 @json_option
 def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click passes by name
-    """Show what LOG holds: its extent, times, cursors and their lag, and its writer.
+    """Show what LOG holds: addresses, times, cursors with their lag, and its writer.
 
-    Reads headers and the last slab's, not the log.
+    Reads headers and the last slab, not the whole log.
     """
     warn_of_conflict()
     with Log(log, Storage()) as listed:
-        found, rows = listed.listed(lambda: _look_with_slabs(listed, slabs=slabs))
+        fields, slab_list = listed.listed(lambda: _describe(listed, slabs=slabs))
         holders = Holders(listed.slab_path(listed.bases[0]))
-    standing = standings(log, holders)
+    cursors = cursor_states(log, holders)
     writer = holders.of(log)
-    fields = _fields(log, found, writer)
-    aside = _aside(log)
     mount = Storage().mount_of(log)
     limits = [] if mount is None else limits_of(mount)
+    aside = [
+        {"name": left.path.removeprefix(f"{log}/{ASIDE_DIRECTORY}/"), "bytes": left.bytes}
+        for left in find_leftovers(log, Storage())
+        if left.kind == "aside"
+    ]
     fields |= {
-        "file_system": mount.kind if mount else None,
-        "mount_point": mount.point if mount else None,
-        "storage_limits": [limit.code for limit in limits],
-    }
-    if as_json:
-        fields["aside"] = [{"name": name, "bytes": size} for name, size in aside]
-        fields["cursors"] = [each.to_json() for each in standing]
-        if slabs:
-            fields["slab_list"] = [_slab_json(each) for each in rows]
-        out.json(fields)
-    else:
-        _print(fields, found, aside, standing, rows)
-        for limit in limits:
-            out.line(f"\n{mount.point if mount else log}: {limit.text}.")
-
-
-def _fields(log: str, found: _Info, writer: Holder) -> dict[str, Any]:
-    headers = found.headers
-    return {
-        "log": log,
-        "format": found.format,
-        "compressed": headers[1].compressed if headers else None,
-        "topic_uuid": str(uuid.UUID(bytes=headers[1].topic_uuid)) if headers else None,
-        "topic": headers[1].topic if headers else None,
-        "first_epoch": headers[0].epoch if headers else None,
-        "epoch": headers[1].epoch if headers else None,
-        "slabs": found.slabs,
-        "bytes": found.bytes,
-        "first_address": found.first_address,
-        "end_address": found.end_address,
-        "records": found.records,
-        "first_ordinal": found.first_ordinal,
-        "end_ordinal": found.end_ordinal,
-        "first_timestamp": _time(found.first_us),
-        "last_timestamp": _time(found.last_us),
-        "greatest_timestamp": _time(found.greatest_us),
         "writer_open": writer.held,
         "writer_pid": writer.pid,
         "backend": aolog.backend,
         "version": aolog.__version__,
+        "file_system": mount.kind if mount else None,
+        "mount_point": mount.point if mount else None,
+        "storage_limits": [limit.code for limit in limits],
+        "aside": aside,
     }
+    if as_json:
+        fields["cursors"] = [each.to_json() for each in cursors]
+        if slabs:
+            fields["slab_list"] = [each._asdict() for each in slab_list]
+        out.json(fields)
+    else:
+        _print(fields, cursors, slab_list)
+        for limit in limits:
+            out.line(f"\n{mount.point if mount else log}: {limit.text}.")
 
 
-def _slab_json(slab: _SlabInfo) -> dict[str, Any]:
-    fields = slab._asdict()
-    for name in ("created", "least", "greatest"):
-        fields[name] = _time(fields[name])
-    return fields
-
-
-def _print(
-    fields: dict[str, Any],
-    found: _Info,
-    aside: list[tuple[str, int]],
-    standing: list[Standing],
-    slabs: list[_SlabInfo],
-) -> None:
-    epoch = fields["epoch"]
+def _print(fields: dict[str, Any], cursors: list[CursorState], slabs: list[_SlabInfo]) -> None:
+    epoch, records, aside = fields["epoch"], fields["records"], fields["aside"]
     if epoch is not None and fields["first_epoch"] != epoch:
         epoch = f"{fields['first_epoch']} to {epoch}"
-    records = None if found.records is None else f"{found.records:,}"
-    if records is not None and found.first_ordinal:
-        records = f"{records} (ordinals {found.first_ordinal:,} to {found.end_ordinal:,})"
+    if records is not None:
+        records = f"{records:,}"
+        if fields["first_ordinal"]:
+            records += f" (ordinals {fields['first_ordinal']:,} to {fields['end_ordinal']:,})"
     pid = fields["writer_pid"]
     writer = {True: f"open, process {pid}" if pid else "open", False: "none", None: "unknown"}
-    aside_bytes = sum(size for _, size in aside)
+    aside_bytes = human_bytes(sum(each["bytes"] for each in aside))
     lines = {
         "log": fields["log"],
-        "format": f"{found.format}{' (queuefka)' if found.format == 1 else ''}"
+        "format": f"{fields['format']}{' (queuefka)' if fields['format'] == 1 else ''}"
         f"{', compressed' if fields['compressed'] else ''}",
         "topic": fields["topic"],
         "topic UUID": fields["topic_uuid"],
         "epoch": epoch,
-        "slabs": f"{found.slabs:,}, {human_bytes(found.bytes)}",
-        "addresses": f"[{found.first_address}, {found.end_address})",
+        "slabs": f"{fields['slabs']:,}, {human_bytes(fields['bytes'])}",
+        "addresses": f"[{fields['first_address']}, {fields['end_address']})",
         "records": records,
         "first": fields["first_timestamp"],
         "last": fields["last_timestamp"],
         "greatest": fields["greatest_timestamp"],
         "writer": writer[fields["writer_open"]],
-        "set aside": f"{counted(len(aside), 'file')}, {human_bytes(aside_bytes)}"
-        if aside
-        else "nothing",
-        "storage": fields["file_system"]
-        and one_line(f"{fields['file_system']} on {fields['mount_point']}"),
+        "set aside": f"{counted(len(aside), 'file')}, {aside_bytes}" if aside else "nothing",
+        "storage": fields["file_system"] and f"{fields['file_system']} on {fields['mount_point']}",
         "backend": fields["backend"],
     }
     for name, value in lines.items():
         out.line(f"{name + ':':<12}{'-' if value is None else one_line(str(value))}")
     if slabs:
+        out.line("\n" + table(_SLABS_HEAD, [slab.row() for slab in slabs]))
+    if cursors:
+        out.line("\n" + table(HEAD, [each.row() for each in cursors]))
+        begin, end = fields["first_address"], fields["end_address"]
         out.line("")
-        out.line(table(_SLABS_HEAD, [_slab_row(slab) for slab in slabs]))
-    if standing:
-        out.line("")
-        out.line(table(HEAD, [row(each) for each in standing]))
+        for each in cursors:
+            at = begin if each.position is None else each.position.address
+            if each.lag is not None and each.lag.records == 0:
+                at = end  # only a seal, or a gap, is left
+            out.line(f"{bar(begin, at, end)} {one_line(each.name)}")
 
 
-_SLABS_HEAD = ("BASE", "END", "BYTES", "RECORDS", "EPOCH", "SEALED", "CREATED", "LEAST", "GREATEST")
-
-
-def _slab_row(slab: _SlabInfo) -> list[object]:
-    sealed = "yes" if slab.sealed else "no"
-    times = [_time(slab.created), _time(slab.least), _time(slab.greatest)]
-    return [slab.base, slab.end, slab.bytes, slab.records, slab.epoch, sealed, *times]
+def bar(begin: int, at: int, end: int) -> str:
+    """The log from its first slab to its end: what a cursor has passed, and what is left to read."""
+    passed = 0 if end <= begin else round(_BAR * (min(max(at, begin), end) - begin) / (end - begin))
+    if begin < at < end:
+        passed = min(max(passed, 1), _BAR - 1)  # a remainder is never invisible
+    elif at >= end:
+        passed = _BAR
+    return f"[{'█' * passed}{'░' * (_BAR - passed)}]"

@@ -15,15 +15,15 @@ _REST = "Other options"
 
 
 class GroupedCommand(click.Command):
-    """headings: for each heading the names of its parameters, separated by blanks, in the order in
-    which they are shown. Options that no heading names come last, under "Other options"."""
+    """headings: for each heading, the names of its parameters in order, separated by spaces. Options
+    without a heading come last, under "Other options"."""
 
     def __init__(self, *args: Any, headings: Mapping[str, str], **more: Any) -> None:
         super().__init__(*args, **more)
         self._headings = {heading: names.split() for heading, names in headings.items()}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """For click."""
+        """Overrides click's method."""
         rows = {}
         for parameter in self.get_params(ctx):
             row = parameter.get_help_record(ctx)

@@ -1,9 +1,8 @@
-"""Standard output and standard error: bytes that stay bytes, lines that stay lines.
+"""Standard output and standard error: exact bytes for data, one line for each message.
 
-Data goes to standard output as bytes, without a detour over the terminal's encoding. Text made
-of what a log holds (topics, names of cursors, paths) is printed with its control characters
-escaped, so that no record can move the cursor of a terminal or fake a line. Where standard output
-is a terminal, whatever is written there is escaped, values of records too.
+Data goes to standard output as bytes, independent of the locale. Control characters in text from a log
+(topics, cursor names, paths) are escaped, so that no record can move a terminal's cursor or fake a
+line. On a terminal everything is escaped, values too.
 """
 
 from __future__ import annotations
@@ -58,11 +57,11 @@ __all__ = [
 ]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_WRITE_BYTES = 64 << 10  # a pipe takes no more at once
-_PROGRESS_EVERY_S = 0.1  # a bar drawn more often costs more than it shows
+_WRITE_BYTES = 64 << 10  # the capacity of a pipe
+_PROGRESS_EVERY_S = 0.1  # drawing a bar is slow
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
-# Text as JSON quotes it, in C: `read --json` is half of what it costs through json.dumps.
+# Quotes text for JSON, in C: `read --json` is twice as fast as with json.dumps.
 _quoted = json.encoder.encode_basestring
 
 json_option = click.option(
@@ -71,24 +70,24 @@ json_option = click.option(
 
 
 class OutputClosed(Exception):
-    """Whoever read standard output has gone. Not an error."""
+    """The reader of standard output has closed it. Not an error."""
 
 
 class OutputFailed(StorageError):
-    """Standard output cannot be written (a full disk, closed from the start)."""
+    """Standard output cannot be written: the disk is full, or it is closed."""
 
     code = "output_failed"
 
 
 class _Out:
-    """Standard output, looked up at each use: tests and embedders replace it."""
+    """Standard output, buffered. Looks up sys.stdout at each use: tests and embedders replace it."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._size = 0
 
     def write(self, data: bytes) -> None:
-        """Buffered. Raises OutputClosed, OutputFailed."""
+        """Raises OutputClosed, OutputFailed."""
         self._pieces.append(data)
         self._size += len(data)
         if self._size >= _WRITE_BYTES:
@@ -106,32 +105,32 @@ class _Out:
             sys.stdout.buffer.write(data)
 
     def require(self) -> None:
-        """Raises OutputFailed where there is no standard output."""
+        """Raises OutputFailed if there is no standard output."""
         if sys.stdout is None:
             raise OutputFailed("standard output is closed", hint="redirect it to a file")
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person sees what is written, and control characters are escaped."""
+        """Whether standard output is a terminal; then control characters are escaped."""
         return sys.stdout is not None and sys.stdout.isatty()
 
     def line(self, text: str) -> None:
-        """A line of text, in UTF-8."""
+        """Writes a line of text in UTF-8."""
         self.write(as_utf8(text).encode() + b"\n")
 
     def json(self, value: object) -> None:
-        """A value as one line of JSON."""
+        """Writes a value as one line of JSON."""
         self.line(to_json(value))
 
     def flush(self) -> None:
-        """Everything is in the system. Raises OutputClosed, OutputFailed."""
+        """Hands all output to the system. Raises OutputClosed, OutputFailed."""
         self._drain()
         if sys.stdout is not None:
             with _writing():
                 sys.stdout.flush()
 
     def forget(self) -> None:
-        """What was not yet written never will be."""
+        """Drops buffered output."""
         self._pieces, self._size = [], 0
 
 
@@ -140,7 +139,7 @@ out = _Out()
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Errors of writing to standard output, as this module's."""
+    """Converts errors of writing to standard output to this module's."""
     try:
         yield
     except BrokenPipeError:
@@ -154,19 +153,18 @@ def _writing() -> Iterator[None]:
 
 
 def silence_stdout() -> None:
-    """What is still buffered goes nowhere: the interpreter would fail on it once more at exit."""
+    """Redirects standard output to /dev/null: the interpreter would fail again when it flushes at exit."""
     try:
         fd = sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):
-        return  # none, or one of a test's
+        return  # it is closed, or a test replaced it
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, fd)
     os.close(null)
 
 
 def tell_pruned(unread: Mapping[str, Gap], *, would: bool = False) -> None:
-    """Unread records that retention removed, or would remove, on standard error: a line for each
-    cursor."""
+    """Reports unread records that retention removed, or would remove: one line for each cursor."""
     for name, gap in unread.items():
         to_stderr(
             f"{'would prune' if would else 'pruned'} {records_lost(gap.records_lost)} that cursor "
@@ -175,7 +173,7 @@ def tell_pruned(unread: Mapping[str, Gap], *, would: bool = False) -> None:
 
 
 def to_stderr(text: str) -> None:
-    """One line. Nothing can be done if it cannot be written."""
+    """Writes one line. Ignores errors: there is no other place to report them."""
     try:
         if sys.stderr is not None:
             sys.stderr.write(one_line(text) + "\n")
@@ -198,8 +196,8 @@ def _bytes_member(name: str, data: bytes | None) -> str:
 
 
 def record_to_json(record: Record) -> bytes:
-    """One line without its end. `timestamp` is null where `timestamp_us` is beyond the calendar
-    or there is none."""
+    """One line, without its newline. `timestamp` is null if there is none, or if it is outside the years
+    1 to 9999."""
     address, timestamp_us, key, value, headers, topic = record
     moment = None if timestamp_us is None else iso_time(timestamp_us)
     members = (
@@ -219,9 +217,10 @@ def _header(header: tuple[str, bytes | None]) -> str:
     return f'{{"name":{_quoted(name)},{_bytes_member("value", data)}}}'
 
 
-@functools.lru_cache(maxsize=256)  # the records of a frame mostly share theirs
+@functools.lru_cache(maxsize=256)  # most records of a frame have the same timestamp
 def iso_time(timestamp_us: int) -> str | None:
-    """Microseconds since the epoch as 2026-01-31T12:00:00.000000Z; None beyond the calendar."""
+    """Microseconds since the epoch as 2026-01-31T12:00:00.000000Z; None outside the
+    years 1 to 9999."""
     try:
         moment = _EPOCH + timedelta(microseconds=timestamp_us)
     except OverflowError:
@@ -237,7 +236,7 @@ def human_bytes(count: int) -> str:
     if count < 1024:
         return counted(count, "byte")
     size, unit = float(count), ""
-    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):  # noqa: B007 -- the last one stays
+    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):  # noqa: B007 -- used after the loop
         size /= 1024
         if size < 1024:
             break
@@ -253,8 +252,8 @@ def human_seconds(seconds: float) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns as wide as they need; numbers to the right, absent things as '-'. On a terminal
-    that is narrower, the fields of each row."""
+    """Aligned columns, numbers to the right, None as '-'. On a terminal that is too narrow, `fields` of
+    each row."""
     cells = [["-" if c is None else one_line(str(c)) for c in row] for row in rows]
     numeric = [all(isinstance(row[i], int | None) for row in rows) for i in range(len(head))]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
@@ -271,7 +270,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def fields(head: Sequence[str], row: Sequence[object]) -> str:
-    """A row by itself, a line a field."""
+    """One row, with one line for each field."""
     width = max(map(len, head)) + 2
     said = ["-" if value is None else one_line(str(value)) for value in row]
     pairs = zip(head, said, strict=True)
@@ -279,12 +278,12 @@ def fields(head: Sequence[str], row: Sequence[object]) -> str:
 
 
 def _columns() -> float:
-    """Of the terminal, if standard output is one: a file or a pipe has no bound."""
+    """The width of the terminal; no limit for a file or a pipe."""
     return shutil.get_terminal_size().columns if out.is_terminal else float("inf")
 
 
 def tell_gap(gap: Gap, *, as_json: bool) -> None:
-    """A gap as it is met, on standard error, behind the records before it."""
+    """Reports a gap on standard error, after the records before it."""
     out.flush()
     if as_json:
         to_stderr(to_json({"gap": gap._asdict()}))
@@ -295,8 +294,8 @@ def tell_gap(gap: Gap, *, as_json: bool) -> None:
 
 @contextmanager
 def progress(label: str, total: int, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, if that is a terminal. Yields what is to be called with how much
-    is done in all."""
+    """A progress bar on standard error, if that is a terminal. Yields a function to call with the total
+    done so far."""
     stderr = sys.stderr
     if not shown or not total or stderr is None or not stderr.isatty():
         yield lambda _: None

@@ -1,12 +1,13 @@
-"""What users type, read: sizes, durations, places in a log, paths of logs, names of cursors.
+"""Parses command line values: sizes, durations, positions in a log, paths of logs, cursor names.
 
-Each is a click type, so that what cannot be read is a usage error that names the option, found
-before anything is opened.
+Each is a click type, so a wrong value is a usage error that names the option, before anything is
+opened. The last section puts the names of options into messages that the library words for Python.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,13 +17,15 @@ from click.shell_completion import CompletionItem
 from aolog.errors import AologError, UsageError
 from aolog.log.cursor_file import cursor_names
 from aolog.log.names import check_cursor_name
-from aolog.log.quantity import duration_seconds, size_bytes
+from aolog.log.units import duration_seconds, size_bytes
 from aolog.read.reader import Reader
 from aolog.storage.storage import Storage
 from aolog.write.validate import read_mode
 
 if TYPE_CHECKING:
-    from aolog.read.reader import Start
+    from collections.abc import Iterator
+
+    from aolog.read.seek import Start
 
     ParamType = click.ParamType[Any]
 else:
@@ -38,22 +41,24 @@ __all__ = [
     "ParamType",
     "Where",
     "cursor_argument",
+    "in_options",
     "log_argument",
+    "naming_options",
     "where",
 ]
 
-_DURATION_MAX_S = 100 * 365 * 86400.0  # beyond it clocks and threads overflow
+_DURATION_MAX_S = 100 * 365 * 86400.0  # larger ones overflow in clocks and waits
 _AGO = "-ago"
 
 
 class Where(NamedTuple):
-    """A place in a log, as typed. ordinal: if it is named by one, and `start` says nothing."""
+    """A position in a log, as typed. ordinal: overrides `start` if not None."""
 
     start: Start
     ordinal: int | None = None
 
     def open(self, path: str, **options: Any) -> Reader:
-        """A reader that stands there."""
+        """A reader at that position."""
         reader = Reader(path, self.start, **options)
         if self.ordinal is not None:
             try:
@@ -65,8 +70,8 @@ class Where(NamedTuple):
 
 
 def where(text: str, now: datetime) -> Where | None:
-    """'earliest', 'latest', an address, 'ordinal:N', a time in ISO 8601 (UTC unless it says
-    otherwise), or '15m-ago'; None if it is none of them."""
+    """'earliest', 'latest', an address, 'ordinal:N', a time in ISO 8601 (default: UTC), or '15m-ago';
+    None for other text."""
     text = text.strip()
     if text == "earliest":
         return Where("earliest")
@@ -100,7 +105,7 @@ class _Size(ParamType):
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
         found = value if isinstance(value, int) else size_bytes(value)
         if found is None:
-            self.fail(f"{value!r} is no size: use bytes, or 10k, 64M, 1GiB", param, ctx)
+            self.fail(f"{value!r} is not a size: use bytes, or 10k, 64M, 1GiB", param, ctx)
         if found < self._least:
             self.fail(f"{value!r} is below {self._least}", param, ctx)
         return found
@@ -112,7 +117,7 @@ class _Duration(ParamType):
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         found = value if isinstance(value, float) else duration_seconds(value)
         if found is None:
-            self.fail(f"{value!r} is no duration: use 500ms, 90s, 15m, 2h, 7d", param, ctx)
+            self.fail(f"{value!r} is not a duration: use 500ms, 90s, 15m, 2h, 7d", param, ctx)
         if not 0 < found <= _DURATION_MAX_S:
             self.fail(f"{value!r} is not between 0 and 100 years", param, ctx)
         return found
@@ -125,7 +130,7 @@ class _Where(ParamType):
         found = value if isinstance(value, Where) else where(value, datetime.now(UTC))
         if found is None:
             self.fail(
-                f"{value!r} is no place in a log: use earliest, latest, an address, ordinal:N, "
+                f"{value!r} is not a position in a log: use earliest, latest, an address, ordinal:N, "
                 "a time such as 2026-01-31T12:00:00Z, or 15m-ago",
                 param,
                 ctx,
@@ -139,15 +144,15 @@ class _Where(ParamType):
 
 
 class _Log(ParamType):
-    """The path of a log. What is there is for the library to say: its codes tell a file from an
-    empty directory and from a newer format."""
+    """The path of a log. The library checks what is there: its errors tell a file from an empty
+    directory and from a newer format."""
 
     name = "log"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
         path = str(value)
         if not path or "\0" in path:
-            self.fail(f"{path!r} is no path", param, ctx)
+            self.fail(f"{path!r} is not a path", param, ctx)
         return path
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
@@ -190,3 +195,34 @@ CURSOR_NAME = _CursorName()
 
 log_argument = click.argument("log", type=_Log())
 cursor_argument = click.argument("name", type=CURSOR_NAME)
+
+
+# --- option names in messages -----------------------------------------------------------------
+
+_IN_RETENTION = re.compile(r"Retention\((\w+=[^)]*)\)")
+_ARGUMENT = re.compile(r"""\b([a-z_]+)=(['"]?)([^\s'",;)]+)\2""")
+
+
+def in_options(text: str) -> str:
+    """The text with each `name=value` as an option of the running command: `--name value`."""
+    names = {
+        (option.name or "").rstrip("_"): option.opts[-1]
+        for option in click.get_current_context().command.params
+        if isinstance(option, click.Option)
+    }
+
+    def named(found: re.Match[str]) -> str:
+        name, _, value = found.groups()
+        return f"{names[name]} {value}" if name in names else found[0]
+
+    return _ARGUMENT.sub(named, _IN_RETENTION.sub(r"retention_\1", text))
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Makes a UsageError that is raised in the block name the command's options."""
+    try:
+        yield
+    except UsageError as error:
+        hint = None if error.hint is None else in_options(error.hint)
+        raise type(error)(in_options(error.reason), hint=hint, **error.details) from error

@@ -1,4 +1,4 @@
-"""`aolog prune`: removes the oldest slabs of a log, by hand or from cron, beside its writer."""
+"""`aolog prune`: removes the oldest slabs of a log. It may run beside the log's writer."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aolog.cli.holder import require_log
+from aolog.cli.lock_holders import require_log
 from aolog.cli.output import counted, human_bytes, json_option, one_line, out, tell_pruned
 from aolog.cli.parse import DURATION, SIZE, log_argument
 from aolog.errors import RetentionFull
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.pruned import pruned_to_json
+from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
 from aolog.log.retention import prune as prune_log
 from aolog.storage.storage import Storage
@@ -29,17 +29,21 @@ Examples:
   aolog prune LOG --max-bytes 10GiB --dry-run
   aolog prune LOG --max-bytes 10GiB --force
 
-Slabs go whole, oldest first, and never the last. What a protecting cursor has not passed stays;
-if --max-bytes cannot be met for that, exit status 4. With --force it is deleted: unread records are
-lost. The command says how many of which cursor (with --json: `pruned_unread`), `aolog cursor list`
-says `pruned`, and readers get a gap with the count."""
+Removes whole slabs, the oldest first, and never the last one. Slabs that a protecting cursor has not
+read stay; if --max-bytes then cannot be met, the exit status is 4. With --force they are deleted and
+unread records are lost: the command says how many for each cursor (`pruned_unread` with --json),
+`aolog cursor list` shows `pruned`, and readers get a gap with the count."""
 )
 @log_argument
-@click.option("--max-bytes", type=SIZE, help="Of all slab files together.")
-@click.option("--max-age", type=DURATION, help="Since a slab was last written: 90s, 12h, 7d.")
-@click.option("--max-slabs", type=click.IntRange(min=1), help="How many slabs stay.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("--force", is_flag=True, help="For --max-bytes: delete also what cursors still need.")
+@click.option("--max-bytes", type=SIZE, help="Maximum size of all slab files together.")
+@click.option(
+    "--max-age", type=DURATION, help="Delete slabs last written before this: 90s, 12h, 7d."
+)
+@click.option("--max-slabs", type=click.IntRange(min=1), help="Keep at most N slabs.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option(
+    "--force", is_flag=True, help="For --max-bytes: also delete slabs that cursors still need."
+)
 @json_option
 def prune(
     log: str,
@@ -50,12 +54,12 @@ def prune(
     force: bool,  # noqa: FBT001 -- the same
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> None:
-    """Remove the oldest slabs of LOG, down to the bounds given."""
+    """Remove the oldest slabs of LOG until the limits are met."""
     if max_bytes is max_age is max_slabs is None:
         raise click.UsageError("give at least one of --max-bytes, --max-age, --max-slabs")
     if force and max_bytes is None:
         raise click.UsageError(
-            "--force needs --max-bytes: age and count never take what a cursor needs"
+            "--force needs --max-bytes: the other limits never delete what a cursor needs"
         )
     storage = Storage()
     require_log(log)
@@ -71,7 +75,7 @@ def prune(
         tell_pruned(pruned.unread, would=dry_run)
     if not pruned.room:
         raise RetentionFull(
-            f"--max-bytes {max_bytes} is not met: {_holding(log, storage)}",
+            f"--max-bytes {max_bytes} is not met: {_slowest(log, storage)}",
             hint="let it catch up, delete it if it is not used, or give --force",
             path=log,
         )
@@ -88,8 +92,8 @@ def _print(log: str, pruned: Pruned, *, dry_run: bool) -> None:
     )
 
 
-def _holding(log: str, storage: Storage) -> str:
-    """The protecting cursor that is furthest behind."""
+def _slowest(log: str, storage: Storage) -> str:
+    """The protecting cursor with the lowest address."""
     found = [(read_position(log, name, storage), name) for name in cursor_names(log, storage)]
     address, name = min(((at.address, name) for at, name in found if at.protects), default=(0, "?"))
-    return f"cursor {name!r} still needs what follows address {address}"
+    return f"cursor {name!r} still needs the records from address {address} on"

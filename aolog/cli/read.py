@@ -1,8 +1,7 @@
 """`aolog read` and `aolog tail`: from a log to standard output.
 
-Gaps are told on standard error as they are met, in their place among the records, and the exit
-status says that there were some. A cursor is committed when everything that was asked for has
-been written: what is cut off is read again, and nothing is skipped.
+Each gap is reported on standard error, in order with the records, and sets the exit status. A cursor is
+committed after all output is written. So an interrupted read repeats records and skips none.
 """
 
 from __future__ import annotations
@@ -40,29 +39,28 @@ _FORMATS: tuple[RecordFormat, ...] = ("value", "nul", "length", "json")
 _log = logging.getLogger("aolog")
 
 _LENGTH = struct.Struct("<I")
-_LOOK_S = 1.0  # how often `tail -f` looks whether its reader is still there
-
+_LOOK_S = 1.0  # how often `tail -f` checks that standard output has a reader
 _EARLIEST = Where("earliest")
 
 _format_option = click.option(
     "--format",
     "format_",
     type=click.Choice(_FORMATS),
-    help="value: a line each; nul: a zero byte behind each; length: u32le before each; json: an "
-    "object a line, all fields.  [default: value, or json with --json]",
+    help="value: one line each; nul: a zero byte after each; length: u32le before each; json: one "
+    "object a line with all fields.  [default: value, or json with --json]",
 )
 _skip_gaps_option = click.option(
-    "--skip-gaps", is_flag=True, help="Exit 0 although there were gaps. They are told all the same."
+    "--skip-gaps", is_flag=True, help="Exit 0 in spite of gaps. They are still reported."
 )
 _resync_option = click.option(
     "--resync",
     is_flag=True,
-    help="Format 1 only: behind damage, guess where the next record begins.",
+    help="Format 1 only: after damage, guess where the next record begins.",
 )
 
 
 def _encoder(format_: RecordFormat) -> Callable[[Record], bytes]:
-    """From a record to its bytes on standard output. A null value is an empty one but in JSON."""
+    """Converts a record to its bytes on standard output. Except in JSON, null becomes empty."""
     match format_:
         case "value" if out.is_terminal:  # a value with newlines could pass for several records
             return lambda record: (record.value or b"").replace(b"\n", rb"\n") + b"\n"
@@ -73,12 +71,7 @@ def _encoder(format_: RecordFormat) -> Callable[[Record], bytes]:
         case "json":
             return lambda record: record_to_json(record) + b"\n"
         case "length":
-
-            def measured(record: Record) -> bytes:
-                value = record.value or b""
-                return _LENGTH.pack(len(value)) + value
-
-            return measured
+            return lambda record: _LENGTH.pack(len(record.value or b"")) + (record.value or b"")
 
 
 def _write(records: Iterable[Record], encode: Callable[[Record], bytes]) -> None:
@@ -88,36 +81,21 @@ def _write(records: Iterable[Record], encode: Callable[[Record], bytes]) -> None
 
 
 class _Gaps:
-    """Gaps met so far: told, and summed up at the end."""
+    """Reports each gap and counts all of them. strict: the error reports the only gap."""
 
     def __init__(self, *, as_json: bool, strict: bool = False) -> None:
         self._as_json = as_json
         self._strict = strict
         self._losses = Losses()
-        self._held: list[Gap] | None = None
 
     def met(self, gap: Gap) -> None:
-        """One more. A strict reader's only gap is told by the error that ends it."""
-        if self._held is not None:
-            self._held.append(gap)
-            return
-        if self._strict:
-            return
-        tell_gap(gap, as_json=self._as_json)
-        self._losses.add(gap)
-
-    def hold(self) -> None:
-        """From here on a trial is under way: gaps of the one before are forgotten."""
-        self._held = []
-
-    def release(self) -> None:
-        """The trial counts: its gaps are told."""
-        held, self._held = self._held, None
-        for gap in held or ():
-            self.met(gap)
+        """A reader's `on_gap`."""
+        if not self._strict:
+            tell_gap(gap, as_json=self._as_json)
+            self._losses.add(gap)
 
     def check(self, log: str) -> None:
-        """Raises GapFound if there were any."""
+        """Raises GapFound if there was a gap."""
         self._losses.check(log, "read")
 
 
@@ -131,8 +109,8 @@ def _open(
     strict: bool,
     resync: bool,
 ) -> Reader:
-    """The reader. A cursor is held only if it is to be committed, and wins over `start` if there
-    is one of its name."""
+    """A reader at the cursor's position, or at `start` if there is no such cursor. It holds the cursor
+    only if it will commit."""
 
     def opened(start: Where, cursor: str | None = None) -> Reader:
         return start.open(log, cursor=cursor, on_gap=gaps.met, strict=strict, resync=resync)
@@ -141,8 +119,8 @@ def _open(
         return opened(start)
     storage = Storage()
     if cursor not in cursor_names(log, storage):
-        Where("earliest").open(log).close()  # no log at all is said first
-        _log.warning("cursor %r is not there yet: reading from where --from says", cursor)
+        _EARLIEST.open(log).close()  # if there is no log, that is the error
+        _log.warning("cursor %r does not exist yet; reading from --from", cursor)
         return opened(start, cursor if commit else None)
     if commit:
         return opened(_EARLIEST, cursor)
@@ -167,13 +145,13 @@ Examples:
 
 \b
 WHERE is one of:
-  earliest, latest        the first record that is there; the end
+  earliest, latest        the first record that exists; the end
   8192                    an address
   ordinal:N               the record with N before it
-  2026-01-31T12:00:00Z    the first record as late as this; UTC by default
+  2026-01-31T12:00:00Z    the first record at or after this time (UTC)
   15m-ago                 the same, relative to now
 
-JSON has text where bytes are UTF-8 (key, value), else base64 (key_base64, value_base64).
+JSON contains text if the bytes are UTF-8 (key, value), otherwise base64 (key_base64, value_base64).
 
 Control characters are escaped on a terminal. Files and pipes get the exact bytes."""
 )
@@ -185,18 +163,20 @@ Control characters are escaped on a terminal. Files and pipes get the exact byte
     type=WHERE,
     default="earliest",
     show_default=True,
-    help="Where to begin, unless a cursor says so.",
+    help="Where to begin, if there is no cursor.",
 )
 @click.option(
     "--cursor",
     metavar="NAME",
     type=CURSOR_NAME,
-    help="Begin where this cursor stands. Without --commit it is only looked at.",
+    help="Begin at this cursor's position. Without --commit it does not change.",
 )
 @click.option(
-    "--commit", is_flag=True, help="Set the cursor behind what was read, once all is written."
+    "--commit",
+    is_flag=True,
+    help="Set the cursor after the last record, once all output is written.",
 )
-@click.option("-n", "--max-records", type=click.IntRange(min=0), help="Stop after so many records.")
+@click.option("-n", "--max-records", type=click.IntRange(min=0), help="Stop after N records.")
 @_format_option
 @click.option("--strict", is_flag=True, help="Stop at the first gap. Nothing is committed.")
 @_skip_gaps_option
@@ -216,7 +196,7 @@ def read(
 ) -> None:
     """Print the records of LOG up to its end as it is now.
 
-    Gaps are told on standard error; exit status 3 if there was any.
+    Gaps are reported on standard error; the exit status is then 3.
     """
     if commit and cursor is None:
         raise click.UsageError("--commit needs --cursor")
@@ -242,14 +222,14 @@ Examples:
   aolog tail -f -n 0 LOG | while read -r line; do echo "$line"; done"""
 )
 @log_argument
-@click.option("-f", "--follow", is_flag=True, help="Wait for more, until interrupted.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more records, until interrupted.")
 @click.option(
     "-n",
     "--max-records",
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="Begin so many records before the end.",
+    help="Begin N records before the end.",
 )
 @_format_option
 @_skip_gaps_option
@@ -262,7 +242,7 @@ def tail(
     skip_gaps: bool,  # noqa: FBT001 -- the same
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> None:
-    """Print the last records of LOG, and with -f those that come."""
+    """Print the last records of LOG; with -f, also each new one."""
     gaps = _Gaps(as_json=as_json)
     encode = _encoder(format_ or ("json" if as_json else "value"))
     reader, records = _open_before_end(log, max_records, gaps)
@@ -280,7 +260,7 @@ def tail(
 
 
 def _open_before_end(log: str, records: int, gaps: _Gaps) -> tuple[Reader, Iterable[Record]]:
-    """A reader, and the last records up to the end that it then stands at."""
+    """A reader, and the last records up to the end, where the reader then is."""
     with Log(log, Storage()) as listed:
         listed.require_slabs()
         end = listed.listed(lambda: seek.latest(listed))
@@ -288,34 +268,30 @@ def _open_before_end(log: str, records: int, gaps: _Gaps) -> tuple[Reader, Itera
     if not records:
         return Reader(log, "latest", on_gap=gaps.met), ()
     if end.ordinal is None:
-        return _open_by_slabs(log, bases, end.address, records, gaps)
+        start = Where(_address_before_end(log, bases, end.address, records))
+    else:
+        start = Where("earliest", max(0, end.ordinal - records))
     try:
-        reader = Where("earliest", max(0, end.ordinal - records)).open(log, on_gap=gaps.met)
+        reader = start.open(log, on_gap=gaps.met)
     except AddressPruned:
         reader = Reader(log, on_gap=gaps.met)
     return reader, reader.up_to(end.address)
 
 
-def _open_by_slabs(
-    log: str, bases: list[int], end: int, records: int, gaps: _Gaps
-) -> tuple[Reader, Iterable[Record]]:
-    """The same where nothing counts the records: sought from further and further back."""
-    slabs = 1
-    while True:
-        at = max(0, len(bases) - slabs)
-        gaps.hold()
-        reader = Reader(log, bases[at], on_gap=gaps.met)
-        last = deque(reader.up_to(end), maxlen=records)
-        if len(last) == records or at == 0:
-            gaps.release()
-            return reader, last
-        reader.close()
-        slabs *= 2
+def _address_before_end(log: str, bases: list[int], end: int, records: int) -> int:
+    """The address of the first of the last records in format 1, which counts none: reads the last
+    slab, or, if that has too few, all slabs."""
+    for base in (bases[-1], bases[0]):
+        with Reader(log, base) as reader:
+            last = deque((record.address for record in reader.up_to(end)), maxlen=records)
+        if len(last) == records:
+            break
+    return last[0] if last else bases[0]
 
 
 def _check_stdout() -> None:
-    """Raises OutputClosed if nobody reads standard output any more: else `tail -f | head -1`
-    would stay until the next record comes."""
+    """Raises OutputClosed if standard output has no reader: otherwise `tail -f | head -1` would wait
+    for the next record."""
     try:
         fd = sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):

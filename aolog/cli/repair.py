@@ -32,21 +32,21 @@ To replace a damaged log, stop its writer and its readers, then:
   aolog verify LOG --json > known.json || true
   aolog verify LOG --baseline known.json  # 0 until something new is damaged
 
-Reading never needs it: readers skip damage and report a gap. Repair never writes into LOG. The copy has
-the same records at the same addresses, the cursors with their positions, and each file's owner and
-mode. Damaged header copies and cursor copies are written from the intact ones, damaged bytes become
-zeros. A lost record stays lost: readers of the copy get the same gaps, with the same counts, and
-`aolog verify COPY` lists them. What damaged frames still hold stays in LOG: see `aolog salvage`.
+Reading never needs a repair: readers skip damage and report a gap. Repair never writes into LOG. The
+copy has the same records at the same addresses, the cursors with their positions, and each file's
+owner and mode. Damaged copies of headers and cursors are written from the intact copies; other damaged
+bytes become zeros. A lost record stays lost: readers of the copy get the same gaps with the same counts,
+and `aolog verify COPY` lists them. The remains of damaged frames stay in LOG: see `aolog salvage`.
 
-Readers and a writer may go on; the copy then ends where the log ended when the repair began, or a
-little later. --new-uuid gives the copy an identity of its own, and its cursors name that: a bridge
-may then drain both. Without it LOG and COPY are one log, and only one of them may be used.
+Readers and a writer of LOG may go on; the copy then ends where the log ended when the repair began, or
+a little later. Without --new-uuid, LOG and COPY are one log, and only one of them may be used. With
+it, the copy and its cursors have an identity of their own, and a bridge may drain both.
 
-Exit status 0 when done, 3 if the copy still has damage besides its gaps (a cursor of which no copy is
-intact)."""
+Exit status 0 when done, 3 if the copy still has damage besides its gaps (a cursor without an intact
+copy)."""
 )
 @log_argument
-@click.option("--into", metavar="DIR", help="Where to make the copy; must not exist.")
+@click.option("--into", metavar="DIR", help="Directory of the copy; must not exist.")
 @click.option("--new-uuid", is_flag=True, help="Give the copy an identity of its own.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only say what would be copied.")
 @json_option
@@ -61,7 +61,7 @@ def repair(
     if into is None:
         copy = shlex.quote(log.rstrip("/") + ".clean")
         raise UsageError(
-            "repair makes a copy and needs to know where",
+            "no directory for the copy was given",
             hint=f"aolog repair {shlex.quote(log)} --into {copy}",
         )
     with progress("repair", total_bytes(log), shown=not as_json) as update:
@@ -86,8 +86,9 @@ def _print(log: str, done: Repaired) -> None:
     if done.gaps:
         lost = [gap.records_lost for gap in done.gaps]
         known = sum(count for count in lost if count is not None)
-        more = " or more" if None in lost else ""
-        gaps = counted(len(done.gaps), "gap")
-        out.line(f"{gaps}, {known:,}{more} lost: see `aolog verify`")
+        count = counted(known, "record", ",")
+        if None in lost:
+            count = f"at least {count}" if known else "an unknown number of records"
+        out.line(f"{counted(len(done.gaps), 'gap')}, {count} lost: see `aolog verify`")
     for problem in done.left:
         out.line(f"not repaired: {one_line(problem)}")

@@ -1,4 +1,4 @@
-"""The root of the command line: its own help, and the list of commands."""
+"""The root command `aolog`: its help, and the list of commands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Errors are one line, "aolog: CODE: MESSAGE", or with --json one object, on stand
 )
 @click.version_option(aolog.__version__, prog_name="aolog", message="%(prog)s %(version)s")
 def main() -> None:
-    """Crash-safe append-only logs: append, read, look after.
+    """Crash-safe append-only logs: append, read, maintain.
 
     A log is a directory with one writer and any number of readers. Every record has a 64-bit
     ADDRESS that never changes.

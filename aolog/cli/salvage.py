@@ -1,9 +1,8 @@
-"""`aolog salvage`: what damaged frames still hold."""
+"""`aolog salvage`: prints the remains of damaged frames."""
 
 from __future__ import annotations
 
 import base64
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -29,16 +28,15 @@ Examples:
   aolog salvage LOG --json > salvaged.jsonl
   aolog salvage LOG --json | jq -r '.value_base64 | @base64d'
 
-Every line is UNVERIFIED: the frame's checksum is wrong, so any byte of the record may be. A line has
-the address that the record would have had, the word "unverified", the reason ("body": a byte of the
-frame's body is wrong; "header": a byte of its header is, and the body is intact), and the value.
+Every line is UNVERIFIED: the frame's checksum is wrong, so any byte of the record may be wrong. A line
+has the address that the record would have, the word "unverified", the reason ("body": a byte of the
+frame's body is wrong; "header": a byte of its header is wrong, and the body is intact), and the value.
 
-With --json a line is one object: unverified (true), address, slab, offset, index, reason, and what was
-found of timestamp_us, topic, key_base64, value_base64 and headers. Fields that could not be read are
-absent.
+With --json each line is an object: unverified (true), address, slab, offset, index, reason, and those
+of timestamp_us, topic, key_base64, value_base64 and headers that could be read.
 
-Nothing is written into LOG. Format 1 (queuefka) has no checksum of its own for headers, so nothing can
-be salvaged from it. Exit status 0, also if nothing is found."""
+Nothing is written into LOG. Nothing can be salvaged from format 1 (queuefka): it has no checksum for
+headers. Exit status 0, also if nothing is found."""
 )
 @log_argument
 @json_option
@@ -46,9 +44,9 @@ def salvage(
     log: str,
     as_json: bool,  # noqa: FBT001 -- click passes options by name
 ) -> None:
-    """Print what damaged frames of LOG still hold, unverified."""
+    """Print the remains of damaged frames of LOG, unverified."""
     count = 0
-    with closing(Log(log, Storage())) as opened:
+    with Log(log, Storage()) as opened:
         opened.require_slabs()
         with progress("salvage", total_bytes(log), shown=not as_json) as update:
             slabs = audit(opened, progress=lambda at, _: update(at)).slabs
@@ -61,8 +59,8 @@ def salvage(
                     out.line(_line(found))
     out.flush()
     if not as_json:
-        what = counted(count, "record", ",") if count else "nothing"
-        to_stderr(f"{log}: {what} found in damaged frames, unverified")
+        what = f"{counted(count, 'record', ',')}, unverified," if count else "nothing"
+        to_stderr(f"{log}: {what} found in damaged frames")
 
 
 def _line(found: Salvaged) -> str:

@@ -1,4 +1,4 @@
-"""`aolog verify`: every byte of a log checked, what is not intact listed."""
+"""`aolog verify`: checks every byte of a log and lists damage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["report_to_json", "total_bytes", "verify"]
 
 
-_BASELINE_BYTES_MAX = 256 << 20  # more than a report of a million slabs: FILE may be /dev/zero
+_BASELINE_BYTES_MAX = 256 << 20  # a report of a million slabs is smaller; FILE may be /dev/zero
 
 
 @click.command(
@@ -36,21 +36,21 @@ Examples:
   aolog verify LOG --key-file keys
 
 \b
-To accept the gaps that a log has now, and to hear only of new damage:
+To accept the gaps that a log has now, and report only new damage:
   aolog verify LOG --json > known.json
   aolog verify LOG --baseline known.json || echo 'new damage'
 
-Exit status 0 if all is intact, 3 if anything is damaged. Damage that lost records is listed apart from
-damage that lost none (a header copy, a cursor copy), which a copy made by `aolog repair` does not have.
-A lost record stays lost: the copy has the same gaps.
+Exit status 0 if everything is intact, 3 if anything is damaged. Two lists of damage: damage that caused
+a gap, and damage that cost no record (a header copy, a cursor copy). A copy made by `aolog repair` is
+free of the second kind. A lost record stays lost: the copy has the same gaps.
 
 With --baseline the gaps in FILE, and the lost slab headers and seals that cause them, are known: exit
 status 0 if nothing else is damaged, 3 if a gap is new or has grown, or if there is other damage. FILE
-also holds for a copy that `aolog repair` made of the log.
+is also valid for a copy of the log that `aolog repair` made.
 
 With --key-file, exit status 3 also if a record has no signature, or a forged one.
 
-Verifying changes nothing, and may run beside a writer."""
+Verify changes nothing and may run beside a writer: it checks what the log held when it began."""
 )
 @log_argument
 @click.option(
@@ -118,7 +118,7 @@ def _news_to_json(news: News | None) -> dict[str, Any]:
 
 
 def report_to_json(report: Report) -> dict[str, Any]:
-    """All of it, named."""
+    """All fields, with names."""
     named = {
         name: [item._asdict() for item in getattr(report, name)]
         for name in ("gaps", "findings", "health", "cursors", "leftovers")
@@ -127,19 +127,17 @@ def report_to_json(report: Report) -> dict[str, Any]:
 
 
 def total_bytes(log: str) -> int:
-    """Of the slab files. Raises NotALog."""
-    listed = Log(log, Storage())
-    try:
-        return sum(Path(listed.slab_path(base)).lstat().st_size for base in listed.bases)
-    except FileNotFoundError:  # pruned meanwhile: no bar
-        return 0
-    finally:
-        listed.close()
+    """The size of the slab files, for a progress bar. Raises NotALog."""
+    with Log(log, Storage()) as listed:
+        try:
+            return sum(Path(listed.slab_path(base)).lstat().st_size for base in listed.bases)
+        except FileNotFoundError:  # pruned meanwhile: no progress bar
+            return 0
 
 
 def _print(log: str, report: Report, news: News | None) -> None:
     ok = report.ok if news is None else news.ok
-    state = "ok" if report.ok else "ok but for known gaps"
+    state = "ok" if report.ok else "ok except for known gaps"
     out.line(f"{one_line(log)}: {state if ok else 'DAMAGED'}")
     records, frames = counted(report.records, "record", ","), counted(report.frames, "frame", ",")
     slabs = counted(report.slabs, "slab", ",")
@@ -147,8 +145,8 @@ def _print(log: str, report: Report, news: News | None) -> None:
     out.line(f"end {report.end}, durable at least up to {report.durable}")
     if report.tail_bytes:
         out.line(
-            f"{human_bytes(report.tail_bytes)} behind the end: an append that is going on, or a "
-            "torn end that the next writer sets aside"
+            f"{human_bytes(report.tail_bytes)} after the end: an append in progress, or a torn end that "
+            "the next writer sets aside"
         )
     if report.gaps:
         out.line("")
@@ -160,22 +158,17 @@ def _print(log: str, report: Report, news: News | None) -> None:
             out.line(f"new: [{gap.begin}, {gap.end}) {gap.reason}")
     damage = [found for found in report.findings if found.damage]
     causes = [found for found in damage if found.code in GAP_CAUSES and report.gaps]
+    others = [found for found in damage if found not in causes]
+    notes = [each for each in report.findings if not each.damage and each.code != "tail"]
     for head, part in (
-        ("Damage that is why records are lost", causes),
-        ("Damage that costs no record", [found for found in damage if found not in causes]),
+        ("Damage that caused gaps", causes),
+        ("Damage that cost no record", others),
+        ("Notes", notes),
     ):
         if part:
-            out.line(f"\n{head}:")
-        for found in part:
-            out.line(f"  {one_line(found.message)}")
-    notes = [
-        found.message for found in report.findings if not found.damage and found.code != "tail"
-    ]
-    if notes:
-        out.line("\nNo damage:")
-        for note in notes:
-            out.line(f"  {one_line(note)}")
-    aside = [left for left in report.leftovers if left.kind == "aside"]
+            out.line("\n".join([f"\n{head}:", *(f"  {one_line(each.message)}" for each in part)]))
+    aside = [left.bytes for left in report.leftovers if left.kind == "aside"]
     if aside:
-        size = human_bytes(sum(left.bytes for left in aside))
-        out.line(f"\n{counted(len(aside), 'file')} kept aside by recovery, {size}")
+        out.line(
+            f"\n{counted(len(aside), 'file')} kept aside by recovery, {human_bytes(sum(aside))}"
+        )

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-__all__ = ["HEADER", "SCHEMA"]
-
 HEADER = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 SCHEMA = pa.schema(
     [
-        pa.field("address", pa.int64()),  # below 2^63; Spark has no unsigned type
+        pa.field("address", pa.int64()),  # less than 2^63; Spark has no unsigned type
         pa.field("timestamp", pa.timestamp("us", "UTC")),
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),

@@ -1,8 +1,7 @@
 """The body of a frame of records: columns in Arrow's own form. Pure: lists in, bytes out, and back.
 
-A lone record that is only a value has `columns == 0` and the value itself as its body.
-Everything else is a batch: the columns that are used, in this order, each 8-aligned, values
-last (bits of the header's `columns`):
+A single record with only a value has `columns == 0`, and its body is the value. Every other body has
+the columns that are used, in this order, each aligned to 8 bytes (bits of the header's `columns`):
 
     0x004 timestamps   n x i64, microseconds; absent: all have the frame's
     0x008 keys         binary column        0x010 with validity
@@ -15,8 +14,6 @@ last (bits of the header's `columns`):
 A binary column of n is: validity if flagged, a bitmap of n bits, least significant first,
 1 = present; then (n+1) x u32 offsets, the first 0; then the bytes. These are Arrow's buffers,
 so a column becomes an Arrow array without a copy.
-
-numpy is imported only where a column is long enough to pay for it.
 """
 
 from __future__ import annotations
@@ -41,33 +38,9 @@ from aolog.format.frame import (
 from aolog.format.native import speed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from aolog.record import Headers
-
-__all__ = [
-    "HEADERS",
-    "HEADER_NULLS",
-    "KEYS",
-    "KEY_NULLS",
-    "TIMESTAMPS",
-    "TOPIC",
-    "TOPICS",
-    "TOPIC_NULLS",
-    "VALUES",
-    "VALUE_NULLS",
-    "BinaryColumn",
-    "BodyBuilder",
-    "BodyTooLarge",
-    "Columns",
-    "HeaderColumn",
-    "Malformed",
-    "decode_columns",
-    "decode_frame",
-    "decode_run",
-    "encode_columns",
-    "lone",
-]
 
 VALUES = 0x001
 VALUE_NULLS = 0x002
@@ -85,11 +58,11 @@ _U32 = struct.Struct("<I")
 
 
 class BodyTooLarge(Exception):
-    """The columns would not fit a frame, whose lengths and offsets are u32."""
+    """The columns do not fit a frame: its lengths and offsets are u32."""
 
 
 class BinaryColumn(NamedTuple):
-    """Arrow's buffers of one column: views, nothing copied.
+    """Arrow's buffers of one column, as views.
 
     validity: None if no entry is null. offsets: (n+1) x u32 as bytes. data: the bytes.
     """
@@ -100,11 +73,11 @@ class BinaryColumn(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """How many there are."""
+        """The number of entries."""
         return len(self.offsets) // _U32.size - 1
 
     def to_list(self) -> list[bytes | None]:
-        """Entries as objects of their own."""
+        """Copies of the entries."""
         return list(speed.Rows(None, "b", (self,), 0, self.entries))
 
 
@@ -117,12 +90,13 @@ class HeaderColumn(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The columns of a body, as views. value: the lone record's, else values is set."""
+    """The columns of a body, as views. value: of a single record without columns; otherwise `values` is
+    set. timestamps: n x i64 as bytes."""
 
     records: int
     value: memoryview | None = None
     values: BinaryColumn | None = None
-    timestamps: memoryview | None = None  # n x i64 as bytes
+    timestamps: memoryview | None = None
     keys: BinaryColumn | None = None
     topic: str | None = None
     topics: BinaryColumn | None = None
@@ -130,7 +104,7 @@ class Columns(NamedTuple):
 
 
 def lone(value: memoryview | None) -> BinaryColumn:
-    """A lone record's value as a column."""
+    """The value of a single record as a column."""
     data = value if value is not None else memoryview(b"")
     return BinaryColumn(None, memoryview(_U32.pack(0) + _U32.pack(len(data))), data)
 
@@ -139,32 +113,31 @@ def lone(value: memoryview | None) -> BinaryColumn:
 
 
 class BodyBuilder:
-    """The parts of a body in order, each begun at a multiple of 8."""
+    """The parts of a body in order. Each begins at a multiple of 8."""
 
     def __init__(self) -> None:
         self.parts: list[Buffer] = []
         self.length = 0
 
     def put(self, part: Buffer) -> None:
-        """A column's part."""
+        """Adds a part of a column."""
         if pad := padding(self.length):
             self.parts.append(bytes(pad))
         self.parts.append(part)
         self.length += pad + len(part)
 
     def offsets(self, lengths: Iterable[int]) -> None:
-        """n+1 offsets of entries with these lengths."""
+        """Adds the n+1 offsets of entries with these lengths. Raises BodyTooLarge."""
         try:
             self.put(array("I", accumulate(lengths, initial=0)).tobytes())
         except OverflowError:
             raise BodyTooLarge from None
 
     def binary(self, entries: Sequence[bytes | None], *, nulls: bool) -> None:
-        """A binary column."""
+        """Adds a binary column. Raises BodyTooLarge."""
         if nulls:
             self.put(_bitmap(entries))
-        present: list[bytes | None] = [e or b"" for e in entries] if nulls else list(entries)
-        column = _column(present)
+        column = _column([entry or b"" for entry in entries] if nulls else entries)
         assert column is not None
         self.put(column)
 
@@ -177,16 +150,17 @@ def encode_columns(
     topics: Sequence[str | None] | None = None,
     headers: Sequence[Headers] | None = None,
 ) -> tuple[int, list[Buffer]]:
-    """The columns' bits and the body's parts, in order. Raises BodyTooLarge over 4 GiB.
+    """(bits of the columns, parts of the body in order). Raises BodyTooLarge for more than 4 GiB.
 
-    Each argument has one entry a record, or is None where no record uses it.
+    Each argument has an entry for each record, or is None if no record uses it.
     """
     if timestamps is None and keys is None and topics is None and headers is None:
-        bits, part = _encode_values(values)
-        if part is not None:
+        lone_value = len(values) == 1
+        part = values[0] if lone_value else _column(values)
+        if part is not None:  # otherwise there is a null among the values
             if len(part) > BODY_LEN_MAX:
                 raise BodyTooLarge
-            return bits, [part]
+            return 0 if lone_value else VALUES, [part]
     bits = VALUES
     body = BodyBuilder()
     if timestamps is not None:
@@ -220,17 +194,10 @@ def encode_columns(
     return bits, body.parts
 
 
-def _encode_values(values: Sequence[bytes | None]) -> tuple[int, bytes | None]:
-    """The commonest body, only values, in fewer calls than the rest needs; None if one is null."""
-    if len(values) == 1:
-        return 0, values[0]
-    return VALUES, _column(list(values))
-
-
-def _column(values: list[bytes | None]) -> bytes | None:
-    """Offsets and data; None if one is null."""
+def _column(values: Sequence[bytes | None]) -> bytes | None:
+    """Offsets and data; None if a value is null."""
     try:
-        return speed.column(values)
+        return speed.column(list(values))
     except OverflowError:
         raise BodyTooLarge from None
 
@@ -246,12 +213,12 @@ def _bitmap(entries: Sequence[object]) -> bytes:
 # --- decode ---------------------------------------------------------------------------------
 
 
-_make_binary = partial(tuple.__new__, BinaryColumn)  # a third of the class's own call
+_make_binary = partial(tuple.__new__, BinaryColumn)  # takes a third of the time of BinaryColumn()
 _make_columns = partial(tuple.__new__, Columns)
 
 
 def _cut(body: memoryview, at: int, length: int) -> tuple[memoryview, int]:
-    """The part of the body that begins at the multiple of 8 from `at` on, and where it ends."""
+    """(`length` bytes of the body from the first multiple of 8 at or after `at`, their end)."""
     begin = at + -at % ALIGNMENT
     end = begin + length
     if end > len(body):
@@ -262,8 +229,8 @@ def _cut(body: memoryview, at: int, length: int) -> tuple[memoryview, int]:
 def _offsets(
     body: memoryview, at: int, count: int, unchecked: list[memoryview]
 ) -> tuple[memoryview, int, int]:
-    """(n+1) u32, the first 0; where they end, and the last of them. That none falls is for the
-    caller."""
+    """(n+1 offsets as bytes, their end, the last offset). Adds them to `unchecked`: the caller checks
+    that they do not fall."""
     offsets, end = _cut(body, at, 4 * count + 4)
     numbers = offsets.cast("I")
     if numbers[0] != 0:
@@ -275,7 +242,7 @@ def _offsets(
 def _binary(
     body: memoryview, at: int, count: int, unchecked: list[memoryview], *, nulls: bool = False
 ) -> tuple[BinaryColumn, int]:
-    """A binary column that begins at or behind `at`, and where it ends."""
+    """(the binary column that begins at or after `at`, its end)."""
     validity = None
     if nulls:
         validity, at = _cut(body, at, (count + 7) // 8)
@@ -292,7 +259,7 @@ def _text(data: memoryview | bytes) -> str:
 
 
 def _check_text(column: BinaryColumn) -> None:
-    """Raises where an entry is not UTF-8 by itself."""
+    """Raises Malformed if an entry is not UTF-8 by itself."""
     if _text(column.data).isascii():
         return
     if not speed.rise([column.offsets.cast("I")]):
@@ -302,7 +269,7 @@ def _check_text(column: BinaryColumn) -> None:
 
 
 def decode_columns(body: memoryview, count: int, bits: int) -> Columns:
-    """The columns of a body whose hash was right. Raises Malformed if they are nonsense."""
+    """The columns of an intact body. Raises Malformed."""
     unchecked: list[memoryview] = []
     columns = _decode(body, count, bits, unchecked)
     if not speed.rise(unchecked):
@@ -311,31 +278,32 @@ def decode_columns(body: memoryview, count: int, bits: int) -> Columns:
 
 
 def decode_frame(frame: Frame, *, codecs: bool = False) -> Columns:
-    """The columns of an intact frame of records. codecs: whether its slab is of a version in which
-    a body may be compressed. Raises Malformed, and CodecUnavailable."""
-    head, body = frame.header, frame.body
-    if head.flags >= FLAGS_WITH_CODEC:
-        body = _codec_of(codecs)(head.flags, body)
-    return decode_columns(body, head.records, head.columns)
+    """The columns of an intact frame of records. codecs: whether bodies of its slab may be compressed.
+    Raises Malformed, CodecUnavailable."""
+    head = frame.header
+    return decode_columns(_raw(head.flags, frame.body, codecs=codecs), head.records, head.columns)
 
 
-def _codec_of(codecs: bool) -> Callable[[int, memoryview], memoryview]:  # noqa: FBT001 -- private
-    return unpack if codecs else _no_codec
-
-
-def _no_codec(flags: int, _: memoryview) -> memoryview:
-    raise Malformed(f"flags {flags:#x} in a slab without codecs")
+def _raw(flags: int, body: memoryview, *, codecs: bool) -> memoryview:
+    """The body, decompressed if it has a codec."""
+    if flags < FLAGS_WITH_CODEC:
+        return body
+    if not codecs:
+        raise Malformed(f"flags {flags:#x} in a slab without codecs")
+    return unpack(flags, body)
 
 
 def decode_run(frames: list[Frame], *, codecs: bool = False) -> list[Columns | None]:
-    """The columns of each frame, None where they are nonsense or where it has no records. As
-    `decode_frame`, but the offsets of all are checked in one step."""
-    raw = _codec_of(codecs)
+    """The columns of each frame; None for a malformed frame, and for a frame without records. Checks
+    the offsets of all frames in one step. Raises CodecUnavailable."""
     unchecked: list[memoryview] = []
     with suppress(Malformed):
         decoded = [
             _decode(
-                body if flags < FLAGS_WITH_CODEC else raw(flags, body), records, bits, unchecked
+                body if flags < FLAGS_WITH_CODEC else _raw(flags, body, codecs=codecs),
+                records,
+                bits,
+                unchecked,
             )
             if kind == KIND_RECORDS
             else None
@@ -354,10 +322,10 @@ def _decode_or_none(frame: Frame, *, codecs: bool) -> Columns | None:
 
 
 def _decode(body: memoryview, count: int, bits: int, unchecked: list[memoryview]) -> Columns:
-    """The columns, but for whether offsets fall: the columns of offsets go to `unchecked`."""
+    """The columns. Adds all offsets to `unchecked`, for the caller to check."""
     if bits == 0:
         if count != 1:
-            raise Malformed(f"a plain body holds one record, not {count}")
+            raise Malformed(f"a body without columns has one record, not {count}")
         return Columns(1, value=body)
     if bits & ~KNOWN or not bits & VALUES or count == 0:
         raise Malformed(f"unknown columns {bits:#x} of {count} records")
@@ -384,5 +352,5 @@ def _decode(body: memoryview, count: int, bits: int, unchecked: list[memoryview]
         headers = HeaderColumn(offsets, names, of)
     values, at = _binary(body, at, count, unchecked, nulls=bool(bits & VALUE_NULLS))
     if at != len(body):
-        raise Malformed("bytes behind the last column")
+        raise Malformed("bytes after the last column")
     return _make_columns((count, None, values, timestamps, keys, topic, topics, headers))

@@ -1,19 +1,18 @@
-"""Compression of bodies: from a frame's columns to what is stored for them, and back.
+"""Compression of bodies: from a frame's columns to the stored bytes, and back.
 
     offset size  field          (little-endian; the body of a frame with a codec)
     0      u32   raw_len        bytes of the columns
-    4      u32   packed_len     bytes that the codec made of them
+    4      u32   packed_len     bytes of the columns after compression
     8            packed         packed_len bytes: one zstd frame, or one lz4 block
-                 zeros          as many as the two rules want that bound a frame from below
+                 zeros          padding, so that the stored body keeps the two bounds below
 
-A frame is not shorter than its count (record i has the frame's address + i). What it holds is at
-most `EXPANSION_MAX` times what is stored; unpacking takes at most twice that, as zstd keeps a window
-of its own. Both lengths are believed only under the
-body's hash, and held against these bounds even then: nothing is allocated for what they say
-before. The hash is of what is stored, so walks, recovery and repair know what is intact without
-a codec.
+The bytes of a frame are at least as many as its records, because record i has the frame's address
++ i. The columns have at most `EXPANSION_MAX` times the bytes of the stored body. Unpacking takes at
+most twice as much memory, because zstd has a window of its own. Both lengths are checked against these
+bounds, in an intact body too, before any memory is allocated for them. The body's hash is of the
+stored bytes, so walks, recovery and repair need no codec.
 
-Knows no files. A codec's package is imported when it is first used, never before.
+A codec's package is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -30,32 +29,23 @@ from aolog.format.frame import CODEC_SHIFT, FRAME_HEADER_LEN, Buffer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "Compression",
-    "Malformed",
-    "Packer",
-    "check_codec",
-    "is_known",
-    "packer",
-    "raw_len",
-    "unpack",
-]
-
 Compression: TypeAlias = Literal["none", "zstd", "lz4"]
 
 CODECS: dict[Compression, int] = {"zstd": 1, "lz4": 2}  # in bits 4 to 7 of a frame's flags
 _NAMES = {number: name for name, number in CODECS.items()}
 _LEVELS = {"zstd": range(1, 23), "lz4": range(1, 13)}  # lz4: of its high-compression mode
-ZSTD_LEVEL = 1  # on frames of 64 KiB of JSON 3, its own default, took a third longer for no less
+ZSTD_LEVEL = 1  # zstd's default, 3, took a third longer on 64 KiB of JSON and saved no more
 
-RAW_LEN_MAX = 1 << 30  # what both codecs take at once; a longer body is stored as it is
-EXPANSION_MAX = 1024  # a frame of a KiB holds a MiB at most, whatever it says
-RAW_LEN_MIN = 128  # below it a codec saves less than it costs
-_SAVED_MIN = 8  # at least an eighth, or reading pays for nothing
-_WINDOW_LOG_MIN = 10  # zstd's own least
-# zstd's package gathers an answer in blocks, the first of 32 KiB, and then joins them: for that moment
-# a long one would be in memory twice. So it is asked for one block at a time, which takes up to 5 %
-# longer; frames of the default size are asked for at once.
+RAW_LEN_MAX = (
+    1 << 30
+)  # both codecs take as much at once; a longer body is stored without compression
+EXPANSION_MAX = 1024  # a stored body of 1 KiB unpacks to at most 1 MiB
+RAW_LEN_MIN = 128  # a codec saves little on shorter bodies
+_SAVED_MIN = 8  # compress only if it saves at least an eighth: reading takes longer then
+_WINDOW_LOG_MIN = 10  # the minimum of zstd
+# zstd's package collects its output in blocks, the first of 32 KiB, and joins them at the end: then a
+# long output is in memory twice. So a long output is requested one block at a time, which takes up to
+# 5 % longer. Frames of the default size are requested at once.
 _UNPACKED_ONCE_MAX = 128 << 10
 _PIECE_BYTES = 32 << 10
 
@@ -63,7 +53,7 @@ _LENGTHS = struct.Struct("<II")
 
 
 class Malformed(Exception):
-    """A body whose hash is right and whose content is nonsense: no writer of ours made it."""
+    """The hash of the body is right, but its content is invalid: no writer of ours made it."""
 
 
 # --- the codecs' packages -------------------------------------------------------------------
@@ -71,9 +61,8 @@ class Malformed(Exception):
 
 @cache
 def _zstd() -> Any:
-    # The standard library's, or the same for Pythons before it.
-    own = sys.version_info >= (3, 14)
-    return importlib.import_module("compression.zstd" if own else "backports.zstd")
+    in_library = sys.version_info >= (3, 14)
+    return importlib.import_module("compression.zstd" if in_library else "backports.zstd")
 
 
 @cache
@@ -85,19 +74,19 @@ _MODULES = {1: _zstd, 2: _lz4}
 
 
 def is_known(flags: int) -> bool:
-    """Whether this release knows a frame's codec, installed or not."""
+    """Whether this release knows the codec in a frame's flags, installed or not."""
     return flags >> CODEC_SHIFT in _NAMES
 
 
 def check_codec(codec: int) -> None:
-    """Raises CodecUnavailable if bodies of this codec can't be made or read here."""
+    """Raises CodecUnavailable if the codec is unknown or its package is not installed."""
     if codec not in _NAMES:
-        raise CodecUnavailable(f"codec {codec} is a newer release's", hint="upgrade aolog")
+        raise CodecUnavailable(f"codec {codec} needs a newer release", hint="upgrade aolog")
     try:
         _MODULES[codec]()
     except ImportError:
         raise CodecUnavailable(
-            f"compression {_NAMES[codec]} is not installed here",
+            f"the package for compression {_NAMES[codec]} is not installed",
             hint=install_command("compression"),
             codec=_NAMES[codec],
         ) from None
@@ -105,22 +94,23 @@ def check_codec(codec: int) -> None:
 
 # --- packing --------------------------------------------------------------------------------
 
-# What is stored for a body: the codec's number, 0 for none, and the parts.
+# Takes the number of records and the parts of a body. Returns the codec's number, 0 for none, and the
+# parts to store.
 Packer: TypeAlias = "Callable[[int, list[Buffer]], tuple[int, list[Buffer]]]"
 
 
 def packer(name: str, level: int | None) -> Packer:
-    """What compresses bodies so: a call with a frame's count and its body's parts, by any thread.
-    Raises UsageError for a name or a level that there is not, CodecUnavailable."""
+    """The function that compresses bodies with this codec; any thread may call it. Raises UsageError
+    for an unknown name or level, CodecUnavailable."""
     if name == "none" and level is None:
-        return _as_they_are
+        return lambda _, parts: (0, parts)
     if name not in CODECS:
         names = ", ".join(f'"{each}"' for each in ("none", *CODECS))
         raise UsageError(f"compression={name!r}, compression_level={level!r}", hint=f"use {names}")
     levels = _LEVELS[name]
     if level is not None and not (isinstance(level, int) and level in levels):
         raise UsageError(
-            f"compression_level={level!r}", hint=f"{name} has {levels[0]} to {levels[-1]}"
+            f"compression_level={level!r}", hint=f"{name} has levels {levels[0]} to {levels[-1]}"
         )
     codec = CODECS[name]
     check_codec(codec)
@@ -140,13 +130,9 @@ def packer(name: str, level: int | None) -> Packer:
     return pack
 
 
-def _as_they_are(_: int, parts: list[Buffer]) -> tuple[int, list[Buffer]]:
-    return 0, parts
-
-
 def _zstd_compressor(level: int) -> Callable[[bytes], bytes]:
     zstd = _zstd()
-    idle: list[Any] = []  # one a thread at work: making one costs as much as a small body
+    idle: list[Any] = []  # creating a compressor takes as long as compressing a small body
 
     def compress(raw: bytes) -> bytes:
         try:
@@ -154,7 +140,7 @@ def _zstd_compressor(level: int) -> Callable[[bytes], bytes]:
         except IndexError:
             compressor = zstd.ZstdCompressor(level=level)
         packed: bytes = compressor.compress(raw, compressor.FLUSH_FRAME)
-        idle.append(compressor)  # not where it raised: nobody knows what it still holds
+        idle.append(compressor)  # not after an exception: it may have input left
         return packed
 
     return compress
@@ -171,7 +157,7 @@ def _lz4_compressor(level: int | None) -> Callable[[bytes], bytes]:
 
 
 def raw_len(body: memoryview) -> int:
-    """What an intact body with a codec says that it takes in memory; 0 if that can't be."""
+    """The decompressed length that an intact body with a codec states; 0 if it is invalid."""
     if len(body) < _LENGTHS.size:
         return 0
     length, packed_len = _LENGTHS.unpack_from(body)
@@ -181,16 +167,16 @@ def raw_len(body: memoryview) -> int:
 
 
 def unpack(flags: int, body: memoryview) -> memoryview:
-    """The columns of an intact body with a codec. Raises Malformed where it is nonsense, with no
-    more memory taken than its bounds allow, and CodecUnavailable."""
+    """The decompressed columns of an intact body with a codec; read-only. Takes no more memory than the
+    bounds allow. Raises Malformed, CodecUnavailable."""
     codec = flags >> CODEC_SHIFT
     check_codec(codec)
     length = raw_len(body)
     if not length:
-        raise Malformed("lengths that no frame has")
+        raise Malformed("its lengths exceed their bounds")
     packed = body[_LENGTHS.size :][: _LENGTHS.unpack_from(body)[1]]
     if bytes(body[_LENGTHS.size + len(packed) :]).strip(b"\0"):
-        raise Malformed("bytes behind what the codec made")
+        raise Malformed("bytes after the compressed data")
     raw = _unzstd(packed, length) if codec == CODECS["zstd"] else _unlz4(packed, length)
     if len(raw) != length:
         raise Malformed(f"{len(raw)} bytes, not {length}")
@@ -199,7 +185,7 @@ def unpack(flags: int, body: memoryview) -> memoryview:
 
 def _unzstd(packed: memoryview, length: int) -> bytes | bytearray:
     zstd = _zstd()
-    # A frame of zstd's names the memory that it wants for itself; no more than its body's.
+    # A zstd frame names the memory for its window: allow no more than for the body.
     window_log = max(_WINDOW_LOG_MIN, (length - 1).bit_length())
     options = {zstd.DecompressionParameter.window_log_max: window_log}
     decompressor = zstd.ZstdDecompressor(options=options)
@@ -212,16 +198,16 @@ def _unzstd(packed: memoryview, length: int) -> bytes | bytearray:
     except zstd.ZstdError as error:
         raise Malformed(f"zstd: {error}") from None
     if not decompressor.eof or decompressor.unused_data:
-        raise Malformed("not one frame of zstd's")
+        raise Malformed("it is not exactly one zstd frame")
     return raw
 
 
 def _in_pieces(decompressor: Any, packed: memoryview, length: int) -> bytearray:
-    """What the packed bytes give, `length` bytes at most."""
+    """The decompressed bytes, at most `length`."""
     raw, at, given = bytearray(length), 0, packed
     while at < length and not decompressor.eof:
         piece = decompressor.decompress(given, min(length - at, _PIECE_BYTES))
-        if not piece and decompressor.needs_input:  # cut short
+        if not piece and decompressor.needs_input:  # the input is truncated
             break
         raw[at : at + len(piece)] = piece
         at, given = at + len(piece), memoryview(b"")

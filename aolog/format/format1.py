@@ -1,15 +1,15 @@
-"""Format 1, queuefka's, byte for byte. Pure: bytes in, values out.
+"""Format 1: queuefka's, byte for byte. Pure: bytes in, values out.
 
     u32le length    u32le xxh32(payload, seed 0)    payload
 
-Frames follow one another from the file's first byte, unaligned; a record's address is its
-frame's. The Go program rolls to a new slab as soon as one has grown past its hint, so the last
-slab may be empty; it opens the last slab of a log and appends there.
+Frames follow one another from the file's first byte, unaligned. The address of a record is the address
+of its frame. The Go program begins a new slab as soon as the current one exceeds its hint, so the last
+slab may be empty. It opens the last slab of a log and appends there.
 
-What this format cannot promise: a damaged length is not caught by itself, so where a chain
-breaks the rest of the slab is a gap unless the reader asks for resynchronisation, which is a
-guess; records are not counted, so losses are not; there are no keys, headers, nulls, topics or
-timestamps, and no empty payloads (the Go program panics on them).
+What this format cannot promise: a length has no checksum of its own. If a chain breaks, the rest of the
+slab is a gap, unless the reader asks for resynchronisation, which is a guess. Records are not counted,
+so losses are not counted either. There are no keys, headers, nulls, topics or timestamps, and no empty
+payloads (the Go program panics on them).
 """
 
 from __future__ import annotations
@@ -25,20 +25,11 @@ if TYPE_CHECKING:
     from aolog.format.frame import Buffer
     from aolog.record import Headers
 
-__all__ = [
-    "FRAME_HEADER_LEN",
-    "PAYLOAD_LEN_MAX",
-    "decode_at",
-    "encode_record",
-    "payload_matches",
-    "refusal",
-]
-
 _HEADER = struct.Struct("<II")
 FRAME_HEADER_LEN = 8
 assert _HEADER.size == FRAME_HEADER_LEN
 
-# A first length above this is format 2's magic (DESIGN 13); no payload is as long.
+# A greater length would begin with format 2's magic; no payload is so long.
 PAYLOAD_LEN_MAX = 0xFF000000
 
 
@@ -48,13 +39,13 @@ def encode_record(payload: bytes) -> list[Buffer]:
 
 
 def decode_at(buffer: Buffer, at: int) -> tuple[int, int]:
-    """(length, hash) that the 8 bytes at `at` claim. Neither is to be trusted."""
+    """(length, hash) in the 8 bytes at `at`. Nothing protects either."""
     length, stored = _HEADER.unpack_from(buffer, at)
     return length, stored
 
 
 def payload_matches(stored: int, payload: Buffer) -> bool:
-    """Whether the payload is the one that was written."""
+    """Whether the payload is as it was written."""
     return bool(xxhash.xxh32_intdigest(payload) == stored)
 
 
@@ -65,20 +56,18 @@ def refusal(
     timestamp: int | None,
     topic: str | None,
 ) -> RecordRefused | None:
-    """Why the format has no place for the record; None if it has."""
-    reason = None
-    if value is None:
-        reason = "format 1 has no place for a null value"
-    elif not value:
-        reason = "format 1 has no place for an empty value (the Go program panics on it)"
-    elif key is not None:
-        reason = "format 1 has no place for a key"
-    elif headers:
-        reason = "format 1 has no place for headers"
-    elif timestamp is not None:
-        reason = "format 1 has no place for a timestamp"
-    elif topic is not None:
-        reason = "format 1 has no place for a topic"
-    if reason is None:
+    """The error if the format cannot store the record, else None."""
+    if value and key is None and not headers and timestamp is None and topic is None:
         return None
-    return RecordRefused(reason, hint='append the value alone, or use format="aolog"')
+    parts = {
+        "a null value": value is None,
+        "an empty value (the Go program panics on it)": value == b"",
+        "a key": key is not None,
+        "headers": bool(headers),
+        "a timestamp": timestamp is not None,
+        "a topic": topic is not None,
+    }
+    part = next(part for part, is_there in parts.items() if is_there)
+    return RecordRefused(
+        f"format 1 cannot store {part}", hint='append only a value, or use format="aolog"'
+    )

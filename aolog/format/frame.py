@@ -3,11 +3,11 @@
     offset size  field          (little-endian; the frame begins at a multiple of 8 in its slab)
     0      u16   magic          A0 F2
     2      u8    kind           1 records, 2 mark, 3 seal
-    3      u8    flags          bit 0: every byte before this frame was durable when it was
-                                written; bits 4-7: codec of a body of records
+    3      u8    flags          bit 0: every byte before this frame was durable when the frame
+                                was written; bits 4-7: codec of a body of records
     4      u32   body_len       bytes of body without its padding
     8      u64   body_hash      xxh3-64 of the body and its padding, as they are stored
-    16     i64   timestamp_us   of records that have none of their own
+    16     i64   timestamp_us   of records without a timestamp of their own
     24     u32   ordinal        records in this slab before this frame
     28     u32   count          records in this frame
     32     u32   columns        which columns the body has (columns.py)
@@ -15,9 +15,8 @@
 
 The body follows, padded with zeros to a multiple of 8.
 
-No length is trusted before `head_hash` is right. The seed binds a header to its place: a stale
-or misdirected block does not validate. Nothing in a frame depends on the slab's base address.
-This module knows no files: whoever has the bytes asks what they are.
+No field is used before `head_hash` is right. The seed binds a header to its place, so a stale or
+misdirected block is not valid. Nothing in a frame depends on the slab's base address.
 """
 
 from __future__ import annotations
@@ -30,31 +29,8 @@ from typing import NamedTuple, TypeAlias
 import xxhash
 from xxhash import xxh3_64_intdigest, xxh32_intdigest
 
-__all__ = [
-    "ALIGNMENT",
-    "BODY_LEN_MAX",
-    "CODEC_SHIFT",
-    "FLAG_DURABLE",
-    "FRAME_HEADER_LEN",
-    "KIND_MARK",
-    "KIND_RECORDS",
-    "KIND_SEAL",
-    "MAGIC_BYTES",
-    "Buffer",
-    "Frame",
-    "FrameHeader",
-    "body_matches",
-    "decode_header",
-    "encode_frame",
-    "encode_header",
-    "frame_len",
-    "hop_headers",
-    "intact_frames",
-    "padding",
-]
-
-if sys.byteorder != "little":  # columns are mapped, not converted: on a big-endian host they lie
-    raise ImportError("aolog's columns are little-endian and this machine is not")
+if sys.byteorder != "little":  # columns are used as they are stored, without conversion
+    raise ImportError("aolog needs a little-endian machine: its columns are little-endian")
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -62,13 +38,13 @@ MAGIC = 0xF2A0
 MAGIC_BYTES = MAGIC.to_bytes(2, "little")
 
 KIND_RECORDS = 1
-KIND_MARK = 2  # no records: carries the durable flag where no batch is open
+KIND_MARK = 2  # no records: stores the durable flag if no batch follows
 KIND_SEAL = 3  # the slab's last frame: summary and index (slab.py)
 
 FLAG_DURABLE = 0x01
 CODEC_SHIFT = 4  # bits 4 to 7: compression.py
-FLAGS_WITH_CODEC = 1 << CODEC_SHIFT  # the least flags of a frame with one
-# Which no writer sets. Marks and seals are what they are: no codec stands between them and recovery.
+FLAGS_WITH_CODEC = 1 << CODEC_SHIFT  # the least flags of a frame with a codec
+# Flags that no writer sets. Marks and seals have no codec: recovery must be able to read them.
 FLAGS_NEVER = {KIND_RECORDS: 0x0E, KIND_MARK: 0xFE, KIND_SEAL: 0xFE}
 
 ALIGNMENT = 8
@@ -88,18 +64,18 @@ _HEADER = struct.Struct(
 FRAME_HEADER_LEN = 40
 assert _HEADER.size == FRAME_HEADER_LEN
 _HASHED_LEN = FRAME_HEADER_LEN - 4
-_HASHED = struct.Struct("<HBBIQqIII")  # the same without the head_hash
+_HASHED = struct.Struct("<HBBIQqIII")  # the header without its head_hash
 _HEAD_HASH = struct.Struct("<I")
 assert _HASHED.size == _HASHED_LEN
 
-# A frame's own length must fit u32 with room for the header and the padding.
-_JOINED_MAX = 4096  # a body up to this is put together: copying is cheaper than a hash in parts
+_JOINED_MAX = 4096  # parts of a body up to this size are joined: cheaper than a hash in parts
+# A frame's length, with header and padding, must fit u32.
 BODY_LEN_MAX = (1 << 32) - 1 - FRAME_HEADER_LEN - ALIGNMENT
 _ZEROS = [bytes(n) for n in range(ALIGNMENT)]
 
 
 class FrameHeader(NamedTuple):
-    """The fields of a header whose hash was right."""
+    """The fields of an intact header."""
 
     kind: int
     flags: int
@@ -117,8 +93,8 @@ class FrameHeader(NamedTuple):
 
     @property
     def frame_len(self) -> int:
-        """Bytes from the frame's begin to the next one's."""
-        body_len = self.body_len  # as `frame_len`, without three calls: each frame asks twice
+        """Bytes from the beginning of the frame to the beginning of the next one."""
+        body_len = self.body_len  # as the function `frame_len`, without its calls
         return FRAME_HEADER_LEN + body_len + -body_len % ALIGNMENT
 
 
@@ -131,17 +107,17 @@ class Frame(NamedTuple):
     body: memoryview
 
 
-_make_header = partial(tuple.__new__, FrameHeader)  # a third of the class's own call
+_make_header = partial(tuple.__new__, FrameHeader)  # takes a third of the time of FrameHeader()
 _make_frame = partial(tuple.__new__, Frame)
 
 
 def padding(length: int) -> int:
-    """Zeros that bring `length` to a multiple of the alignment."""
+    """How many zeros follow `length` bytes, up to a multiple of 8."""
     return -length % ALIGNMENT
 
 
 def frame_len(body_len: int) -> int:
-    """Bytes that a frame with such a body takes in its slab."""
+    """Bytes of a frame whose body has `body_len` bytes."""
     return FRAME_HEADER_LEN + body_len + padding(body_len)
 
 
@@ -150,7 +126,7 @@ def _seed(offset: int, salt: int) -> int:
 
 
 def encode_header(header: FrameHeader, offset: int, salt: int) -> bytes:
-    """The 40 bytes that `decode_header` made this of, at that place."""
+    """The 40 bytes of this header at this offset."""
     head = _HASHED.pack(MAGIC, *header)
     return head + _HEAD_HASH.pack(xxh32_intdigest(head, _seed(offset, salt)))
 
@@ -166,8 +142,8 @@ def encode_frame(
     count: int = 0,
     columns: int = 0,
 ) -> tuple[list[Buffer], int]:
-    """The frame at `offset` whose body is the concatenation of `parts`, as buffers to be
-    written in order, and their length. The caller keeps the body within `BODY_LEN_MAX`."""
+    """The frame at `offset` whose body is `parts` joined: buffers to be written in order, and their
+    total length. The caller keeps the body within `BODY_LEN_MAX`."""
     body_len = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
     assert offset % ALIGNMENT == 0
     assert body_len <= BODY_LEN_MAX
@@ -190,11 +166,8 @@ def encode_frame(
 
 
 def decode_header(buffer: Buffer, at: int, offset: int, salt: int) -> FrameHeader | None:
-    """The header at `buffer[at:]`, which stands at `offset` in a slab of this salt; None if
-    the bytes are not one. The caller makes sure that 40 bytes are there.
-
-    A header is also refused whose kind or flags no writer of this version makes.
-    """
+    """The header at `buffer[at:]`, which is at `offset` in a slab with this salt. None if the bytes are
+    no header, or one with a kind or flags that no writer sets. `buffer` has 40 bytes there."""
     fields = _HEADER.unpack_from(buffer, at)
     if fields[0] != MAGIC:
         return None
@@ -206,24 +179,24 @@ def decode_header(buffer: Buffer, at: int, offset: int, salt: int) -> FrameHeade
         return None
     if header.body_len > BODY_LEN_MAX:
         return None
-    if header.records > header.frame_len:  # address of record i is the frame's + i
+    if header.records > header.frame_len:  # record i has the frame's address + i
         return None
     return header
 
 
 def body_matches(header: FrameHeader, padded_body: Buffer) -> bool:
-    """Whether the body, padding included, is the one that was written."""
+    """Whether the body, with its padding, is as it was written."""
     return xxh3_64_intdigest(padded_body) == header.body_hash
 
 
 def intact_frames(
-    chunk: bytes, view: memoryview, chunk_at: int, offset: int, salt: int, most: int | None = None
+    chunk: bytes, view: memoryview, chunk_at: int, offset: int, salt: int, most: int
 ) -> list[Frame]:
-    """The frames that follow one another from `offset` in the slab on, for as long as they are
-    whole and intact, `most` at most. chunk: the slab's bytes from `chunk_at` on; view: of it.
+    """The intact frames from `offset` on, up to the first that is incomplete or not intact, and at
+    most `most`. chunk: the slab's bytes from `chunk_at` on. view: a view of the chunk.
 
-    The same checks as `decode_header` and `body_matches`, in one loop and without their calls,
-    which cost more than hashing does.
+    Makes the checks of `decode_header` and `body_matches` in one loop: calling those takes more time
+    than hashing.
     """
     frames: list[Frame] = []
     unpack, at, size = _HEADER.unpack_from, offset - chunk_at, len(chunk)
@@ -257,11 +230,11 @@ def intact_frames(
 def hop_headers(
     chunk: bytes, chunk_at: int, offset: int, salt: int, wanted: int
 ) -> tuple[int, int | None]:
-    """Where the frame begins that holds or follows `wanted`, or the first whose header is not
-    right or not in the chunk: from header to header, from `offset` on. And the ordinal behind the
-    last header that was passed, None if none was. As `decode_header` in one loop: a seek among
-    frames of one record passes a hundred of them."""
-    behind = None
+    """Skips frames from `offset` on by their headers, without reading bodies. Returns the offset of the
+    frame that contains or follows `wanted`, or of the first frame whose header is invalid or not in the
+    chunk; and the ordinal after the last skipped frame, None if none was skipped. Makes the checks of
+    `decode_header` in one loop: a seek may skip a hundred frames of one record."""
+    after = None
     unpack, at, last = _HEADER.unpack_from, offset - chunk_at, len(chunk) - FRAME_HEADER_LEN
     wanted -= chunk_at
     while 0 <= at <= last:
@@ -273,5 +246,5 @@ def hop_headers(
         seed = (salt ^ (chunk_at + at >> 3)) & 0xFFFFFFFF
         if xxh32_intdigest(chunk[at : at + _HASHED_LEN], seed) != head_hash or records > length:
             break
-        at, behind = end, ordinal + records
-    return chunk_at + at, behind
+        at, after = end, ordinal + records
+    return chunk_at + at, after

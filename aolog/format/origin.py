@@ -1,11 +1,11 @@
-"""A record's origin as bytes, for whoever sends records on: the bridge and Spark's pipeline put them
-into a header of Kafka's. Pure.
+"""The stamp: where a record comes from. The bridge and Spark's Kafka sink put it into a header of each
+Kafka record. Pure.
 
     value of 36 bytes, little-endian:
     0   16s  topic UUID of the log          20  u64  address
     16  u32  epoch                          28  i64  timestamp, microseconds; -2^63: none
 
-An address is never used twice in a log, so a stamp names one record for ever.
+An address is never used twice in a log, so a stamp always names the same record.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["HEADER_NAME", "NO_TIMESTAMP", "STAMP", "encode_stamps", "stamp_in"]
-
 HEADER_NAME = "aolog"
 STAMP = struct.Struct("<16sIQq")
 NO_TIMESTAMP = -(1 << 63)
@@ -26,7 +24,7 @@ NO_TIMESTAMP = -(1 << 63)
 def encode_stamps(
     topic_uuid: bytes, epoch: int, addresses: np.ndarray, timestamps_us: np.ndarray
 ) -> bytes:
-    """The stamps of many records of one epoch at once, one behind the other."""
+    """The stamps of many records of one epoch, concatenated."""
     import numpy as np
 
     stamps = np.empty(
@@ -40,5 +38,5 @@ def encode_stamps(
 
 
 def stamp_in(stamps: bytes, i: int) -> bytes:
-    """The one at i of many."""
+    """The i-th of concatenated stamps."""
     return stamps[STAMP.size * i : STAMP.size * (i + 1)]

@@ -1,15 +1,15 @@
 """The slab: header, names, seal. Pure: bytes in, values out.
 
-A slab is a file named by the address at which it begins. It holds, in order:
+A slab is a file. Its name is the address at which it begins. It holds, in order:
 
     0      header, first copy (512 bytes, zeros to 4096)
     4096   header, second copy (512 bytes, zeros to 8192)
     8192   frames
-    ...    the seal, a frame like any other, when the writer is done with the slab
+    ...    the seal: the last frame, written when the writer begins another slab
 
-Header copies stand alone in 4-KiB sectors, so that no append rewrites a sector of theirs. A
-third copy is in the seal. The seal's body ends with a trailer, so a sealed slab is known from
-its last 24 bytes: opening and seeking read the seal's index, not the slab.
+Each header copy has a 4-KiB sector to itself, so that no append rewrites it. A third copy is in the
+seal. The seal's body ends with a trailer, so the last 24 bytes show whether a slab is sealed. Opening
+and seeking then read the seal's index instead of the slab.
 """
 
 from __future__ import annotations
@@ -22,52 +22,27 @@ import xxhash
 
 from aolog.format.frame import ALIGNMENT, KIND_SEAL, Buffer, encode_frame, padding
 
-__all__ = [
-    "ADDRESS_END",
-    "DATA_BEGIN",
-    "HEADER_COPIES",
-    "HEADER_LEN",
-    "INDEX_SPACING",
-    "MAGIC",
-    "NO_BASE",
-    "NO_PREDECESSOR",
-    "NO_TIMESTAMP",
-    "ORDINALS_MAX",
-    "TOPIC_LEN_MAX",
-    "TRAILER_LEN",
-    "VERSION",
-    "VERSION_PLAIN",
-    "Index",
-    "NewerVersion",
-    "Seal",
-    "SlabHeader",
-    "decode_seal_body",
-    "decode_slab_header",
-    "decode_trailer",
-    "encode_seal",
-]
-
-VERSION = 3  # the highest that is read, and written where bodies may be compressed
-VERSION_PLAIN = 2  # written else: who reads no codecs reads it
-# Like PNG's: a high bit and both line ends catch transfers as text. Read as u32le the first
-# four exceed 0xFF000000, which no format-1 slab begins with (format 1: a length).
+VERSION = 3  # the highest that is read; written if bodies may be compressed
+VERSION_PLAIN = 2  # written otherwise: readers without codecs can read it
+# Like PNG's magic: a high bit and both line ends catch transfers as text. As a u32le the first four
+# bytes exceed 0xFF000000, the maximum length at the beginning of a format-1 slab.
 MAGIC = b"\x89AO\xff\r\n\x1a\n"
 
-HEADER_LEN = 512  # one sector of the smallest kind, written as one
+HEADER_LEN = 512  # the smallest sector, which is written as a whole
 HEADER_COPIES = (0, 4096)
 DATA_BEGIN = 8192
 
-ADDRESS_END = 1 << 63  # addresses are below it: Spark's long, Go's int
-TOPIC_LEN_MAX = 249  # bytes; Kafka's bound for a topic's name
-ORDINALS_MAX = (1 << 32) - 1  # records a slab: ordinals in it are u32
-NO_BASE = (1 << 64) - 1  # of a pending slab, whose place is not known yet
+ADDRESS_END = 1 << 63  # all addresses are less: Spark's long, Go's int
+TOPIC_LEN_MAX = 249  # bytes; Kafka's maximum for a topic's name
+ORDINALS_MAX = (1 << 32) - 1  # records in a slab: ordinals in a slab are u32
+NO_BASE = (1 << 64) - 1  # of a pending slab, whose address is not known yet
 NO_PREDECESSOR = (1 << 64) - 1
 NO_TIMESTAMP = -(1 << 63)
 
 FLAG_SYNCED = 0x1  # the writer's policy is not "never"
-FLAG_ORDINAL_UNSURE = 0x2  # the predecessor was lost whole: base_ordinal is a lower bound
+FLAG_ORDINAL_UNSURE = 0x2  # the whole predecessor was lost: base_ordinal is a lower bound
 
-INDEX_SPACING = 16 << 10  # bytes of slab an index entry: a seek reads no more than this
+INDEX_SPACING = 16 << 10  # bytes of slab per index entry: the maximum that a seek reads
 
 _HEADER = struct.Struct(
     "<"
@@ -79,16 +54,16 @@ _HEADER = struct.Struct(
     "Q"  # base: address at which the slab begins
     "Q"  # base_ordinal: records of the log before this slab
     "I"  # salt: seeds the hash of every frame header in the slab
-    "I"  # epoch: grows with every unclean open
+    "I"  # epoch: incremented by each unclean open
     "q"  # created_us
     "Q"  # predecessor_base
-    "Q"  # predecessor_end: address behind its last intact frame
-    "Q"  # predecessor_cut: bytes of torn tail cut there
+    "Q"  # predecessor_end: address after its last intact frame
+    "Q"  # predecessor_cut: bytes of torn tail that were cut there
     "q"  # greatest_before_us: greatest timestamp in the log before this slab
-    "Q"  # slab_bytes: no frame begins at or behind base + slab_bytes
-    "Q"  # reach: no address of this slab is at or behind base + reach
+    "Q"  # slab_bytes: each frame begins before base + slab_bytes
+    "Q"  # reach: each address of this slab is before base + reach
     "16s"  # boot_id of the machine that wrote it
-    "Q"  # inode of the file when it was written, and its generation: see File.identity
+    "Q"  # inode of the file when it was written, with its generation: File.identity
     "H"  # length of topic
 )
 _HASH = struct.Struct("<I")
@@ -102,7 +77,7 @@ class NewerVersion(NamedTuple):
 
 
 class SlabHeader(NamedTuple):
-    """What a slab says of itself. Fields as in the layout above."""
+    """The header of a slab. The fields up to `inode` are in the order of the layout above."""
 
     topic_uuid: bytes
     base: int
@@ -110,12 +85,12 @@ class SlabHeader(NamedTuple):
     salt: int
     epoch: int
     created_us: int
-    slab_bytes: int
-    reach: int
     predecessor_base: int = NO_PREDECESSOR
     predecessor_end: int = 0
     predecessor_cut: int = 0
     greatest_before_us: int = NO_TIMESTAMP
+    slab_bytes: int = 0
+    reach: int = 0
     boot_id: bytes = bytes(16)
     inode: int = 0
     synced: bool = True
@@ -125,31 +100,13 @@ class SlabHeader(NamedTuple):
 
     def encode(self) -> bytes:
         """The 512 bytes of a copy."""
-        topic = (self.topic or "").encode()
-        assert len(topic) <= TOPIC_LEN_MAX
-        flags = FLAG_SYNCED * self.synced | FLAG_ORDINAL_UNSURE * self.ordinal_unsure
-        fixed = _HEADER.pack(
-            MAGIC,
-            VERSION if self.compressed else VERSION_PLAIN,
-            HEADER_LEN,
-            flags,
-            self.topic_uuid,
-            self.base,
-            self.base_ordinal,
-            self.salt,
-            self.epoch,
-            self.created_us,
-            self.predecessor_base,
-            self.predecessor_end,
-            self.predecessor_cut,
-            self.greatest_before_us,
-            self.slab_bytes,
-            self.reach,
-            self.boot_id,
-            self.inode,
-            len(topic),
-        )
-        hashed = (fixed + topic).ljust(HEADER_LEN - _HASH.size, b"\0")
+        *stored, synced, ordinal_unsure, topic, compressed = self
+        version = VERSION if compressed else VERSION_PLAIN
+        flags = FLAG_SYNCED * synced | FLAG_ORDINAL_UNSURE * ordinal_unsure
+        text = (topic or "").encode()
+        assert len(text) <= TOPIC_LEN_MAX
+        fixed = _HEADER.pack(MAGIC, version, HEADER_LEN, flags, *stored, len(text))
+        hashed = (fixed + text).ljust(HEADER_LEN - _HASH.size, b"\0")
         return hashed + _HASH.pack(xxhash.xxh32_intdigest(hashed))
 
     def encode_prelude(self) -> bytes:
@@ -159,54 +116,35 @@ class SlabHeader(NamedTuple):
 
 
 def decode_slab_header(copy: bytes) -> SlabHeader | NewerVersion | None:
-    """The header in these 512 bytes; None if they are damaged or none of ours."""
+    """The header in these 512 bytes; None if they are damaged or not a header."""
     if len(copy) < HEADER_LEN or not copy.startswith(MAGIC):
         return None
-    (version,) = struct.unpack_from("<H", copy, 8)
-    (stored,) = _HASH.unpack_from(copy, HEADER_LEN - _HASH.size)
-    if stored != xxhash.xxh32_intdigest(copy[: HEADER_LEN - _HASH.size]):
+    _, version, _, flags, *stored, topic_len = _HEADER.unpack_from(copy)
+    (stored_hash,) = _HASH.unpack_from(copy, HEADER_LEN - _HASH.size)
+    if stored_hash != xxhash.xxh32_intdigest(copy[: HEADER_LEN - _HASH.size]):
         return NewerVersion(version) if version > VERSION else None
     if version not in {VERSION, VERSION_PLAIN}:
         return NewerVersion(version)
-    fields = _HEADER.unpack_from(copy)
-    flags, topic_len = fields[3], fields[18]
-    base, base_ordinal, predecessor_end, slab_bytes, reach = (fields[i] for i in (5, 6, 11, 14, 15))
     if topic_len > TOPIC_LEN_MAX:
         return None
-    place = 0 if base == NO_BASE else base
-    if max(place, base_ordinal, predecessor_end, slab_bytes, reach) >= ADDRESS_END:
-        return None  # no writer comes so far, and what follows from it would not fit its fields
     try:
         topic = str(copy[_HEADER.size : _HEADER.size + topic_len], "utf-8")
     except UnicodeDecodeError:
         return None
-    return SlabHeader(
-        topic_uuid=fields[4],
-        base=base,
-        base_ordinal=base_ordinal,
-        salt=fields[7],
-        epoch=fields[8],
-        created_us=fields[9],
-        predecessor_base=fields[10],
-        predecessor_end=predecessor_end,
-        predecessor_cut=fields[12],
-        greatest_before_us=fields[13],
-        slab_bytes=slab_bytes,
-        reach=reach,
-        boot_id=fields[16],
-        inode=fields[17],
-        synced=bool(flags & FLAG_SYNCED),
-        ordinal_unsure=bool(flags & FLAG_ORDINAL_UNSURE),
-        topic=topic or None,
-        compressed=version == VERSION,
-    )
+    synced, ordinal_unsure = bool(flags & FLAG_SYNCED), bool(flags & FLAG_ORDINAL_UNSURE)
+    header = SlabHeader._make([*stored, synced, ordinal_unsure, topic or None, version == VERSION])
+    base = 0 if header.base == NO_BASE else header.base
+    places = base, header.base_ordinal, header.predecessor_end, header.slab_bytes, header.reach
+    # No writer gets so far, and values computed from these would not fit their fields.
+    return header if max(places) < ADDRESS_END else None
 
 
 # --- index ----------------------------------------------------------------------------------
 
 
 class Mark(NamedTuple):
-    """Where a forward chain of frames may begin: a frame's offset, and what precedes it."""
+    """A frame's offset, the records of the slab before it, and their greatest timestamp. A walk over
+    the frames may begin there."""
 
     offset: int
     ordinal: int
@@ -214,10 +152,8 @@ class Mark(NamedTuple):
 
 
 class Index:
-    """A mark each 16 KiB of slab: kept by the writer, stored in the seal, rebuilt by a walk.
-
-    Not thread-safe; whoever builds it hands it over.
-    """
+    """A mark for each 16 KiB of a slab. The writer builds it, the seal stores it, and a walk builds it
+    again. Not thread-safe."""
 
     __slots__ = ("greatest_before_us", "offsets", "ordinals")
 
@@ -236,11 +172,10 @@ class Index:
             getattr(self, name) == getattr(other, name) for name in self.__slots__
         )
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # it is mutable
 
     def note(self, offset: int, ordinal: int, greatest_before_us: int) -> None:
-        """A frame begins here. Kept only if the last mark is 16 KiB away. May be repeated, also
-        where a signal's handler raised in it: so the offset comes last."""
+        """Adds a mark for the frame that begins here, if the last mark is at least 16 KiB before."""
         if not self.offsets or offset - self.offsets[-1] >= INDEX_SPACING:
             n = len(self.offsets)
             self.ordinals[n:] = [ordinal]
@@ -256,7 +191,7 @@ class Index:
         return self._mark(bisect_right(self.ordinals, ordinal) - 1)
 
     def at_time(self, timestamp_us: int) -> Mark | None:
-        """The last mark with only earlier timestamps of the slab before it."""
+        """The last mark before which the slab has only earlier timestamps."""
         return self._mark(bisect_right(self.greatest_before_us, timestamp_us - 1) - 1)
 
     def _mark(self, i: int) -> Mark | None:
@@ -276,7 +211,7 @@ class Index:
 
     @classmethod
     def decode(cls, body: memoryview, at: int, entries: int) -> Index | None:
-        """The columns at `body[at:]`; None if they do not fit there."""
+        """The index at `body[at:]`; None if it does not fit there."""
         begin_times, begin_ordinals = at + 8 * entries, at + 16 * entries
         end = begin_ordinals + 4 * entries
         if end > len(body):
@@ -297,7 +232,7 @@ _SUMMARY = struct.Struct(
     "Q"  # frames
     "q"  # least timestamp
     "q"  # greatest timestamp
-    "Q"  # hash of the frame headers, in order (xxh3-64), each of which holds its body's
+    "Q"  # headers_hash: xxh3-64 of all frame headers in order; each has its body's hash
     "I"  # entries in the index
     "I"  # 0
 )
@@ -306,22 +241,22 @@ _TRAILER = struct.Struct(
     "8s"  # magic
     "Q"  # offset of the seal's frame
     "I"  # salt
-    "I"  # xxh32 of the 20 bytes before
+    "I"  # xxh32 of the previous 20 bytes
 )
 TRAILER_LEN = 24
 assert _TRAILER.size == TRAILER_LEN
-assert TRAILER_LEN % ALIGNMENT == 0  # the trailer is the last of its slab: no padding behind it
+assert TRAILER_LEN % ALIGNMENT == 0  # no padding after the trailer: it ends the slab
 
 
 class Seal:
-    """What the writer said of a slab when it was done with it.
+    """The seal of a slab: a summary of its frames, a copy of its header, and the index.
 
     least_us, greatest_us: of the records' timestamps; NO_TIMESTAMP if there is no record.
     """
 
     __slots__ = (
         "frames", "greatest_us", "header", "headers_hash", "index", "least_us", "records",
-    )  # fmt: skip  # one thing, a line or two
+    )  # fmt: skip  # a list of names
 
     def __init__(
         self,
@@ -342,36 +277,30 @@ class Seal:
         self.index = index or Index()
 
     def with_header(self, header: SlabHeader) -> Seal:
-        """The same, said of a file that has another header."""
-        return Seal(
-            header, self.records, self.frames, self.least_us, self.greatest_us,
-            self.headers_hash, self.index,
-        )  # fmt: skip  # one thing, a line or two
+        """The seal of a file with the same frames and another header."""
+        return Seal(header, *self.summary(), self.index)
+
+    def summary(self) -> tuple[int, int, int, int, int]:
+        """The fields between the header and the index, in the order of the layout."""
+        return self.records, self.frames, self.least_us, self.greatest_us, self.headers_hash
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Seal) and all(
             getattr(self, name) == getattr(other, name) for name in self.__slots__
         )
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # it is mutable
 
 
 def encode_seal(seal: Seal, offset: int, *, flags: int, timestamp_us: int) -> list[Buffer]:
     """The seal's frame at `offset`, as buffers to be written in order."""
-    trailer = _TRAILER.pack(TRAILER_MAGIC, offset, seal.header.salt, 0)[:-4]
+    salt = seal.header.salt
+    trailer = _TRAILER.pack(TRAILER_MAGIC, offset, salt, 0)[: -_HASH.size]
     trailer += _HASH.pack(xxhash.xxh32_intdigest(trailer))
-    summary = _SUMMARY.pack(
-        seal.records,
-        seal.frames,
-        seal.least_us,
-        seal.greatest_us,
-        seal.headers_hash,
-        len(seal.index.offsets),
-        0,
-    )
+    summary = _SUMMARY.pack(*seal.summary(), len(seal.index.offsets), 0)
     parts, _ = encode_frame(
         offset,
-        seal.header.salt,
+        salt,
         [summary, seal.header.encode(), *seal.index.encode(), trailer],
         kind=KIND_SEAL,
         flags=flags,
@@ -382,7 +311,7 @@ def encode_seal(seal: Seal, offset: int, *, flags: int, timestamp_us: int) -> li
 
 
 def decode_trailer(trailer: bytes) -> tuple[int, int] | None:
-    """(offset of the seal's frame, salt) from a slab's last 24 bytes; None if not sealed."""
+    """(offset of the seal's frame, salt) from a slab's last 24 bytes; None if they are no trailer."""
     if len(trailer) != TRAILER_LEN or not trailer.startswith(TRAILER_MAGIC):
         return None
     _, offset, salt, stored = _TRAILER.unpack(trailer)
@@ -392,12 +321,12 @@ def decode_trailer(trailer: bytes) -> tuple[int, int] | None:
 
 
 def decode_seal_body(body: memoryview) -> Seal | None:
-    """The seal in a body whose hash was right; None if it is nonsense."""
+    """The seal in the body of an intact frame; None if the body is malformed."""
     if len(body) < _SUMMARY.size + HEADER_LEN + TRAILER_LEN:
         return None
-    records, frames, least, greatest, headers_hash, entries, _ = _SUMMARY.unpack_from(body)
+    records, frames, least_us, greatest_us, headers_hash, entries, _ = _SUMMARY.unpack_from(body)
     header = decode_slab_header(bytes(body[_SUMMARY.size : _SUMMARY.size + HEADER_LEN]))
     index = Index.decode(body, _SUMMARY.size + HEADER_LEN, entries)
     if not isinstance(header, SlabHeader) or index is None:
         return None
-    return Seal(header, records, frames, least, greatest, headers_hash, index)
+    return Seal(header, records, frames, least_us, greatest_us, headers_hash, index)

@@ -33,17 +33,6 @@ if TYPE_CHECKING:
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-__all__ = [
-    "Cursor",
-    "CursorFile",
-    "Position",
-    "cursor_names",
-    "encode_copies",
-    "position_in",
-    "read_copies",
-    "read_position",
-]
-
 COPIES = (0, 4096)  # in different sectors on any device
 _MAGIC = b"AOCURSOR"
 _COPY = struct.Struct(
@@ -100,7 +89,8 @@ def cursor_names(log_path: str, storage: Storage) -> list[str]:
     return sorted(name for name in found if name is not None)
 
 
-def _encode(position: Position, sequence: int) -> bytes:
+def encode_copy(position: Position, sequence: int) -> bytes:
+    """The bytes of a copy."""
     flags = _FLAG_PROTECTS * position.protects | _FLAG_NO_ORDINAL * (position.ordinal is None)
     hashed = _COPY.pack(
         _MAGIC,
@@ -120,7 +110,7 @@ def _encode(position: Position, sequence: int) -> bytes:
 def encode_copies(position: Position) -> list[bytes]:
     """A new cursor file: the first copy, and room for the second."""
     sector = COPIES[1] - COPIES[0]
-    first = _encode(position, 0).ljust(sector, b"\0")
+    first = encode_copy(position, 0).ljust(sector, b"\0")
     return [first, bytes(sector)]
 
 
@@ -217,11 +207,8 @@ class CursorFile:
 
     def _open(self) -> None:
         file = lock_cursor(self._log_path, self.name, self._storage)
-        try:
+        with file.closed_on_error():
             self._sequence, self.position = _read(file)
-        except BaseException:
-            file.close()
-            raise
         self._file = file
         if self._closed:  # meanwhile, by another thread, which found no file to close
             self.close()
@@ -261,7 +248,7 @@ class CursorFile:
         if same:
             return
         sequence = self._sequence + 1
-        file.pwrite_all([_encode(position, sequence)], COPIES[sequence % 2])
+        file.pwrite_all([encode_copy(position, sequence)], COPIES[sequence % 2])
         file.datasync()
         self._sequence, self.position = sequence, position
 

@@ -1,7 +1,12 @@
 """`Log`: the directory of a log, listed, with its slabs opened as they are needed.
 
-names.py lists the files in it. Reads only: readers, the opener of a writer, verify and retention
-share it. Decides the format of the log; evidence.py and identity.py decide its UUID.
+names.py describes the files in it. Reads only: readers, the opener of a writer, verify and retention
+share it. Decides the format of the log; identity.py decides its UUID.
+
+A slab may be published while it has its pending name (manifest.py); it is renamed later. A log without
+pending names, which is nearly every log, costs one listing and nothing more. Otherwise the manifest is
+read after the names. A pending name that the manifest lacks, and that still exists afterwards, was not
+published when the manifest was read.
 """
 
 from __future__ import annotations
@@ -9,9 +14,9 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
-from aolog.errors import NotALog, StorageFailed
+from aolog.errors import CorruptionError, NotALog, StorageFailed
 from aolog.format.frame import Frame
 from aolog.format.slab import (
     DATA_BEGIN,
@@ -21,20 +26,19 @@ from aolog.format.slab import (
     SlabHeader,
     decode_slab_header,
 )
-from aolog.log.listing import list_slabs
-from aolog.log.names import slab_name
+from aolog.log.manifest import resolve
+from aolog.log.names import PENDING_SUFFIX, UNBORN_SUFFIX, slab_base, slab_name
 from aolog.log.slab_file import Slab
 from aolog.log.walk import Damage
 from aolog.log.walk_format1 import QueuefkaWalker
+from aolog.storage.directory import Inside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from aolog.storage.directory import Directory, Inside
+    from aolog.storage.directory import Directory
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
-
-__all__ = ["Log"]
 
 _T = TypeVar("_T")
 
@@ -45,6 +49,76 @@ _NO_UUID = b""  # a log of format 1 has no UUID, so a slab of format 2 in it is 
 # The time of a directory's last change has the resolution of a clock tick: a listing within this
 # time after a change may have missed another change in the same tick.
 _RACY_NS = 50_000_000
+
+
+class Listing(NamedTuple):
+    """bases: of all slabs of the log, sorted. unborn: temporary names of slabs that a dead writer began.
+    pending: names of pending slabs. published: by base, the pending names of published slabs."""
+
+    bases: list[int]
+    unborn: list[str]
+    pending: list[str]
+    published: dict[int, str]
+
+
+def list_slabs(path: str | Directory, storage: Storage, known: Iterable[int] = ()) -> Listing:
+    """Lists the slabs. known: bases of slabs that had pending names before: a slab that is renamed
+    during the listing may be missing from it. Raises NotALog, CorruptionError, StorageError."""
+    where = path if isinstance(path, str) else path.path
+    while True:
+        bases: list[int] = []
+        unborn: list[str] = []
+        pending: list[str] = []
+        published: dict[int, str] = {}
+        for name in storage.list_names(path):  # one pass, with no other work per name
+            base = slab_base(name)
+            if base is not None:
+                bases.append(base)
+            elif name.endswith(UNBORN_SUFFIX):
+                unborn.append(name)
+            elif name.endswith(PENDING_SUFFIX):
+                pending.append(name)
+        if not pending:
+            break
+        published = resolve(where, pending, storage)
+        unknown = set(pending).difference(published.values())
+        if not unknown or unknown.issubset(storage.list_names(path)):
+            break
+    listed = set(bases) if known or published else set()
+    for base in set(published).intersection(listed):
+        if storage.exists(Inside(path, published[base])):
+            raise CorruptionError(
+                f"{published[base]} was published at the address of {slab_name(base)}: a writer "
+                "opened the log by another path, which does not show its root",
+                hint="move one of the two elsewhere; both are intact slabs",
+                path=where,
+            )
+        del published[base]  # renamed meanwhile
+    bases += published
+    listed.update(published)
+    for base in known:
+        if base not in listed and storage.exists(Inside(path, slab_name(base))):
+            bases.append(base)
+    bases.sort()
+    return Listing(bases, unborn, pending, published)
+
+
+def holds_slabs(path: str, names: Iterable[str], storage: Storage) -> bool:
+    """Whether a directory with these names is a log. Raises CorruptionError, StorageError."""
+    pending = []
+    for name in names:
+        if slab_base(name) is not None:
+            return True
+        if name.endswith(PENDING_SUFFIX):
+            pending.append(name)
+    if not pending:
+        return False
+    return bool(resolve(path, pending, storage))
+
+
+def is_log(path: str, storage: Storage) -> bool:
+    """Whether the path is a log. Raises CorruptionError, StorageError."""
+    return storage.exists(path) and holds_slabs(path, storage.list_names(path), storage)
 
 
 class Log:
@@ -187,8 +261,7 @@ class Log:
         base = self.bases[i]
         if (opened := self._slabs.pop(base, None)) is not None:
             return opened
-        file = self.open_file(base)
-        try:
+        with self.open_file(base).closed_on_error() as file:
             return Slab(
                 file,
                 base,
@@ -196,9 +269,6 @@ class Log:
                 log_format=self._first_format,
                 is_ours=self._is_ours,
             )
-        except BaseException:
-            file.close()
-            raise
 
     def give_back(self, slab: Slab) -> None:
         """Keeps a slab from `open_slab` open: a reader that seeks often returns to it."""
@@ -231,7 +301,7 @@ class Log:
         return self._uuid is None or uuid == self._uuid
 
     def _decide_uuid(self, known: dict[int, bytes | None]) -> None:
-        from aolog.log.evidence import Headers, log_uuid
+        from aolog.log.identity import Headers, log_uuid
 
         slabs = Headers(self, known, self._keep_where_room)
         is_format_1 = slabs[0] is None and self._first_format() == 1
@@ -262,7 +332,7 @@ class Log:
         return self._format_guess
 
     def _format_said_beside(self) -> int | None:
-        from aolog.log.evidence import is_format_2
+        from aolog.log.identity import is_format_2
 
         return 2 if is_format_2(self) else None
 

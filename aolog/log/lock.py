@@ -1,7 +1,7 @@
 """The locks of a log. Each is an exclusive flock, and closing the file or directory releases it.
 
     writer's lock    the log's directory    one writer; a repair; a publication
-    root's lock      the root's directory   one publication; a view of many logs (snapshot.py)
+    root's lock      the root's directory   one publication; a view of many logs (publications.py)
     retention lock   LOG/retention.lock     one process that prunes
     cursor's lock    the cursor's file      one reader that commits, or a command that changes it
 
@@ -22,15 +22,12 @@ if TYPE_CHECKING:
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-__all__ = ["lock_cursor", "lock_directory", "lock_log", "lock_retention"]
-
 
 def lock_log(path: str, storage: Storage, mode: int = DIRECTORY_MODE) -> Directory:
-    """Takes the writer's lock of a log, whose directory is created if it does not exist. mode: for
-    that. Raises LogLocked, PermissionDenied for root in another user's log, StorageError."""
+    """Takes the writer's lock of a log. Creates its directory if it does not exist, with this mode.
+    Raises LogLocked, PermissionDenied for root in another user's log, StorageError."""
     storage.make_directory(path, mode)
-    directory = storage.open_directory(path)
-    try:
+    with storage.open_directory(path).closed_on_error() as directory:
         storage.refuse_root(directory)
         if not directory.try_lock():
             raise LogLocked(
@@ -38,32 +35,21 @@ def lock_log(path: str, storage: Storage, mode: int = DIRECTORY_MODE) -> Directo
                 hint="a log has one writer: close it, or write to another log",
                 path=path,
             )
-    except BaseException:
-        directory.close()
-        raise
     return directory
 
 
 def lock_directory(path: str, storage: Storage) -> Directory:
     """Waits for the lock of a root, or of a log's directory of cursors, in which readers create
     cursors one at a time. Raises StorageError."""
-    directory = storage.open_directory(path)
-    try:
+    with storage.open_directory(path).closed_on_error() as directory:
         directory.lock()
-    except BaseException:
-        directory.close()
-        raise
     return directory
 
 
 def lock_retention(log_path: str | Directory, storage: Storage) -> File:
     """Waits for the retention lock of a log. Raises StorageError."""
-    file = storage.open_lock(Inside(log_path, RETENTION_LOCK))
-    try:
+    with storage.open_lock(Inside(log_path, RETENTION_LOCK)).closed_on_error() as file:
         file.lock()
-    except BaseException:
-        file.close()
-        raise
     return file
 
 
@@ -71,8 +57,7 @@ def lock_cursor(log_path: str, name: str, storage: Storage) -> File:
     """Takes the lock of a cursor's file, open for reading and writing. Raises FileNotFoundError if
     there is no such cursor, CursorLocked, StorageError."""
     path = cursor_path(log_path, name)
-    file = storage.open_write(path)
-    try:
+    with storage.open_write(path).closed_on_error() as file:
         if not file.try_lock():
             raise CursorLocked(
                 f"cursor {name!r} is in use by another reader",
@@ -81,7 +66,4 @@ def lock_cursor(log_path: str, name: str, storage: Storage) -> File:
             )
         if not storage.leads_to(path, file):
             raise FileNotFoundError(path)  # deleted or replaced since it was opened
-    except BaseException:
-        file.close()
-        raise
     return file

@@ -32,18 +32,6 @@ if TYPE_CHECKING:
 
     from aolog.storage.storage import Storage
 
-__all__ = [
-    "Manifest",
-    "Place",
-    "Transaction",
-    "encode_manifest",
-    "manifest_content",
-    "names_log",
-    "read_manifest",
-    "resolve",
-    "sync_roots",
-]
-
 
 VERSION = 1
 BYTES_MAX = 1 << 30  # of a file that is taken for a manifest: millions of lines

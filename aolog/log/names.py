@@ -19,24 +19,6 @@ from aolog.format.slab import ADDRESS_END
 from aolog.storage.directory import Inside
 from aolog.storage.storage import absolute, parent_of
 
-__all__ = [
-    "ASIDE_DIRECTORY",
-    "CURSOR_DIRECTORY",
-    "MANIFEST_NAME",
-    "NOTES_SUFFIX",
-    "PENDING_SUFFIX",
-    "RETENTION_LOCK",
-    "UNBORN_SUFFIX",
-    "check_cursor_name",
-    "cursor_name",
-    "cursor_path",
-    "job_of",
-    "pending_name",
-    "root_of",
-    "slab_base",
-    "slab_name",
-]
-
 CURSOR_DIRECTORY = "cursors"
 ASIDE_DIRECTORY = "aside"
 RETENTION_LOCK = "retention.lock"

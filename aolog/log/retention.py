@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, Type
 
 from aolog.errors import NoSuchCursor, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.directory import Log
-from aolog.log.listing import list_slabs
+from aolog.log.directory import Log, list_slabs
 from aolog.log.lock import lock_retention
 from aolog.log.names import slab_name
-from aolog.log.pruned import pruned_before
+from aolog.log.pruned_records import pruned_before
 from aolog.record import Gap
 from aolog.storage.directory import Inside
 
@@ -27,17 +26,6 @@ if TYPE_CHECKING:
 
     from aolog.log.cursor_file import Position
     from aolog.storage.storage import Storage
-
-__all__ = [
-    "Known",
-    "Plan",
-    "Pruned",
-    "Retention",
-    "SlabSize",
-    "check_retention",
-    "plan",
-    "prune",
-]
 
 
 class _Bounds(NamedTuple):
@@ -72,7 +60,7 @@ class Retention(_Bounds):
         """Raises UsageError for an invalid bound."""
         size = max_bytes
         if isinstance(size, str):
-            from aolog.log.quantity import size_bytes
+            from aolog.log.units import size_bytes
 
             size = size_bytes(size)
             if not size:

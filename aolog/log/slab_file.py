@@ -10,11 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.errors import CodecUnavailable, NewerFormat, counted
-from aolog.format.frame import KIND_RECORDS, KIND_SEAL, Frame
+from aolog.format.frame import (
+    FRAME_HEADER_LEN,
+    KIND_RECORDS,
+    KIND_SEAL,
+    Frame,
+    FrameHeader,
+    decode_header,
+    hop_headers,
+)
 from aolog.format.slab import (
     DATA_BEGIN,
     HEADER_COPIES,
     HEADER_LEN,
+    INDEX_SPACING,
     MAGIC,
     NO_TIMESTAMP,
     TRAILER_LEN,
@@ -28,15 +37,13 @@ from aolog.format.slab import (
     decode_slab_header,
     decode_trailer,
 )
-from aolog.log.walk import Damage, Tail, Walker
+from aolog.log.walk import Damage, Tail, Walker, Walks, outcomes
 from aolog.log.walk_format1 import QueuefkaWalker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.storage.file import File, Stat
-
-__all__ = ["Slab"]
+    from aolog.storage.file import File
 
 
 class Slab:
@@ -66,14 +73,9 @@ class Slab:
         self._is_ours = is_ours
         self._seal: Seal | None = None
         self.seal_offset = 0
-        self._walked: Index | None = None
-        self._walked_to = DATA_BEGIN
-        self._walked_greatest = NO_TIMESTAMP
-        self._hops: Walker | None = None  # at _walked_to; remembers where it found no frame
-        self._intact = Mark(DATA_BEGIN, 0, NO_TIMESTAMP)  # after the last intact frame
-        self._none_after: tuple[int, Stat] | None = (
-            None  # _walked_to and file: no further intact frame
-        )
+        self._walker: Walks | None = None  # at the end of the frames that `_walk` has seen
+        self._index = Index()  # of those frames
+        self._end: Mark | None = None  # their end
         # A log has one format. A slab that is too short or too damaged to show its format has the
         # log's: a damaged header of format 2 is never read as format 1, nor a torn length as 2.
         first = file.pread(HEADER_LEN, 0)
@@ -98,8 +100,7 @@ class Slab:
     @property
     def end_offset(self) -> int:
         """The offset at which the slab ends: by its successor's name, or the size of the file."""
-        size = self.file.stat().size
-        return size if self.limit is None else min(size, self.limit)
+        return self.file.end(self.limit)
 
     def _read_header(self, first: bytes) -> None:
         newer: NewerVersion | None = None
@@ -158,7 +159,7 @@ class Slab:
             end=self.base + frame.end,
         )
 
-    def walker(self, offset: int | None = None, *, resync: bool = False) -> Walker | QueuefkaWalker:
+    def walker(self, offset: int | None = None, *, resync: bool = False) -> Walks:
         """A walker over the frames from the beginning of a frame on (default: the slab's first frame).
         Needs a header in format 2."""
         offset = self.data_begin if offset is None else offset
@@ -168,107 +169,66 @@ class Slab:
         return Walker(self.file, self.header.salt, offset, limit=self.limit)
 
     def index(self) -> Index:
-        """The seal's index, or one made by a walk over the headers, which each call continues."""
+        """The seal's index, or the index of the intact frames. Each call walks over the new frames."""
         if (seal := self.seal()) is not None:
             return seal.index
-        if self._walked is None:
-            self._walked = Index()
-        if self.header is None:
-            return self._walked
-        hops, self._hops = self._hops, None  # after an exception the next call starts again
-        if hops is None or hops.limit != self.limit:
-            salt = self.header.salt
-            hops = Walker(self.file, salt, self._walked_to, limit=self.limit, bodies=False)
-        while not isinstance(found := hops.next(), Tail):
-            if isinstance(found, Frame) and found.header.kind != KIND_SEAL:
-                head = found.header
-                self._walked.note(found.offset, head.ordinal, self._walked_greatest)
-                if head.kind == KIND_RECORDS:
-                    self._walked_greatest = max(self._walked_greatest, head.timestamp_us)
-        self._walked_to, self._hops = found.begin, hops
-        return self._walked
+        if self.header is not None:
+            self._walk()
+        return self._index
 
     def end(self) -> Mark:
         """The end of the intact frames: the offset after the last one, the number of records in the
         slab before it, and their greatest timestamp. After a seal this is the end of the slab. If
-        the header is lost, the whole slab is damage and ends at its `end_offset`. Format 1 counts
-        no records."""
-        if self.format == 1:
-            walker = self.walker()
-            while not isinstance(tail := walker.next(), Tail):
-                pass
-            return Mark(tail.begin, 0, NO_TIMESTAMP)
-        if self.header is None:
-            return Mark(self.end_offset, 0, NO_TIMESTAMP)
-        index = self.index()  # looks for a seal too, which may be written between two calls
-        if (seal := self._seal) is not None:
+        the header is lost, the whole slab is damage and ends at its `end_offset`. In format 1 only
+        the offset has a meaning. Each call walks over the new frames."""
+        if (seal := self.seal()) is not None:
             return Mark(self.end_offset, seal.records, seal.greatest_us)
-        # After a power cut headers may exist without their bodies: the frames end in the last
-        # stretch between two marks that holds an intact frame, nearly always the last of all.
-        begin = self._walked_to
-        searched = (begin, self.file.stat())
-        # The body of a half-written frame may arrive without a new time of change: check each time
-        # whether the frame after the last intact one is intact now.
-        if searched == self._none_after and not self._frames(self._intact.offset, begin).run():
-            return self._intact
-        while begin > self._intact.offset:
-            stretch = index.at_offset(begin - 1)
-            if stretch is None or stretch.offset <= self._intact.offset:
-                stretch = self._intact
-            if (found := self._intact_from(stretch, begin)) is not None:
-                self._intact = found
-                break
-            begin = stretch.offset
-        self._none_after = searched
-        return self._intact
+        if self.format == 2 and self.header is None:
+            return Mark(self.end_offset, 0, NO_TIMESTAMP)
+        return self._walk()
 
-    def _frames(self, begin: int, end: int) -> Walker:
-        """A walker over the frames in [begin, end), which reads their bodies."""
-        assert self.header is not None
-        limit = end if self.limit is None else min(end, self.limit)
-        return Walker(self.file, self.header.salt, begin, limit=limit)
-
-    def _intact_from(self, begin: Mark, end: int) -> Mark | None:
-        """The mark after the last intact frame in [begin, end); None if there is none. Bytes from
-        `end` on are not read: they were searched before."""
-        offset, ordinal, greatest_us = begin
-        frames = self._frames(offset, end)
-        last = None
-        while frames.offset < end and not isinstance(found := frames.next(), Tail):
-            if isinstance(found, Frame):
+    def _walk(self) -> Mark:
+        """Walks over the frames that were written since the last call, and indexes them."""
+        if self._walker is None:
+            self._walker = self.walker()
+        self._walker.limit = self.limit
+        at, ordinal, greatest_us = self._end or Mark(self.data_begin, 0, NO_TIMESTAMP)
+        for found in outcomes(self._walker):
+            if isinstance(found, Frame) and found.header.kind != KIND_SEAL:
                 head = found.header
-                ordinal = head.ordinal + head.records
+                self._index.note(found.offset, head.ordinal, greatest_us)
                 if head.kind == KIND_RECORDS:
                     greatest_us = max(greatest_us, head.timestamp_us)
-                last = Mark(found.end, ordinal, greatest_us)
-        return last
+                at, ordinal = found.end, head.ordinal + head.records
+                self._end = Mark(at, ordinal, greatest_us)
+        return self._end or Mark(at, ordinal, greatest_us)
 
-    def sealed_by_trailer(self) -> bool:
-        """Whether it ends with a trailer, even if the seal before that is damaged."""
-        end = self.end_offset
-        return decode_trailer(self.file.pread(TRAILER_LEN, max(0, end - TRAILER_LEN))) is not None
-
-    def chain_before(self, offset: int) -> tuple[int, int, Frame | None]:
-        """Follows the chain to `offset`: (begin, ordinal in slab, frame) of the frame that contains
-        or follows the offset. The frame has no body; it is None if damage or the end is at
-        `begin`."""
+    def chain_before(self, offset: int) -> tuple[int, int, FrameHeader | None]:
+        """(begin, ordinal in the slab, header) of the frame that contains or follows an offset. The
+        header is None if the end is at `begin`, or damage that contains the offset and has no intact
+        header there."""
         mark = self.index().at_offset(offset)
         at, ordinal = (mark.offset, mark.ordinal) if mark else (self.data_begin, 0)
         if self.header is None:
             return at, ordinal, None
-        hops = Walker(self.file, self.header.salt, at, limit=self.limit, bodies=False)
-        passed = hops.hop(offset)
-        ordinal = ordinal if passed is None else passed
-        while True:
-            begin = hops.offset
-            found = hops.next()
+        skipped = self.file.pread(min(offset - at, INDEX_SPACING), at) if offset > at else b""
+        at, after = hop_headers(skipped, at, at, self.header.salt, offset)
+        ordinal = ordinal if after is None else after
+        for found in outcomes(self.walker(at)):
             if isinstance(found, Tail):
                 return found.begin, ordinal, None
             if isinstance(found, Damage):
                 if offset < found.end:
-                    return begin, ordinal, None
-                continue
-            ordinal = found.header.ordinal
-            if offset < found.end:
-                return found.offset, ordinal, found
-            ordinal += found.header.records
+                    return found.begin, ordinal, self._header_at(found.begin, offset)
+            elif offset < found.end:
+                return found.offset, found.header.ordinal, found.header
+            else:
+                ordinal = found.header.ordinal + found.header.records
+        raise AssertionError("a walk ends with a tail")
+
+    def _header_at(self, begin: int, offset: int) -> FrameHeader | None:
+        """The intact header at the beginning of damage, if its frame contains the offset: only the body
+        is damaged then."""
+        assert self.header is not None
+        head = decode_header(self.file.pread(FRAME_HEADER_LEN, begin), 0, begin, self.header.salt)
+        return head if head is not None and offset < begin + head.frame_len else None

@@ -1,7 +1,7 @@
-"""Walking a slab of format 1: as walk.py, without headers that bind a frame to its place.
+"""Walking a slab of format 1: as walk.py, but no header binds a frame to its place.
 
-A length and a hash precede each payload, so a search for a frame behind a broken chain is a guess:
-it is made only on request (resync).
+Only a length and a hash precede a payload, so a search for a frame after a broken chain is a guess. It
+is made only on request (resync).
 """
 
 from __future__ import annotations
@@ -17,21 +17,20 @@ if TYPE_CHECKING:
 
     from aolog.storage.file import File
 
-__all__ = ["QueuefkaWalker"]
-
 _RUN_BYTES = 1 << 20  # a read; frames that begin in it and end after it are read again
 
 
 class QueuefkaWalker:
-    """Frames of a format-1 slab from `offset` on, in the same terms: one record a frame.
+    """The frames of a format-1 slab from `offset` on, with the interface of `Walker`. A frame has one
+    record.
 
-    A length that is altered is not caught by itself. Where a payload's hash is wrong the chain
-    is followed only if the frame behind it is right; else the rest of the slab is a tail, unless
-    `resync` allows a search, byte by byte, for the next frame that looks right. What it finds is
-    a guess (a payload may hold a frame), and its work is bounded by `RESYNC_BYTES_MAX`.
+    Nothing protects a length. If a payload's hash is wrong, the walker follows the chain only if the
+    next frame is intact. Otherwise the rest of the slab is a tail, unless `resync` allows a search,
+    byte by byte, for the next frame that looks intact. That is a guess, because a payload may contain
+    a frame.
     """
 
-    RESYNC_BYTES_MAX = 16 << 20  # hashed bytes a search: seconds, not hours, on hostile input
+    RESYNC_BYTES_MAX = 16 << 20  # hashed in a search: takes seconds, not hours, on hostile input
 
     def __init__(
         self, file: File, offset: int, *, limit: int | None = None, resync: bool = False
@@ -52,7 +51,7 @@ class QueuefkaWalker:
         return found
 
     def _fresh_frame_at(self, offset: int) -> Frame | None:
-        """The frame at `offset`, read again if it is not intact in the bytes at hand."""
+        """The frame at `offset`; reads it again if it is not intact in the chunk."""
         found = self._frame_at(offset)
         if found is None and self._is_stale(offset):
             self._chunk = b""
@@ -78,15 +77,11 @@ class QueuefkaWalker:
         self.offset = chunk_at + at
         return frames
 
-    def _end(self) -> int:
-        size = self._file.stat().size
-        return size if self.limit is None else min(size, self.limit)
-
     def _bytes(self, offset: int, size: int) -> memoryview | None:
-        """`size` bytes at `offset`; None if they are not there."""
+        """`size` bytes at `offset`; None if the slab ends before."""
         at = offset - self._chunk_at
         if not (at >= 0 and at + size <= len(self._chunk)):
-            if offset + size > self._end():
+            if offset + size > self._file.end(self.limit):
                 return None
             want = max(size, _RUN_BYTES)
             if self.limit is not None:
@@ -97,7 +92,7 @@ class QueuefkaWalker:
         return memoryview(self._chunk)[at : at + size]
 
     def _is_stale(self, offset: int) -> bool:
-        """Whether the frame that stands at `offset` may be another than in the bytes at hand."""
+        """Whether the frame at `offset` may differ from the one in the chunk."""
         claimed = self._claimed_end(offset)
         at = offset - self._chunk_at
         if claimed is None or at < 0 or claimed - self._chunk_at > len(self._chunk):
@@ -106,17 +101,17 @@ class QueuefkaWalker:
         return self._file.pread(len(bad), offset) != bad
 
     def _claimed_end(self, offset: int) -> int | None:
-        """Where the frame at `offset` says that it ends; None if that is behind the end."""
+        """The end of the frame at `offset` by its length; None if that is after the slab's end."""
         head = self._bytes(offset, format1.FRAME_HEADER_LEN)
         if head is None:
             return None
         end = offset + format1.FRAME_HEADER_LEN + format1.decode_at(head, 0)[0]
-        return end if end <= self._end() else None
+        return end if end <= self._file.end(self.limit) else None
 
     def claims_more_than_there_is(self, offset: int) -> bool:
-        """Whether what stands at `offset` can be a frame whose end was not written. False where
-        the search for a frame behind it came to its bound: what may be intact is not cut."""
-        end = self._end()
+        """Whether the bytes at `offset` can be a frame whose end was not written. False if the search
+        for a frame after it stopped at its bound: nothing that may be intact is cut."""
+        end = self._file.end(self.limit)
         if self._claimed_end(offset) is not None:
             return False
         return self._search(offset + 1, end) is None and self._searched_to_end
@@ -135,7 +130,7 @@ class QueuefkaWalker:
         return Frame(offset, offset + format1.FRAME_HEADER_LEN + length, header, body)
 
     def _bad(self) -> Outcome:
-        begin, end = self.offset, self._end()
+        begin, end = self.offset, self._file.end(self.limit)
         found = self._claimed_end(begin)
         if found is not None and self._frame_at(found) is None:
             found = None
@@ -150,7 +145,7 @@ class QueuefkaWalker:
         self._chunk = b""
         return Tail(begin, max(begin, end), blank=False)
 
-    _searched_to_end = True  # whether the last search was not given up
+    _searched_to_end = True  # whether the last search did not stop at its bound
 
     def _search(self, begin: int, end: int) -> int | None:
         work = 0
@@ -165,8 +160,8 @@ class QueuefkaWalker:
         return None
 
     def _claims(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Offsets in [begin, end) at which a frame that ends before `end` may stand, and the
-        length that it would have. Most bytes are none, so numpy sifts them."""
+        """(offset, length) of each possible frame in [begin, end): its length fits. numpy excludes most
+        offsets."""
         import numpy as np
 
         for at in range(begin, end - format1.FRAME_HEADER_LEN, CHUNK_BYTES):

@@ -1,18 +1,18 @@
-"""One pass over a whole log: every byte that a frame covers is read and hashed once.
+"""One pass over a whole log: reads and hashes every byte that a frame covers, once.
 
-The gaps are a scan's, as every reader is told them. Beside them each slab is tallied frame by
-frame, as its writer did, so that what a seal says can be compared with what is there, and so
-that repair knows which bytes are intact. Reads only; what is found is judged elsewhere.
+The gaps come from a scan, as for every reader. In addition each slab's frames are counted as its writer
+counted them, to compare the seal with the frames, and to show `repair` which bytes are intact. Reads
+only; verify.py judges the result.
 """
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
 from aolog.format.frame import (
-    CODEC_SHIFT,
     FLAG_DURABLE,
     KIND_RECORDS,
     KIND_SEAL,
@@ -34,7 +34,7 @@ from aolog.format.slab import (
     decode_trailer,
 )
 from aolog.read import seek
-from aolog.read.record_frame import RecordFrame
+from aolog.read.batch import RecordFrame
 from aolog.read.scan import Scan
 
 if TYPE_CHECKING:
@@ -49,26 +49,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Audit", "SlabAudit", "audit", "least_of"]
 
-_TALLIED_AT_ONCE = 256
-_MIN_BY_NUMPY = 256  # timestamps; below it, min of a list is faster than numpy's calls
+_TALLIED_AT_ONCE = 256  # frames; counting each frame between two bodies is five times as slow
+_MIN_BY_NUMPY = 256  # timestamps; for fewer, min of a list is faster than numpy
 
 
 class SlabAudit:
-    """What stands in a slab. Offsets are the slab's.
+    """The contents of one slab. Offsets are relative to the slab.
 
-    is_whole: whether frame follows frame from the first on, without damage between. frames: intact
-    ones before the seal. records: in them. next_ordinal: behind the last of them. codec: of the
-    last that has one, else 0. durable: up to where a frame says that all was. seal_at: the intact seal's frame, else None. differences: what the seal says and the
-    frames do not; only where every frame is there to compare with. copies: header copies as they
-    are. trailer: where it says that the seal begins, None without an intact one. is_emptied: no
-    header copy is there at all, only zeros behind the magic: so repair leaves what it can't read.
-    foreign: the UUID of another log, where no header copy is this log's.
+    is_whole: the frames follow each other without damage between them. frames: intact ones before the
+    seal. records: in those frames. next_ordinal: after the last one. durable: offset up to which a
+    frame says that everything is durable. seal_at: offset of the intact seal, or None. differences:
+    between the seal and the frames; empty if frames are missing. copies: of the header. trailer: the
+    seal's offset in the trailer, None without an intact trailer. is_emptied: only zeros after the magic,
+    as in a copy by repair of an unreadable slab. foreign: the UUID of another log, if no header copy
+    is this log's.
     """
 
     frames: int = 0
     records: int = 0
     next_ordinal: int = 0
-    codec: int = 0
     least_us: int = NO_TIMESTAMP
     greatest_us: int = NO_TIMESTAMP
     durable: int = 0
@@ -83,7 +82,7 @@ class SlabAudit:
     limit: int | None = None
     stat: Stat | None = None
     is_whole: bool = True
-    _begin: int = -1  # of the run that is not closed yet
+    _begin: int = -1  # of the last run of intact frames
     _end: int = -1
 
     def __init__(
@@ -102,32 +101,29 @@ class SlabAudit:
 
     @property
     def runs(self) -> list[tuple[int, int]]:
-        """Ranges of intact frames, the seal's too."""
+        """Ranges of intact frames, including the seal."""
         return [*self._closed, (self._begin, self._end)] if self._begin >= 0 else []
 
     @property
     def headers_hash(self) -> int:
-        """Of all frames before the seal, as a seal has it."""
+        """The hash of all frame headers before the seal, as in a seal."""
         return int(self._hash.intdigest())
 
     @property
     def size(self) -> int:
-        """Of the file, as far as the successor's name lets it go."""
+        """The file's size, cut at the successor's base."""
         size = self.stat.size if self.stat is not None else 0
         return size if self.limit is None else min(size, self.limit)
 
     @property
     def end(self) -> int:
-        """Behind the last intact frame."""
+        """The offset after the last intact frame."""
         return self._end if self._begin >= 0 else self.data_begin
 
     def show(self, frame: Frame, columns: Columns | None) -> None:
-        """The next intact frame. Tallied with others: code that is used between two bodies is
-        in no cache, and costs five times as much."""
+        """Takes the next intact frame."""
         offset, end, head, _ = frame
         least_us = least_of(head, columns)
-        if columns is not None:
-            self.codec = head.flags >> CODEC_SHIFT or self.codec
         self._shown.append((offset, end, head, least_us))
         if head.kind == KIND_SEAL:
             self.tally()
@@ -136,7 +132,7 @@ class SlabAudit:
             self.tally()
 
     def tally(self) -> None:
-        """Takes in what was shown."""
+        """Counts the frames that were taken."""
         shown, self._shown = self._shown, []
         for each in shown:
             self._note(*each)
@@ -154,7 +150,7 @@ class SlabAudit:
         if kind == KIND_SEAL:
             return
         header = self.header
-        if header is None:  # format 1: what there is of a header
+        if header is None:  # format 1: its frame header has these two fields
             self._hash.update(b"%d %d %d;" % (offset, body_len, body_hash))
         else:
             self._hash.update(encode_header(head, offset, header.salt))
@@ -174,11 +170,11 @@ class SlabAudit:
         self.durable = frame.end
         self.next_ordinal = frame.header.ordinal
         if seal is None or seal.header.base != self.base:
-            self.differences.append("its contents are nonsense")
+            self.differences.append("its contents are invalid")
             return
         self.seal_at, self.seal_header, self.seal_records = frame.offset, seal.header, seal.records
         if self.is_whole:
-            said = {
+            values = {
                 "records": (seal.records, self.records),
                 "frames": (seal.frames, self.frames),
                 "least timestamp": (seal.least_us, self.least_us),
@@ -186,16 +182,16 @@ class SlabAudit:
                 "hash of the frame headers": (seal.headers_hash, self.headers_hash),
                 "index entries": (len(seal.index.offsets), len(self.index.offsets)),
             }
-            for what, (theirs, ours) in said.items():
-                if theirs != ours:
-                    self.differences.append(f"it says {what} {theirs}, the frames {ours}")
+            for what, (in_seal, counted) in values.items():
+                if in_seal != counted:
+                    self.differences.append(f"it has {what} {in_seal}, the frames have {counted}")
             if not self.differences and seal.index != self.index:
-                self.differences.append("its index leads to other places than the frames'")
-        self.index = Index()  # not wanted any more, and the largest thing here
+                self.differences.append("its index differs from the frames' offsets")
+        self.index = Index()  # frees the largest attribute
 
 
 def least_of(head: FrameHeader, columns: Columns | None) -> int:
-    """The least timestamp of a frame of records."""
+    """The least timestamp in a frame of records."""
     if columns is None or columns.timestamps is None:
         return head.timestamp_us
     listed = columns.timestamps.cast("q")
@@ -207,8 +203,8 @@ def least_of(head: FrameHeader, columns: Columns | None) -> int:
 
 
 class Audit(NamedTuple):
-    """A log as it was found. slabs: in order. gaps: a reader's, from the beginning. end: address
-    behind the last intact frame. tail_bytes: behind that, where they are not only zeros."""
+    """A whole log. slabs: in order. gaps: as for a reader of the whole log. end: address after the last
+    intact frame. tail_bytes: after the end, 0 if they are all zero."""
 
     slabs: list[SlabAudit]
     gaps: list[Gap]
@@ -222,50 +218,48 @@ class Audit(NamedTuple):
 def audit(
     log: Log, *, progress: Callable[[int, int], None] | None = None, resync: bool = False
 ) -> Audit:
-    """Reads all of the log. May run beside a writer: what is not finished yet is no damage."""
-    storage = log.storage
-    entries = (storage.entry(log.slab_path(base)) for base in log.bases)
-    total = sum(entry.size for entry in entries if entry is not None)
+    """Reads what the slab files hold now, and little of what a writer appends meanwhile. A frame that
+    is not finished is no damage."""
+    entries = [log.storage.entry(log.slab_path(base)) for base in log.bases]
+    sizes = [0 if entry is None else entry.size for entry in entries]
+    total, last_address = sum(sizes), log.bases[-1] + sizes[-1]
     slabs: dict[int, SlabAudit] = {}
+    records = frames = done = tail_bytes = 0
+    gaps: list[Gap] = []
 
     def show(slab: Slab, frame: Frame, columns: Columns | None) -> None:
+        nonlocal records, frames
         found = slabs.get(slab.base)
         if found is None:
             found = slabs[slab.base] = _begin(log, slab)
         found.show(frame, columns)
+        if columns is not None:
+            records += columns.records
+            frames += 1
 
-    records = frames = done = tail_bytes = 0
-    gaps: list[Gap] = []
-    scan = Scan(log, log.listed(lambda: seek.earliest(log)), resync=resync, audit=show)
-    try:
+    with Scan(log, log.listed(lambda: seek.earliest(log)), resync=resync, audit=show) as scan:
         while (found := scan.next()) is not None:
             if isinstance(found, RecordFrame):
-                records += found.columns.records
-                frames += 1
+                if found.address >= last_address:
+                    break  # appended meanwhile; a fast writer would never let this loop end
                 done += found.end - found.address
             else:
                 gaps.append(found)
                 done += found.end - found.begin
             if progress is not None:
                 progress(min(done, total), total)
-        end = scan.address
-        if scan.slab is not None and not scan.blank_tail:
-            tail_bytes = scan.slab.base + scan.slab.end_offset - end
-    finally:
-        scan.close()
+        end, bases = scan.address, log.bases
+        if scan.slab is not None:
+            bases = bases[: log.position(scan.slab.base) + 1]
+            if not scan.blank_tail:
+                tail_bytes = scan.slab.base + scan.slab.end_offset - end
     listed = []
-    for i, base in enumerate(log.bases):
-        try:
-            slab = log.open_slab(i)
-        except FileNotFoundError:  # pruned meanwhile
-            continue
-        try:
+    for i, base in enumerate(bases):
+        with suppress(FileNotFoundError), closing(log.open_slab(i)) as slab:  # pruned meanwhile
             listed.append(_finish(slabs.get(base) or _begin(log, slab), slab))
-        finally:
-            slab.close()
     if progress is not None:
         progress(total, total)
-    # What was pruned while it was read is not missed: nothing before the first slab is.
+    # Slabs that were pruned during the pass are not a loss.
     first = listed[0].base if listed else end
     gaps = [gap for gap in gaps if gap.reason != "pruned" or gap.end > first]
     size = sum(found.size for found in listed)
@@ -278,7 +272,7 @@ def _begin(log: Log, slab: Slab) -> SlabAudit:
 
 
 def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:
-    """What is to be known of a slab beside its frames."""
+    """Adds what is not in the frames."""
     found.tally()
     found.stat = slab.file.stat()
     found.limit = slab.limit

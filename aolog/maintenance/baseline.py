@@ -1,10 +1,10 @@
-"""Gaps that are known and accepted: an earlier report of `verify`, compared with a new one.
+"""Known gaps: compares a new report of `verify` with an earlier one.
 
-A gap is known if one gap of the baseline covers it and lost at least as many records. A lost count that
-was unknown covers any count; a count that has become unknown is not covered. Damage that causes a gap
-(a lost slab header, a damaged seal) is known if the baseline names the same damage of the same slab.
-All other damage counts as new, also if the baseline has it: it cost no record yet, and a repair
-removes it. Slabs and gaps are compared by address, so a baseline of a log holds for its copies.
+A gap is known if a gap of the baseline covers its range and lost at least as many records. An unknown
+count in the baseline covers any count; a count that has become unknown is new. Damage that causes a gap
+(a lost slab header, a damaged seal) is known if the baseline has the same damage of the same slab. All
+other damage is new, even if the baseline has it: it cost no record, and a repair removes it. Slabs and
+gaps are compared by address, so a log's baseline is valid for its copies.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Baseline", "News", "parse_baseline"]
 
-_CAUSES = GAP_CAUSES | {"seal"}  # a damaged seal in front of another slab is a gap of no records
+_CAUSES = GAP_CAUSES | {"seal"}  # a damaged seal before another slab is a gap of 0 records
 
 
 class News(NamedTuple):
-    """What a baseline does not cover."""
+    """Gaps and damage that a baseline does not cover."""
 
     gaps: list[Gap]
     findings: list[Finding]
 
     @property
     def ok(self) -> bool:
-        """Whether there is nothing new."""
+        """Whether nothing is new."""
         return not self.gaps and not self.findings
 
 
@@ -43,7 +43,7 @@ class Baseline(NamedTuple):
     causes: set[tuple[str, str]]
 
     def news(self, report: Report) -> News:
-        """What of the report is new."""
+        """The new part of a report."""
         damage = [found for found in report.findings if found.damage]
         return News(
             [gap for gap in report.gaps if not self._covers(gap)],
@@ -67,8 +67,8 @@ def _name(path: str) -> str:
 
 
 def parse_baseline(text: bytes, name: str) -> Baseline:
-    """The gaps in a report, as `aolog verify --json` prints it. name: of the file, for the error.
-    Raises UsageError."""
+    """Parses a report that `aolog verify --json` printed. name: the file's, for the error. Raises
+    UsageError."""
     try:
         report = json.loads(text)
         gaps = [

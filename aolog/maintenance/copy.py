@@ -1,6 +1,6 @@
-"""What a clean copy of a log holds: slabs, cursors, the manifest. Reads the log, writes only the copy.
+"""Writes the files of a clean copy of a log: slabs, cursors, the manifest. Only reads the log.
 
-    header     both copies, and the seal's, from the one that is intact
+    header     both copies, and the seal's, from the intact one
     frames     byte for byte, at the same offsets
     damage     zeros; a reader of the copy reports the same gap, counted from the same ordinals
     tail       bytes after the last intact frame of the log's last slab: kept, because the next
@@ -39,7 +39,7 @@ __all__ = ["copied_bytes", "copy_cursors", "copy_file", "copy_slabs"]
 
 
 def copied_bytes(found: Audit) -> int:
-    """Upper bound of the bytes that the slabs of a copy take; damage takes none."""
+    """Upper bound of the size of the copy's slabs. Damage becomes holes, which take no space."""
     size = found.tail_bytes
     for slab in found.slabs:
         size += slab.size if slab.format == 1 else DATA_BEGIN
@@ -71,7 +71,7 @@ def copy_slabs(log: Log, slabs: list[SlabAudit], to: Directory, uuid: bytes | No
 
 
 def _require_pruned(log: Log, slabs: list[SlabAudit]) -> None:
-    """Raises StorageFailed if one of the slabs is still there: the copy would lose it."""
+    """Raises StorageFailed if one of the slabs still exists: the copy would lose it."""
     for slab in slabs:
         if log.storage.exists(log.slab_path(slab.base)):
             raise StorageFailed(
@@ -121,20 +121,20 @@ def _rewrite_seal(copy: File, offset: int, header: SlabHeader) -> None:
 
 def _copy_tail(original: File, slab: SlabAudit, copy: File) -> None:
     end = slab.size
-    if slab.trailer is not None:  # what follows is a damaged seal
+    if slab.trailer is not None:  # a damaged seal begins there
         end = min(end, max(slab.end, slab.trailer))
     if original.is_blank(slab.end, end):
         return
     _copy_ranges(original, [(slab.end, end)], copy)
-    if original.stat() != slab.stat:  # a writer is appending: this may be half of a frame
+    if original.stat() != slab.stat:  # a writer is appending: this may be part of a frame
         copy.truncate(slab.end)
 
 
 def copy_cursors(
     log: Log, to: Directory, *, old_uuid: bytes | None, new_uuid: bytes | None
 ) -> list[str]:
-    """Copies the cursors, durable on return; their names. new_uuid: replaces old_uuid in those that
-    name it, if not None; then the bridge's notes are left out, which belong to the old UUID."""
+    """Copies the cursors, durable on return, and returns their names. new_uuid: replaces old_uuid, if not
+    None. The bridge's notes belong to the old UUID: with a new one they are not copied."""
     storage = log.storage
     names = cursor_names(log.path, storage)
     if not names:

@@ -7,8 +7,8 @@ repair began, or a little more. `aside/`, pending slabs and files that are no pa
 copied.
 
 The copy is built as INTO.unfinished, read back and compared with the log, made durable, and renamed to
-INTO. So INTO is either absent or complete. A repair that fails removes what it built. After a kill
-INTO.unfinished is left; the next repair refuses to use it and says so.
+INTO. So INTO is either absent or complete. A repair that fails removes INTO.unfinished. A repair that is
+killed leaves it; the next repair to INTO then raises UsageError.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _UUID_BYTES = 16
 
 
 class Repaired(NamedTuple):
-    """What `repair` did, or would do. into: the copy. topic_uuid: the copy's, in hex, None in format
-    1. records, gaps: as a reader of the copy gets them. cursors: names of those copied. needed_bytes:
-    free space that the copy needs. left: damage of the log that the copy has too, besides gaps."""
+    """The result of `repair`. into: the copy's path. topic_uuid: the copy's, in hex; None in format 1.
+    records, gaps: as a reader of the copy gets them. cursors: the copied ones. needed_bytes: free space
+    that the copy needs. left: damage that the copy still has, besides gaps."""
 
     into: str
     dry_run: bool
@@ -73,8 +73,7 @@ def repair(
     progress: Callable[[int, int], None] | None = None,
     storage: Storage | None = None,
 ) -> Repaired:
-    """Makes a clean copy of the log in a new directory `into`, durable on return. The log stays as it
-    is.
+    """Makes a clean copy of the log in a new directory `into`, durable on return. Never changes the log.
 
     Records have the same addresses, cursors the same positions, and a reader of the copy gets the same
     gaps. new_uuid: gives the copy an identity of its own, for a copy that is used beside the log; its
@@ -85,7 +84,7 @@ def repair(
     an intact header, LockedError, NotALog, NewerFormat, StorageError.
     """
     storage = storage or Storage()
-    with closing(Log(os.fspath(path), storage)) as log:
+    with Log(os.fspath(path), storage) as log:
         log.require_slabs()
         place = _free_place(os.fspath(into), log)
         with _open_manifest(log) as manifest:
@@ -119,8 +118,8 @@ def repair(
 
 @contextmanager
 def _open_manifest(log: Log) -> Iterator[File | None]:
-    """Opened before the slabs are listed, so that the copy has the slabs of each transaction that the
-    manifest names."""
+    """The log's manifest. Opened before the slabs are listed, so that the copy has all slabs of each
+    transaction in the manifest."""
     try:
         manifest = log.storage.open_read(log.directory / MANIFEST_NAME)
     except FileNotFoundError:
@@ -131,8 +130,8 @@ def _open_manifest(log: Log) -> Iterator[File | None]:
 
 
 def _free_place(into: str, log: Log) -> Inside:
-    """Where the copy goes. Raises UsageError if something is there, or if it is in the log."""
-    while into.endswith(("/", "/.")):  # as shells complete it
+    """The path of the copy. Raises UsageError if it exists or is inside the log."""
+    while into.endswith(("/", "/.")):  # added by a shell's completion
         into = into.removesuffix(".").rstrip("/")
     if not into:
         raise UsageError("the copy has no name", hint="name a directory that does not exist")
@@ -147,7 +146,7 @@ def _free_place(into: str, log: Log) -> Inside:
 
 
 def _uuid(log: Log, found: Audit) -> bytes | None:
-    """The log's; None in format 1. Raises HeaderLost if no slab of format 2 has a header."""
+    """The log's UUID; None in format 1. Raises HeaderLost if no slab has an intact header."""
     if log.format == 1:
         return None
     for slab in found.slabs:
@@ -155,7 +154,7 @@ def _uuid(log: Log, found: Audit) -> bytes | None:
             return slab.header.topic_uuid
     raise HeaderLost(
         "no slab has an intact header: nothing in the log can be read",
-        hint="print what its frames still hold with `aolog salvage`, then move the directory aside",
+        hint="print the remains of its frames with `aolog salvage`, then move the directory aside",
         path=log.path,
     )
 
@@ -164,7 +163,7 @@ def _require_room(found: Audit, place: Inside, storage: Storage) -> int:
     parent = parent_of(absolute(place))
     while not storage.exists(parent):
         parent = parent_of(parent)
-    storage.open_directory(parent).close()  # refuses a path that leads through a file
+    storage.open_directory(parent).close()  # raises if a file is in the path
     needed, free = copied_bytes(found) + _SPARE_BYTES, storage.free_bytes(parent)
     if free < needed:
         raise StorageFull(
@@ -180,14 +179,14 @@ def _require_room(found: Audit, place: Inside, storage: Storage) -> int:
 def _half(
     progress: Callable[[int, int], None] | None, half: int
 ) -> Callable[[int, int], None] | None:
-    """The log is read first, then the copy."""
+    """Progress of one half of the work: the log is read first, then the copy."""
     if progress is None:
         return None
     return lambda done, total: progress((done + half * total) // 2, total)
 
 
 def _left(log: Log, found: Audit) -> list[str]:
-    """Damage that a copy has too, besides gaps and their causes: mostly of cursors."""
+    """Damage that the copy has too, besides gaps and their causes: mostly of cursors."""
     mended = GAP_CAUSES | {"seal", "header_copy", "seal_header", "cursor_copy"}
     return [f.message for f in judge(log, found).findings if f.damage and f.code not in mended]
 
@@ -205,7 +204,7 @@ def _make(
     uuid: bytes | None,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[Audit, list[str]]:
-    """The audit of the copy, and the names of its cursors."""
+    """Makes the copy; returns its audit and the names of its cursors."""
     storage, unfinished = log.storage, place + _UNFINISHED_SUFFIX
     storage.make_directory(parent_of(absolute(place)))
     storage.make_directory(unfinished)
@@ -216,13 +215,21 @@ def _make(
             if manifest is not None:
                 copy_file(manifest, directory / MANIFEST_NAME, storage)
             cursors = copy_cursors(log, directory, old_uuid=old, new_uuid=uuid)
-            with closing(Log(unfinished, storage)) as copy:
+            with Log(unfinished, storage) as copy:
+                if not copy.bases:
+                    raise StorageFailed(
+                        "all slabs were pruned while they were copied",
+                        hint="run the repair again",
+                        path=log.path,
+                    )
                 after = audit(copy, progress=progress)
             _require_alike(log.path, found, after)
             directory.adopt(log.directory)
             directory.sync()
             if storage.exists(place):
-                raise UsageError(f"{place}: exists already", hint="another repair was faster")
+                raise UsageError(
+                    f"{place}: exists already", hint="another process created it meanwhile"
+                )
             storage.rename(unfinished, place)
         except BaseException:
             _remove(unfinished, storage)
@@ -241,45 +248,41 @@ def _require_alone(directory: Directory, storage: Storage) -> None:
         )
     if storage.list_names(directory):
         raise UsageError(
-            f"{directory.path}: a repair that was killed left it",
+            f"{directory.path}: left by a repair that was killed",
             hint="remove it, then run the repair again",
         )
 
 
 def _require_alike(path: str, before: Audit, after: Audit) -> None:
-    """Raises StorageFailed if the copy does not read as the log did. Slabs that were pruned
-    meanwhile are not missed; the last one may have got more records meanwhile."""
-    if not after.slabs:
-        raise StorageFailed(
-            "all slabs were pruned while they were copied", hint="try again", path=path
-        )
+    """Raises StorageFailed if the copy differs from the log. Slabs that were pruned meanwhile may be
+    absent; the last slab may have more records."""
     first = after.slabs[0].base
     slabs = [slab for slab in before.slabs if slab.base >= first]
     same = (
         [_summary(slab) for slab in slabs[:-1]] == [_summary(slab) for slab in after.slabs[:-1]]
         and slabs[-1].base == after.slabs[-1].base
         and slabs[-1].records <= after.slabs[-1].records
-        and _told(before, first) == _told(after, first)
+        and _gaps_from(before, first) == _gaps_from(after, first)
     )
     if not same:
         raise StorageFailed(
-            "the copy does not read as the log does",
+            "the copy differs from the log",
             hint="check the device and try again; the log was not changed",
             path=path,
         )
 
 
 def _summary(slab: SlabAudit) -> tuple[int, ...]:
-    """Equal for the same intact frames: the header of a frame has the hash of its body."""
+    """Equal for equal intact frames: a frame's header has the hash of its body."""
     return slab.base, slab.records, slab.frames, slab.headers_hash
 
 
-def _told(found: Audit, first: int) -> list[Gap]:
+def _gaps_from(found: Audit, first: int) -> list[Gap]:
     return [gap for gap in found.gaps if gap.begin >= first]
 
 
 def _remove(unfinished: Inside, storage: Storage) -> None:
-    """Removes a copy that is not complete: on a full disk it would keep the space."""
+    """Removes an incomplete copy, which would keep the space of a full disk."""
     if not storage.exists(unfinished):  # renamed: the copy is complete
         return
     with suppress(StorageError):

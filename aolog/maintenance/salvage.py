@@ -1,16 +1,15 @@
-"""What damaged frames still hold. It is unverified: it is printed, and never written into a log.
+"""The remains of damaged frames: records that no checksum confirms. They are printed, never written to a log.
 
-Two kinds of damaged frames still hold something. (1) The header is intact and the body's hash is
-wrong: the header says how many records there were and which columns, and every entry with plausible
-offsets is cut out of the body, in which at least one byte is wrong. (2) The header is damaged and the
-body has the hash that the header names: the body is intact, and the header's other fields are taken
-as they are. A slab without a header has lost its salt too, so only the second kind is left, unless a
-trailer still has the salt.
+Two kinds of damaged frames are useful. (1) The header is intact and the body's hash is wrong: the
+header has the number of records and the columns, and every entry with plausible offsets is cut out of
+the body. At least one byte of the body is wrong. (2) The header is damaged and the body has the hash in
+the header: the body is intact, and the header's other fields are used as they are. In a slab without a
+header the salt is lost too, so only the second kind can be found.
 
 Each record has the slab and offset of its frame, its index in the frame, the address that it would
-have had, a reason ("body": a byte of the frame's body is wrong; "header": a byte of its header), and
-what was found of timestamp_us, topic, key_base64, value_base64 and headers ([[name, base64], ...]).
-Fields that could not be read are absent; null is a null that was appended.
+have, a reason ("body": a byte of the frame's body is wrong; "header": a byte of its header), and those of
+timestamp_us, topic, key_base64, value_base64 and headers ([[name, base64], ...]) that could be read. A
+field that could not be read is absent; null is a null that was appended.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ if TYPE_CHECKING:
 __all__ = ["Salvaged", "rescue", "salvage_slab"]
 
 _CHUNK_BYTES = 1 << 20
-_FIELDS = struct.Struct("<BBIQqIII")  # a header's, behind the magic; frame.py has the table
-# Bytes of bodies that may be hashed for each byte of a damaged range: junk that is full of
-# magics must not make the search quadratic.
+_FIELDS = struct.Struct("<BBIQqIII")  # the header's fields after the magic: see frame.py
+# Body bytes to hash for each byte of a damaged range: without a limit, junk that is full of magics
+# makes the search quadratic.
 _HASHED_PER_BYTE = 16
 
 
 class Salvaged(NamedTuple):
-    """A record of a damaged frame. nth: its index in the frame. fields: those that were found."""
+    """A record of a damaged frame. nth: its index in the frame. fields: those that could be read."""
 
     slab: int
     offset: int
@@ -64,11 +63,11 @@ class Salvaged(NamedTuple):
 
     @property
     def address(self) -> int:
-        """Of the record, if its frame were intact."""
+        """The address that the record would have in an intact frame."""
         return self.slab + self.offset + self.nth
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, marked as unverified."""
+        """All fields, marked as unverified."""
         place = {
             "unverified": True,
             "address": self.address,
@@ -81,8 +80,7 @@ class Salvaged(NamedTuple):
 
 
 def salvage_slab(slab: SlabAudit, storage: Storage) -> Iterator[Salvaged]:
-    """From everything in a format-2 slab that is not intact, in order; nothing from a slab of
-    another log. Reads only."""
+    """The remains in a slab of format 2, in order; nothing from a slab of another log. Reads only."""
     if slab.format == 1 or slab.foreign is not None:
         return
     at = slab.data_begin
@@ -97,12 +95,10 @@ def salvage_slab(slab: SlabAudit, storage: Storage) -> Iterator[Salvaged]:
         file = storage.open_read(slab.path)
     except FileNotFoundError:  # pruned meanwhile
         return
-    try:
+    with file:
         salt = None if slab.header is None else slab.header.salt
         for begin, end in ranges:
             yield from _salvage_range(file, slab.base, salt, max(begin, DATA_BEGIN), end)
-    finally:
-        file.close()
 
 
 def _salvage_range(
@@ -135,8 +131,8 @@ def _salvage_range(
 
 
 def _fits(claimed: FrameHeader, body: memoryview) -> bool:
-    """Whether a body whose hash is right is what the header says, which may be damaged itself: by
-    a wrong count, what is no record would be cut out of it."""
+    """Whether an intact body matches its damaged header: with a wrong number of records, other bytes
+    would pass for records."""
     try:
         columns.decode_columns(body, claimed.records, claimed.columns)
     except Malformed:
@@ -147,9 +143,9 @@ def _fits(claimed: FrameHeader, body: memoryview) -> bool:
 def _unpacked(
     claimed: FrameHeader, body: memoryview, path: str, *, is_sure: bool
 ) -> memoryview | None:
-    """What the body was before compression; None where nothing can be made of it: a codec gives
-    all or nothing. is_sure: whether the header is right; where it is not, it may be the damage that
-    names a codec, and the body is tried as it is. Raises CodecUnavailable."""
+    """The decompressed body; None if it cannot be decompressed. is_sure: whether the header is intact;
+    otherwise the codec may be a result of the damage, and the body is also tried as it is. Raises
+    CodecUnavailable."""
     if claimed.flags < FLAGS_WITH_CODEC:
         return body
     try:
@@ -163,7 +159,7 @@ def _unpacked(
 
 
 def _next_magic(file: File, begin: int, end: int) -> int:
-    """The next place at which a frame may begin; `end` if there is none."""
+    """The next offset where a frame may begin; `end` if there is none."""
     for chunk_at in range(begin, end, _CHUNK_BYTES):
         chunk = file.pread(min(_CHUNK_BYTES, end - chunk_at), chunk_at)
         i = chunk.find(MAGIC_BYTES)
@@ -178,12 +174,12 @@ def _next_magic(file: File, begin: int, end: int) -> int:
 
 
 class _Stop(Exception):
-    """The rest of the body cannot be placed."""
+    """The begin of the next column is unknown."""
 
 
 class _Loose:
-    """Takes columns off the front of a body, each entry for itself. Raises _Stop where it is no
-    longer known where the next column begins."""
+    """Reads the columns of a body in order, each entry by itself. Raises _Stop if the begin of the next
+    column is unknown."""
 
     def __init__(self, body: memoryview) -> None:
         self.body = body
@@ -200,8 +196,8 @@ class _Loose:
         return list(struct.unpack(f"<{count + 1}I", self.take(4 * (count + 1))))
 
     def binary(self, count: int, *, nulls: bool, last: bool = False) -> dict[int, bytes | None]:
-        """Entries by index; those whose offsets are nonsense are absent. last: the column's data
-        goes to the body's end, whatever the last offset says."""
+        """Entries by index, without those whose offsets are impossible. last: the column's data extends to
+        the body's end, whatever the last offset is."""
         validity = self.take((count + 7) // 8) if nulls else None
         offsets = self.offsets(count)
         data = self.body[self.at :] if last else self.take(offsets[-1])
@@ -216,7 +212,7 @@ class _Loose:
 
 
 def rescue(header: FrameHeader, body: memoryview) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(index, fields) of each record of which anything is left in a body that may be wrong."""
+    """(index, fields) of each record in a possibly damaged body, if any of its fields could be read."""
     count, bits = header.records, header.columns
     if bits == 0:
         if count == 1:
@@ -236,7 +232,7 @@ def rescue(header: FrameHeader, body: memoryview) -> Iterator[tuple[int, dict[st
 
 
 def _columns(loose: _Loose, count: int, bits: int, records: list[dict[str, Any]]) -> None:
-    """Fills in what each column still says."""
+    """Fills in the fields of each column."""
     if bits & columns.TIMESTAMPS:
         for record, stamp in zip(records, loose.take(8 * count).cast("q"), strict=True):
             record["timestamp_us"] = stamp

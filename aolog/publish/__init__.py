@@ -1,11 +1,11 @@
-"""Slabs that are written before their place in a log is known, and published all at once.
+"""Slabs that tasks write before their position in a log is known, and that are published all at once.
 
     pending.py      a task writes sealed, synced slabs under pending names, in any process
-    publication.py  one process gives them their places, in all logs of the job, by one rename
-    completion.py   what a pending slab's header did not say yet
-    ../log/forward.py   finishes what a killed publication left, for the next holder of the lock
-    leftovers.py    what dead tasks left is removed
+    publication.py  one process publishes them in all logs of the job, by one rename
+    completion.py   fills in the header of a pending slab: its log and its base
+    ../log/publications.py   the next holder of the lock completes a publication that was killed
+    leftovers.py    removes the pending slabs of dead tasks
 
-The file of aolog/log/manifest.py names the published slabs and their transactions; FORMAT.md says
-the rules. Spark's sink is made of this; it needs no Spark.
+The manifest (aolog/log/manifest.py) names the published slabs and their transactions; FORMAT.md has the
+rules. Spark's sink uses this room; this room does not need Spark.
 """

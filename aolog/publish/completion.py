@@ -1,7 +1,7 @@
-"""What a pending slab's header could not say: where the slab begins, and in which log.
+"""Completes a pending slab's header: the slab's base and its log.
 
-Both copies in front and the one in the seal are written in place, in a file that nobody reads yet.
-The seal's frame keeps its offset and its length, and gets another hash.
+The two header copies and the one in the seal are overwritten in place; no reader opens the file yet. The
+seal's frame keeps its offset and length, and gets a new hash.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from aolog.log.walk import Walker
 from aolog.publish.pending import log_path
 from aolog.storage import clock
 from aolog.storage.directory import Inside
-from aolog.write.opening import Predecessor, header_behind, reach_behind
+from aolog.write.next_slab import next_header, reach_of
 
 if TYPE_CHECKING:
     from aolog.format.slab import Seal
     from aolog.publish.pending import PendingSlab
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
+    from aolog.write.next_slab import Predecessor
 
 __all__ = ["complete"]
 
 
 def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage) -> Predecessor:
-    """The slab follows the log's slabs so far; durable on return, under its pending name. What the
-    next one follows. May be repeated, with another place. Raises StorageError if the file is gone
-    or is not what the task wrote."""
+    """Puts the slab after `before`; durable on return, still under its pending name. Returns the
+    predecessor of the next slab. May be repeated with another `before`. Raises StorageError if the file
+    is missing or is not what the task wrote."""
     path = Inside(log_path(root, slab.log), slab.name)
     try:
         file = storage.open_write(path)
@@ -41,12 +42,12 @@ def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage
         ) from None
     try:
         seal, frame = _sealed(file, slab)
-        header = header_behind(
+        header = next_header(
             before,
             salt=slab.salt,
             now_us=clock.now_us(),
             slab_bytes=seal.header.slab_bytes,
-            reach=reach_behind(path, before.next_base, seal.header.slab_bytes),
+            reach=reach_of(path, before.next_base, seal.header.slab_bytes),
             boot_id=storage.boot_id(),
             inode=file.identity(),
             synced=True,

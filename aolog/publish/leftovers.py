@@ -1,15 +1,15 @@
-"""Pending slabs that nobody will publish: of an aborted job, of attempts that died.
+"""Removes pending slabs that will never be published: of aborted jobs and of attempts that died.
 
-What the manifest names is never touched; that is looked at under the root's lock, which whoever
-publishes holds. What another job wrote goes only when the newest file of that job in the log is
-older than a job can take: its commit would miss a file, say so, and publish nothing.
+Slabs in the manifest are never removed; the manifest is read under the root's lock, which a publication
+holds. Another job's slabs are removed only if the newest of them in the log is older than any job takes.
+If such a job commits after all, it finds a file missing, raises, and publishes nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.log.listing import holds_slabs
+from aolog.log.directory import holds_slabs
 from aolog.log.manifest import read_manifest
 from aolog.log.names import PENDING_SUFFIX, job_of, root_of
 from aolog.publish.pending import log_path
@@ -35,10 +35,10 @@ def abort(
     *,
     storage: Storage | None = None,
 ) -> int:
-    """Removes what the job wrote, in every log below the root, unless it is published; how many
-    files. slabs: what its tasks described, removed too. Does nothing where a publication or, if the
-    root is a log itself, its writer goes on: what is left is swept later. Raises StorageError,
-    CorruptionError if the manifest is damaged."""
+    """Removes the job's unpublished slabs in every log below the root; returns their number. slabs: as
+    described by its tasks, removed too. Does nothing while another process publishes or, if the root is
+    a log, writes: a later sweep removes them. Raises StorageError, CorruptionError if the manifest is
+    damaged."""
     storage = storage or Storage()
     where = absolute(root)
     if not storage.exists(where):
@@ -58,7 +58,7 @@ def abort(
 
 
 def _directories(root: str, storage: Storage) -> list[str]:
-    """The root and what lies below it, but nothing inside a log."""
+    """The root and the directories below it, except those inside a log."""
     found, todo = [], [root]
     while todo:
         path = todo.pop()
@@ -78,10 +78,9 @@ def _directories(root: str, storage: Storage) -> list[str]:
 def sweep(
     root: str, path: str, job: str, kept: Container[str], older_than_s: float, storage: Storage
 ) -> None:
-    """Removes a log's pending slabs that are not in `kept` and that this job's other attempts
-    wrote, or other jobs that have written nothing for so long. Those of another root stay: `kept`
-    is what this one's manifest names. The caller holds the root's lock, and the job has nothing
-    more to write."""
+    """Removes a log's pending slabs that are not in `kept` (the names in this root's manifest): those of
+    this job's other attempts, and those of jobs that have written nothing for `older_than_s`. Slabs of
+    another root stay. The caller holds the root's lock, and the job writes no more."""
     names = [name for name in storage.list_names(path) if name.endswith(PENDING_SUFFIX)]
     of_jobs: dict[str, list[str]] = {}
     for name in names:

@@ -1,8 +1,8 @@
-"""A task's slabs: written, sealed and synced under pending names, wherever they may belong later.
+"""A task's slabs: written, sealed and synced under pending names.
 
-The frames, the gathering of Arrow's columns and the seal are the writer's own. What is missing is
-what a slab's header says of its place: nothing in a frame depends on it. No lock is taken: every
-slab has a name that nobody else ever uses, and nobody reads it before it is published.
+Frames, Arrow columns and the seal are written as by `Writer`. Only the header is incomplete: it has no
+base and no log, and no frame depends on them. No lock is needed: each slab has a unique name, and no
+reader opens it before it is published.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from aolog.storage import clock
 from aolog.storage.directory import Inside
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.active_slab import FormatTwoSlab
-from aolog.write.opening import reach_behind
-from aolog.write.validate import check_mode, check_options
+from aolog.write.next_slab import reach_of
+from aolog.write.options import MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
 
 if TYPE_CHECKING:
     import os
@@ -37,17 +37,15 @@ if TYPE_CHECKING:
 
 __all__ = ["PendingLog", "PendingSlab", "depth_of", "log_path"]
 
-_NOT_DURABLE = -1  # no frame's address
-SLAB_BYTES = 64 << 20  # as Writer's
-MAX_RECORD_BYTES = 64 << 20  # as Writer's
-FRAME_BYTES = 256 << 10  # of a batch that is larger: what damage takes, and a reader at once
-_WRITE_BYTES = 1 << 20  # frames that wait for one write
+_NOT_DURABLE = -1  # not the address of a frame
+FRAME_BYTES = 256 << 10  # larger batches are split: damage costs a frame, a reader decodes a frame
+_WRITE_BYTES = 1 << 20  # bytes of frames that are collected for one write
 
 
 class PendingSlab(NamedTuple):
-    """What a task hands to whoever publishes: small, and picklable. log: its name below the root.
-    name: of the file in the log's directory. salt: the slab's, by which it is known again. least_us,
-    greatest_us: of its records' timestamps."""
+    """A task's result for the publishing process; small and picklable. log: its name below the root.
+    name: of the file in the log's directory. salt: identifies the slab. least_us, greatest_us: of the
+    records' timestamps."""
 
     log: str
     name: str
@@ -59,8 +57,8 @@ class PendingSlab(NamedTuple):
 
 
 def depth_of(log: str) -> int:
-    """How many directories a log lies below its root; "." is the root itself. Raises UsageError for
-    a name that is none."""
+    """The number of directories from the root to a log; 0 for ".", the root itself. Raises UsageError
+    for a name that is not valid."""
     if log == ".":
         return 0
     names = log.split("/")
@@ -78,8 +76,8 @@ def depth_of(log: str) -> int:
 
 
 def _is_of_files(name: str) -> bool:
-    """A directory of such a name would be met where a file is looked for: one instead of the
-    manifest stops every publication below the root, until somebody removes it."""
+    """Whether slabs or manifests have such names. A directory in the place of the manifest would stop
+    every publication below the root."""
     is_manifest = name.removesuffix(".tmp") == MANIFEST_NAME
     return (
         is_manifest or name.endswith((UNBORN_SUFFIX, PENDING_SUFFIX)) or slab_base(name) is not None
@@ -87,13 +85,13 @@ def _is_of_files(name: str) -> bool:
 
 
 def log_path(root: str, log: str) -> str:
-    """Where the log is."""
+    """The path of a log."""
     return root if log == "." else f"{root}/{log}"
 
 
 class PendingLog:
-    """What a task writes to one log. Closed by `finish`, or by `discard`, which a `with` block that
-    raises calls. Not thread-safe.
+    """The slabs that a task writes for one log. End it with `finish` or `discard`; a `with` block calls
+    `finish`, or `discard` if it raises. Not thread-safe.
 
     job: 32 hex digits, the same for all tasks of a job. Other options as Writer's. Raises
     UsageError, CodecUnavailable, StorageError.
@@ -112,16 +110,13 @@ class PendingLog:
         mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
     ) -> None:
-        check_mode(mode)
-        check_options(
+        WriterOptions(
             slab_bytes=slab_bytes,
-            batch_bytes=FRAME_BYTES,
             max_record_bytes=max_record_bytes,
-            sync="never",
-            format="aolog",
-            flush_records=None,
-            flush_bytes=None,
-        )
+            compression=compression,
+            compression_level=compression_level,
+            mode=mode,
+        ).checked()
         self.log = log
         self.slabs: list[PendingSlab] = []
         self._job = job
@@ -137,8 +132,8 @@ class PendingLog:
         self._names: list[str] = []
 
     def append_arrow(self, batch: pa.RecordBatch) -> None:
-        """Takes a batch of columns, as `Writer.append_arrow` does, as frames of about 256 KiB. In
-        memory or in the page cache on return. After an error: discard."""
+        """Takes a batch as `Writer.append_arrow` does, in frames of about 256 KiB. On return it is in memory
+        or in the page cache. After an error, call `discard`."""
         rows = batch.num_rows
         if rows == 0:
             return
@@ -163,10 +158,10 @@ class PendingLog:
 
     def _begin(self) -> FormatTwoSlab:
         storage = self._storage
-        reach = reach_behind(self._path, 0, self._slab_bytes)
+        reach = reach_of(self._path, 0, self._slab_bytes)
         storage.make_directory(self._path, self._mode)
         name = pending_name(self._job, storage.random_bytes(16).hex(), self._depth)
-        self._names.append(name)  # before it is there: discard misses nothing
+        self._names.append(name)  # before the file exists, so that discard removes it
         file = storage.create(Inside(self._path, name))
         header = SlabHeader(
             topic_uuid=bytes(16),
@@ -209,22 +204,22 @@ class PendingLog:
 
     @property
     def is_open(self) -> bool:
-        """Whether a slab is begun: a descriptor, and its index in memory."""
+        """Whether a slab is open, with a descriptor and an index in memory."""
         return self._slab is not None
 
     def seal(self) -> None:
-        """Ends the slab that is begun, if one is. More may be appended, to the next."""
+        """Seals the open slab, if there is one. The next append begins another."""
         if self._slab is not None:
             self._end()
 
     def finish(self) -> list[PendingSlab]:
-        """Everything appended is sealed and durable on return; the slabs in their order, none if
-        nothing was. Raises StorageError: then discard."""
+        """Seals everything; durable on return. Returns the slabs in order. After a StorageError, call
+        `discard`."""
         self.seal()
         return self.slabs
 
     def discard(self) -> None:
-        """Removes what was written. Idempotent; only before anything of it may be published."""
+        """Removes the slabs. Idempotent. Not allowed once a publication of them may have begun."""
         if self._slab is not None:
             self._slab.file.close()
             self._slab = None
@@ -237,7 +232,7 @@ class PendingLog:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
-            with suppress(StorageError):  # the first error counts; what stays is a leftover
+            with suppress(StorageError):  # the first error is raised; a sweep removes the rest
                 self.discard()
         else:
             self.finish()

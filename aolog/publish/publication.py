@@ -1,15 +1,15 @@
-"""Publishing: pending slabs get their places, and all of them count from one rename on.
+"""Publishes pending slabs in all logs of a job at once, by one rename.
 
     1  the root's lock, then the writer's lock of every log of the job: a live Writer is an error,
        and nothing is touched
-    2  what a killed publication left is rolled forward, in these logs and where nobody writes
-    3  each log is recovered as a writer would; then its slabs are completed, one behind the other,
-       and synced: still under pending names, nobody reads them
+    2  rolls killed publications forward, in these logs and in those without a writer
+    3  recovers each log as a writer does; then completes its slabs, one after the other, and syncs
+       them; they still have pending names, and no reader opens them
     4  the manifest is replaced, with the new slabs and the transaction: this publishes them
     5  the slabs get their own names
 
-Killed before 4, nothing is published, and the slabs are leftovers. Killed behind it, everything
-is: readers find the slabs by the manifest, and the next holder of a log's lock renames them.
+After a kill before step 4, nothing is published and the slabs are leftovers. After a kill later,
+everything is: readers find the slabs in the manifest, and the next holder of a log's lock renames them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError, LogLocked, UsageError, warn
-from aolog.log.admission import refuse_foreign
-from aolog.log.directory import Log
-from aolog.log.forward import roll_forward
-from aolog.log.listing import is_log, list_slabs
+from aolog.log.directory import Log, is_log, list_slabs
 from aolog.log.lock import lock_directory, lock_log
 from aolog.log.manifest import Manifest, Place, encode_manifest, read_manifest
 from aolog.log.names import MANIFEST_NAME
+from aolog.log.publications import roll_forward
+from aolog.log.writer_checks import refuse_foreign
 from aolog.publish.completion import complete
 from aolog.publish.leftovers import LEFTOVER_SECONDS, sweep
 from aolog.publish.pending import log_path
@@ -43,14 +42,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Published", "check_free", "publish"]
 
-# How long a log's lock is asked for. Jobs meet where the root is a log itself, or roots lie inside one
-# another: a check takes milliseconds, a commit seldom longer than this. A Writer stays.
+# How long to try for a log's lock. Jobs compete if the root is a log, or if roots are nested: a check
+# takes milliseconds, a commit rarely longer than this. A Writer keeps the lock.
 _PATIENCE_S = 2.0
 _ASK_EVERY_S = 0.02
 
 
 class Published(NamedTuple):
-    """What was published. repeated: the transaction had been committed before, and nothing was."""
+    """repeated: the transaction was committed before, and nothing was published now."""
 
     repeated: bool
     logs: int
@@ -115,14 +114,14 @@ def check_free(
     *,
     mode: int = DIRECTORY_MODE,
 ) -> None:
-    """Raises what `publish` would raise now of the root and of these logs: before a job is begun.
-    The root is created with the mode if it is not there."""
+    """Raises what `publish` would raise now about the root and these logs, to fail before a job begins.
+    Creates the root with the mode if it does not exist."""
     storage = storage or Storage()
     where = absolute(root)
     storage.make_directory(where, mode)
     logs = list(logs)
     _refuse_nested(where, logs, storage)
-    with ExitStack() as held:  # the root's lock to the end: else a publication meets a check
+    with ExitStack() as held:  # keeps the root's lock, so that no publication runs into a check
         held.callback(_lock_root(where, storage, is_log="." in logs).close)
         read_manifest(where, storage)
         _try_to_write(where, storage)
@@ -140,15 +139,15 @@ def _check_log(path: str, storage: Storage, *, locked: bool) -> None:
 
 
 def _try_to_write(root: str, storage: Storage) -> None:
-    """A directory may be locked that may not be written to. Raises StorageError."""
-    name = Inside(root, f"{MANIFEST_NAME}.tmp")  # as the manifest is begun, and under the same lock
+    """Raises StorageError if the directory is read-only: a lock does not show that."""
+    name = Inside(root, f"{MANIFEST_NAME}.tmp")  # as a new manifest is named, under the same lock
     storage.create(name).close()
     storage.unlink(name)
 
 
 def _lock_root(root: str, storage: Storage, *, is_log: bool) -> Directory:
-    """The root's lock, held until it is closed: one publication at a time. Waits for another. Where
-    the root is a log, this is its writer's lock: then it waits a little, and raises LogLocked."""
+    """Takes the root's lock until it is closed; waits for another publication. If the root is a log, this
+    is its writer's lock: then waits `_PATIENCE_S` and raises LogLocked."""
     if is_log:
         return _lock_patiently(root, storage)
     directory = lock_directory(root, storage)
@@ -172,7 +171,7 @@ def _lock_patiently(path: str, storage: Storage) -> Directory:
 
 
 def _refuse_nested(root: str, logs: Iterable[str], storage: Storage) -> None:
-    """Nobody looks for logs inside a log. Raises UsageError."""
+    """Raises UsageError for a log inside a log: readers would not find it."""
     paths = {log_path(root, log): log for log in logs}
     looked: dict[str, bool] = {}
     for path, log in paths.items():
@@ -188,9 +187,8 @@ def _refuse_nested(root: str, logs: Iterable[str], storage: Storage) -> None:
 def _settle(
     root: str, manifest: Manifest, held: Iterable[str], storage: Storage
 ) -> dict[str, Place]:
-    """Rolls forward what is published and not renamed; of the manifest's slabs, those that it must
-    go on naming: others write their logs just now, or the logs are away. held: logs whose locks the
-    caller holds."""
+    """Renames published slabs. Returns those that the manifest must keep: another process writes their
+    log now, or the log is absent. held: logs whose locks the caller holds."""
     by_log: dict[str, dict[str, Place]] = {}
     for name, place in manifest.slabs.items():
         by_log.setdefault(place.log, {})[name] = place
@@ -198,7 +196,7 @@ def _settle(
     kept: dict[str, Place] = {}
     for log, its in by_log.items():
         path = log_path(root, log)
-        if not storage.exists(path):  # for ever, or it is not mounted just now
+        if not storage.exists(path):  # removed, or not mounted now
             kept |= its
             continue
         lock = None
@@ -208,7 +206,7 @@ def _settle(
             with Log(path, storage) as opened:
                 roll_forward(opened)
                 kept |= _beyond(opened.bases, its)
-        except LogLocked:  # a Writer: it rolled them forward, or is just about to
+        except LogLocked:  # a Writer renamed them, or will do so
             if any(storage.exists(Inside(path, name)) for name in its):
                 kept |= its
             else:
@@ -221,14 +219,14 @@ def _settle(
 
 
 def _beyond(bases: list[int], places: dict[str, Place]) -> dict[str, Place]:
-    """Those behind the log's last slab: neither renamed nor pruned, as a log keeps its last. What
-    stands there is not the log that was published to: a mount point without its file system."""
+    """Slabs after the log's last one: neither renamed nor pruned, because a log keeps its last slab. So
+    the directory is not the log that was published to: a mount point without its file system."""
     last = bases[-1] if bases else -1
     return {name: place for name, place in places.items() if place.base > last}
 
 
 def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> dict[str, Place]:
-    """Recovers the log, and completes its new slabs."""
+    """Recovers the log and completes its new slabs."""
     with Log(log_path(root, log), storage) as opened:
         refuse_foreign(opened, format_1=False)
         _, before, _ = open_for_append(
@@ -254,8 +252,8 @@ def _finish(
     leftover_seconds: float,
     storage: Storage,
 ) -> None:
-    """Renames, and sweeps. Everything is published: what fails here is done by the next holder of
-    the log's lock."""
+    """Renames and sweeps. Everything is published already: if this fails, the next holder of the log's
+    lock does it."""
     for log in logs:
         try:
             with Log(log_path(root, log), storage) as opened:

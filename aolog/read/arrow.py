@@ -23,11 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aolog.format.frame import Buffer
-    from aolog.read.record_frame import RecordFrame
+    from aolog.read.batch import RecordFrame
 
-__all__ = ["to_arrow"]
-
-# An array: how many entries, its buffers, and its children likewise; its type is the schema's.
+# An array: the number of entries, its buffers, and its children in the same form.
 _Parts: TypeAlias = "tuple[int, tuple[Buffer | np.ndarray | None, ...], tuple[_Parts, ...]]"
 _ARROW_MAX = (1 << 31) - 1  # bytes of a column with 32-bit offsets
 _ZEROS = bytes(64 << 10)  # shared by all columns of nulls: 8,192 timestamps
@@ -49,7 +47,7 @@ def _zeros(size: int) -> Buffer:
 
 
 def _bits(piece: _Piece) -> np.ndarray:
-    """One bool an entry: whether it is present."""
+    """A bool for each entry: whether it is present."""
     if piece.column is None:
         return np.zeros(piece.entries, bool)
     if piece.column.validity is None:
@@ -90,13 +88,13 @@ def _absent(entries: int) -> BinaryColumn:
 
 
 def _joined_offsets(each: list[memoryview], lengths: list[int], count: int) -> np.ndarray:
-    """The offsets of columns that are put together, all in a few steps: a frame of ten records
-    costs no call of numpy's. lengths: of their data. count: entries of all."""
+    """The offsets of the joined columns. Takes a few numpy calls for all columns together. lengths: of
+    their data. count: the entries of all columns."""
     counts = np.fromiter(map(len, each), np.int64, len(each)) // 4  # of offsets: n+1 each
     begins = np.zeros(len(each), np.int64)
     np.cumsum(lengths[:-1], out=begins[1:])
     shifted = np.frombuffer(b"".join(each), np.uint32) + np.repeat(begins, counts)
-    firsts = np.cumsum(counts) - counts  # each column's 0, which is the one before's last
+    firsts = np.cumsum(counts) - counts  # the 0 of each column equals the last offset before it
     offsets = np.zeros(count + 1, np.int32)
     offsets[1:] = np.delete(shifted, firsts)
     return offsets
@@ -104,7 +102,7 @@ def _joined_offsets(each: list[memoryview], lengths: list[int], count: int) -> n
 
 def _too_large(size: int) -> UsageError:
     return UsageError(
-        f"a column of {size} bytes is over Arrow's 2 GiB", hint="iterate over its records"
+        f"a column of {size} bytes exceeds Arrow's 2 GiB", hint="iterate over the records"
     )
 
 
@@ -167,7 +165,7 @@ def _headers(frames: list[RecordFrame]) -> _Parts:
     given = [f.columns.headers for f in frames]
     if not any(given):
         return count, (None, _zeros(4 * (count + 1))), (_NO_ENTRIES,)
-    if len(given) == 1 and (headers := given[0]) is not None:  # without a copy, as it stands
+    if len(given) == 1 and (headers := given[0]) is not None:  # without a copy
         entries = headers.names.entries
         pairs = _one(entries, headers.names), _one(entries, headers.values)
         return count, (None, headers.offsets), ((entries, (None,), pairs),)
@@ -209,11 +207,11 @@ def to_arrow(frames: list[RecordFrame], columns: Iterable[str] | None) -> pa.Rec
     return made.slice(skip) if skip else made
 
 
-@lru_cache(maxsize=64)  # a schema costs as much to make as a column
+@lru_cache(maxsize=64)  # making a schema takes as long as a column
 def _plan(*names: str) -> tuple[pa.Schema, list[_Maker]]:
     for name in names:
         if name not in _COLUMNS:
-            raise UsageError(f"no column {name!r}", hint=f"there are {', '.join(_COLUMNS)}")
+            raise UsageError(f"no column {name!r}", hint=f"use {', '.join(_COLUMNS)}")
     return pa.schema([SCHEMA.field(name) for name in names]), [_COLUMNS[n] for n in names]
 
 

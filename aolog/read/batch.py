@@ -1,26 +1,95 @@
-"""`Batch`: the records of one or more intact frames. Records and Arrow are made on demand.
+"""`RecordFrame`: an intact frame, decoded into columns. `Batch`: the records of one or more of them.
 
-A batch keeps the bytes that were read and nothing else. A 64-KiB frame becomes Arrow without a
+Records and Arrow are made on demand. A batch keeps the bytes that were read and nothing else. A 64-KiB frame becomes Arrow without a
 copy; small frames are kept together, so that they become Arrow in one step.
 """
 
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import counted, load_optional
+from aolog.format.columns import lone
+from aolog.format.native import speed
+from aolog.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy as np
     import pyarrow as pa
 
-    from aolog.read.record_frame import RecordFrame
-    from aolog.record import Record
+    from aolog.format.columns import Columns
 
-__all__ = ["Batch"]
+
+class RecordFrame(NamedTuple):
+    """An intact frame of records. address: of its first record. end: address of the next frame. size:
+    bytes in memory, as in its slab, or more if it is compressed there. skip: the number of records
+    before the reader's position. timestamp_us: of records without one of their own; None in format
+    1. ordinal: records of the log before the frame; None in format 1."""
+
+    address: int
+    end: int
+    size: int
+    skip: int
+    timestamp_us: int | None
+    ordinal: int | None
+    columns: Columns
+    epoch: int = 0  # of its slab; 0 in format 1
+
+    def records(self) -> speed.Rows:
+        """An iterator over its records from `skip` on. Each record is made when it is read."""
+        columns = self.columns
+        _, value, values, timestamps, keys, topic, topics, headers = columns
+        if values is None:
+            values = lone(value)
+        kinds = f"n{'cq'[timestamps is not None]}{'cb'[keys is not None]}b"
+        kinds += f"{'cp'[headers is not None]}{'ct'[topics is not None]}"
+        fields = (
+            self.address,
+            self.timestamp_us if timestamps is None else timestamps,
+            keys,
+            values,
+            () if headers is None else headers,
+            topic if topics is None else topics,
+        )
+        return speed.Rows(Record, kinds, fields, self.skip, columns.records)
+
+    def values(self) -> speed.Rows:
+        """As `records`, but only the values."""
+        columns = self.columns
+        values = columns.values or lone(columns.value)
+        return speed.Rows(None, "b", (values,), self.skip, columns.records)
+
+
+class FrameRecords:
+    """A frame that is read record by record, and the position in it. rows: makes the records, or
+    the values."""
+
+    __slots__ = ("frame", "records", "rows")
+
+    def __init__(self, frame: RecordFrame, rows: Callable[[RecordFrame], speed.Rows]) -> None:
+        self.frame = frame
+        self.rows = rows
+        self.records = rows(frame)
+
+    @property
+    def address(self) -> int:
+        """Of the next record; after the last record, of the next frame."""
+        frame, read = self.frame, self.records.at
+        return frame.address + read if read < frame.columns.records else frame.end
+
+    @property
+    def ordinal(self) -> int | None:
+        """Records of the log before the next one."""
+        return None if self.frame.ordinal is None else self.frame.ordinal + self.records.at
+
+    def end(self) -> RecordFrame | None:
+        """Ends the iteration over `records`. Returns the frame with its unread records, if any."""
+        read = self.records.at
+        self.records.stop()
+        return self.frame._replace(skip=read) if read < self.frame.columns.records else None
 
 
 class Batch:

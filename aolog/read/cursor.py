@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from aolog.log.directory import Log
     from aolog.storage.file import File
 
-__all__ = ["Commits", "check_course", "check_end", "identity", "resume"]
-
 _HEAD_LEN = 8  # of format 1's first frame: length and hash
 
 

@@ -12,9 +12,7 @@ from aolog.record import Lag
 
 if TYPE_CHECKING:
     from aolog.log.directory import Log
-    from aolog.read.record_frame import RecordFrame
-
-__all__ = ["lag"]
+    from aolog.read.batch import RecordFrame
 
 
 def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) -> Lag:
@@ -23,7 +21,7 @@ def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) 
     meanwhile."""
     end = seek.latest(log)
     here = max(address, log.bases[0])
-    if address < here:  # records before the first slab were pruned: see pruned.py
+    if address < here:  # records before the first slab were pruned: see pruned_records.py
         ordinal = seek.earliest(log).ordinal
     after = _after_hole(log, here)
     if after is not None:
@@ -45,7 +43,7 @@ def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) 
 
 def _after_hole(log: Log, address: int) -> int | None:
     """Records of the log before an address that no slab contains, by the header of the slab after it:
-    if the log was restored from a copy, the caller's count belongs to another history. Else None."""
+    if the log was restored from a copy, the caller's count belongs to another history. Otherwise None."""
     i = log.position(address)
     if not 0 <= i < len(log.bases) - 1 or address - log.bases[i] <= log.slab(i).end_offset:
         return None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.read import seek
-from aolog.read.record_frame import RecordFrame
+from aolog.read.batch import RecordFrame
 from aolog.read.scan import Place, Scan
 from aolog.record import Gap
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from aolog.format.frame import Frame
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
-
-__all__ = ["Range", "read_range"]
 
 
 class Range(NamedTuple):

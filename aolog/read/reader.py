@@ -1,7 +1,7 @@
-"""Reader: records of a log, one by one, in batches, or as they come; from anywhere, over damage.
+"""`Reader`: the records of a log, one by one, in batches, or as they are appended; over damage.
 
-A reader never blocks, disturbs or corrupts a writer: it reads files by position and holds no
-lock but its own cursor's.
+A reader never blocks, disturbs or corrupts a writer: it reads files by position, and the only lock
+that it holds is its cursor's.
 """
 
 from __future__ import annotations
@@ -20,17 +20,15 @@ from aolog.errors import (
 from aolog.log import lifetime
 from aolog.log.cursor_file import CursorFile, Position
 from aolog.log.directory import Log
-from aolog.log.pruned import both, pruned_before
+from aolog.log.pruned_records import both, pruned_before
 from aolog.read import seek
-from aolog.read.batch import Batch
+from aolog.read.batch import Batch, FrameRecords, RecordFrame
 from aolog.read.cursor import Commits, check_end, identity, resume
-from aolog.read.gap_report import GapReport
+from aolog.read.gaps import GapReport
 from aolog.read.lag import lag
-from aolog.read.record_frame import FrameRecords, RecordFrame
 from aolog.read.scan import Scan
-from aolog.read.seek import Start
 from aolog.storage.storage import Storage, absolute
-from aolog.storage.watch import Watch, watch
+from aolog.storage.watch import Watch
 
 if TYPE_CHECKING:
     import os
@@ -38,37 +36,27 @@ if TYPE_CHECKING:
 
     from aolog.format.native.speed import Rows
     from aolog.read.scan import Place
+    from aolog.read.seek import Start
     from aolog.record import Gap, Lag, Record
 
-__all__ = [
-    "Reader",
-    "Start",
-    "lag_from",
-    "position_at",
-    "prepare_commit",
-    "pruned_from",
-    "resume_at",
-    "return_to",
-]
-
-BATCH_BYTES = 64 << 10  # frames are put together up to this: larger ones gain nothing
+BATCH_BYTES = 64 << 10  # default size of a batch: larger ones are not faster
 
 
 class Reader:
-    """Reads a log. Begins at `start`, or where the named cursor stands if it was committed.
+    """Reads a log. Begins at `start`, or at the position of the named cursor if it was committed.
 
-    start: "earliest", "latest", an address (any; one inside a frame counts), or a datetime (the
-    first record as late as this). cursor: name of a durable position that `commit` sets; one
-    reader at a time may hold it. protect: whether retention keeps what the cursor has not
-    passed. on_gap: called with each Gap as it is met. strict: raise GapFound at a gap; reading
-    again goes on behind it. resync: format 1 only, search for frames behind a broken chain; what
-    it finds is a guess.
+    start: "earliest", "latest", an address (also one inside a frame), or a datetime (the first record
+    with this timestamp or a later one). cursor: the name of a durable position that `commit` sets; one
+    reader at a time may hold it. protect: whether retention keeps the records after the cursor.
+    on_gap: called with each Gap that the reader meets. strict: raise GapFound at a gap; the next read
+    continues after it. resync: format 1 only: search for frames after a broken chain; the result is a
+    guess.
 
-    Where records come that cannot be decompressed here, what reads raises CodecUnavailable, each
-    time it is asked; `details["end"]` is behind them.
+    Methods that read raise CodecUnavailable at records that cannot be decompressed here, each time;
+    `details["end"]` is the address after these records.
 
-    Not thread-safe; use one a thread. Closed by `close` or `with`. Raises NotALog, NewerFormat,
-    PermissionDenied, AddressPruned, AddressBeyondEnd, CursorLocked, CursorForeign,
+    Not thread-safe: use one reader per thread. Close it with `close` or `with`. Raises NotALog,
+    NewerFormat, PermissionDenied, AddressPruned, AddressBeyondEnd, CursorLocked, CursorForeign,
     CursorDiverged, CursorCorrupt.
     """
 
@@ -84,15 +72,15 @@ class Reader:
         resync: bool = False,
         storage: Storage | None = None,
     ) -> None:
-        self.path = absolute(path)  # slabs to come do not move with the process
+        self.path = absolute(path)  # stays valid when the process changes its directory
         self._storage = storage or Storage()
         self._protect = protect
         self._resync = resync
         self._gaps = GapReport(self.path, on_gap, strict=strict)
         self._refusal: LogClosed | Forked | None = None
         self._watch: Watch | None = None
-        self._reading: FrameRecords | None = None  # a frame that is read record by record
-        self._held: RecordFrame | None = None
+        self._reading: FrameRecords | None = None  # the frame that is read record by record
+        self._held: RecordFrame | None = None  # the next frame, if it was read ahead
         self._commits: Commits | None = None
         self._log = Log(self.path, self._storage)
         try:
@@ -108,39 +96,39 @@ class Reader:
         except BaseException:
             self._release()
             raise
-        self._stand(place)
+        self._move(place)
         lifetime.opened(self, self._storage.system, Reader._after_fork_in_child)
 
-    # --- where ------------------------------------------------------------------------------
+    # --- the position -----------------------------------------------------------------------
 
     def _place(self, where: Start, ordinal: int | None = None) -> Place:
         self._log.refresh()
         return self._log.listed(partial(seek.find, self._log, where, ordinal))
 
-    def _stand(self, place: Place) -> None:
+    def _move(self, place: Place) -> None:
         self._scan = Scan(self._log, place, resync=self._resync)
         self._drop_frames()
         self._address, self._ordinal = place.address, place.ordinal
 
     def seek(self, where: Start | None = None, *, ordinal: int | None = None) -> int:
-        """Goes to a place as `start` names it, or to the record with `ordinal` records of the
-        log before it; the address. Errors as for the constructor, with the position kept."""
+        """Moves to a place, given as for `start`, or to the record with `ordinal` records of the log
+        before it. Returns the address. Raises what the constructor raises; the position stays then."""
         self._check()
         if (where is None) == (ordinal is None):
-            raise UsageError("seek needs a place or an ordinal, and not both")
+            raise UsageError("seek needs either a place or an ordinal")
         place = self._place("earliest" if where is None else where, ordinal)
         self._scan.close()
-        self._stand(place)
+        self._move(place)
         return self._address
 
     def tell(self) -> int:
-        """Address of the next record that `read` returns, or of where it will be."""
+        """The address of the next record, also before it is appended."""
         return self._address if self._reading is None else self._reading.address
 
     @property
     def ordinal(self) -> int | None:
-        """Records of the log before the next one; None in format 1, or behind damage that
-        nothing counts."""
+        """The number of records of the log before the next one; None in format 1, and after damage
+        whose records cannot be counted."""
         return self._ordinal if self._reading is None else self._reading.ordinal
 
     @property
@@ -151,13 +139,13 @@ class Reader:
 
     @property
     def topic_uuid(self) -> bytes | None:
-        """16 bytes that name the log; None in format 1."""
+        """The log's UUID, 16 bytes; None in format 1."""
         header = self._log.last_header()
         return None if header is None else header.topic_uuid
 
     @property
     def epoch(self) -> int:
-        """Of the slab in which the position lies; 0 in format 1."""
+        """The epoch of the slab that contains the position; 0 in format 1."""
         slab = self._scan.slab
         header = self._log.last_header() if slab is None else slab.header
         return 0 if header is None else header.epoch
@@ -168,20 +156,20 @@ class Reader:
         return self._commits is not None and self._commits.position is not None
 
     def end(self) -> int:
-        """Address behind the last record that is there now."""
+        """The address after the last record now."""
         self._check()
         self._log.refresh()
         return self._log.listed(lambda: seek.latest(self._log)).address
 
     @property
     def gaps(self) -> list[Gap]:
-        """Gaps met so far, in order."""
+        """The gaps that the reader has met, in order."""
         return list(self._gaps.gaps)
 
     # --- reading ----------------------------------------------------------------------------
 
     def read(self) -> Record | None:
-        """The next record; None: nothing more for now."""
+        """The next record; None if there is none yet."""
         while (reading := self._rows_of(RecordFrame.records)) is not None:
             record: Record | None = next(reading.records, None)
             if record is not None:
@@ -190,37 +178,36 @@ class Reader:
         return None
 
     def __iter__(self) -> Iterator[Record]:
-        """Records up to the end as it is when it is reached."""
+        """The records up to the end of the log, including those appended meanwhile."""
         return chain.from_iterable(self._frames(RecordFrame.records))
 
     def up_to(self, end: int) -> Iterator[Record]:
-        """As iteration over the reader, but nothing of frames that begin at `end` or behind it: up
-        to what `end()` said it comes to an end, however fast the writer is."""
+        """The records of the frames that begin before `end`. With an earlier result of `end()` the
+        iteration ends, however fast the writer is."""
         self._held = self._end_frame() or self._held
         return chain.from_iterable(self._frames(RecordFrame.records, end))
 
     def values(self) -> Iterator[bytes | None]:
-        """As iteration over the reader, but only each record's value: up to half the time.
+        """The value of each record; takes down to half the time of iterating over records.
 
-        Position, gaps, commits and errors are the same after each value as after its record, and
-        records may be asked for in between: all go on from the one position.
+        After each value, the position, gaps, commits and errors are those of its record. Calls of
+        `read` and others may come between: all continue from the one position.
         """
         return chain.from_iterable(self._frames(RecordFrame.values))
 
     def _frames(
         self, rows: Callable[[RecordFrame], Rows], end: int | None = None
     ) -> Iterator[Iterator[Any]]:
-        """The rows of frame after frame, each asked for when the one before is read. Nothing of
-        ours is called between rows."""
+        """The rows of each frame, one iterator per frame: no Python code runs between rows."""
         while (end is None or self._is_before(end)) and (
             reading := self._rows_of(rows)
         ) is not None:
             yield iter(reading.records)
-            if self._reading is reading:  # else the caller read on or sought: on from there
+            if self._reading is reading:  # otherwise the caller has moved the position
                 self._end_frame()
 
     def _rows_of(self, rows: Callable[[RecordFrame], Rows]) -> FrameRecords | None:
-        """The frame that is read, as rows of this kind; None: nothing more for now."""
+        """The frame that is being read, as rows of this kind; None if there is none yet."""
         reading = self._reading
         if reading is not None and reading.rows is rows:
             return reading
@@ -230,7 +217,7 @@ class Reader:
         return self._reading
 
     def _end_frame(self) -> RecordFrame | None:
-        """Leaves the frame that is read record by record; what is left of it."""
+        """Stops reading a frame record by record. Returns the frame with its unread records, if any."""
         reading, self._reading = self._reading, None
         if reading is None:
             return None
@@ -242,7 +229,7 @@ class Reader:
         self._held = None
 
     def _next_frame(self) -> RecordFrame | None:
-        """The next frame; gaps on the way are told."""
+        """The next frame. Reports gaps before it."""
         self._check()
         if self._held is not None:
             frame, self._held = self._held, None
@@ -250,12 +237,12 @@ class Reader:
         while (found := self._scan.next()) is not None:
             if isinstance(found, RecordFrame):
                 return found
-            self._tell(found)
+            self._report(found)
         self._address = max(self._address, self._scan.address)
         return None
 
     def _is_before(self, end: int) -> bool:
-        """Whether the next frame begins before an address. Gaps on the way are told."""
+        """Whether the next frame begins before an address. Reports gaps before that."""
         self._check()
         if self._reading is not None or self._address >= end:
             return self.tell() < end
@@ -265,11 +252,11 @@ class Reader:
             if found.begin >= end:
                 return False
             self._scan.next()
-            self._tell(found)
+            self._report(found)
         self._address = max(self._address, self._scan.address)
         return False
 
-    def _tell(self, gap: Gap) -> None:
+    def _report(self, gap: Gap) -> None:
         self._address = max(self._address, gap.end)
         if gap.records_lost is not None and self._ordinal is not None:
             self._ordinal += gap.records_lost
@@ -280,27 +267,25 @@ class Reader:
     def read_batch(self, max_bytes: int = BATCH_BYTES, timeout: float = 0.0) -> Batch | None:
         """The next records as one batch; None if there is none within `timeout` seconds.
 
-        Whole frames, at least one; small ones are put together while they take no more than
-        `max_bytes` of their slabs. The position is behind all of them on return.
+        A batch has whole frames: at least one, and more up to `max_bytes` in their slabs. The position
+        is after the batch on return.
         """
-        last = None if self._reading is None else self._end_frame()
-        if last is None:
-            last = self._next_frame()
-        if last is None and timeout > 0:
-            last = self._await_frame(time.monotonic() + timeout)
-        if last is None:
+        first = self._end_frame() or self._next_frame()
+        if first is None and timeout > 0:
+            first = self._await_frame(time.monotonic() + timeout)
+        if first is None:
             return None
-        frames = self._scan.gather(last, max_bytes)
+        frames = self._scan.gather(first, max_bytes)
         last = frames[-1]
         self._address = last.end
         self._ordinal = None if last.ordinal is None else last.ordinal + last.columns.records
         return Batch(frames)
 
     def _await_frame(self, until: float | None) -> RecordFrame | None:
-        """The next frame, for a caller that has just looked in vain."""
-        look = self._watch is None  # again: it may have come before the watch did
+        """The next frame; None at the time-out. The caller has just found none."""
+        look = self._watch is None  # the frame may have been written before the watch began
         if self._watch is None:
-            self._watch = watch(self.path)
+            self._watch = Watch(self.path)
         while True:
             frame = self._next_frame() if look else None
             if frame is not None:
@@ -312,7 +297,8 @@ class Reader:
             self._watch.wait(left)
 
     def follow(self, timeout: float | None = None) -> Iterator[Record]:
-        """Records as they come. Ends when none came for `timeout` seconds; None: never."""
+        """The records, also those that are appended later. Ends after `timeout` seconds without a
+        record; None: never."""
         while True:
             yield from self
             until = None if timeout is None else time.monotonic() + timeout
@@ -321,24 +307,24 @@ class Reader:
                 return
             self._held = frame
 
-    # --- position ---------------------------------------------------------------------------
+    # --- commit and lag ---------------------------------------------------------------------
 
     def commit(self) -> None:
-        """The position is durable in the cursor on return: a reader that names it begins there.
+        """Stores the position in the cursor; durable on return. The next reader with this cursor begins
+        there.
 
-        Where the log's writer syncs, what the cursor passes is made durable first, so that a
-        cursor is never ahead of its log. Raises UsageError without a cursor, StorageError.
+        If the log's writer syncs, the log is made durable up to the position first, so that a cursor
+        is never ahead of its log. Raises UsageError without a cursor, StorageError.
         """
         prepare_commit(self, self.tell(), self.ordinal)()
 
     def lag(self) -> Lag:
-        """What lies between the position and the end of the log as it is now."""
+        """The unread records between the position and the end of the log now."""
         return lag_from(self, self.tell(), self.ordinal)
 
     def pruned(self) -> Gap | None:
-        """What retention has removed of what this reader has not read, as a gap; None if it lost
-        nothing. The slab that the reader has open does not count: it can still be read to its
-        end."""
+        """The unread records that retention removed, as a gap; None if there are none. The slab that the
+        reader has open does not count: the reader can still read all of it."""
         lost = None
         for gap, _ in pruned_from(self, self.tell(), self.ordinal):
             lost = both(lost, gap)
@@ -351,7 +337,7 @@ class Reader:
             raise self._refusal
 
     def close(self) -> None:
-        """Gives files and cursor free; commits nothing. Idempotent."""
+        """Releases files and the cursor; commits nothing. Idempotent."""
         if self._refusal is None:
             self._scan.close()
             self._release()
@@ -359,7 +345,7 @@ class Reader:
             lifetime.closed(self)
 
     def _release(self) -> None:
-        self._drop_frames()  # what is asked next is refused
+        self._drop_frames()
         if self._commits is not None:
             self._commits.close()
         if self._watch is not None:
@@ -368,12 +354,12 @@ class Reader:
         self._log.close()
 
     def _after_fork_in_child(self) -> None:
-        """In a forked child: the cursor's lock is the parent's."""
+        """Releases everything in a forked child: the cursor's lock is the parent's."""
         self._scan.close()
         self._release()
         self._refusal = Forked(
             "the reader was opened before a fork",
-            hint="open a Reader of its own in the child",
+            hint="open another Reader in the child",
             path=self.path,
         )
 
@@ -400,7 +386,7 @@ def return_to(reader: Reader, address: int, ordinal: int | None) -> None:
         place = reader._place("latest")
     place = place._replace(address=address, ordinal=ordinal)
     reader._scan.close()
-    reader._stand(place)
+    reader._move(place)
 
 
 def resume_at(reader: Reader, position: Position, *, kept_outside: bool = False) -> None:
@@ -412,13 +398,13 @@ def resume_at(reader: Reader, position: Position, *, kept_outside: bool = False)
     if kept_outside:
         reader._log.listed(lambda: check_end(reader._log, position))
     reader._scan.close()
-    reader._stand(place)
+    reader._move(place)
 
 
 def prepare_commit(reader: Reader, address: int, ordinal: int | None) -> Callable[[], None]:
-    """`Reader.commit` in two steps, for a position that the reader has passed: the call that this
-    returns commits it. Another thread may make that call while this one reads on; calls go one at
-    a time, in order, before `close`. ordinal: records of the log before it, None if unknown."""
+    """`Reader.commit` in two steps, for a position that the reader has passed: returns the call that
+    commits it. Another thread may make that call while this thread reads. Make one call at a time, in
+    order, before `close`. ordinal: records of the log before the position, None if unknown."""
     reader._check()
     if reader._commits is None:
         raise UsageError("the reader has no cursor to commit", hint='open it with cursor="name"')
@@ -426,14 +412,14 @@ def prepare_commit(reader: Reader, address: int, ordinal: int | None) -> Callabl
 
 
 def position_at(reader: Reader, address: int, ordinal: int | None) -> Position:
-    """The position as a cursor stores it: with the log's UUID and the epoch."""
+    """The position as a cursor stores it, with the log's UUID and the epoch."""
     reader._check()
     uuid, epoch = reader._log.listed(lambda: identity(reader._log, address))
     return Position(address, ordinal, uuid, epoch, reader._protect)
 
 
 def lag_from(reader: Reader, address: int, ordinal: int | None) -> Lag:
-    """As `lag`, from another position."""
+    """`Reader.lag` from another position."""
     reader._check()
     reader._log.refresh()
     frame = None if reader._reading is None else reader._reading.frame
@@ -441,8 +427,8 @@ def lag_from(reader: Reader, address: int, ordinal: int | None) -> Lag:
 
 
 def pruned_from(reader: Reader, address: int, ordinal: int | None) -> list[tuple[Gap, int | None]]:
-    """As `Reader.pruned`, from any position: each gap by itself, with the number of records of the
-    log before it, None if unknown."""
+    """`Reader.pruned` from any position: each gap, with the number of records of the log before it,
+    None if unknown."""
     reader._check()
     reader._log.refresh()
     if address == reader.tell():

@@ -26,9 +26,10 @@ from aolog.format.frame import (
     KIND_RECORDS,
     Frame,
 )
-from aolog.log.pruned import pruned_before
-from aolog.log.walk import Damage, Tail, Walker
-from aolog.read.record_frame import RecordFrame
+from aolog.log.pruned_records import pruned_before
+from aolog.log.walk import Tail
+from aolog.read.batch import RecordFrame
+from aolog.read.gaps import OpenGap
 from aolog.record import Gap, GapReason
 
 if TYPE_CHECKING:
@@ -37,15 +38,10 @@ if TYPE_CHECKING:
     from aolog.format.columns import Columns
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
-    from aolog.log.walk_format1 import QueuefkaWalker
-
-__all__ = ["Place", "Scan", "ScanOutcome"]
+    from aolog.log.walk import Damage, Walks
 
 ScanOutcome: TypeAlias = RecordFrame | Gap
 _RAW_BYTES = 4 << 20  # decompressed at once: a compressed read may expand a thousand times
-_MILD_TO_GRAVE: tuple[GapReason, ...] = (
-    "torn", "torn_or_corrupt", "corrupt", "missing", "foreign", "pruned",
-)  # fmt: skip  # one thing, a line or two
 
 
 class Place(NamedTuple):
@@ -57,15 +53,6 @@ class Place(NamedTuple):
     slab: int
     offset: int | None
     ordinal: int | None
-
-
-class _OpenGap(NamedTuple):
-    """A gap whose loss is not known yet. expected: ordinal of the first record it may contain."""
-
-    begin: int
-    end: int
-    reason: GapReason
-    expected: int | None
 
 
 _make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
@@ -100,12 +87,12 @@ class Scan:
         self.address = place.address
         self.ordinal = place.ordinal
         self.slab: Slab | None = None
-        self._walker: Walker | QueuefkaWalker | None = None
+        self._walker: Walks | None = None
         self._place: Place | None = place
         self._next_base = place.slab
         self._left_base: int | None = None
         self._passed_foreign = False  # whether a slab of another log came after the last header
-        self._gap: _OpenGap | None = None
+        self._gap: OpenGap | None = None
         self._out: deque[ScanOutcome] = deque()
         self._intact: list[Frame] = []  # frames that are not decompressed yet
         self._resync = resync
@@ -347,7 +334,7 @@ class Scan:
         """Accounts for what lies between the last intact byte and a slab entered anew."""
         head = slab.header
         if head is None and slab.format == 2:
-            return  # part of a hole itself: counted by the slab behind it
+            return  # part of a hole: the next slab with a header counts it
         passed_foreign, self._passed_foreign = self._passed_foreign, False
         end = slab.base if head is None else min(head.predecessor_end, slab.base)
         gone = slab.base != self._next_base  # what should have come is not there
@@ -366,29 +353,25 @@ class Scan:
             self._open_gap(self.address, end, reason)
         self._close_gap(None if head is None or head.ordinal_unsure else head.base_ordinal)
         if head is not None and head.predecessor_cut:
-            behind = min(end + head.predecessor_cut, slab.base)  # what it says hides no slab
-            self._out.append(Gap(end, behind, "torn", None))
+            cut_end = min(
+                end + head.predecessor_cut, slab.base
+            )  # the slab itself is not in the gap
+            self._out.append(Gap(end, cut_end, "torn", None))
         self.address = max(self.address, slab.base)
         self.ordinal = None if head is None else head.base_ordinal
 
     # --- gaps --------------------------------------------------------------------------------
 
     def _open_gap(self, begin: int, end: int, reason: GapReason) -> None:
-        gap = self._gap
-        if gap is None:  # from where it is wanted on: the loss is counted from there
-            self._gap = _OpenGap(max(begin, self.address), end, reason, self.ordinal)
-        else:
-            worst = max(gap.reason, reason, key=_MILD_TO_GRAVE.index)
-            self._gap = _OpenGap(gap.begin, max(gap.end, end), worst, gap.expected)
+        """Opens a gap from the wanted address on, or extends the open one."""
+        gap = self._gap or OpenGap(max(begin, self.address), end, reason, self.ordinal)
+        self._gap = gap.extended(end, reason)
 
     def _close_gap(self, ordinal: int | None) -> None:
-        """Something intact was met, with so many records of the log before it."""
+        """Something intact follows, with `ordinal` records of the log before it."""
         gap, self._gap = self._gap, None
         if gap is None:
             return
-        self.ordinal = ordinal  # what is lost behind this is counted from here
-        lost = None
-        if ordinal is not None and gap.expected is not None:
-            lost = max(0, ordinal - gap.expected)
-        self._out.append(Gap(gap.begin, gap.end, gap.reason, lost))
+        self.ordinal = ordinal  # later losses are counted from here
+        self._out.append(gap.counted(ordinal))
         self.address = max(self.address, gap.end)

@@ -11,17 +11,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable, UsageError
-from aolog.format.columns import Malformed, decode_frame
+from aolog.format.columns import decode_frame
+from aolog.format.compression import Malformed
 from aolog.format.frame import KIND_RECORDS, Frame
 from aolog.format.slab import NO_PREDECESSOR
-from aolog.log.walk import Tail, Walker
+from aolog.log.walk import Damage, Tail, outcomes
 from aolog.read.scan import Place
 
 if TYPE_CHECKING:
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
-
-__all__ = ["at_address", "at_ordinal", "at_time", "earliest", "find", "latest", "microseconds"]
 
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 
@@ -114,26 +113,23 @@ def _within(slab: Slab, offset: int) -> Place:
         return _within_format_1(slab, offset)
     if slab.header is None:
         return Place(slab.base, slab.base, None, _first_ordinal(slab))
-    begin, ordinal, frame = slab.chain_before(offset)
+    begin, ordinal, head = slab.chain_before(offset)
     ordinal += slab.header.base_ordinal
-    if frame is None:  # damage or the slab's end: reported from there, so that the count is exact
-        address = slab.base + min(begin, max(offset, begin))
-        return Place(address, slab.base, begin, ordinal)
-    inside = min(max(offset - begin, 0), frame.header.records)
+    if head is None:  # damage, reported from `begin` on so that its count is exact; or the end
+        return Place(slab.base + begin, slab.base, begin, ordinal)
+    inside = min(max(offset - begin, 0), head.records)
     return Place(slab.base + max(offset, begin), slab.base, begin, ordinal + inside)
 
 
 def _within_format_1(slab: Slab, offset: int) -> Place:
     """An address inside a frame means the next frame: a frame of format 1 has one record."""
-    walker = slab.walker()
-    while walker.offset < offset:
-        begin = walker.offset
-        outcome = walker.next()
-        if not isinstance(outcome, Frame) and walker.offset > offset:
-            return Place(slab.base + begin, slab.base, begin, None)
-        if isinstance(outcome, Tail):
-            return Place(slab.base + begin, slab.base, begin, None)
-    return Place(slab.base + walker.offset, slab.base, walker.offset, None)
+    at = 0
+    for found in outcomes(slab.walker()):
+        inside_damage = isinstance(found, Damage) and found.end > offset
+        if at >= offset or inside_damage or isinstance(found, Tail):
+            break
+        at = found.end
+    return Place(slab.base + at, slab.base, at, None)
 
 
 def at_ordinal(log: Log, ordinal: int) -> Place:
@@ -163,28 +159,17 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
             end=slab.base + there.offset,
         )
     mark = slab.index().at_ordinal(wanted)
-    hops = Walker(
-        slab.file,
-        slab.header.salt,
-        mark.offset if mark else slab.data_begin,
-        limit=slab.limit,
-        bodies=False,
-    )
-    before = mark.ordinal if mark else 0
-    while True:
-        begin = hops.offset
-        found = hops.next()
-        if isinstance(found, Tail):
-            return Place(slab.base + begin, slab.base, begin, first + before)
-        if not isinstance(found, Frame):
-            continue
-        head = found.header
-        if head.ordinal > wanted:  # it was in damage before this frame: reported from there
-            return _within(slab, begin)
-        before = head.ordinal + head.records
-        if wanted < before:
-            skip = wanted - head.ordinal
-            return Place(slab.base + begin + skip, slab.base, begin, ordinal)
+    at, before = (mark.offset, mark.ordinal) if mark else (slab.data_begin, 0)
+    for found in outcomes(slab.walker(at)):
+        if isinstance(found, Frame):
+            end = found.header.ordinal + found.header.records
+            if found.header.ordinal <= wanted < end:
+                address = slab.base + found.offset + wanted - found.header.ordinal
+                return Place(address, slab.base, found.offset, ordinal)
+            if found.header.ordinal > wanted:
+                break  # it was in the damage from `at` on, which is reported from there
+            at, before = found.end, end
+    return Place(slab.base + at, slab.base, at, first + before)
 
 
 def at_time(log: Log, timestamp_us: int) -> Place:
@@ -209,8 +194,7 @@ def _time_within(slab: Slab, timestamp_us: int) -> Place | None:
         return None
     mark = slab.index().at_time(timestamp_us)
     at = mark.offset if mark else slab.data_begin
-    frames = Walker(slab.file, header.salt, at, limit=slab.limit)
-    while not isinstance(found := frames.next(), Tail):
+    for found in outcomes(slab.walker(at)):
         if not isinstance(found, Frame):
             continue
         head = found.header

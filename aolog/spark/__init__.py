@@ -5,9 +5,15 @@
     aolog.spark.register(spark)
     events = spark.read.format("aolog").load("/var/lib/app")
 
-Reads and writes with PySpark's Python Data Source API (4.1 or later), Arrow throughout. Columns
-and options are named as Spark's Kafka source names them. Importing this imports neither Spark nor
-Arrow: both are needed when it is used.
+Reads and writes with PySpark's Python Data Source API (4.1 or later), Arrow throughout. Columns and
+options have the names that Spark's Kafka source gives them. This room does not know the bridge;
+`kafka_sink` alone knows a Kafka client. Importing the package imports neither Spark nor Arrow.
+
+Reading order, to read logs: options, listing (which logs there are), planning (which task reads
+what), reading (what a task does), datasource (batches), stream with offsets, batch_limits and
+watching (streams), scanning (without Spark's data source). To write them: sink_options, sink,
+routing. `verification` checks logs in tasks. `pipeline`, `transfer`, `kafka_sink` and `origins` are
+the command that moves logs with Spark. `session`, `java` and `shipping` prepare Spark and its workers.
 """
 
 from __future__ import annotations
@@ -28,10 +34,10 @@ __all__ = ["LogVerified", "Verified", "ensure_java", "register", "scan", "verify
 
 
 def register(spark: SparkSession) -> None:
-    """`format("aolog")` works in this session, for batches and streams. Repeatable. With a local
-    master and no `PYSPARK_PYTHON`, Spark's workers are this Python from here on. With Spark
-    Connect, aolog must be installed where the server is, and the paths are the server's. Raises
-    UsageError without a PySpark that has data sources in Python."""
+    """`format("aolog")` works in this session, for batches and streams. May be repeated. With a
+    local master and no `PYSPARK_PYTHON`, Spark's workers use this Python from here on. With Spark
+    Connect, aolog must be installed on the server, and the paths are the server's. Raises UsageError
+    without a PySpark that has data sources in Python."""
     try:
         from aolog.spark.datasource import source_class
 

@@ -1,7 +1,7 @@
-"""How far a batch goes where a trigger has a limit: each log's share, cut at a record.
+"""The end of a batch under a trigger's limit: each log's share, cut at a record.
 
-Shares are by what each log has waiting, so that none is left behind. A batch holds at least one
-record: a limit that is smaller does not stop the stream.
+Shares are proportional to each log's backlog, so that no log falls behind. A batch holds at least one
+record, so that a smaller limit does not stop the stream.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["share"]
 
 
 def share(backlog: list[Span], records: int | None, size: int | None) -> dict[str, int]:
-    """The address that each log is read to. records: at most, of all logs together. size: bytes,
-    softly. None: no limit. Raises UsageError where records are not counted (format 1)."""
+    """The address up to which each log is read. records: at most so many of all logs together. size:
+    about so many bytes. None: no limit. Raises UsageError for records in format 1, which counts none."""
     if records is None and size is None:
         return {span.log.name: span.until for span in backlog}
-    backlog = [span._replace(since=_asked(span, partial(_first, span))) for span in backlog]
+    backlog = [span._replace(since=_in_log(span, partial(_first, span))) for span in backlog]
     if records is not None:
         backlog = _cut(backlog, records, _records, _at_record)
     if size is not None:
@@ -38,8 +38,8 @@ def share(backlog: list[Span], records: int | None, size: int | None) -> dict[st
 
 
 def _first(span: Span, log: Log) -> int:
-    """Where the first record is: what lies before it is a slab's header, or a frame's padding.
-    Never before `since`, whose slab may have lost its end with the page cache."""
+    """The address of the first record, after a slab's header or a frame's padding. Never before
+    `since`: its slab may have lost its end with the page cache."""
     return max(span.since, seek.at_address(log, span.since).address)
 
 
@@ -49,8 +49,8 @@ def _cut(
     count: Callable[[Span, Log], int],
     place: Callable[[Span, Log, int], int],
 ) -> list[Span]:
-    """Spans that end where their share ends; those without one are left out."""
-    counts = [_asked(span, partial(count, span)) for span in backlog]
+    """The spans, each ending with its share. Spans without a share are left out."""
+    counts = [_in_log(span, partial(count, span)) for span in backlog]
     total = sum(counts)
     if total <= limit:
         return backlog
@@ -59,12 +59,12 @@ def _cut(
     cut = []
     for span, part in zip(backlog, shares, strict=True):
         if part:
-            until = _asked(span, partial(_place, span, part, place))
+            until = _in_log(span, partial(_place, span, part, place))
             cut.append(span._replace(until=min(until, span.until)))
     return cut
 
 
-def _asked(span: Span, question: Callable[[Log], int]) -> int:
+def _in_log(span: Span, question: Callable[[Log], int]) -> int:
     with Log(span.log.path, Storage()) as log:
         return log.listed(partial(question, log))
 
@@ -79,15 +79,16 @@ def _bytes(span: Span, _: Log) -> int:
 
 
 def _at_frame(span: Span, log: Log, size: int) -> int:
-    """Where the frame begins that holds the address; inside of the first, by its records' mean."""
+    """The beginning of the frame that holds the address; inside the first frame, by the mean size of its
+    records."""
     place = seek.at_address(log, min(span.since + size, span.until))
     begin = place.slab + (place.offset or 0)
     return begin if begin > span.since else _within(span, log, size)
 
 
 def _within(span: Span, log: Log, size: int) -> int:
-    """Behind the records that take so many bytes of the first frame that can be read: one at
-    least."""
+    """The address after the records that take so many bytes of the first readable frame: at least
+    one."""
     with Scan(log, seek.at_address(log, span.since)) as scan:
         frame = scan.first_frame()
     if frame is None:
@@ -98,7 +99,7 @@ def _within(span: Span, log: Log, size: int) -> int:
 
 
 def _records(span: Span, log: Log) -> int:
-    """By ordinals, what is lost included; one where nobody counted."""
+    """Records of the span, by ordinals, lost ones included; 1 if unknown."""
     if log.format == 1:
         raise UsageError(
             f"option maxRecordsPerTrigger: {span.log.name!r} is of format 1, which does not count",

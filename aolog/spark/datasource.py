@@ -1,7 +1,7 @@
-"""`format("aolog")` as Spark's Python Data Source API wants it. Spark calls these in processes of
-its own: schema and partitions on the driver's host, `read` in tasks.
+"""`format("aolog")` for Spark's Python Data Source API. Spark calls these methods in its own processes:
+schema and partitions on the driver's host, `read` in tasks.
 
-A load's end is pinned with its schema: what is appended later is another load's. Spark keeps
+A load's end is fixed with its schema, so records appended later belong to another load. Spark keeps
 the partitions of a load from its first use on.
 """
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AologDataSource", "BatchReader", "arrow_schema", "source_class"]
 
-# Only this process calls pushFilters, and only where the session lets it: elsewhere a reader
-# that has one is refused.
+# This module of Spark's calls pushFilters, if the session allows it. Without it Spark refuses a reader
+# that has the method.
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
@@ -47,75 +47,67 @@ class AologDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """The name for `format(...)`."""
         return "aolog"
 
     def schema(self) -> str:
-        """Of what is read, as the options choose. Raises UsageError."""
-        options = read_options(self.options, stream=None)  # Spark does not say which it is
+        """The schema of a read, as the options choose it. Raises UsageError."""
+        options = read_options(
+            self.options, stream=None
+        )  # Spark does not say whether it is a stream
         logs = list_logs(options)
-        with contextlib.suppress(AologError):  # told by the reader: a stream has none of these
+        with contextlib.suppress(AologError):  # `reader` raises it; a stream needs no spans
             self._pinned = spans(options, logs)
         return ddl(options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Of a batch. Raises UsageError for options or a schema that cannot be."""
+        """The reader of a batch. Raises UsageError for invalid options or an invalid schema."""
         options = read_options(self.options, stream=False)
         _check(schema, options)
         wanted = spans(options, list_logs(options)) if self._pinned is None else self._pinned
-        self._pinned = None  # this source goes to each task with the reader
+        self._pinned = None  # Spark sends this source to each task with the reader
         made = PushingReader if options.push_filters and _PUSHING in sys.modules else BatchReader
         return made(options, wanted, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
-        """Of a stream. Raises UsageError for options or a schema that cannot be."""
+        """The reader of a stream. Raises UsageError for invalid options or an invalid schema."""
         from aolog.spark.stream import StreamReader
 
         options = read_options(self.options, stream=True)
         _check(schema, options)
-        self._pinned = None  # Spark asked for the schema as if for a batch
+        self._pinned = None  # `schema` fixed it as for a batch
         return StreamReader(options, arrow_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:  # noqa: FBT001 -- Spark's call
-        """Of a batch."""
-        return _sink().batch_writer(self.options, schema, overwrite)
+        """The writer of a batch. Raises as `batch_writer`."""
+        from aolog.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802, FBT001 -- Spark's
-        """Of a stream."""
-        return _sink().stream_writer(self.options, schema, overwrite)
+        """The writer of a stream. Raises as `stream_writer`."""
+        from aolog.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
     def __reduce__(self) -> Any:
         return parcel_of(self)
 
 
-def _sink() -> Any:
-    from importlib import import_module  # the name is looked for when it is used, and not before
-
-    try:
-        return import_module("aolog.spark.sink")
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"this release of aolog cannot write from Spark ({error.name} is not there)",
-            hint="use aolog.spark.writer_per_task in foreachPartition or mapInArrow",
-        ) from None
-
-
 def _check(schema: StructType, options: Options) -> None:
     names = check_schema(schema)
     if options.columns_named and names != options.columns:
-        raise UsageError(
-            "option columns: names other columns than the schema", hint="give one of the two"
-        )
+        raise UsageError("option columns: differs from the schema", hint="give one of the two")
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """What Spark compares batches with, to the order and nullability of columns."""
+    """The schema that Spark compares batches with, including order and nullability."""
     made: pa.Schema = to_arrow_schema(schema, timezone="UTC")
     return made
 
 
 class BatchReader(DataSourceReader):
-    """Reads what was pinned. Picklable; `read` runs in tasks, and knows only its partition."""
+    """Reads the fixed spans. Picklable; `read` runs in tasks, and uses only its partition."""
 
     def __init__(self, options: Options, wanted: list[Span], schema: pa.Schema) -> None:
         self._options = options
@@ -124,7 +116,7 @@ class BatchReader(DataSourceReader):
         self._bounds = ALL
 
     def partitions(self) -> list[InputPartition]:
-        """A task each. One without records where there is nothing: of none Spark makes one."""
+        """One for each task. An empty one if there are no records: Spark needs at least one."""
         options, wanted = self._options, _narrowed(self._wanted, self._bounds)
         cut = partitions(wanted, options.partition_bytes, options.min_partitions)
         return [partition_of(pieces) for pieces in cut] or [InputPartition(None)]
@@ -143,16 +135,16 @@ class BatchReader(DataSourceReader):
 
 
 class PushingReader(BatchReader):
-    """The same, where Spark may hand filters down."""
+    """The same, if Spark may push filters down."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
-        """Takes note of them and hands all back."""
+        """Notes the filters and returns all: Spark evaluates them again."""
         self._bounds = bounds(filters)
         return filters
 
 
 def _narrowed(wanted: list[Span], to: Bounds) -> list[Span]:
-    """What may hold rows within the bounds."""
+    """The parts of the spans that may hold rows within the bounds."""
     if to == ALL:
         return wanted
     left = []
@@ -169,7 +161,7 @@ def _narrowed(wanted: list[Span], to: Bounds) -> list[Span]:
 
 
 def source_class() -> type[DataSource]:
-    """The class to register. It is pickled by value; its instances are `AologDataSource`s."""
+    """The class to register. Spark pickles it by value; its instances are `AologDataSource`s."""
     make = Shipped(AologDataSource)
 
     class Source(DataSource):
@@ -181,7 +173,7 @@ def source_class() -> type[DataSource]:
             return "aolog"
 
         def __new__(cls, options: Any) -> Any:
-            """Spark calls this where a worker has the package."""
+            """Makes the real source, in a worker that has the package."""
             return make(options)
 
     return Source

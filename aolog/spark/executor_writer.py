@@ -1,4 +1,4 @@
-"""A Writer inside of a Spark task, in a log of its own."""
+"""A Writer inside a Spark task, with a log of its own."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ def writer_per_task(
 
         frame.foreachPartition(save)
 
-    The log's name says prefix, host, stage, partition and attempt, and ends at random: no attempt,
-    speculative or repeated, of this job or of another, opens a log of another one. It is synced and
-    closed when the block ends, with or without an error: what was appended survives. So each
-    attempt leaves what it wrote, and the records of one that failed are there twice once its
-    successor is done; `df.write.format("aolog")` leaves one copy.
+    The log's name has the prefix, host, stage, partition, attempt and a random part: no attempt,
+    speculative or repeated, of this job or another, opens another attempt's log. The log is synced
+    and closed when the block ends, with or without an error. So records of an attempt that failed
+    stay, and exist twice after its repetition; `df.write.format("aolog")` leaves one copy.
 
-    Raises what Writer does.
+    Raises the errors of Writer.
     """
     from pyspark import TaskContext
 

@@ -1,4 +1,4 @@
-"""Filters that Spark hands down, and what they let a read pass over. Pure.
+"""Filters that Spark hands down, and what they let a read pass over.
 
 All of them are handed back too: Spark evaluates each once more, so passing over too little costs
 time and never a row. What is understood narrows ranges of addresses and of timestamps, and sets of

@@ -164,7 +164,7 @@ def _send(target: KafkaTarget, batches: Iterator[pa.RecordBatch]) -> tuple[int, 
             for batch in batches:
                 if batch.num_rows and not records:
                     _meet(producer, target.topic)
-                for row in _messages(batch, origins):
+                for row in messages_of(batch, origins):
                     _produce(producer, target.topic, row, refused)
                     size += len(row[0] or b"")
                 records += batch.num_rows
@@ -220,7 +220,7 @@ def _purge(producer: Any) -> None:
             continue
 
 
-def _messages(batch: pa.RecordBatch, origins: Any) -> Iterator[tuple[Any, ...]]:
+def messages_of(batch: pa.RecordBatch, origins: Any) -> Iterator[tuple[Any, ...]]:
     """(value, key, milliseconds, headers) of each row."""
     import pyarrow as pa
 

@@ -1,9 +1,9 @@
-"""Which logs there are, and how far they go now: what is asked on the driver before anything is
-read. Of a log it opens the directory and the last slab.
+"""Which logs exist, and where they end now. The driver asks before anything is read; of each log it
+opens the directory and the last slab.
 
-A log is a directory with a slab in it; nothing is looked for inside of one. Its name is its path
-below what was given; of a path that is a log itself, its last part. Of several paths the names
-begin below the directory that they share.
+A log is a directory that holds a slab; the search does not enter it. A log's name is its path below
+the given path, or the last part of a path that is a log itself. With several paths, names begin below
+the directory that they share.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aolog.errors import NotALog, UsageError
 from aolog.format.frame import Frame
-from aolog.log.directory import Log
-from aolog.log.listing import holds_slabs
-from aolog.log.snapshot import steadily
+from aolog.log.directory import Log, holds_slabs
+from aolog.log.publications import steadily
 from aolog.read import seek
 from aolog.storage.storage import Storage, parent_of
 
@@ -34,16 +33,16 @@ _T = TypeVar("_T")
 
 
 class Found(NamedTuple):
-    """A log by its name."""
+    """A log's name and path."""
 
     name: str
     path: str
 
 
 class Listed(NamedTuple):
-    """A log as it was when it was looked at. bases: of its slabs, ascending. end: behind its
-    last intact frame. ordinal: records before that, None where they are not counted. format: 1 or
-    2. topic: its default. uuid: the log's in hex, None in format 1 and where the last slab's is lost."""
+    """A log at the time of a look. bases: of its slabs, ascending. end: after its last intact frame.
+    ordinal: records before the end, None if they are not counted. format: 1 or 2. topic: the log's
+    default. uuid: in hex; None in format 1, and if the last slab's header is lost."""
 
     name: str
     path: str
@@ -56,11 +55,11 @@ class Listed(NamedTuple):
 
 
 def list_logs(options: Options) -> list[Listed]:
-    """The logs that the options mean, by name: all of them before a publication or all behind it.
-    Raises UsageError where there is none, StorageError where one cannot be read."""
+    """The logs that the options select, by name: all of them before a publication, or all after it.
+    Raises UsageError if there is none, StorageError if one cannot be read."""
     storage = Storage()
     for path in options.paths:
-        storage.open_directory(path).close()  # else a file is met as its manifest's directory
+        storage.open_directory(path).close()  # a file would fail later, with a worse message
     return steadily_all(options.paths, (), lambda _: _list(options, storage), storage)
 
 
@@ -70,9 +69,9 @@ def steadily_all(
     look: Callable[[AbstractSet[str]], tuple[_T, Iterable[Found]]],
     storage: Storage,
 ) -> _T:
-    """What `look` finds in the logs at these paths or below: of each publication all or nothing,
-    whichever directory is its root. known: logs that there may be. look: is given the directories
-    where a manifest may be that speaks of more than one log, and says which logs there are."""
+    """The result of `look` at the logs at these paths or below: all of each publication or nothing,
+    whichever directory is its root. known: logs that probably exist. look: receives the directories
+    that may hold a manifest of several logs; returns its result and the logs that exist."""
     roots: set[str] = set()
     while not (above := _above(paths, known)) <= roots:
         roots |= above
@@ -101,7 +100,7 @@ def _list(options: Options, storage: Storage) -> tuple[list[Listed], list[Found]
 
 
 def look(found: Found, log: Log) -> Listed:
-    """How the log is now; its listing is not asked for anew."""
+    """The present state of the log, without a new listing."""
 
     def last() -> Listed:
         slab = log.slab(len(log.bases) - 1)
@@ -115,8 +114,8 @@ def look(found: Found, log: Log) -> Listed:
 
 
 def _intact_end(log: Log) -> Place:
-    """Behind the last frame that is intact, body and all. What `seek.latest` says is by headers:
-    a body may still be on its way, and once a load or an offset includes it, it has to be there."""
+    """The place after the last frame whose body is intact too. `seek.latest` reads headers: a body may
+    not be written yet, and a load or an offset that includes it needs it."""
     place = seek.latest(log)
     slab = log.slab(len(log.bases) - 1)
     if slab.header is None or slab.seal() is not None:
@@ -136,8 +135,8 @@ def _intact_end(log: Log) -> Place:
 
 
 def find_logs(options: Options) -> list[Found]:
-    """Names and paths, sorted by name. Raises UsageError where there is no log, or two of one
-    name."""
+    """Names and paths, sorted by name. Raises NotALog for a path without a log, UsageError for a log
+    that `subscribe` names and that does not exist."""
     storage = Storage()
     below = [path for path in options.paths if not _is_within(path, options.paths)]
     shared = os.path.split(below[0])[0] if len(below) == 1 else _shared(below)
@@ -153,7 +152,7 @@ def find_logs(options: Options) -> list[Found]:
         for path in logs:
             if _is_foreign(path):
                 raw = path.encode(errors="surrogateescape")
-                raise UsageError(f"the path {raw!r} is no UTF-8, as Spark's texts are")
+                raise UsageError(f"the path {raw!r} is not UTF-8, which Spark requires")
             base = root if len(below) == 1 and path != root else shared
             name = path[len(base) :].lstrip("/")
             found[name] = path
@@ -161,13 +160,13 @@ def find_logs(options: Options) -> list[Found]:
     for name in options.subscribe or ():
         if name not in found and options.fail_on_loss:
             raise UsageError(
-                f"option subscribe: no log {name!r}", hint=f"there are {_some(sorted(found))}"
+                f"option subscribe: no log {name!r}", hint=f"the logs are {_some(sorted(found))}"
             )
     return [Found(*item) for item in sorted(chosen.items())]
 
 
 def _is_foreign(path: str) -> bool:
-    """Whether it has bytes that are no text."""
+    """Whether it has bytes that are not UTF-8."""
     return any("\udc80" <= character <= "\udcff" for character in path)
 
 
@@ -196,8 +195,8 @@ def _is_wanted(name: str, options: Options) -> bool:
 
 
 def _walk(root: str, storage: Storage) -> Iterator[str]:
-    """Paths of the logs at a path or below it. Symbolic links below it are not followed. Raises
-    NotALog if there is no such directory."""
+    """Paths of the logs at a path or below it, without following symbolic links below it. Raises
+    NotALog if the directory does not exist."""
     todo = [root]
     while todo:
         path = todo.pop()
@@ -206,7 +205,7 @@ def _walk(root: str, storage: Storage) -> Iterator[str]:
         except (FileNotFoundError, NotADirectoryError, NotALog):
             if path == root:
                 raise
-            continue  # gone since
+            continue  # deleted since
         if holds_slabs(path, names, storage):
             yield path
             continue

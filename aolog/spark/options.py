@@ -19,7 +19,7 @@ from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EARLIEST", "LATEST", "Options", "Start", "read_options", "read_paths"]
+__all__ = ["EARLIEST", "LATEST", "READERS", "Options", "Start", "read_options", "read_paths"]
 
 EARLIEST, LATEST = -2, -1  # as addresses in JSON; Kafka's numbers
 
@@ -145,7 +145,7 @@ def _cursor(name: str, text: str) -> str:
     return text
 
 
-_READERS: dict[str, tuple[str, Any]] = {
+READERS: dict[str, tuple[str, Any]] = {
     "subscribe": ("subscribe", _names),
     "subscribePattern": ("pattern", _pattern),
     "startingOffsets": ("begin", _place),
@@ -162,7 +162,7 @@ _READERS: dict[str, tuple[str, Any]] = {
     "cursor": ("cursor", _cursor),
     "pushFilters": ("push_filters", _boolean),
 }
-_BY_LOWER = {name.lower(): name for name in _READERS}
+_BY_LOWER = {name.lower(): name for name in READERS}
 _OTHERS = {"path", "paths", "includeheaders", "maxoffsetspertrigger"}
 _OF_STREAMS = ("maxBytesPerTrigger", "maxRecordsPerTrigger", "cursor")
 _OF_BATCHES = ("endingOffsets", "endingTimestamp", "pushFilters")
@@ -188,7 +188,7 @@ def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
         if stream is not None and name in (_OF_BATCHES if stream else _OF_STREAMS):
             kind = "a batch's" if stream else "a stream's"
             raise refused(name, f"is {kind}, and this is none")
-        field, reader = _READERS[name]
+        field, reader = READERS[name]
         known[field] = reader(name, text)
     if known.get("subscribe") and known.get("pattern"):
         raise refused("subscribe", "and subscribePattern exclude each other")

@@ -1,4 +1,4 @@
-"""Stamps for rows: which record of which log each was made from, as far as its columns say."""
+"""Stamps for rows: the record and log from which each row was made, if its columns tell them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from aolog.format.origin import NO_TIMESTAMP, encode_stamps, stamp_in
-from aolog.log.directory import Log
-from aolog.log.listing import is_log
+from aolog.log.directory import Log, is_log
 from aolog.read.cursor import identity
 from aolog.storage.storage import Storage
 
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Origins"]
 
-_OPEN_LOGS_MAX = 64  # with their slabs: descriptors
+_OPEN_LOGS_MAX = 64  # each holds descriptors
 
 
 class Origins:
-    """Looks into the logs of one root, each as it is met. A context manager; not thread-safe."""
+    """Opens the logs of one root as rows name them. A context manager; not thread-safe."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -32,8 +31,8 @@ class Origins:
         self._logs: dict[str, Log] = {}
 
     def stamps(self, batch: pa.RecordBatch) -> list[bytes | None]:
-        """One a row; None without columns `log` and `offset`, and for rows whose slab is gone: a
-        stamp is right or not there. Raises StorageError."""
+        """One for each row; None without columns `log` and `offset`, and for rows whose slab was pruned:
+        a stamp is never guessed. Raises StorageError."""
         found: list[bytes | None] = [None] * batch.num_rows
         names = batch.schema.names
         if "log" not in names or "offset" not in names:

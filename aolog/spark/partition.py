@@ -1,6 +1,6 @@
-"""The partition that Spark hands to a task, of batches and of streams: pieces of logs.
+"""The partition that Spark passes to a task, in batches and streams: pieces of logs.
 
-It is of Spark's own class, so that a worker whose Python lacks this package can unpack it.
+It has Spark's own class, so that a worker whose Python lacks this package can unpickle it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def partition_of(pieces: tuple[Piece, ...]) -> InputPartition:
 
 
 def pieces_in(partition: InputPartition) -> tuple[Piece, ...]:
-    """What `partition_of` was given; empty for the partition that Spark makes of none."""
+    """The argument of `partition_of`; empty for the partition that Spark makes if there is none."""
     if partition.value is None:
         return ()
     pieces: tuple[Piece, ...] = pickle.loads(partition.value)  # noqa: S301 -- from our own driver

@@ -1,11 +1,11 @@
-"""Which records a load means, and which task reads them. From names and sizes: no slab is opened
-here but where a place has to be looked for.
+"""Which records a load reads, and which task reads them. Uses names and sizes, and opens a slab only
+to look up a position.
 
-A load's end is a number for each log; it does not move while the load is used. Its addresses are
-cut into ranges (aolog.read.ranges) of about `maxPartitionBytes`, where a slab begins if one begins near;
-small ranges are put together, so that a thousand small logs are not a thousand tasks. A new epoch
-begins far above the slab before it, terabytes in a log that was copied: addresses behind a file's end
-count for nothing.
+Each log has a fixed end, which does not move while the load is used. Addresses are cut into ranges
+(aolog.read.ranges) of about `maxPartitionBytes`, at the beginning of a slab if one is near. Small
+ranges are combined, so that a thousand small logs are not a thousand tasks. A new epoch begins far
+above the slab before it, terabytes in a log that was copied, so addresses past a file's end do not
+count.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Piece", "Span", "between_times", "check_names", "partitions", "spans", "where"]
 
-_OPEN_BYTES = 1 << 20  # what opening a log costs, in bytes read meanwhile
-# Whatever is asked for: to plan so many takes a driver some seconds, ten times as
-# many take it half a minute.
+_OPEN_BYTES = 1 << 20  # opening a log takes the time of reading so many bytes
+# Whatever the options are: planning so many takes seconds on the driver, and ten times as many half a
+# minute.
 TASKS_MAX = 100_000
 
 
@@ -47,7 +47,7 @@ class Span(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What a task reads of a log, or all of it: picklable."""
+    """The range of a log that a task reads. Picklable."""
 
     name: str
     path: str
@@ -59,7 +59,7 @@ class Piece(NamedTuple):
 
 
 def spans(options: Options, logs: list[Listed]) -> list[Span]:
-    """What a batch means of each log. Raises UsageError, which names the option."""
+    """The range of each log that a batch reads. Raises UsageError, which names the option."""
     check_names(options, logs, "startingOffsets", options.begin)
     check_names(options, logs, "endingOffsets", options.end)
     found = []
@@ -73,8 +73,7 @@ def spans(options: Options, logs: list[Listed]) -> list[Span]:
         said = isinstance(options.begin, dict) and isinstance(options.end, dict)
         if said and since > until and options.begin_us is options.end_us is None:
             raise UsageError(
-                f"option startingOffsets: {since} lies behind endingOffsets, {until}, in "
-                f"{log.name!r}"
+                f"option startingOffsets: {since} is after endingOffsets, {until}, in {log.name!r}"
             )
         if since < until:
             found.append(Span(log, since, until))
@@ -82,7 +81,7 @@ def spans(options: Options, logs: list[Listed]) -> list[Span]:
 
 
 def check_names(options: Options, logs: list[Listed], option: str, start: Start) -> None:
-    """Raises UsageError where JSON names a log that is not there, unless losses are passed over."""
+    """Raises UsageError if JSON names a log that does not exist, unless failOnDataLoss is false."""
     if not isinstance(start, dict):
         return
     for name in sorted(start.keys() - {log.name for log in logs}):
@@ -95,8 +94,8 @@ def check_names(options: Options, logs: list[Listed], option: str, start: Start)
 def where(
     log: Listed, start: Start, timestamp_us: int | None, names: tuple[str, str], options: Options
 ) -> int:
-    """The address of a place in the log. A log that JSON does not name is meant whole. names: of
-    the options, of offsets and of timestamps."""
+    """The address of a start or end in the log. A log that JSON does not name is read whole. names:
+    the option for offsets, and the one for timestamps."""
     if timestamp_us is not None:
         return _at_time(log, timestamp_us, names[1])
     if isinstance(start, dict):
@@ -112,12 +111,12 @@ def where(
 
 
 def _checked(log: Listed, address: int, option: str, options: Options) -> int:
-    """The address, if it is there."""
+    """The address, if the log has it."""
     if log.bases[0] <= address <= log.end:
         return address
     opened = Log(log.path, Storage())
     try:
-        seek.at_address(opened, address)  # a log may begin behind 0 with nothing before
+        seek.at_address(opened, address)  # a log may begin after 0 without having been pruned
         if log.bases[0] > address:
             return log.bases[0]
         raise AddressBeyondEnd(f"address {address} is past the end, {log.end}")
@@ -125,7 +124,7 @@ def _checked(log: Listed, address: int, option: str, options: Options) -> int:
         if options.fail_on_loss:
             raise UsageError(
                 f"option {option}: {log.name!r}: {error.reason}",
-                hint="set failOnDataLoss to false to read what is there",
+                hint="set failOnDataLoss to false to read the rest",
             ) from None
         warn("option %s: %s: %s", option, log.path, error.reason)
         return min(max(address, log.bases[0]), log.end)
@@ -137,15 +136,15 @@ def _at_time(log: Listed, timestamp_us: int, option: str) -> int:
     if log.format == 1:
         raise UsageError(
             f"option {option}: {log.name!r} is of format 1, which has no timestamps",
-            hint="leave it out with subscribe, or use offsets",
+            hint="exclude the log with subscribe, or use offsets",
         )
     with Log(log.path, Storage()) as opened:
         return min(opened.listed(lambda: seek.at_time(opened, timestamp_us).address), log.end)
 
 
 def between_times(span: Span, least_us: int, greatest_us: int) -> Span:
-    """The span without what lies before the first record as late as `least_us`, and without the
-    last slabs that hold none as early as `greatest_us`, as their seals say."""
+    """The span from its first record at or after `least_us`, without last slabs whose seals say that
+    all their records are after `greatest_us`."""
     log, since, until = span
     if log.format == 1:
         return span
@@ -175,8 +174,8 @@ def between_times(span: Span, least_us: int, greatest_us: int) -> Span:
 def partitions(
     wanted: Iterable[Span], partition_bytes: int, min_partitions: int = 1
 ) -> list[tuple[Piece, ...]]:
-    """What each task reads, in the order of names and addresses; none without records. Sizes are
-    wishes where they would make more than TASKS_MAX: a warning says so."""
+    """The pieces of each task, in the order of names and addresses; empty without records. Sizes that
+    would make more than TASKS_MAX tasks are raised, with a warning."""
     filled = [(span, _filled(span, partition_bytes)) for span in wanted]
     total = sum(_size(parts) for _, parts in filled)
     if not total:
@@ -210,8 +209,8 @@ def partitions(
 
 
 def _filled(span: Span, partition_bytes: int) -> list[tuple[int, int]]:
-    """The span's addresses that may be of records. Files are asked for their sizes only where what
-    is behind them could make tasks of its own."""
+    """The ranges of the span that may hold records. Looks up the size of a file only if the addresses
+    after its end could make a task of their own."""
     log, since, until = span
     parts = []
     begin = since
@@ -227,7 +226,7 @@ def _filled(span: Span, partition_bytes: int) -> list[tuple[int, int]]:
 def _size_of_slab(log: Listed, base: int, unknown: int) -> int:
     try:
         return Storage().system.lstat(f"{log.path}/{slab_name(base)}").st_size
-    except OSError:  # whoever reads it tells
+    except OSError:  # the task that reads it reports the error
         return unknown
 
 
@@ -241,7 +240,7 @@ def _size(parts: list[tuple[int, int]], within: Range | None = None) -> int:
 
 def _cut(span: Span, parts: list[tuple[int, int]], target: int) -> list[Piece]:
     log, since, until = span
-    if log.format == 1:  # inside of a slab there is no index to begin by
+    if log.format == 1:  # its slabs have no index
         cuts = _slab_cuts(log.bases, since, until, target)
     else:
         cuts = [_near_slab(log.bases, cut, target) for cut in _even_cuts(parts, target)]
@@ -267,7 +266,7 @@ def _even_cuts(parts: list[tuple[int, int]], target: int) -> Iterator[int]:
 
 
 def _near_slab(bases: tuple[int, ...], address: int, target: int) -> int:
-    """Where a slab begins, if near the address one does."""
+    """The beginning of a slab near the address, otherwise the address."""
     i = bisect_left(bases, address)
     near = min(bases[max(0, i - 1) : i + 1], key=lambda base: abs(base - address))
     return near if abs(near - address) <= target // 4 else address

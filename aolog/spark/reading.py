@@ -1,8 +1,7 @@
-"""What a task does: ranges of logs become Arrow record batches of one schema, of 1 to 4 MiB each.
+"""What a task does: it turns ranges of logs into Arrow record batches of one schema, 1 to 4 MiB each.
 
-Frames are put together until they are large enough for the way to the JVM, and become Arrow in
-one step; columns that are the same for all records are slices of one array. No record is looked at
-by itself.
+Frames are collected until they are worth a transfer to the JVM, and converted in one step. Columns
+with one value for all records are slices of one array. Nothing handles records one by one.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from pyspark import TaskContext
 from aolog.errors import GapFound, NotALog, counted, records_lost, warn
 from aolog.log.directory import Log
 from aolog.read.arrow import to_arrow
+from aolog.read.batch import RecordFrame
 from aolog.read.ranges import read_range
-from aolog.read.record_frame import RecordFrame
 from aolog.record import Gap
 from aolog.spark.filters import ALL, Bounds
 from aolog.storage.storage import Storage
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading", "read_pieces"]
 
-BATCH_BYTES = 3 << 20  # less is felt at each turn to the JVM, more in memory
+BATCH_BYTES = 3 << 20  # less costs time at each transfer to the JVM, more costs memory
 BATCH_MAX = 4 << 20  # of a single frame; larger ones are cut
-HELD_BYTES = 16 << 20  # of frames, where little of them goes into the batch
+HELD_BYTES = 16 << 20  # of frames of which little goes into the batch
 _WIDTHS = {"partition": 4, "offset": 8, "timestamp": 8, "timestampType": 4}
 _OFFSET = 4  # Arrow's, into the bytes of a column
 _FROM_LOG = {
@@ -45,8 +44,8 @@ _NUMBERS = {"partition": 0, "timestampType": 0}
 
 
 class Reading(NamedTuple):
-    """How pieces are read: picklable. schema: of the batches; Spark takes no other. fail_on_loss:
-    raise where records are pruned or a slab is missing; fail_on_corruption: where they are damaged."""
+    """How to read pieces. Picklable. schema: of the batches; Spark accepts no other. fail_on_loss:
+    raise if records are pruned or a slab is missing. fail_on_corruption: raise if they are damaged."""
 
     schema: pa.Schema
     fail_on_loss: bool = True
@@ -55,28 +54,28 @@ class Reading(NamedTuple):
 
 
 def read_pieces(pieces: Iterable[Piece], how: Reading) -> Iterator[pa.RecordBatch]:
-    """Batches of the pieces, in their order; none if there are no records. Raises GapFound where
-    records are lost and that is to fail, StorageError, CodecUnavailable."""
+    """Batches of the pieces, in their order; none if there are no records. Raises GapFound for lost
+    records as `how` says, StorageError, CodecUnavailable."""
     with _ending_quietly():
         yield from _read_all(pieces, how)
 
 
 @contextmanager
 def _ending_quietly() -> Iterator[None]:
-    """Where Spark wants no more rows (`limit`, `take`, `show`) it closes the task's socket. A write
-    then ends this process silently, and not with the traceback of Spark's daemon."""
+    """When Spark wants no more rows (`limit`, `take`, `show`) it closes the task's socket. A write then
+    ends this process silently, without the traceback of Spark's daemon."""
     if TaskContext.get() is None:
-        yield  # no process of Spark's
+        yield  # not a worker process of Spark
         return
     before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         yield
-    except GeneratorExit:  # a write was refused: the process ends, and first writes what is left
+    except GeneratorExit:  # a write failed: the process ends after it writes its buffer
         raise
     except BaseException:
         signal.signal(signal.SIGPIPE, before)
         raise
-    signal.signal(signal.SIGPIPE, before)  # the next task of this process may be anybody's
+    signal.signal(signal.SIGPIPE, before)  # the next task of this process may not be ours
 
 
 def _read_all(pieces: Iterable[Piece], how: Reading) -> Iterator[pa.RecordBatch]:
@@ -84,7 +83,7 @@ def _read_all(pieces: Iterable[Piece], how: Reading) -> Iterator[pa.RecordBatch]
         try:
             log = Log(piece.path, Storage())
             log.require_slabs()
-        except NotALog:  # it was there when this was planned
+        except NotALog:  # deleted since the planning
             wanted = piece.wanted
             begin, end = max(wanted.begin, wanted.since), min(wanted.end, wanted.until)
             _judge(piece, Gap(begin, end, "missing", None), how)
@@ -120,7 +119,7 @@ def _read(piece: Piece, log: Log, how: Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _widths(schema: pa.Schema, piece: Piece) -> tuple[int, bool]:
-    """Bytes that a record takes in a batch beside what its frame holds, and whether it takes that."""
+    """Bytes of a record in a batch beside its frame's bytes, and whether it has these too."""
     width, bodies = 0, False
     for field in schema:
         if field.name in _WIDTHS:
@@ -133,23 +132,23 @@ def _widths(schema: pa.Schema, piece: Piece) -> tuple[int, bool]:
 
 
 def _judge(piece: Piece, gap: Gap, how: Reading) -> None:
-    """Raises if the gap is to fail. A torn end never does: nobody was told that it is safe."""
+    """Raises for a gap, as `how` says. Not for a torn end, which was never acknowledged."""
     text = f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): {records_lost(gap.records_lost)}"
     missed = gap.reason in {"pruned", "missing"}
     if gap.reason != "torn" and (how.fail_on_loss if missed else how.fail_on_corruption):
         hint = "set failOnDataLoss to false" if missed else "set onCorruption to skip"
-        raise GapFound(text, hint=f"{hint} to read on behind them", path=piece.path, gap=gap)
+        raise GapFound(text, hint=f"{hint} to skip them", path=piece.path, gap=gap)
     warn("%s: %s", piece.path, text)
 
 
 def _may_hold(frame: RecordFrame, piece: Piece, bounds: Bounds) -> bool:
-    """Whether a record that is wanted may be in the frame, by what is known of all of them."""
+    """Whether the frame may hold a wanted record, by its topic and timestamps."""
     columns = frame.columns
     if bounds.topics is not None and columns.topics is None:
         topic = columns.topic or piece.topic
         if topic is not None and topic not in bounds.topics:
             return False
-    greatest = least = frame.timestamp_us  # a frame's own is its records' greatest
+    greatest = least = frame.timestamp_us  # a frame's own timestamp is the greatest of its records
     if greatest is None or least is None:
         return True
     if columns.timestamps is not None and least > bounds.us_max:
@@ -163,7 +162,7 @@ def _may_hold(frame: RecordFrame, piece: Piece, bounds: Bounds) -> bool:
 def _batches(
     frames: list[RecordFrame], size: int, piece: Piece, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The frames as one batch; as several where a single frame is larger than that."""
+    """The frames as one batch, or as several if a single frame is too large."""
     names = [_FROM_LOG[name] for name in schema.names if name in _FROM_LOG]
     table = to_arrow(frames, names or ["address"])
     last = frames[-1]
@@ -196,7 +195,7 @@ def _column(
 
 
 def _constant(value: int | str, kind: pa.DataType, count: int) -> pa.Array:
-    """Cut from one that is made once a power of two."""
+    """A slice of a cached array, whose length is a power of two."""
     return _constants(value, kind, 1 << (count - 1).bit_length()).slice(0, count)
 
 

@@ -1,8 +1,7 @@
-"""A task's rows, each to the log that it names: batches in, pending slabs out.
+"""Sends each row of a task to the log that it names: batches in, pending slabs out.
 
-Rows are sorted by log a batch at a time, and never looked at one by one. What a batch holds for
-one log may be little, so it waits until it makes a frame; what waits, and how many slabs are open,
-is bounded.
+A batch is sorted by log at once; nothing handles rows one by one. A batch may hold few rows for a log,
+so they wait until they fill a frame. The waiting bytes and the open slabs are bounded.
 """
 
 from __future__ import annotations
@@ -25,26 +24,26 @@ if TYPE_CHECKING:
 __all__ = ["Router"]
 
 _TAKEN = ("value", "key", "headers", "timestamp", "topic")
-_WAITING_BYTES = 64 << 20  # of batches of which a part waits: all of each is kept for it
-_OPEN_SLABS_MAX = 128  # descriptors; a task with rows for more logs makes smaller slabs
+_WAITING_BYTES = 64 << 20  # of batches with waiting rows; a whole batch stays in memory for them
+_OPEN_SLABS_MAX = 128  # each holds a descriptor; with more logs slabs become smaller
 
 
 class Router:
-    """One task's slabs. Closed by `finish`, or by `discard`, which a `with` block that raises
-    calls. Not thread-safe."""
+    """The slabs of one task. `finish` closes it; so does `discard`, which a `with` block calls if it
+    raises. Not thread-safe."""
 
     def __init__(self, options: SinkOptions, job: str, storage: Storage | None = None) -> None:
         self._options = options
         self._job = job
         self._storage = storage
-        self._logs: dict[str, PendingLog] = {}  # the one used last is the last
+        self._logs: dict[str, PendingLog] = {}  # in the order of last use
         self._waiting: dict[str, list[pa.RecordBatch]] = {}
         self._waiting_bytes: dict[str, int] = {}
         self._kept_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Takes Spark's rows. Raises UsageError for a name that is no log's, RecordRefused,
-        RecordTooLarge, StorageError: then discard."""
+        """Takes Spark's rows. Raises UsageError for an invalid log name, RecordRefused, RecordTooLarge,
+        StorageError; then call `discard`."""
         for log, rows in self._by_log(batch):
             self._waiting.setdefault(log, []).append(rows)
             size = self._waiting_bytes.get(log, 0) + rows.nbytes
@@ -126,12 +125,12 @@ class Router:
             raise UsageError(f"column log: {error.reason}", hint=error.hint) from None
 
     def finish(self) -> list[PendingSlab]:
-        """Everything is sealed and durable on return. Raises as `write`."""
+        """All slabs are sealed and durable on return. Raises as `write`."""
         self._drain_all()
         return [slab for pending in self._logs.values() for slab in pending.finish()]
 
     def discard(self) -> None:
-        """Removes what was written, as far as that can be: what stays is a leftover."""
+        """Removes the slabs. A file that cannot be removed stays as a leftover."""
         for pending in self._logs.values():
             with suppress(StorageError):
                 pending.discard()

@@ -1,9 +1,8 @@
-"""`scan`: a batch of logs without Spark's data sources, for reads so large that rows count.
+"""`scan`: a batch of logs without Spark's data sources, for reads so large that the cost per row counts.
 
-Behind a source in Python Spark takes each row through its data-source path; rows that come out of
-`mapInArrow` go to the query directly. And a source does not know how many cores there are: here
-tasks are as many as those at least, and else larger, as each costs Spark some 50 ms. What is read,
-and how, is the same.
+Spark copies each row of a Python source once more; rows from `mapInArrow` go to the query directly.
+A source does not know the number of cores. Here there are at least as many tasks as cores, and
+otherwise larger ones, as each task costs Spark about 50 ms. The records are the same.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ __all__ = ["refuse_connect", "scan"]
 
 _PARTITION_BYTES = 256 << 20  # twice a source's
 _NOT_HERE = {
-    "path": "is given before the options",
-    "paths": "are given before the options",
-    "pushFilters": "is a source's, and this is none",
+    "path": "pass it before the options",
+    "paths": "pass them before the options",
+    "pushFilters": "applies to spark.read only",
 }
 
 
 def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object) -> DataFrame:
-    """What `spark.read.format("aolog").options(**options).load(paths)` gives, of many millions of
-    records in less time. maxPartitionBytes is 256 MiB unless given, minPartitions the session's default
-    parallelism. Filters are not handed down. The logs are listed, and their ends pinned, now. Paths
-    must be the same directories for every executor. Raises UsageError, also for a session of Spark
-    Connect, and StorageError on the driver; Spark's errors for what fails in tasks."""
+    """The rows of `spark.read.format("aolog").options(**options).load(paths)`, in less time if there
+    are many millions. maxPartitionBytes defaults to 256 MiB, minPartitions to the session's default
+    parallelism. Filters are not pushed down. The call lists the logs and fixes their ends. Paths must
+    be the same directories on every executor. Raises UsageError, also for a session of Spark Connect,
+    and StorageError on the driver; Spark's errors for failures in tasks."""
     refuse_connect(spark, "use spark.read.format('aolog'), which lists them there")
     use_this_python(spark)
     from pyspark.sql.types import StructType
@@ -74,7 +73,7 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
 def _read(
     cut: list[tuple[Piece, ...]], how: Reading, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """A task's: its rows are numbers of shares."""
+    """In a task. Its input rows are indexes into `cut`."""
     from aolog.spark.reading import read_pieces
 
     for batch in batches:
@@ -86,24 +85,24 @@ def refuse_connect(spark: SparkSession, instead: str) -> None:
     """Raises UsageError for a session of Spark Connect."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise UsageError(
-            "with Spark Connect the paths are the server's, and the logs are listed here",
+            "with Spark Connect the paths are on the server, and this lists the logs here",
             hint=instead,
         )
 
 
 def _path(given: object) -> str:
     path = os.fspath(given) if isinstance(given, os.PathLike) else given
-    if not isinstance(path, str):  # a list, as load takes them
+    if not isinstance(path, str):  # a list, which `load` accepts
         raise refused(
             "path",
             f"{given!r} is neither text nor a path",
-            "paths stand one after the other: scan(spark, *paths)",
+            "pass paths as arguments: scan(spark, *paths)",
         )
     return path
 
 
 def _text(name: str, value: object) -> str:
-    """As Spark hands options on."""
+    """The text that Spark would pass on."""
     if not isinstance(value, str | bool | int | float):
         raise refused(name, f"{value!r} is neither text nor a number", "offsets by log are JSON")
     return str(value).lower() if isinstance(value, bool) else str(value)

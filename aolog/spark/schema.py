@@ -1,5 +1,4 @@
-"""Columns as Spark's Kafka source has them, and `log`. Spark types are made when they are asked
-for: this imports neither Spark nor Arrow."""
+"""The columns of Spark's Kafka source, and `log`. Imports neither Spark nor Arrow."""
 
 from __future__ import annotations
 
@@ -28,23 +27,25 @@ _NEVER_NULL = {"partition", "offset", "timestampType", "log"}
 
 
 def ddl(columns: Iterable[str]) -> str:
-    """The schema, as Spark parses it, in whatever session: `timestamp` alone is what
-    `spark.sql.timestampType` says."""
+    """The schema as text for Spark. It names timestamp_ltz, as the meaning of `timestamp` depends on
+    `spark.sql.timestampType`."""
     kinds = COLUMNS | {"timestamp": "timestamp_ltz"}
     return ", ".join(f"{name} {kinds[name]}" for name in columns)
 
 
 def check_schema(schema: Any) -> tuple[str, ...]:
-    """The columns that a StructType asks for, in its order. Raises UsageError where it asks for
-    what there is not."""
+    """The columns of a StructType, in its order. Raises UsageError for a column or type that does not
+    exist."""
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if field.name not in COLUMNS:
-            raise UsageError(f"schema: no column {field.name!r}", hint=f"there are {ddl(COLUMNS)}")
+            raise UsageError(
+                f"schema: no column {field.name!r}", hint=f"the columns are {ddl(COLUMNS)}"
+            )
         if kind != COLUMNS[field.name]:
             raise UsageError(
                 f"schema: column {field.name} is {COLUMNS[field.name]}, not {kind}",
-                hint="cast it behind the load",
+                hint="cast it after the load",
             )
         if not field.nullable and field.name not in _NEVER_NULL:
             raise UsageError(
@@ -52,5 +53,5 @@ def check_schema(schema: Any) -> tuple[str, ...]:
             )
     names = tuple(field.name for field in schema.fields)
     if not names or len(set(names)) < len(names):
-        raise UsageError("schema: names no column, or one twice", hint=f"there are {ddl(COLUMNS)}")
+        raise UsageError("schema: no column, or one twice", hint=f"the columns are {ddl(COLUMNS)}")
     return names

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["in_our_words", "session"]
+__all__ = ["in_our_words", "our_error", "session"]
 
 # As Python ends a traceback, which Spark hands on as text from process to process.
 _RAISED = re.compile(r"(?:^|: )aolog\.[\w.]*?\.?(\w+): (.+)$", re.MULTILINE)
@@ -101,7 +101,7 @@ def in_our_words() -> Iterator[None]:
         raise JobFailed(f"Spark's Java, or whom the job calls, does not answer: {error}") from error
     except (PySparkException, Py4JError) as error:
         text = str(error)
-        ours = _ours(text)
+        ours = our_error(text)
         if ours is not None:
             raise ours from error
         words = " ".join(text.partition("\n\n")[0].split())[:_MESSAGE_MAX]
@@ -112,7 +112,8 @@ def in_our_words() -> Iterator[None]:
         raise JobFailed(words) from error
 
 
-def _ours(text: str) -> AologError | None:
+def our_error(text: str) -> AologError | None:
+    """The last error of ours that is named in the text of a failed job."""
     kinds = {name: getattr(errors, name) for name in errors.__all__} | {"JobFailed": JobFailed}
     for name, message in reversed(_RAISED.findall(text)):
         if name in kinds:

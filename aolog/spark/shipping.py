@@ -1,9 +1,10 @@
-"""What Spark's workers get of this package, so that a worker that lacks it says so in one line.
+"""Sends functions and objects of this package to Spark's workers, so that a worker that lacks the
+package reports it in one line.
 
 Spark pickles the classes and functions of a package by name. A worker whose Python lacks the package
-fails when it unpickles them, with a page of traceback that ends in ModuleNotFoundError. So what is
-sent to workers is pickled here, into bytes, and goes with a function that opens them. That function
-is pickled by value, as all functions are that are defined in a function, and needs Python alone.
+fails at unpickling, with a page of traceback that ends in ModuleNotFoundError. So this module pickles
+them into bytes, and sends these with a function that unpickles them. That function is pickled by
+value, as it is defined inside a function, and needs only Python.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _opener() -> Callable[[bytes], Any]:
         try:
             function, arguments = pickle.loads(data)  # noqa: S301 -- from our own driver
         except ModuleNotFoundError as error:
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # of this process, which ends with the error
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # for this process, which ends with the error
             version = ".".join(map(str, sys.version_info[:3]))
             where = f"the worker on {socket.gethostname()}, {sys.executable} (Python {version})"
             kind = type("UsageError", (Exception,), {"__module__": "aolog.errors"})
@@ -57,7 +58,7 @@ def _opener_by_value() -> bytes:
 
 
 class _Opener:
-    """The function, which any pickler pickles by value."""
+    """The function, in a form that any pickler pickles by value."""
 
     def __call__(self, data: bytes) -> Any:
         return _opener()(data)
@@ -70,12 +71,12 @@ _OPENER = _Opener()
 
 
 def parcel(function: Callable[..., Any], *arguments: object) -> tuple[_Opener, tuple[bytes]]:
-    """For `__reduce__`: what `function(*arguments)` returns is made where this is unpickled."""
+    """For `__reduce__`: unpickling calls `function(*arguments)`."""
     return _OPENER, (pickle.dumps((function, arguments)),)
 
 
 def parcel_of(instance: object) -> tuple[_Opener, tuple[bytes]]:
-    """For `__reduce__` of a class whose instances go to workers."""
+    """For `__reduce__` of a class whose instances are sent to workers."""
     return parcel(_rebuilt, type(instance), instance.__getstate__())
 
 
@@ -96,7 +97,7 @@ class Shipped:
         self._bound = bound
 
     def __call__(self, *arguments: object) -> Any:
-        """As the function with these after the first."""
+        """Calls the function with its first arguments and these."""
         return self._function(*self._bound, *arguments)
 
     def __reduce__(self) -> tuple[_Opener, tuple[bytes]]:

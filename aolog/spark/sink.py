@@ -2,12 +2,12 @@
 in their logs at its commit, at once and only once.
 
 Tasks write pending slabs (aolog/publish) and describe them in their commit messages. The driver
-publishes what the messages name. Of a batch, Spark pickles the writer, and calls `commit` on
-another copy of it; of a stream it makes a writer for each batch's planning and another for its
-commit: so the job's name is in the one, and follows from the query's id in the other. That id is
-known to tasks only, and comes with their messages.
+publishes the slabs that the messages name. For a batch, Spark pickles the writer and calls `commit` on
+another copy, so the writer holds the job's name. For a stream, Spark makes one writer to plan a batch
+and another to commit it, so the job's name follows from the query's id. Only tasks know that id; their
+messages carry it.
 
-`abort` may be called behind a commit that raised, and removes nothing that is published.
+Spark may call `abort` after a commit that raised. It removes nothing that is published.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pyspark.sql.datasource import (
 )
 
 from aolog.errors import UsageError
-from aolog.log.admission import warn_of_limits
 from aolog.log.manifest import Transaction
+from aolog.log.writer_checks import warn_of_limits
 from aolog.publish.leftovers import abort
 from aolog.publish.publication import check_free, publish
 from aolog.spark.routing import Router
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 __all__ = ["batch_writer", "stream_writer"]
 
-_DESCRIPTORS_SPARE = 256  # beside a log's lock each
+_DESCRIPTORS_SPARE = 256  # beyond one for each log's lock
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task wrote. query, batch: of a stream, as its tasks are told."""
+    """What a task wrote. query, batch: of a stream, as Spark tells its tasks."""
 
     slabs: tuple[PendingSlab, ...]
     query: str | None = None
@@ -62,8 +62,8 @@ def batch_writer(
     schema: StructType,
     overwrite: bool,  # noqa: FBT001 -- Spark's call
 ) -> BatchWriter:
-    """For `DataSource.writer`. Raises, on the driver and before a task is started, UsageError for
-    options, columns or a mode that cannot be, LogLocked beside a live Writer, StorageError."""
+    """For `DataSource.writer`. Raises, on the driver and before any task starts, UsageError for invalid
+    options, columns or mode, LogLocked if a Writer has the log open, StorageError."""
     read = _checked(options, schema, stream=False, overwrite=overwrite)
     return BatchWriter(read, Storage().random_bytes(16).hex())
 
@@ -82,9 +82,9 @@ def _checked(
 ) -> SinkOptions:
     if overwrite:
         raise UsageError(
-            'output mode "complete": a log is appended to, and never replaced'
+            'output mode "complete": a log can only be appended to'
             if stream
-            else 'mode "overwrite": a log is appended to, and never replaced',
+            else 'mode "overwrite": a log can only be appended to',
             hint='use outputMode("append")' if stream else 'use mode("append")',
         )
     routed = check_columns(schema)
@@ -98,26 +98,26 @@ class BatchWriter(DataSourceArrowWriter):
     """Writes one job. Picklable."""
 
     def __init__(self, options: SinkOptions, job: str) -> None:
-        self._options = options
-        self._job = job
+        self.options = options
+        self.job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """In a task: its slabs, durable and not published."""
-        return Written(_written(self._options, self._job, iterator))
+        """In a task: writes its slabs, durable and not published on return."""
+        return Written(_written(self.options, self.job, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver: publishes all, or nothing where the transaction was committed before.
-        Raises LogLocked, StorageError and UsageError with nothing published, and SyncFailed."""
-        options = self._options
+        """On the driver: publishes all slabs, or nothing if the transaction was committed before. Raises
+        LogLocked, StorageError and UsageError with nothing published, and SyncFailed."""
+        options = self.options
         transaction = None
         if options.app is not None:
             transaction = Transaction(f"app/{options.app}", options.version)
-        _publish(options, self._job, _messages(messages), transaction)
+        _publish(options, self.job, _messages(messages), transaction)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: removes what the job wrote and did not publish."""
         slabs = [slab for message in _messages(messages) for slab in message.slabs]
-        abort(self._options.root, self._job, slabs)
+        abort(self.options.root, self.job, slabs)
 
     def __reduce__(self) -> Any:
         return parcel_of(self)
@@ -127,54 +127,56 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a query. Picklable."""
 
     def __init__(self, options: SinkOptions) -> None:
-        self._options = options
+        self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """In a task: its slabs, durable and not published."""
+        """In a task: writes its slabs, durable and not published on return."""
         context = TaskContext.get()
         query = context and context.getLocalProperty("sql.streaming.queryId")
         batch = context and context.getLocalProperty("streaming.sql.batchId")
         if not query or not batch:
             raise UsageError(
-                "the task is of no streaming query: Spark names neither it nor a batch"
+                "the task belongs to no streaming query: Spark names no query or no batch"
             )
-        return Written(_written(self._options, _job_of(query), iterator), query, int(batch))
+        return Written(_written(self.options, _job_of(query), iterator), query, int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
-        """On the driver: publishes the batch, or nothing if it was published before. Errors as for
-        a batch's."""
+        """On the driver: publishes the batch, or nothing if it was published before. Raises as
+        `BatchWriter.commit`."""
         written = _messages(messages)
         queries = {message.query for message in written}
         batches = {message.batch for message in written}
         if not written:
             return
         if len(queries) > 1 or batches != {batchId}:
-            raise UsageError(f"batch {batchId} was given messages of {batches} of {queries}")
+            raise UsageError(
+                f"batch {batchId} received messages of batches {batches} of queries {queries}"
+            )
         query = queries.pop()
         assert query is not None
         transaction = Transaction(f"query/{query}", batchId)
-        _publish(self._options, _job_of(query), written, transaction)
+        _publish(self.options, _job_of(query), written, transaction)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
-        """On the driver: removes what the batch's tasks wrote and did not publish. What is left of
-        tasks that were killed goes with the query's next commit."""
+        """On the driver: removes what the batch's tasks wrote. The query's next commit removes the files
+        of killed tasks."""
         del batchId
         written = _messages(messages)
         for query in {message.query for message in written if message.query is not None}:
             slabs = [slab for message in written for slab in message.slabs]
-            abort(self._options.root, _job_of(query), slabs)
+            abort(self.options.root, _job_of(query), slabs)
 
     def __reduce__(self) -> Any:
         return parcel_of(self)
 
 
 def _job_of(query: str) -> str:
-    """A query has one batch at a time: what else bears its name is of attempts that died."""
+    """The job's name. A query has one batch at a time, so other files of the job are leftovers."""
     return xxhash.xxh3_128_hexdigest(query.encode())
 
 
 def _messages(messages: list[WriterCommitMessage | None]) -> list[Written]:
-    """Those of tasks that did not fail."""
+    """The messages of tasks that succeeded."""
     return [message for message in messages if isinstance(message, Written)]
 
 
@@ -207,5 +209,5 @@ def _allow_descriptors(logs: int) -> None:
     needed = logs + _DESCRIPTORS_SPARE
     if soft != resource.RLIM_INFINITY and soft < needed:
         most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        with contextlib.suppress(OSError, ValueError):  # told by whoever opens one too many
+        with contextlib.suppress(OSError, ValueError):  # then opening too many files fails
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,8 +1,8 @@
-"""What a write is asked for: options and columns, checked on the driver before a job is begun.
+"""The options and columns of a write, checked on the driver before a job begins.
 
-Options are named as Spark's Kafka sink and Delta name them, in any case; one that nobody knows is
-an error that names it. Columns are the Kafka sink's, and `log`. Those that only a read makes
-(partition, offset, timestampType) are passed over, so that what was read can be written.
+Options have the names that Spark's Kafka sink and Delta use, in any case; an unknown one is an error
+that names it. Columns are those of the Kafka sink, and `log`. Columns that only a read has (partition,
+offset, timestampType) are ignored, so that rows of a read can be written.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aolog.errors import CodecUnavailable, UsageError
 from aolog.format.compression import CODECS, packer
-from aolog.log.listing import is_log
+from aolog.log.directory import is_log
 from aolog.publish.leftovers import LEFTOVER_SECONDS
-from aolog.publish.pending import MAX_RECORD_BYTES, SLAB_BYTES, depth_of
+from aolog.publish.pending import depth_of
 from aolog.spark.options_parsing import directory, naming, refused, size, unknown, whole_number
 from aolog.storage.storage import DIRECTORY_MODE, Storage
+from aolog.write.options import MAX_RECORD_BYTES, SLAB_BYTES
 from aolog.write.validate import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic, read_mode
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
     from aolog.format.compression import Compression
 
-__all__ = ["DEFAULT_LOG", "SinkOptions", "check_columns", "read_sink_options"]
+__all__ = ["DEFAULT_LOG", "OPTION_NAMES", "SinkOptions", "check_columns", "read_sink_options"]
 
 DEFAULT_LOG = "default"  # of a root that is no log itself
-# Of less a slab is for the most part header, and costs three syncs and a line of the manifest: who
-# says 64 means 64m.
+# A smaller slab is mostly header, and costs three syncs and a line of the manifest. A user who writes
+# 64 means 64m.
 _SLAB_BYTES_MIN = 64 << 10
 _HEADERS = "array<struct<key:string,value:binary>>"
 _COLUMNS = {
@@ -39,20 +40,20 @@ _COLUMNS = {
     "log": ("string",),
 }
 _OF_READS = {"partition", "offset", "timestampType"}
-_NAMES = {
+OPTION_NAMES = {
     name.lower(): name
     for name in (
         "log", "topic", "slabBytes", "maxRecordBytes", "compression", "compressionLevel",
         "mode", "txnAppId", "txnVersion", "leftoverSeconds",
     )
 }  # fmt: skip  # a table
-# Of every write, of streams, and of Kafka's sink: without meaning here.
-_PASSED_OVER = {"path", "checkpointlocation", "queryname", "includeheaders"}
+# Options of every write, of streams and of Kafka's sink that have no effect here.
+_IGNORED = {"path", "checkpointlocation", "queryname", "includeheaders"}
 
 
 class SinkOptions(NamedTuple):
-    """root: absolute. log: of rows whose column does not say. topic: of all records, whatever
-    theirs says. mode: of directories that are created. app, version: the transaction of a batch; None without one."""
+    """root: absolute. log: for rows without one. topic: replaces that of all records. mode: of created
+    directories. app, version: the transaction of a batch; app is None without one."""
 
     root: str
     log: str
@@ -79,9 +80,9 @@ def _number(
 
 
 def _check_compression(name: str, level: int) -> None:
-    """Refused here, and not in every task."""
+    """Raises UsageError once, on the driver, rather than in every task."""
     if name not in {"none", *CODECS}:
-        raise refused("compression", f"{name!r} is none of none, {', '.join(CODECS)}")
+        raise refused("compression", f"{name!r} is not one of none, {', '.join(CODECS)}")
     if level and name == "none":
         raise refused("compressionLevel", "needs the option compression")
     try:
@@ -98,8 +99,8 @@ def read_sink_options(
     """Raises UsageError, which names the option."""
     given = {key.lower(): value for key, value in options.items()}
     for key in given:
-        if key not in _NAMES and key not in _PASSED_OVER and not key.startswith("kafka."):
-            raise unknown(key, _NAMES)
+        if key not in OPTION_NAMES and key not in _IGNORED and not key.startswith("kafka."):
+            raise unknown(key, OPTION_NAMES)
     root = directory(given.get("path", ""))
     log = given.get("log")
     if log is None:
@@ -112,9 +113,9 @@ def read_sink_options(
         mode = read_mode(given.get("mode", f"{DIRECTORY_MODE:o}"))
     app = given.get("txnappid")
     if (app is None) != ("txnversion" not in given):
-        raise UsageError("options txnAppId and txnVersion: one needs the other")
+        raise UsageError("options txnAppId and txnVersion: give both or neither")
     if stream and app is not None:
-        raise refused("txnAppId", "is a batch's: a stream's batches are known by its checkpoint")
+        raise refused("txnAppId", "applies to batches: a checkpoint identifies a stream's batches")
     compression = given.get("compression", "none")
     level = _number(given, "compressionLevel", 0)
     _check_compression(compression, level)
@@ -138,19 +139,19 @@ def read_sink_options(
 
 
 def check_columns(schema: Any) -> bool:
-    """Whether rows say which log they go to. schema: a StructType. Raises UsageError, which names
-    the column."""
+    """Whether there is a column `log`. schema: a StructType. Raises UsageError, which names the
+    column."""
     names = [field.name for field in schema.fields]
     if "value" not in names:
-        raise UsageError("no column 'value'", hint=f"there are {', '.join(names) or 'none'}")
+        raise UsageError("no column 'value'", hint=f"the columns are {', '.join(names) or 'none'}")
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if field.name in _OF_READS:
             continue
         if field.name not in _COLUMNS:
             raise UsageError(
-                f"column {field.name!r} has no place in a record",
-                hint=f"there are {', '.join(_COLUMNS)}: put it into the value, or drop it",
+                f"column {field.name!r} cannot be stored in a record",
+                hint=f"the columns are {', '.join(_COLUMNS)}: put it into the value, or drop it",
             )
         if kind not in _COLUMNS[field.name]:
             raise UsageError(

@@ -44,7 +44,7 @@ __all__ = ["StreamReader"]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Picklable until it is first asked for an offset; `read` runs in tasks and keeps no state."""
+    """Picklable until the first call that returns an offset. `read` runs in tasks and keeps no state."""
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options = options
@@ -52,12 +52,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._watching = Watching(options)
         self._target: dict[str, int] | None = None  # of Trigger.AvailableNow
         self._committed: dict[str, Stand] = {}
-        self._whole: dict[str, Stand] = {}  # up to where there were records at the last look
+        self._whole: dict[str, Stand] = {}  # the end of each log's records at the last look
 
     # --- offsets ----------------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 -- Spark's name
-        """Where a new query begins. The cursor, if one is named, stands there on return."""
+        """Where a new query begins. If there is a cursor, it is at this position on return."""
         options, logs = self._options, self._watching.look(force=True)
         check_names(options, list(logs.values()), "startingOffsets", options.begin)
         names = ("startingOffsets", "startingTimestamp")
@@ -65,12 +65,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             name: stand_in(log, where(log, options.begin, options.begin_us, names, options))
             for name, log in logs.items()
         }
-        self._move_cursors(begin)  # back, too: where one stands may be another query's
+        self._move_cursors(begin)  # backwards too: it may have served another query
         return as_json(begin)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 -- Spark's name
-        """How far the next batch goes. Raises UsageError where a log is gone, or is another, that
-        may have had more, and failOnDataLoss is set."""
+        """The end of the next batch. With failOnDataLoss, raises UsageError if a log with unread records
+        may have been deleted or replaced."""
         logs, stood = self._watching.look(), from_json(start)
         ends = {
             name: stand if name in logs else self._ended(name, stand)
@@ -98,7 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_json(ends)
 
     def _resumed(self, log: Listed, stand: Stand | None) -> Stand | None:
-        """Where reading goes on in a log; None: it is new."""
+        """Where reading resumes in a log; None if the log is new."""
         if stand is None:
             return None
         if stand.is_in(log.uuid):
@@ -107,28 +107,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lost(
                 f"{log.path} is another log than the one that was read up to address "
                 f"{stand.address}",
-                "read it from its beginning",
+                "read the new one from its beginning",
             )
         return stand_in(log, log.bases[0])
 
     def _ended(self, name: str, stand: Stand) -> Stand:
-        """Of a log that is gone."""
+        """The position in a deleted log."""
         if not (stand.ended or self._was_whole(name, stand)):
             self._lost(
-                f"log {name!r} is gone, and may have had more than was read, up to address "
-                f"{stand.address}",
-                "go on without it",
+                f"log {name!r} was deleted, and may have had records after address {stand.address}, "
+                "up to which it was read",
+                "continue without it",
             )
         return stand._replace(ended=True)
 
     def _was_whole(self, name: str, stand: Stand) -> bool:
-        """Whether the log had no more, when it was looked at last."""
+        """Whether all records of the log were read, as of the last look."""
         seen = self._whole.get(name)
         return seen is not None and seen.uuid == stand.uuid and seen.address <= stand.address
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
-        """Records and bytes. Both may be set, and a limit is one of them: where it is none, the
-        trigger wants all."""
+        """Records and bytes at most. Both options may be set; Spark passes one of them as the limit, or
+        ReadAllAvailable if the trigger wants everything."""
         if isinstance(limit, ReadAllAvailable):
             return None, None
         options = self._options
@@ -140,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows, size
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name
-        """As the options say."""
+        """The limit that the options set."""
         if self._options.max_records_per_trigger is not None:
             return ReadMaxRows(self._options.max_records_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
@@ -148,19 +148,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
-        """What is there now is all that the query will read."""
+        """The query reads what the logs hold now, and no more."""
         logs = self._watching.look(force=True)
         self._target = {name: log.end for name, log in logs.items()}
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 -- Spark's name
-        """For the query's progress: where the logs end."""
+        """The ends of the logs, for the query's progress."""
         return as_json({n: stand_in(log, log.end) for n, log in self._watching.look().items()})
 
     # --- batches ----------------------------------------------------------------------------
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The tasks of the batch between two offsets, the same whenever it is asked. Raises
-        UsageError where what the batch needs is gone and failOnDataLoss is set."""
+        """The tasks of the batch between two offsets, the same at each call. With failOnDataLoss, raises
+        UsageError if records of the batch are gone."""
         logs, stood = self._watching.look(), from_json(start)
         wanted = []
         for name, stand in sorted(from_json(end).items()):
@@ -171,10 +171,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if since >= until:
                 continue
             if log is None:
-                self._lost(f"log {name!r} is gone")
+                self._lost(f"log {name!r} was deleted")
                 continue
             if not stand.is_in(log.uuid):
-                self._lost(f"{log.path} is another log than the batch's", "leave the batch's out")
+                self._lost(
+                    f"{log.path} is another log than the batch's",
+                    "leave out this log's part of the batch",
+                )
                 continue
             if since < log.bases[0]:
                 self._lost(f"{log.path}: addresses {since} to {log.bases[0]} are pruned")
@@ -185,7 +188,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cut = partitions(wanted, options.partition_bytes, options.min_partitions)
         return [partition_of(pieces) for pieces in cut]
 
-    def _lost(self, what: str, instead: str = "read on behind it") -> None:
+    def _lost(self, what: str, instead: str = "skip it") -> None:
         if self._options.fail_on_loss:
             raise UsageError(f"option failOnDataLoss: {what}", hint=f"set it to false to {instead}")
         warn("%s; failOnDataLoss is false: %s", what, instead)
@@ -199,8 +202,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- the cursor -------------------------------------------------------------------------
 
     def commit(self, end: Offset) -> None:
-        """The cursor stands at the offset on return, durable, so that retention may free what lies
-        before. Raises CursorLocked, CursorDiverged, CursorForeign, StorageError."""
+        """The cursor is durable at the offset on return, so retention may delete the slabs before it.
+        Raises CursorLocked, CursorDiverged, CursorForeign, StorageError."""
         self._move_cursors(from_json(end))
 
     def _move_cursors(self, stands: dict[str, Stand], *, only_new: bool = False) -> None:
@@ -218,23 +221,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not (only_new and reader.has_cursor_position):
                 try:
                     reader.seek(stand.address)
-                except AddressPruned:  # nothing is left to protect
+                except AddressPruned:  # nothing left to protect
                     return
-                except AddressBeyondEnd as error:  # lost with the page cache, or made anew
-                    warn("%s: the offset is behind what is there, so its cursor stays", error)
+                except AddressBeyondEnd as error:  # lost with the page cache, or replaced
+                    warn("%s: the offset is past the log's end, so its cursor stays", error)
                     return
                 reader.commit()
                 self._committed[name] = stand
 
     def stop(self) -> None:
-        """Gives all files free."""
+        """Closes all files."""
         self._watching.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_schema": self._schema}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["_options"], state["_schema"])  # type: ignore[misc]  # a fresh one
+        self.__init__(state["_options"], state["_schema"])  # type: ignore[misc]  # a new one
 
     def __reduce__(self) -> Any:
         return parcel_of(self)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from aolog.spark.planning import Piece
 
-__all__ = ["LogVerified", "Verified", "verify"]
+__all__ = ["LogVerified", "Verified", "check_all", "verify"]
 
 _HOUR_US = 3_600_000_000
 _LEAST_US = -(1 << 63)  # a timestamp's
@@ -131,10 +131,11 @@ def _begin(gap: Gap) -> int:
 def _check_share(share: InputPartition) -> Iterator[tuple[Any, ...]]:
     from aolog.spark.partition import pieces_in
 
-    return _check_all(pieces_in(share))
+    return check_all(pieces_in(share))
 
 
-def _check_all(pieces: Iterable[Piece]) -> Iterator[tuple[Any, ...]]:
+def check_all(pieces: Iterable[Piece]) -> Iterator[tuple[Any, ...]]:
+    """The rows of all pieces."""
     for piece in pieces:
         yield from _check(piece)
 
@@ -144,8 +145,8 @@ def _check(piece: Piece) -> Iterator[tuple[Any, ...]]:
     import numpy as np
 
     from aolog.log.directory import Log
+    from aolog.read.batch import RecordFrame
     from aolog.read.ranges import read_range
-    from aolog.read.record_frame import RecordFrame
     from aolog.storage.storage import Storage
 
     hours: dict[int | None, list[int]] = defaultdict(lambda: [0, 0, 0])

@@ -1,8 +1,8 @@
-"""What the logs of a stream look like now, as cheaply as it can be known.
+"""The present state of a stream's logs, found cheaply.
 
-A look asks the file system for two directory entries a log: of its directory, whose time changes
-with its slabs, and of its last slab, whose size or time changes with an append. Only what changed
-is opened. An entry that changed a clock tick ago is not believed to have changed for the last time.
+A look reads two directory entries for each log: its directory's, whose time changes with its slabs,
+and its last slab's, whose size or time changes with an append. Only changed logs are opened. An entry
+that changed within the last clock tick is read again, as it may change without a new time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Watching"]
 
-LOOK_EVERY_S = 0.02  # at most, and a quarter of the time: Spark asks each 11 ms
-LIST_EVERY_S = 1.0  # the tree, for logs that are new
-_REST = 4  # times what a look took
-_OPEN_MAX = 64  # logs whose last slab stays open, so that its frames are not walked anew
-_RACY_NS = 50_000_000  # of a clock tick, generously
+LOOK_EVERY_S = 0.02  # and at most a quarter of the time: Spark asks every 11 ms
+LIST_EVERY_S = 1.0  # look for new logs in the tree
+_REST = 4  # times the duration of a look
+_OPEN_MAX = 64  # logs whose last slab stays open, so that its frames are not walked again
+_RACY_NS = 50_000_000  # more than a tick of the file system's clock
 
 
 class _State(NamedTuple):
@@ -40,7 +40,7 @@ class _State(NamedTuple):
 
 
 class Watching:
-    """The logs that the options mean. Not thread-safe. Opens nothing until the first look."""
+    """The logs that the options select. Not thread-safe. Opens nothing until the first look."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -59,8 +59,8 @@ class Watching:
         self._open.clear()
 
     def look(self, *, force: bool = False) -> dict[str, Listed]:
-        """The logs by name, sorted; as they were a moment ago unless forced. A log that is gone is
-        left out. Raises StorageError, and UsageError where there is no log at all."""
+        """The logs by name, sorted. Unless forced, may return the result of a moment ago. Omits deleted
+        logs. Raises StorageError, and UsageError if there is no log at all."""
         begun = time.monotonic()
         if begun < self._look_at and not force:
             return self.known
@@ -77,7 +77,7 @@ class Watching:
         found = {root: self._manifest(root) for root in roots}
         manifests = {root: state for root, state in found.items() if state is not None}
         is_published = manifests != self._manifests
-        if is_published:  # slabs may have come that no log's entry tells of, and logs
+        if is_published:  # new slabs and logs, without a change of their entries
             self._states.clear()
             self._manifests = manifests
         begun = time.monotonic()
@@ -89,7 +89,7 @@ class Watching:
         return {name: log for name, log in seen if log is not None}, self._found
 
     def _manifest(self, root: str) -> tuple[int, int] | None:
-        """Another one is another file."""
+        """A new manifest is a new file."""
         try:
             found = self._storage.system.lstat(f"{root}/{MANIFEST_NAME}")
         except (FileNotFoundError, NotADirectoryError):
@@ -102,7 +102,7 @@ class Watching:
         except NotALog:
             if not self._found:
                 raise
-            return self._found  # gone since: each of them is found to be
+            return self._found  # deleted since: `_seen` finds that of each log
 
     def _seen(self, found: Found) -> Listed | None:
         before, state = self.known.get(found.name), None
@@ -120,18 +120,18 @@ class Watching:
             self._forget(found.name)
             return None
         self._states.pop(found.name, None)
-        # Taken before the look: what changes behind it shows the next time.
+        # Read before the look, so that the next look sees a later change.
         if state is not None and before is not None and before.bases == now.bases:
             self._states[found.name] = state
         return now
 
     def _state(self, log: Listed) -> _State | None:
-        """None if it changed so lately that the same time may come again."""
+        """None if it changed so recently that another change may have the same time."""
         lstat = self._storage.system.lstat
         directory = lstat(log.path)
         try:
             slab = lstat(f"{log.path}/{slab_name(log.bases[-1])}")
-        except FileNotFoundError:  # published, and not yet under its name
+        except FileNotFoundError:  # published, and not renamed yet
             return None
         state = _State(directory.st_mtime_ns, slab.st_size, slab.st_mtime_ns)
         if time.time_ns() - max(state.directory_ns, state.slab_ns) < _RACY_NS:
@@ -155,8 +155,8 @@ class Watching:
             log.close()
 
     def has_records(self, log: Listed, since: int, end: int) -> bool:
-        """Whether there is a record in `[since, end)`, as far as that can be known without reading
-        bodies: marks, seals and headers move a log's end too."""
+        """Whether there may be a record in `[since, end)`. Reads no bodies. Marks, seals and headers
+        move a log's end too."""
         if log.ordinal is None or end != log.end:
             return True
         try:

@@ -20,8 +20,6 @@ from aolog.storage.file import File, as_storage_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Directory", "Inside", "beside"]
-
 
 class Directory(File):
     """An open directory. Its flock is the lock of the log or the root: there is no lock file to

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aolog.errors import PermissionDenied, StorageError, StorageFailed, StorageFull, SyncFailed
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from aolog.format.frame import Buffer
-
-__all__ = ["File", "Stat", "as_storage_error"]
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -155,6 +154,11 @@ class File:
             found = self._system.fstat(self.fd)
         return Stat(found.st_size, found.st_mtime_ns, found.st_ino)
 
+    def end(self, limit: int | None) -> int:
+        """The file's size, or `limit` if that is less."""
+        size = self.stat().size
+        return size if limit is None else min(size, limit)
+
     def mode(self) -> int:
         """Its permissions."""
         with as_storage_error(self.path, "stat"):
@@ -208,6 +212,15 @@ class File:
 
     def __del__(self) -> None:
         self.close()  # a reader that is dropped without `close` leaks no descriptor and no lock
+
+    @contextmanager
+    def closed_on_error(self) -> Iterator[Self]:
+        """Closes the file if the block raises."""
+        try:
+            yield self
+        except BaseException:
+            self.close()
+            raise
 
     def adopt(self, other: File) -> None:
         """Copies owner, mode and time of change from another file: the same users can use it."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["Limit", "Mount", "limits_of", "parse_mount"]
-
 
 class Mount(NamedTuple):
     """kind: the file system's type, as the kernel names it. options: of the mount and of the file
@@ -22,7 +20,7 @@ class Mount(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """Something that is not kept. code: stable. text: for people."""
+    """A guarantee that is missing. code: stable. text: for people."""
 
     code: str
     text: str
@@ -33,20 +31,20 @@ _NO_POWER_LOSS: Final = Limit(
 )
 _NO_SYNC: Final = Limit("sync_omitted", "mounted with an option that makes fsync do nothing")
 _NO_BARRIER: Final = Limit(
-    "no_barrier", "mounted without barriers: what was synced may be in the device's cache only"
+    "no_barrier", "mounted without barriers: synced data may be only in the device's cache"
 )
 _REMOTE: Final = Limit(
     "remote",
-    "a network file system: a lock may not be seen by other machines, and what fsync means is "
-    "up to the server",
+    "a network file system: other machines may not see a lock, and the server decides what "
+    "fsync means",
 )
 _BY_PROGRAM: Final = Limit(
-    "by_program", "a program or the host is behind it: what locks and fsync mean is up to that"
+    "by_program", "a program or the host serves it, and decides what locks and fsync mean"
 )
 
 _IN_MEMORY = {"tmpfs", "ramfs", "rootfs", "hugetlbfs"}
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "coda", "lustre",
-            "orangefs"}  # fmt: skip  # one thing, one line
+            "orangefs"}  # fmt: skip  # a set of names
 _HOSTED = {"9p", "virtiofs", "vboxsf", "prl_fs"}
 _SYNC_OFF = {"volatile", "fsync=volatile"}  # as mounted; as kernels from 6.18 on list it
 _BARRIER_OFF = {"nobarrier", "barrier=0", "fsync_mode=nobarrier"}
@@ -55,11 +53,11 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")  # space, tab, newline and backslash
 
 
 def parse_mount(mountinfo: str, mount_id: int) -> Mount | None:
-    """The mount with this number; None if it is not listed or not in the form that is documented
-    in proc_pid_mountinfo(5)."""
+    """The mount with this number; None if it is not listed, or not in the form that
+    proc_pid_mountinfo(5) documents."""
     for line in mountinfo.splitlines():
-        before, _, behind = line.partition(" - ")
-        fields, more = before.split(" "), behind.split(" ")
+        before, _, after = line.partition(" - ")
+        fields, more = before.split(" "), after.split(" ")
         if len(fields) >= 6 and len(more) >= 3 and fields[0] == str(mount_id):
             point = _ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[4])
             return Mount(point, more[0], frozenset(fields[5].split(",") + more[2].split(",")))
@@ -67,7 +65,7 @@ def parse_mount(mountinfo: str, mount_id: int) -> Mount | None:
 
 
 def limits_of(mount: Mount) -> list[Limit]:
-    """What a log on this mount cannot rely on; none that shows for a local disk."""
+    """The guarantees that a log on this mount lacks; usually none on a local disk."""
     found = []
     if mount.kind in _IN_MEMORY:
         found.append(_NO_POWER_LOSS)

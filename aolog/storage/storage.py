@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from aolog.format.frame import Buffer
 
-__all__ = ["Entry", "Storage", "absolute", "parent_of"]
-
 _ROOT = 0
 _READ_WRITE = 0o666
 DIRECTORY_MODE = 0o700  # default mode of a new log
@@ -291,17 +289,14 @@ class Storage:
                 if creates and where.in_log:
                     mode = above.mode() & _READ_WRITE
                 file = File(path, self._open_at(above, name, how, path, mode), self.system)
-            try:
+            with file.closed_on_error():
                 found = self.system.fstat(file.fd).st_mode
                 if not stat.S_ISREG(found):
                     raise StorageFailed(
-                        "is no regular file", hint="take it out of the log", path=path
+                        "is no regular file", hint="move it out of the log", path=path
                     )
                 if creates and (found ^ mode) & PERMISSIONS:
                     file.set_mode(mode)
-            except (OSError, StorageError):
-                file.close()
-                raise
         return file
 
     def rename(self, old: Inside, new: Inside) -> None:

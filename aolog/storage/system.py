@@ -1,9 +1,9 @@
-"""The system calls that storage is made of, and nothing else: one seam under everything.
+"""The system calls that storage uses, and nothing else.
 
-`System` is what `File` and `Storage` ask for: the calls of `os` and `fcntl` with their own meaning,
-results and errors (`OSError` with its errno; interrupted calls are repeated as Python does). It
-keeps no policy: whole writes, error translation, temporary names and the order of syncs are
-storage's, so that they run unchanged on the simulation in `aolog.testing`.
+`System` lists the calls of `os` and `fcntl` that `File` and `Storage` use, with their meaning, results
+and errors (`OSError` with its errno; Python repeats interrupted calls). It has no policy: whole writes,
+error translation, temporary names and the order of syncs belong to storage, so that they run unchanged
+on the simulation in `aolog.testing`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ if TYPE_CHECKING:
 
     from aolog.format.frame import Buffer
 
-__all__ = ["LOCK_EX", "LOCK_NB", "LOCK_UN", "REAL", "RealSystem", "Status", "System"]
-
 LOCK_EX, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
 
 
-# FS_IOC_GETVERSION as most machines encode it: _IOR('v', 1, long), though it answers with an int.
+# FS_IOC_GETVERSION as most machines encode it: _IOR('v', 1, long), although it returns an int.
 _GENERATION = 2 << 30 | struct.calcsize("l") << 16 | ord("v") << 8 | 1
 
 
 class Status(Protocol):
-    """What `fstat` tells, by the names of `os.stat_result`."""
+    """The result of `fstat`, with the names of `os.stat_result`."""
 
     @property
     def st_mode(self) -> int: ...
@@ -49,7 +47,7 @@ class Status(Protocol):
 
 
 class System(Protocol):
-    """System calls. Each means what the function of the same name in `os` or `fcntl` does."""
+    """System calls, each as the function of the same name in `os` or `fcntl`."""
 
     def open(
         self, path: str, flags: int, mode: int = 0o777, /, *, dir_fd: int | None = None
@@ -82,30 +80,30 @@ class System(Protocol):
     def fchmod(self, fd: int, mode: int, /) -> None: ...
 
     def adopt(self, fd: int, other: int, /) -> None:
-        """Owner, where we may change it, mode and times become the other's."""
+        """Copies mode, times and, if permitted, the owner from the other file."""
 
     def euid(self) -> int:
         """The user whose permissions the process has."""
 
     def user_name(self, uid: int, /) -> str | None:
-        """A user's name, None if that has none."""
+        """The user's name; None if there is none."""
 
     def free_bytes(self, path: str, /) -> int:
-        """Room for who may not use the reserve."""
+        """Free bytes, without the reserve for root."""
 
     def mounts(self, path: str, /) -> tuple[int, str]:
-        """Number of the path's mount, and Linux's mountinfo. Raises OSError, KeyError, ValueError
-        where nothing tells."""
+        """(number of the path's mount, Linux's mountinfo). Raises OSError, KeyError or ValueError if the
+        system does not report them."""
 
     def generation(self, fd: int, /) -> int:
-        """32 bits that differ between files that had the same inode number one after the other; 0
-        where nothing tells."""
+        """32 bits that differ between successive files with the same inode number; 0 if the file system
+        does not report them."""
 
     def boot_id(self) -> bytes:
-        """16 bytes that differ after every boot: whether the page cache was lost in between."""
+        """16 bytes that differ after each boot: a boot loses the page cache."""
 
     def random_bytes(self, size: int, /) -> bytes:
-        """What nobody can guess."""
+        """Unpredictable bytes."""
 
 
 class RealSystem:
@@ -166,7 +164,7 @@ class RealSystem:
         return int(fields["mnt_id"]), _text("/proc/self/mountinfo")
 
     def generation(self, fd: int) -> int:
-        """Of ext4, XFS, btrfs and f2fs, among others."""
+        """Reported by ext4, XFS, btrfs and f2fs, among others."""
         try:
             answer = fcntl.ioctl(fd, _GENERATION, bytes(8))
         except OSError:  # tmpfs, overlay, a system that is not Linux
@@ -174,11 +172,9 @@ class RealSystem:
         return int.from_bytes(answer[:4], sys.byteorder)
 
     def boot_id(self) -> bytes:
-        """The kernel's."""
         return _boot_id()
 
     def random_bytes(self, size: int) -> bytes:
-        """The kernel's."""
         return os.urandom(size)
 
 
@@ -187,11 +183,11 @@ def _boot_id() -> bytes:
     try:
         return bytes.fromhex(_text("/proc/sys/kernel/random/boot_id").strip().replace("-", ""))
     except (OSError, ValueError):
-        return os.urandom(16)  # no such file: every process counts as a boot of its own
+        return os.urandom(16)  # not Linux: each process counts as another boot
 
 
 def _text(path: str) -> str:
-    with open(path, errors="surrogateescape") as file:  # noqa: PTH123 -- the seam knows no Path
+    with open(path, errors="surrogateescape") as file:  # noqa: PTH123 -- pathlib is not imported here
         return file.read()
 
 

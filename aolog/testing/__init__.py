@@ -1,8 +1,8 @@
-"""A file system that fails on purpose, for whoever embeds the log and does not trust it.
+"""A file system that fails on purpose, for tests of programs that embed the log.
 
-A `SimulatedSystem` stands where the operating system does. It keeps a page cache over a disk,
-and tells apart what was written and what is durable: a power cut leaves some of the pieces that
-no sync has ordered, in any combination, and some of the names.
+A `SimulatedSystem` replaces the operating system. It has a page cache and a disk, and distinguishes
+written from durable bytes: after a power cut, any combination of the pieces and names that were not
+synced may survive.
 
     >>> import aolog
     >>> from aolog.storage.storage import Storage
@@ -23,13 +23,13 @@ no sync has ordered, in any combination, and some of the names.
 `kill` ends the process and keeps the page cache. Faults (a full disk, errors, short writes, an
 fsync that fails once and then lies) are planned with `Fault` or drawn by `RandomFaults`.
 
-It is honest as far as its tests go: calls of the real system, and random ones, give the same
-results, errors and bytes here. It is simpler than a real one in this: no links, owners, modes or
-sparse files; entries take no room; a file's fsync never makes its name durable (ext4's does).
+Tests compare it with the real system: the same calls, and random ones, give the same results, errors
+and bytes. It is simpler: no links, owners, modes or sparse files; directory entries take no space; an
+fsync of a file never makes its name durable (on ext4 it does).
 """
 
-from aolog.testing.calls import Killed, SimulatedStatus
 from aolog.testing.faults import Call, Effect, Fault, FaultPlan, Faults, RandomFaults
+from aolog.testing.machine import Killed, SimulatedStatus
 from aolog.testing.system import SimulatedSystem, Survivor
 
 __all__ = [

@@ -1,21 +1,31 @@
-"""System calls as a simulated process makes them: arguments, answers and errors are Linux's.
+"""The system calls of a simulated process: arguments, results and errors are those of Linux.
 
-A call is met first (is the process dead, is there a fault), then carried out on the disk under
-the machine's lock. What becomes of the process is system.py's.
+Each call first checks whether the process was killed and whether a fault is planned, then changes the
+disk under the machine's lock. system.py starts and ends processes.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import stat
 import threading
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING
 
 from aolog.storage.system import LOCK_NB, LOCK_UN
-from aolog.testing.disk import DirectoryNode, Disk, Node
+from aolog.testing.disk import DirectoryNode, Node
 from aolog.testing.faults import Call, Effect
 from aolog.testing.inode import FileNode
+from aolog.testing.machine import (
+    BLOCK,
+    USER,
+    Killed,
+    Machine,
+    OpenFile,
+    SimulatedStatus,
+    check_directory_rename,
+    fail,
+    status_of,
+)
 from aolog.testing.outcomes import ROOT
 
 if TYPE_CHECKING:
@@ -23,55 +33,13 @@ if TYPE_CHECKING:
 
     from aolog.format.frame import Buffer
 
-__all__ = ["BLOCK", "Killed", "Machine", "SimulatedCalls", "SimulatedStatus"]
+__all__ = ["SimulatedCalls"]
 
-BLOCK = 4096  # bytes: the unit of room
-_FILE_MODE, _DIRECTORY_MODE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
-_USER = 1000
 _WALK_ERRNO = {FileNotFoundError: errno.ENOENT, NotADirectoryError: errno.ENOTDIR}
 
 
-class Killed(BaseException):
-    """The process that asks is dead. No `except Exception` stops it."""
-
-
-class SimulatedStatus(NamedTuple):
-    """What fstat tells of a simulated file."""
-
-    st_mode: int
-    st_ino: int
-    st_size: int
-    st_mtime_ns: int
-    st_uid: int
-    st_nlink: int
-
-
-class _Open:
-    """An open file description."""
-
-    __slots__ = ("locked", "node", "path", "readable", "writable")
-
-    def __init__(self, node: Node, path: str, access: int) -> None:
-        self.node = node
-        self.path = path
-        self.readable = access != os.O_WRONLY
-        self.writable = access != os.O_RDONLY
-        self.locked = False
-
-
-class Machine:
-    """What the processes of one machine share."""
-
-    def __init__(self, disk: Disk) -> None:
-        self.disk = disk
-        self.lock = threading.RLock()
-        self.waiting: threading.Condition | None = None  # for a flock to be given up, if anybody is
-        self.locks: dict[int, _Open] = {}
-        self.full_errno = errno.ENOSPC
-
-
 class SimulatedCalls:
-    """The calls of one process on a machine. What it needs of its descendant: `kill`."""
+    """The calls of one process on a machine. A subclass has `kill`."""
 
     def __init__(
         self,
@@ -82,7 +50,7 @@ class SimulatedCalls:
         self._shared = shared
         self._disk = shared.disk
         self._lock = shared.lock
-        self._files: dict[int, _Open] = {}
+        self._files: dict[int, OpenFile] = {}
         self._next_fd = 3
         self._dead = False
         self._faults = faults
@@ -90,13 +58,13 @@ class SimulatedCalls:
         self.before = before
 
     def kill(self) -> object:
-        """The process dies."""
+        """Kills the process."""
         raise NotImplementedError
 
     # --- a call ------------------------------------------------------------------------------------
 
     def _meet(self, name: str, path: str, size: int = 0) -> Effect | None:
-        """What is done before every call. Raises what the faults say, but for what is short."""
+        """Runs before every call. The caller carries out the effect."""
         if self._dead:
             raise Killed
         self.calls += 1
@@ -118,37 +86,37 @@ class SimulatedCalls:
     def _checked(self, name: str, path: str) -> None:
         effect = self._meet(name, path)
         if effect is not None and effect.errno is not None:
-            _fail(effect.errno, path)
+            fail(effect.errno, path)
 
-    def _opened(self, fd: int) -> _Open:
+    def _opened(self, fd: int) -> OpenFile:
         found = self._files.get(fd)
         if found is None:
             if self._dead:
                 raise Killed
-            _fail(errno.EBADF)
+            fail(errno.EBADF)
         return found
 
     def _node(self, path: str) -> Node:
         try:
             return self._disk.node(path)
         except OSError as error:
-            _fail(_WALK_ERRNO[type(error)], path)
+            fail(_WALK_ERRNO[type(error)], path)
 
     def _parent(self, path: str) -> tuple[DirectoryNode, str]:
         try:
             return self._disk.parent(path)
         except OSError as error:
-            _fail(_WALK_ERRNO[type(error)], path)
+            fail(_WALK_ERRNO[type(error)], path)
 
     def _below(self, path: str, dir_fd: int | None) -> str:
-        """Whole: from the root on."""
+        """The absolute path."""
         if dir_fd is None or path.startswith("/"):
             return path
         directory = self._opened(dir_fd)
         if isinstance(directory.node, FileNode):
-            _fail(errno.ENOTDIR, path)
+            fail(errno.ENOTDIR, path)
         if not directory.node.linked and directory.node.ino != ROOT:
-            _fail(errno.ENOENT, path)  # it was removed
+            fail(errno.ENOENT, path)  # it was removed
         above = directory.path = self._disk.path_of(directory.node, directory.path)
         return above if path == "." else f"{above.rstrip('/')}/{path}"
 
@@ -157,7 +125,7 @@ class SimulatedCalls:
     def open(
         self, path: str, flags: int, mode: int = 0o777, /, *, dir_fd: int | None = None
     ) -> int:
-        """os.open: O_CREAT, O_EXCL, O_TRUNC and O_DIRECTORY mean what they do."""
+        """os.open, with O_CREAT, O_EXCL, O_TRUNC and O_DIRECTORY."""
         del mode
         with self._lock:
             path = self._below(path, dir_fd)
@@ -166,14 +134,14 @@ class SimulatedCalls:
             access = flags & os.O_ACCMODE
             if isinstance(node, DirectoryNode):
                 if access != os.O_RDONLY or flags & os.O_CREAT:
-                    _fail(errno.EISDIR, path)
+                    fail(errno.EISDIR, path)
             elif flags & os.O_DIRECTORY:
-                _fail(errno.ENOTDIR, path)
+                fail(errno.ENOTDIR, path)
             elif flags & os.O_TRUNC and len(node.cache):
                 node.truncate(0)
                 node.mtime_ns = self._disk.tick()
             fd, self._next_fd = self._next_fd, self._next_fd + 1
-            self._files[fd] = _Open(node, path, access)
+            self._files[fd] = OpenFile(node, path, access)
             node.opened += 1
             return fd
 
@@ -185,11 +153,11 @@ class SimulatedCalls:
         if ino is None:
             return self._disk.new_file(directory, name)
         if flags & os.O_EXCL:
-            _fail(errno.EEXIST, path)
+            fail(errno.EEXIST, path)
         return self._disk.nodes[ino]
 
     def close(self, fd: int, /) -> None:
-        """os.close. Always succeeds, whatever the faults say. Of a dead process: nothing."""
+        """os.close. Never has a fault. Does nothing in a killed process."""
         with self._lock:
             if not self._dead:
                 self._opened(fd)
@@ -212,29 +180,29 @@ class SimulatedCalls:
             effect = self._meet("pread", file.path, size)
             if effect is not None:
                 if effect.errno is not None:
-                    _fail(effect.errno)
+                    fail(effect.errno)
                 size = min(size, effect.short or size)
             node = file.node
             if isinstance(node, DirectoryNode):
-                _fail(errno.EISDIR)
+                fail(errno.EISDIR)
             if not file.readable:
-                _fail(errno.EBADF)
+                fail(errno.EBADF)
             if offset < 0:
-                _fail(errno.EINVAL)
+                fail(errno.EINVAL)
             data = node.cache[offset : offset + size]
             return data if isinstance(data, bytes) else bytes(data)
 
     def pwritev(self, fd: int, parts: Sequence[Buffer], offset: int, /) -> int:
-        """os.pwritev. A disk that is nearly full takes what it has room for."""
+        """os.pwritev. A disk that becomes full writes a part."""
         with self._lock:
             file = self._opened(fd)
             data = b"".join(parts)
             effect = self._meet("pwritev", file.path, len(data))
             node = file.node
             if not file.writable or isinstance(node, DirectoryNode):
-                _fail(errno.EBADF)
+                fail(errno.EBADF)
             if offset < 0:
-                _fail(errno.EINVAL)
+                fail(errno.EINVAL)
             taken = data
             if effect is not None:
                 taken = data[: 0 if effect.short is None and effect.errno else effect.short]
@@ -247,13 +215,14 @@ class SimulatedCalls:
                 node.write(taken, offset)
                 node.mtime_ns = self._disk.tick()
             if effect is not None and effect.errno is not None:
-                _fail(effect.errno)
+                fail(effect.errno)
             if data and not taken:
-                _fail(self._shared.full_errno)
+                fail(self._shared.full_errno)
             return len(taken)
 
     def _room(self, node: FileNode, end: int) -> int | None:
-        """How far the file may grow, if not up to `end`. What is allocated may be overwritten."""
+        """The largest size that the disk has room for, None if `end` fits. Allocated blocks may be
+        overwritten."""
         allocated = -(-len(node.cache) // BLOCK)
         most = allocated + max(0, self._disk.free_blocks())
         return None if end <= most * BLOCK else most * BLOCK
@@ -265,25 +234,25 @@ class SimulatedCalls:
             self._checked("ftruncate", file.path)
             node = file.node
             if not file.writable or isinstance(node, DirectoryNode) or size < 0:
-                _fail(errno.EINVAL)
+                fail(errno.EINVAL)
             if self._disk.capacity is not None and self._room(node, size) is not None:
-                _fail(self._shared.full_errno)
+                fail(self._shared.full_errno)
             node.truncate(size)
             node.mtime_ns = self._disk.tick()
 
     def fstat(self, fd: int, /) -> SimulatedStatus:
-        """os.fstat, in part. Never fails."""
+        """os.fstat, in part. Never has a fault."""
         with self._lock:
-            return _status((self._files.get(fd) or self._opened(fd)).node)
+            return status_of((self._files.get(fd) or self._opened(fd)).node)
 
     # --- syncs and locks ---------------------------------------------------------------------------
 
     def fdatasync(self, fd: int, /) -> None:
-        """os.fdatasync: the file's bytes and size; not its name."""
+        """os.fdatasync: makes the file's bytes and size durable, not its name."""
         self._sync("fdatasync", fd)
 
     def fsync(self, fd: int, /) -> None:
-        """os.fsync: of a directory, its entries."""
+        """os.fsync: of a directory, makes its entries durable."""
         self._sync("fsync", fd)
 
     def _sync(self, name: str, fd: int) -> None:
@@ -297,7 +266,7 @@ class SimulatedCalls:
                         self._disk.sync_directory(node, lie=True)
                     else:
                         node.lie()
-                _fail(effect.errno)
+                fail(effect.errno)
             if isinstance(node, DirectoryNode):
                 self._disk.sync_directory(node)
             elif not node.is_clean:
@@ -305,7 +274,7 @@ class SimulatedCalls:
                 self._disk.version += 1
 
     def flock(self, fd: int, operation: int, /) -> None:
-        """fcntl.flock, exclusive: held by the open file description until it is closed."""
+        """fcntl.flock, exclusive. The open file description holds it until it is closed."""
         with self._lock:
             file = self._opened(fd)
             self._checked("flock", file.path)
@@ -318,7 +287,7 @@ class SimulatedCalls:
                 return
             while locks.get(ino, file) is not file:
                 if operation & LOCK_NB:
-                    _fail(errno.EWOULDBLOCK)
+                    fail(errno.EWOULDBLOCK)
                 if self._shared.waiting is None:
                     self._shared.waiting = threading.Condition(self._lock)
                 self._shared.waiting.wait()
@@ -328,7 +297,7 @@ class SimulatedCalls:
             file.locked = True
 
     def _freed(self) -> None:
-        """A flock was given up."""
+        """Wakes processes that wait for a flock."""
         if self._shared.waiting is not None:
             self._shared.waiting.notify_all()
 
@@ -342,7 +311,7 @@ class SimulatedCalls:
             self._checked("listdir", where)
             node = self._node(where) if file is None else file.node
             if not isinstance(node, DirectoryNode):
-                _fail(errno.ENOTDIR, where)
+                fail(errno.ENOTDIR, where)
             return list(node.entries)
 
     def replace(
@@ -364,13 +333,13 @@ class SimulatedCalls:
             ino = target.entries.get(new_name)
             there = None if ino is None else self._disk.nodes[ino]
             if isinstance(node, DirectoryNode):
-                _check_directory_rename(node, there, old, new)
+                check_directory_rename(node, there, old, new)
             elif isinstance(there, DirectoryNode):
-                above = old.startswith(new.rstrip("/") + "/")  # Linux looks at that first
-                _fail(errno.ENOTEMPTY if above else errno.EISDIR, old)
+                above = old.startswith(new.rstrip("/") + "/")  # Linux checks that first
+                fail(errno.ENOTEMPTY if above else errno.EISDIR, old)
             if node is not there:
                 self._disk.rename(source, name, target, new_name)
-                for file in self._files.values():  # faults and `before` know it by its new name
+                for file in self._files.values():  # faults and `before` see the new name
                     file.path = new if file.node is node else file.path
 
     def unlink(self, path: str, /, *, dir_fd: int | None = None) -> None:
@@ -379,7 +348,7 @@ class SimulatedCalls:
             path = self._below(path, dir_fd)
             self._checked("unlink", path)
             if isinstance(self._node(path), DirectoryNode):
-                _fail(errno.EISDIR, path)
+                fail(errno.EISDIR, path)
             self._disk.remove(*self._parent(path))
 
     def mkdir(self, path: str, mode: int = 0o777, /, *, dir_fd: int | None = None) -> None:
@@ -390,7 +359,7 @@ class SimulatedCalls:
             self._checked("mkdir", path)
             directory, name = self._parent(path)
             if name in directory.entries or not name:
-                _fail(errno.EEXIST, path)
+                fail(errno.EEXIST, path)
             self._disk.new_directory(directory, name)
 
     def rmdir(self, path: str, /, *, dir_fd: int | None = None) -> None:
@@ -400,9 +369,9 @@ class SimulatedCalls:
             self._checked("rmdir", path)
             node = self._node(path)
             if not isinstance(node, DirectoryNode):
-                _fail(errno.ENOTDIR, path)
+                fail(errno.ENOTDIR, path)
             if node.entries:
-                _fail(errno.ENOTEMPTY, path)
+                fail(errno.ENOTEMPTY, path)
             self._disk.remove(*self._parent(path))
 
     def lexists(self, path: str, /) -> bool:
@@ -432,26 +401,26 @@ class SimulatedCalls:
         with self._lock:
             path = self._below(path, dir_fd)
             self._meet("lstat", path)
-            return _status(self._node(path))
+            return status_of(self._node(path))
 
     def euid(self) -> int:
-        """An ordinary user's, whose everything is."""
-        return _USER
+        """The ordinary user that owns all files."""
+        return USER
 
     def user_name(self, _uid: int, /) -> str | None:
-        """Nobody has one."""
+        """None: users have no names here."""
         return None
 
     def fchmod(self, fd: int, mode: int, /) -> None:
-        """os.fchmod; all modes stay as they are."""
+        """Does nothing: files have no modes here."""
 
     def adopt(self, fd: int, other: int, /) -> None:
-        """The time of change becomes the other's; there are no owners and modes."""
+        """Copies the other's time of change; there are no owners and modes here."""
         with self._lock:
             self._opened(fd).node.mtime_ns = self._opened(other).node.mtime_ns
 
     def free_bytes(self, path: str, /) -> int:
-        """What the capacity leaves; 2^60 if it has no bound."""
+        """The free part of the capacity; 2^60 without a capacity."""
         with self._lock:
             self._disk.node(path)
             if self._disk.capacity is None:
@@ -460,17 +429,17 @@ class SimulatedCalls:
             return self._disk.capacity - sum(-(-len(c) // BLOCK) * BLOCK for c in contents)
 
     def mounts(self, path: str, /) -> tuple[int, str]:
-        """Nothing tells."""
+        """Not supported."""
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), path)
 
     # --- the machine -----------------------------------------------------------------------------
 
     def generation(self, _fd: int, /) -> int:
-        """Nothing tells, and inode numbers are not used again."""
+        """0: inode numbers are never used again."""
         return 0
 
     def boot_id(self) -> bytes:
-        """16 bytes that differ after every power cut, and with every seed."""
+        """16 bytes that change with every power cut and every seed."""
         text = f"{self._disk.seed}".rjust(8, "0")[-8:] + f"{self._disk.boot}".rjust(8, "0")[-8:]
         return text.encode()
 
@@ -478,27 +447,3 @@ class SimulatedCalls:
         """The same in each run of a seed."""
         with self._lock:
             return self._disk.random_bytes(size)
-
-
-def _status(node: Node) -> SimulatedStatus:
-    if isinstance(node, FileNode):
-        size, mode = len(node.cache), _FILE_MODE
-    else:
-        size, mode = BLOCK, _DIRECTORY_MODE
-    links = 1 if node.ino == ROOT else node.linked
-    return SimulatedStatus(mode, node.ino, size, node.mtime_ns, _USER, links)
-
-
-def _check_directory_rename(node: DirectoryNode, there: Node | None, old: str, new: str) -> None:
-    if new.rstrip("/").startswith(old.rstrip("/") + "/"):
-        _fail(errno.EINVAL, old)
-    if there is not None and not isinstance(there, DirectoryNode):
-        _fail(errno.ENOTDIR, old)
-    if there is not None and there is not node and there.entries:
-        _fail(errno.ENOTEMPTY, old)
-
-
-def _fail(number: int, path: str | None = None) -> NoReturn:
-    if path is None:
-        raise OSError(number, os.strerror(number))
-    raise OSError(number, os.strerror(number), path)

@@ -1,9 +1,8 @@
-"""The disk of the simulation: a tree of inodes, what is durable of it, and what may survive.
+"""The simulated disk: a tree of inodes, its durable part, and the states that may survive.
 
-Directories have two contents as well: the entries that processes see, and those on the device.
-Each create, rename, unlink and mkdir is a change that waits for its directory's own fsync; a
-power cut keeps any of the waiting changes and drops the others. A rename is one change: it is
-there or it is not. An inode with no name on the device is gone.
+A directory has the entries that processes see and the durable ones. Each create, rename, unlink and
+mkdir is a change that waits for the fsync of its directory; a power cut keeps any of the waiting changes
+and drops the others. A rename is one change. An inode without a durable name is lost.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _BEGIN_NS = 1_700_000_000_000_000_000  # the simulation's clock
 
 
 class DirectoryNode:
-    """A directory. entries: what processes see. durable: what is on the device."""
+    """entries: visible to processes. durable: on the device."""
 
     __slots__ = ("durable", "entries", "ino", "linked", "mtime_ns", "opened")
 
@@ -40,7 +39,7 @@ class DirectoryNode:
         self.linked = 0
 
     def copy(self) -> DirectoryNode:
-        """The same directory of an independent disk."""
+        """A copy for an independent disk."""
         new = DirectoryNode(self.ino, self.entries.copy(), self.mtime_ns)
         new.durable, new.linked = self.durable.copy(), self.linked
         return new
@@ -55,17 +54,17 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 class Disk:
-    """Inodes and entries. seed: of the random bytes that a process may ask for. capacity: bytes
-    that files may take in blocks of 4 KiB, holes included; None: any. Knows no processes."""
+    """Inodes and entries. seed: of random bytes. capacity: maximum size of all files, in blocks of 4 KiB,
+    holes included; None: no limit."""
 
     def __init__(self, *, seed: int, piece_bytes: int, capacity: int | None) -> None:
         self.seed = seed
         self.piece_bytes = piece_bytes
         self.capacity = capacity
         self.boot = 0
-        self.asked = 0  # how often random bytes were asked for
+        self.asked = 0  # number of requests for random bytes
         self.now_ns = _BEGIN_NS
-        self.version = 0  # grows with each change of what is seen or durable
+        self.version = 0  # grows with each change of visible or durable contents
         self.nodes: dict[int, Node] = {ROOT: DirectoryNode(ROOT, {}, self.now_ns)}
         self.waiting: list[Change] = []
         self._stuck: set[int] = set()
@@ -73,7 +72,7 @@ class Disk:
         self._last_change = 0
 
     def copy(self) -> Disk:
-        """An independent disk in the same state, durable or not; nothing is open."""
+        """An independent disk in the same state; nothing is open."""
         new = Disk.__new__(Disk)
         new.__dict__.update(self.__dict__)
         new.nodes = {ino: node.copy() for ino, node in self.nodes.items()}
@@ -85,8 +84,7 @@ class Disk:
     # --- names ---------------------------------------------------------------------------------
 
     def node(self, path: str) -> Node:
-        """What is under a path. Raises FileNotFoundError, NotADirectoryError without a number:
-        the caller names the path."""
+        """The inode at a path. Raises FileNotFoundError or NotADirectoryError without errno and path."""
         nodes = self.nodes
         found: Node = nodes[ROOT]
         try:
@@ -101,7 +99,7 @@ class Disk:
         return found
 
     def path_of(self, directory: DirectoryNode, known: str) -> str:
-        """Where a directory is. known: where it was."""
+        """The path of a directory. known: its last known path."""
         todo = [("/", ROOT)]
         try:
             if self.node(known) is directory:
@@ -118,7 +116,7 @@ class Disk:
         raise FileNotFoundError
 
     def parent(self, path: str) -> tuple[DirectoryNode, str]:
-        """The directory of a path and the name in it. Errors as for `node`."""
+        """The directory and the last name of a path. Raises as `node`."""
         head, _, name = path.rstrip("/").rpartition("/")
         found = self.node(head)
         if not isinstance(found, DirectoryNode):
@@ -126,7 +124,7 @@ class Disk:
         return found, name
 
     def new_file(self, directory: DirectoryNode, name: str) -> FileNode:
-        """An empty file under a name that is free."""
+        """Creates an empty file."""
         self._last_ino += 1
         node = FileNode(self._last_ino, self.piece_bytes, mtime_ns=self.tick())
         self.nodes[node.ino] = node
@@ -135,7 +133,7 @@ class Disk:
         return node
 
     def new_directory(self, directory: DirectoryNode, name: str) -> None:
-        """An empty directory under a name that is free."""
+        """Creates an empty directory."""
         self._last_ino += 1
         node = DirectoryNode(self._last_ino, {}, self.tick())
         self.nodes[node.ino] = node
@@ -143,13 +141,13 @@ class Disk:
         self._wait((directory.ino,), (directory.ino, name, node.ino), None)
 
     def remove(self, directory: DirectoryNode, name: str) -> None:
-        """The name is gone, and what has no other name and is not open with it."""
+        """Removes a name, and its inode if that is not open."""
         node = self._unlink(directory, name)
         self._wait((directory.ino,), None, (directory.ino, name, node.ino))
         self.collect()
 
     def rename(self, old: DirectoryNode, name: str, new: DirectoryNode, new_name: str) -> None:
-        """The entry gets another name, in the place of what has it."""
+        """Renames an entry, and replaces an existing one."""
         if new_name in new.entries:
             self._unlink(new, new_name)
         node = self._unlink(old, name)
@@ -179,7 +177,7 @@ class Disk:
         self.waiting.append(Change(self._last_change, directories, sets, drops))
 
     def sync_directory(self, directory: DirectoryNode, *, lie: bool = False) -> None:
-        """Its waiting changes are durable. lie: they never will be, and no one is told."""
+        """Makes its waiting changes durable. lie: they never become durable, although later syncs succeed."""
         mine = [change for change in self.waiting if directory.ino in change.directories]
         if lie:
             self._stuck.update(change.number for change in mine)
@@ -197,7 +195,7 @@ class Disk:
         return node
 
     def collect(self) -> None:
-        """Forgets the inodes that no name, descriptor, device or change leads to."""
+        """Removes inodes without a name, descriptor, durable name or waiting change."""
         if all(node.linked or node.opened for node in self.nodes.values() if node.ino != ROOT):
             return
         kept = {ROOT}
@@ -212,14 +210,13 @@ class Disk:
     # --- room, time, chance --------------------------------------------------------------------
 
     def tick(self) -> int:
-        """The time of a change."""
+        """The time of the next change."""
         self.now_ns += _TICK_NS
         self.version += 1
         return self.now_ns
 
     def free_blocks(self) -> int:
-        """Blocks of 4 KiB that files may still take. What has neither name nor descriptor takes
-        none."""
+        """Free blocks of 4 KiB."""
         if self.capacity is None:
             return 1 << 60
         files = (
@@ -228,7 +225,7 @@ class Disk:
         return self.capacity // 4096 - sum(-(-len(file.cache) // 4096) for file in files)
 
     def random_bytes(self, size: int) -> bytes:
-        """The same in each run of a seed."""
+        """Equal in each run with the same seed."""
         self.asked += 1
         found = b""
         while len(found) < size:
@@ -239,7 +236,7 @@ class Disk:
     # --- what it holds, and what survives ----------------------------------------------------------
 
     def files(self) -> Iterator[tuple[str, bytes | None]]:
-        """Every path below / with what processes read there; None for a directory. Sorted."""
+        """Every path below / with its visible bytes, sorted; None for a directory."""
         found: list[tuple[str, bytes | None]] = []
 
         def look(directory: DirectoryNode, path: str) -> None:
@@ -262,10 +259,10 @@ class Disk:
         *,
         known: set[bytes] | None = None,
     ) -> Iterator[tuple[bytes, Disk]]:
-        """(content hash, disk) of every different state that a power cut may leave, if they are
-        no more than `limit`; else of `limit` that lie far apart, the least and the greatest among
-        them, and of `sample` that `rng` draws. Each is a disk of its own, on the next boot.
-        known: hashes that are passed over; the new ones are added."""
+        """(content hash, disk) of every different state that a power cut may leave, if there are at most
+        `limit`; otherwise of `limit` states that are far apart, with the least and the greatest, and of
+        `sample` that `rng` draws. Each is an independent disk on the next boot. known: hashes to skip;
+        adds the new ones."""
         seen = set() if known is None else known
         outcomes = self._outcomes()
         for number in outcomes.numbers(limit, sample, rng):

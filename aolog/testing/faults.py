@@ -1,9 +1,9 @@
-"""What may go wrong in a simulated system, as a plan or drawn at random from a seed.
+"""Faults of a simulated system: planned, or drawn at random from a seed.
 
     Fault("fdatasync", "*.slab", nth=2, errno=errno.EIO, lies=True)
 
-is the second fdatasync of a slab: it fails, and what it did not write is never written, though
-later calls say that all is well. `RandomFaults` draws: the same seed, the same faults.
+The second fdatasync of a slab fails, and what it did not write is never written, although later calls
+succeed. `RandomFaults` draws the same faults for the same seed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SYNCS = frozenset({"fdatasync", "fsync"})
 
 
 class Call(NamedTuple):
-    """A system call that is about to be carried out. number: of the process's calls, from 1.
-    size: bytes to be written or read."""
+    """A system call, before it is carried out. number: of the process's calls, from 1. size: bytes to
+    write or read."""
 
     number: int
     name: str
@@ -33,9 +33,9 @@ class Call(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What happens in place of the call. errno: it fails so, None if it succeeds. EINTR: it is
-    made again, as Python does. short: so many bytes are carried out, at least one where it
-    succeeds. lies: of a sync that fails, what it should have written never will be."""
+    """The result of a call with a fault. errno: the error, None for success; EINTR: the call is repeated,
+    as Python does. short: the number of bytes carried out, at least 1 with success. lies: the sync
+    fails, and its bytes are never written."""
 
     errno: int | None = None
     short: int | None = None
@@ -43,17 +43,17 @@ class Effect(NamedTuple):
 
 
 class Faults(Protocol):
-    """Says what happens to each call; None: what should."""
+    """Chooses the effect of each call; None: no fault."""
 
     def __call__(self, call: Call, /) -> Effect | None:
-        """Before each call."""
+        """Called before each call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One planned fault. call: a name of `System`'s. path: a glob over the whole path. nth: the
-    first of the matching calls that it strikes, from 1; times: how many in a row, None for all.
-    errno, short, lies: see Effect."""
+    """One planned fault. call: a name in `System`. path: a glob for the whole path. nth: the first
+    matching call that it affects, from 1. times: how many in a row, None for all. errno, short, lies:
+    see Effect."""
 
     call: str
     path: str = "*"
@@ -71,14 +71,14 @@ class Fault:
 
 
 class FaultPlan:
-    """Planned faults, of which the first that matches strikes."""
+    """Planned faults; the first one that matches takes effect."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self._faults = list(faults)
         self._met = [0] * len(self._faults)
 
     def __call__(self, call: Call) -> Effect | None:
-        """Before each call."""
+        """Called before each call."""
         found = None
         for i, fault in enumerate(self._faults):
             if fault.call == call.name and fnmatchcase(call.path, fault.path):
@@ -90,8 +90,8 @@ class FaultPlan:
 
 
 class RandomFaults:
-    """Strikes each call with probability `rate`, with one of the call's errors, or with a short
-    write or read. Syncs that fail lie half of the time."""
+    """Affects each call with probability `rate`: one of the call's errors, or a short write or read. Half
+    of the failing syncs lie."""
 
     ERRORS: Mapping[str, tuple[int, ...]] = {
         "open": (errors.EIO, errors.EMFILE),
@@ -113,7 +113,7 @@ class RandomFaults:
         self._errors_of = self.ERRORS if errors_of is None else errors_of
 
     def __call__(self, call: Call) -> Effect | None:
-        """Before each call."""
+        """Called before each call."""
         choices = self._errors_of.get(call.name)
         rng = self._rng
         if not choices or rng.random() >= self._rate:
@@ -125,5 +125,5 @@ class RandomFaults:
 
 
 def as_faults(faults: Faults | Iterable[Fault]) -> Callable[[Call], Effect | None]:
-    """A plan is a rule as well."""
+    """The rule for a list of planned faults, or the rule itself."""
     return faults if callable(faults) else FaultPlan(faults)

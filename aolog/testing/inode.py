@@ -1,14 +1,14 @@
-"""A file of the simulation: what processes see, and what the device may hold.
+"""A simulated file: what processes see, and what the device may hold.
 
-    cache      what every process reads: the newest bytes
-    durable    what is on the device for certain
-    versions   for each piece written since: what it has been in between, in order
-    sizes      which sizes the file has had since
+    cache      the newest bytes, which every process reads
+    durable    bytes that are certainly on the device
+    versions   for each piece written since the last sync: its contents, in order
+    sizes      the sizes of the file since the last sync
 
-The device writes pieces back in any order and whenever it likes, each whole or not at all, so
-after a power cut a piece is one of its versions and the size is one of the sizes; bytes that
-never came are zeros. Only a sync ends that. A truncation is an entry of the journal: once it is
-there, what it cut can't come back, and before it is there nothing written behind it shows.
+The device writes pieces in any order and at any time, each completely or not at all. So after a power
+cut a piece is one of its versions, and the size is one of the sizes; missing bytes are zeros. A sync
+makes the newest state durable. A truncation is an entry in the journal: once that is durable, the cut
+bytes cannot return; before, bytes written after the truncation are not visible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Version = tuple[bytes, int]
 
 
 class FileNode:
-    """A file. mtime_ns: of the last change. opened: by how many descriptors. linked: names."""
+    """mtime_ns: of the last change. opened: number of descriptors. linked: number of names."""
 
     __slots__ = (
         "_durable", "_piece", "_sizes", "_stuck", "_stuck_size", "_truncations", "_versions",
@@ -44,7 +44,7 @@ class FileNode:
         self._stuck_size = False
 
     def copy(self) -> FileNode:
-        """The same file of an independent disk. Bytes are shared until one of them changes."""
+        """A copy for an independent disk. The bytes are shared until a write."""
         if isinstance(self.cache, bytearray):
             self.cache = bytes(self.cache)
         new = FileNode.__new__(FileNode)
@@ -67,7 +67,7 @@ class FileNode:
         return cache
 
     def write(self, data: bytes, offset: int) -> None:
-        """Into the cache. A file that is too short is first filled with zeros."""
+        """Writes into the cache. Fills a hole with zeros."""
         if not data:
             return
         cache, piece = self._writable(), self._piece
@@ -84,7 +84,7 @@ class FileNode:
             versions[at] = (*versions.get(at, ()), (chunk, 0))
         if self._stuck:  # a page that is written again is dirty again
             self._stuck -= frozenset(range(first, last + 1))
-            if end >= before:  # ext4 and XFS: writing it out takes the size along
+            if end >= before:  # ext4 and XFS write the size with it
                 self._stuck_size = False
         if end > before:
             grown = (min(end, (at + 1) * piece) for at in range(first, last + 1))
@@ -97,7 +97,7 @@ class FileNode:
         self._versions[at] = (*self._versions.get(at, ()), (chunk, truncation))
 
     def truncate(self, size: int) -> None:
-        """Cuts or fills with zeros, in the cache."""
+        """Truncates, or fills with zeros, in the cache."""
         cache, piece = self._writable(), self._piece
         before = len(cache)
         if size == before:
@@ -115,7 +115,7 @@ class FileNode:
         self._stuck_size = False
 
     def sync(self) -> None:
-        """What the cache holds is on the device, but for what an earlier sync lied about."""
+        """Makes the cache durable, except for pieces that an earlier sync lied about."""
         if not self._stuck and not self._stuck_size:
             if not self.is_clean:
                 self.cache = self._durable = bytes(self.cache)
@@ -134,8 +134,8 @@ class FileNode:
             self._sizes = ((len(self.cache), self._truncations),)
 
     def lie(self) -> None:
-        """A sync failed and marked clean what it did not write: later ones say nothing and do
-        nothing for it, until it is written again."""
+        """A failed sync marks pieces clean that it did not write: later syncs skip them until they are
+        written again."""
         self._stuck = frozenset(self._versions)
         self._stuck_size = len(self._sizes) > 1
 
@@ -145,8 +145,8 @@ class FileNode:
 
 
 class Contents:
-    """Every content that a file may have after a power cut, by number: 0 is the least that is
-    durable, `count` - 1 is all that was written. Two numbers may stand for equal bytes."""
+    """Every content that a file may have after a power cut, by number: 0 is the least, `count` - 1 is
+    everything that was written. Two numbers may have equal bytes."""
 
     def __init__(
         self,

@@ -1,9 +1,8 @@
 """Every state of a disk that a power cut may leave, by number.
 
-A state is a subset of the changes of entries that wait, and for each file that has a name then
-one of its contents. If there are few states all are numbered through; if there are many, the
-corners come first (for each subset, the least and the most of all files), then numbers that lie
-far apart, then what is drawn.
+A state is a subset of the waiting changes of entries, and one content for each file that has a name
+then. If there are few states, all are taken. If there are many: first the corners (for each subset, the
+least and the most of all files), then numbers that are far apart, then random ones.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["ROOT", "Change", "Outcomes", "apply_change"]
 
 ROOT = 1  # the inode of /
-_SUBSETS_MAX = 10  # waiting changes of which every subset is tried: 1024 of them
+_SUBSETS_MAX = 10  # of waiting changes every subset is tried: up to 1024
 
 
 class Change(NamedTuple):
-    """A change of entries that is not durable. directories: the inodes that it is in. sets:
-    (directory, name, inode) entries that it makes; drops: those that it removes."""
+    """A change of entries that is not durable. directories: their inodes. sets: the (directory, name,
+    inode) that it adds. drops: the one that it removes."""
 
     number: int
     directories: tuple[int, ...]
@@ -37,7 +36,7 @@ class Change(NamedTuple):
 
 
 def apply_change(change: Change, entries_of: Callable[[int], dict[str, int]]) -> None:
-    """Carries it out on the entries of its directories."""
+    """Applies the change to the entries of its directories."""
     if change.drops:
         directory, name, ino = change.drops
         entries = entries_of(directory)
@@ -49,9 +48,9 @@ def apply_change(change: Change, entries_of: Callable[[int], dict[str, int]]) ->
 
 
 class _Tree(NamedTuple):
-    """Entries that may survive together. hashed: what the content hash is of, in order: each path,
-    and behind a file's the hash of its bytes. choices: inodes of which more than one content may
-    survive, each with where in `hashed` it stands. states: how many."""
+    """Entries that may survive together. hashed: input of the content hash, in order: each path, and
+    after a file's path the hash of its bytes. choices: inodes with more than one possible content, each
+    with its positions in `hashed`. states: the number of combinations."""
 
     entries: dict[int, dict[str, int]]
     hashed: list[bytes]
@@ -60,8 +59,8 @@ class _Tree(NamedTuple):
 
 
 class Outcomes:
-    """See the module. directories: the durable entries of each, by inode. waiting: changes that
-    are not durable, in order. contents: of each file, by inode."""
+    """directories: the durable entries of each, by inode. waiting: changes that are not durable, in
+    order. contents: of each file, by inode."""
 
     def __init__(
         self,
@@ -119,7 +118,7 @@ class Outcomes:
         return _Tree(entries, hashed, choices, count)
 
     def numbers(self, limit: int, sample: int, rng: Random | None) -> Iterator[int]:
-        """Which states to take: see the module."""
+        """The states to take, as the module says."""
         count = self.count
         if count <= limit:
             yield from range(count)

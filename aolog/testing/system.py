@@ -1,6 +1,6 @@
-"""A process on a simulated disk: how it begins, what it sees, and the ways in which it ends.
+"""A process on a simulated disk: how it starts, what it sees, and how it ends.
 
-It is an `aolog.storage.system.System`; its calls are in calls.py. Paths are absolute; there are no links,
+It is an `aolog.storage.system.System`; calls.py has its calls. Paths are absolute; there are no links,
 owners or modes. Thread-safe.
 """
 
@@ -10,10 +10,11 @@ import errno
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.log import lifetime
-from aolog.testing.calls import BLOCK, Machine, SimulatedCalls
+from aolog.testing.calls import SimulatedCalls
 from aolog.testing.disk import Disk
 from aolog.testing.faults import Call, Effect, Fault, Faults, as_faults
 from aolog.testing.inode import FileNode
+from aolog.testing.machine import BLOCK, Machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,8 +24,8 @@ __all__ = ["SimulatedSystem", "Survivor"]
 
 
 class Survivor(NamedTuple):
-    """What a power cut left. content_hash: of names and bytes: equal hashes, equal disks.
-    system: a new process on it, after a new boot."""
+    """One state after a power cut. content_hash: of names and bytes; equal for equal disks. system: a new
+    process on that disk, after the next boot."""
 
     content_hash: bytes
     system: SimulatedSystem
@@ -33,11 +34,10 @@ class Survivor(NamedTuple):
 class SimulatedSystem(SimulatedCalls):
     """A process on a simulated disk of its own.
 
-    seed: of `random_bytes`. piece_bytes: what the device writes whole or not at all, 512 or
-    4096. capacity: bytes that files may take together, None for any; set `capacity` to change it.
-    full_errno: ENOSPC, or EDQUOT. faults: a plan of `Fault`s, or any rule such as `RandomFaults`.
-    before: called with each Call before it is carried out; what it raises is raised there, and
-    Killed kills the process.
+    seed: of `random_bytes`. piece_bytes: the unit that the device writes completely or not at all, 512
+    or 4096. capacity: maximum size of all files, None without limit. full_errno: ENOSPC or EDQUOT.
+    faults: a list of `Fault`s, or a rule such as `RandomFaults`. before: called with each Call before it
+    is carried out; the call raises what it raises, and Killed kills the process.
 
         system = SimulatedSystem()
         writer = aolog.Writer("/log", storage=Storage(system))
@@ -59,18 +59,17 @@ class SimulatedSystem(SimulatedCalls):
         shared.full_errno = full_errno
         super().__init__(shared, as_faults(faults) if faults else None, before)
 
-    # --- what becomes of it ---------------------------------------------------------------------
+    # --- its end ---------------------------------------------------------------------
 
     def process(self) -> SimulatedSystem:
-        """Another process on the same disk, on the same boot."""
+        """Another process on the same disk and boot."""
         new = SimulatedSystem.__new__(SimulatedSystem)
         SimulatedCalls.__init__(new, self._shared)
         return new
 
     def kill(self) -> SimulatedSystem:
-        """The process dies: descriptors and locks are gone, the page cache stays. Every later
-        call of it raises Killed; writers and readers on it are as in a forked child. A new
-        process."""
+        """Kills the process: closes descriptors, releases locks, keeps the page cache. Each later call
+        raises Killed; its writers and readers behave as in a forked child. Returns a new process."""
         with self._lock:
             self._dead = True
             for fd in list(self._files):
@@ -79,7 +78,7 @@ class SimulatedSystem(SimulatedCalls):
         return self.process()
 
     def snapshot(self) -> SimulatedSystem:
-        """A process on a copy of the disk as it is now, page cache and all. Nothing is open."""
+        """A process on a copy of the disk and its page cache. Nothing is open."""
         return self._on(self._disk.copy())
 
     def power_cut(
@@ -90,10 +89,9 @@ class SimulatedSystem(SimulatedCalls):
         *,
         known: set[bytes] | None = None,
     ) -> Iterator[Survivor]:
-        """Kills the process, and yields every different state that the power cut may leave, in
-        the same order each time, if there are no more than `limit`. If there are more: `limit`
-        of them that lie far apart, then `sample` that `rng` draws. known: hashes of states that
-        are passed over; those that are yielded are added."""
+        """Kills the process and yields every different state that the power cut may leave, always in the
+        same order, if there are at most `limit`. If there are more: `limit` of them that are far apart,
+        then `sample` that `rng` draws. known: hashes of states to skip; adds those that it yields."""
         self.kill()
         for digest, disk in self._disk.survivors(limit, sample, rng, known=known):
             yield Survivor(digest, self._on(disk))
@@ -109,12 +107,12 @@ class SimulatedSystem(SimulatedCalls):
 
     @property
     def version(self) -> int:
-        """Grows with each change of what processes see or of what is durable."""
+        """Grows with each change of visible or durable contents."""
         return self._disk.version
 
     @property
     def faults(self) -> Callable[[Call], Effect | None] | None:
-        """The rule in force."""
+        """The current rule, None without faults."""
         return self._faults
 
     @faults.setter
@@ -123,7 +121,7 @@ class SimulatedSystem(SimulatedCalls):
 
     @property
     def capacity(self) -> int | None:
-        """Bytes that files may take together."""
+        """Maximum size of all files."""
         return self._disk.capacity
 
     @capacity.setter
@@ -131,17 +129,16 @@ class SimulatedSystem(SimulatedCalls):
         self._disk.capacity = size
 
     def used(self) -> int:
-        """Bytes that files take, in blocks of 4 KiB."""
+        """Size of all files, in blocks of 4 KiB."""
         sizes = (len(content) for _, content in self._disk.files() if content is not None)
         return sum(-(-size // BLOCK) * BLOCK for size in sizes)
 
     def files(self) -> dict[str, bytes | None]:
-        """Every path with its bytes as processes see them; None for a directory."""
+        """Every path with its visible bytes; None for a directory."""
         return dict(self._disk.files())
 
     def at(self, path: str) -> bytes | tuple[str, ...] | None:
-        """What stands at a path as processes see it: a file's bytes, a directory's names, sorted;
-        None where nothing does. No call of the process."""
+        """A file's visible bytes, a directory's sorted names, or None. Not a call of the process."""
         try:
             node = self._disk.node(path)
         except OSError:

@@ -1,174 +1,230 @@
-"""What a writer's own threads do, and when: flush, sync, seal what has aged, mark, prune.
+"""The writer's own threads, and when they have something to do.
 
-Each `_…_due_s` is when something is to be done, by `time.monotonic`; whoever brings one forward
-wakes the first thread (ticker.py), which sleeps until the first of them. It leaves the interval's
-syncs to the second: a disk may take long for one, and flushes go on. Who seals a slab waits.
+Each `…_due_s` is a time by `time.monotonic`. The first thread sleeps until the first of them. A call
+that brings one forward wakes it up with `look_by`. The second thread does the interval's syncs: a
+disk may take long for one, and flushes go on meanwhile.
+
+What is done then is the writer's own business: it passes two of its methods, which the threads hold
+weakly, so that a forgotten writer can be collected.
 """
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from aolog import errors as notices
-from aolog.errors import StorageError, SyncFailed
-from aolog.storage import clock
-from aolog.write.active_slab import FormatTwoSlab
-from aolog.write.appending import Appending
-from aolog.write.ticker import Ticker
+from aolog.errors import StorageFailed
 
-__all__ = ["Upkeep"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-_RETRY_S = 1.0  # between attempts of the writer's own thread, after an error
-_AGE_CHECK_S = 10.0  # how often max_age_s is looked at while nothing rolls
-_NEVER_S = float("inf")
+    from aolog.write.active_slab import ActiveSlab
+    from aolog.write.log_tail import LogTail
+    from aolog.write.options import WriterOptions
+    from aolog.write.rolling import SlabChain
+
+__all__ = ["NEVER_S", "Background"]
+
+NEVER_S = float("inf")
+_RETRY_S = 1.0  # between the thread's attempts after an error
+_AGE_CHECK_S = 10.0  # how often max_age_s is checked while no slab begins
 
 
-class Upkeep(Appending):
-    """The part of a writer that nobody calls."""
+class Background:
+    """Threads and due times. The caller holds the writer's lock, except for `sync` and `join`.
 
-    _flush_seconds: float | None
-    _ticker: Ticker
-    _syncer: Ticker
+    tick: does what is due; returns the seconds until the next look, None to sleep until woken.
+    sync: syncs what is written. flush_due_s, sync_due_s: of records. seal_due_s: of the slab.
+    mark_due_s: of the mark after the last record. age_due_s: of a check of retention's max_age_s.
+    """
 
-    def _begin_upkeep(self, flush_seconds: float | None) -> None:
-        self._flush_seconds = flush_seconds
-        self._flush_due_s = self._sync_due_s = self._mark_due_s = self._age_due_s = _NEVER_S
-        self._alone = False
-        self._new_tickers()
+    def __init__(
+        self,
+        path: str,
+        options: WriterOptions,
+        tick: Callable[[], float | None],
+        sync: Callable[[], None],
+    ) -> None:
+        self.flush_due_s = self.sync_due_s = NEVER_S
+        self.seal_due_s = self.mark_due_s = self.age_due_s = NEVER_S
+        self._path = path
+        self._flush_seconds = options.flush_seconds
+        self._sync_seconds = options.sync_seconds
+        self._syncs = options.sync != "never"
+        self._ages = options.bounds.max_age_s is not None
+        self._slab_seconds = options.slab_seconds
+        self._aging: ActiveSlab | None = None  # whose seal_due_s it is
+        self._is_needed = (  # and not started yet
+            options.flush_seconds is not None
+            or options.sync == "interval"
+            or options.slab_seconds is not None
+            or options.bounds.bounded
+        )
+        self._looks_s = NEVER_S  # when the first thread looks next
+        self._is_busy = False  # something was appended since it last looked
+        self._ticker = _Thread(tick, f"aolog-writer {path}")
+        self._syncer = _Thread(sync, f"aolog-sync {path}")
 
-    def _new_tickers(self) -> None:
-        self._looks_s = _NEVER_S  # when the thread looks next; never: when it is woken
-        self._is_busy = False  # something was appended since it looked last
-        self._ticker = Ticker(self._tick, f"aolog-writer {self.path}")
-        self._syncer = Ticker(self._sync_written, f"aolog-sync {self.path}")
+    def start(self) -> None:
+        """Starts the first thread, if the options need it and it is not running. Raises StorageFailed
+        if the system has no thread left."""
+        if not self._is_needed:
+            return
+        try:
+            self._ticker.start()
+        except RuntimeError as error:
+            raise StorageFailed(
+                f"cannot start the writer's thread: {error}",
+                hint="raise the limit of processes (ulimit -u), or end other threads",
+                path=self._path,
+            ) from None
+        self._is_needed = False
 
-    def _begin_ticking(self) -> None:
-        """Again, with the lock, where `_end_ticking` may have ended either thread, or none."""
-        self._tell_to_end()
-        self._new_tickers()
-        self._wake_in_time()
+    def check_age(self) -> None:
+        """The next check of max_age_s is due in ten seconds, if there is such a bound: slabs age also
+        while nobody appends."""
+        if self._ages:
+            with suppress(StorageFailed):  # the first append raises it
+                self.start()
+            self.age_due_s = time.monotonic() + _AGE_CHECK_S
+            self.look_by(self.age_due_s)
 
-    def _tell_to_end(self) -> None:
-        """Waits for nothing."""
+    def arm(self, chain: SlabChain) -> None:
+        """A batch or a frame begins in the chain's slab: it is to be flushed, and the slab to be
+        sealed, in time. Starts the first thread. Raises StorageFailed if there is none."""
+        if self._is_needed:
+            self.start()
+        self._is_busy = True
+        self.mark_due_s = NEVER_S
+        if self.flush_due_s == NEVER_S and self._flush_seconds is not None:
+            self.flush_due_s = time.monotonic() + self._flush_seconds
+            self.look_by(self.flush_due_s)
+        if self._slab_seconds is not None and self._aging is not chain.slab:
+            self._aging = chain.slab
+            self.seal_due_s = time.monotonic() + self._slab_seconds
+            self.look_by(self.seal_due_s)
+        if chain.unread.due_s < self._looks_s:  # a loss was added within the quiet minute
+            self.look_by(chain.unread.due_s)
+
+    def sync_in_time(self, *, needed: bool) -> None:
+        """A flush has happened: the next interval's sync is due, if there is something to sync."""
+        if needed:
+            self.sync_due_s = time.monotonic() + self._sync_seconds
+            self.look_by(self.sync_due_s)
+
+    def look_by(self, due_s: float) -> None:
+        """Wakes the first thread if it would sleep for longer."""
+        if due_s < self._looks_s:
+            self._looks_s = due_s
+            self._ticker.wake()
+
+    def tend(self, chain: SlabChain, tail: LogTail, now: float) -> None:
+        """Seals an aged slab, prunes old ones, adds a mark once everything is durable and nothing was
+        appended for a while. Raises what the tail raises."""
+        if tail.trouble is not None:
+            self.flush_due_s = now + _RETRY_S
+        if now >= self.seal_due_s:
+            self.seal_due_s = now + _RETRY_S
+            tail.end_slab()
+            self.seal_due_s = NEVER_S
+        if now >= self.age_due_s:
+            self.check_age()
+            chain.prune_now()
+        chain.unread.warn()
+        is_durable = tail.durable == chain.end
+        if tail.trouble is not None or not tail.lacks_mark or not (is_durable or self._syncs):
+            self.mark_due_s = NEVER_S
+        elif self.mark_due_s == NEVER_S or not is_durable:
+            self.mark_due_s = now + self._sync_seconds
+        elif now >= self.mark_due_s:
+            self.mark_due_s, self.sync_due_s = NEVER_S, now
+            tail.add_mark()
+            tail.flush()
+        if not self._syncs or tail.durable >= chain.end - chain.unwritten:
+            self.sync_due_s = NEVER_S
+
+    def sleep(self, until_s: float) -> float | None:
+        """The seconds until the first thread has something to do: at a due time, or at `until_s`."""
+        due_s = min(until_s, self.flush_due_s, self.sync_due_s, self.seal_due_s, self.mark_due_s,
+                    self.age_due_s)  # fmt: skip  # one thing, one line
+        if self._is_busy and self._flush_seconds is not None:
+            # Even if all is flushed: otherwise the first append after each flush would wake the
+            # thread, which costs as much as the write.
+            due_s = min(due_s, time.monotonic() + self._flush_seconds)
+            self._is_busy = False
+        self._looks_s = due_s
+        return None if due_s == NEVER_S else max(0.0, due_s - time.monotonic())
+
+    def sync(self) -> bool:
+        """The second thread syncs; False if the system has no thread left. From the first thread."""
+        if not self._syncer.is_started:
+            try:
+                self._syncer.start()
+            except RuntimeError:
+                return False
+        self._syncer.wake()
+        return True
+
+    def end(self) -> None:
+        """Tells both threads to end. Waits for nothing."""
         self._ticker.end()
         self._syncer.end()
 
-    def _end_ticking(self) -> None:
-        """Waits for what is going on."""
-        self._ticker.stop()
-        self._syncer.stop()
+    def join(self) -> None:
+        """Waits until both have ended. Without the lock, which they may need."""
+        self._ticker.join()  # first: it may start the other one
+        self._syncer.join()
 
-    def _look_after_age(self) -> None:
-        self._age_due_s = time.monotonic() + _AGE_CHECK_S
-        self._wake_in_time()
 
-    def _arm(self) -> None:
-        """Something waits: the ticker is to look after it."""
-        self._is_busy = True
-        if self._flush_seconds is not None:
-            due_s = time.monotonic() + self._flush_seconds
-            self._flush_due_s = min(self._flush_due_s, due_s)
-        self._mark_due_s = _NEVER_S
-        if self._flush_due_s < self._looks_s:
-            self._wake_in_time()
+class _Thread:
+    """Calls a method each time it is woken, and when the seconds that the method returned are over."""
 
-    def _wake_in_time(self) -> None:
-        """The ticker may sleep for longer than what is due now allows."""
-        due_s = self._next_due_s()
-        if due_s < self._looks_s or self._alone:
-            try:
-                self._ticker.wake()
-            except RuntimeError as error:  # none is to be had: the next call asks again
-                if not self._alone:
-                    notices.warn(
-                        "%s: each append does its own flush and sync: %s", self.path, error
-                    )
-                self._alone = True
-                self._close_batch_to_values()  # who joins it asks nobody
-            else:
-                self._alone = False
-                self._looks_s = min(self._looks_s, due_s)
+    def __init__(self, method: Callable[[], float | None], name: str) -> None:
+        # SimpleQueue, because its `put` is re-entrant, which no Event's `set` is: a writer may be
+        # collected, and closed, in the middle of a wait for the same queue.
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._method = weakref.WeakMethod(method, lambda _: self._wakes.put(None))
+        self._name = name
+        self._thread: threading.Thread | None = None
+        self._is_ending = False
 
-    def _next_due_s(self) -> float:
-        due_s = min(self._flush_due_s, self._sync_due_s, self._mark_due_s, self._age_due_s)
-        due_s = min(due_s, self._chain.unread.due_s)
-        if self._batch is None and self._chain.has_frames:
-            due_s = min(due_s, self._chain.aged_at_s)
-        return due_s
+    @property
+    def is_started(self) -> bool:
+        return self._thread is not None
 
-    def _tick(self) -> float | None:
-        now = time.monotonic()
-        with self._lock:
-            if self._trouble is not None and not isinstance(self._trouble, StorageError):
-                return None
-            if isinstance(self._trouble, SyncFailed):
-                return None
-            ticker = self._ticker
-            is_due, end = now >= self._flush_due_s, self._end
-            if is_due:
-                self._flush_due_s = _NEVER_S
-                if self._sync_policy != "flush":
-                    self._quietly(self._flush_locked)
-        if is_due and self._sync_policy == "flush":
-            self._quietly(self._sync_to, end)
-        with self._lock:
-            if is_due and self._trouble is not None:
-                self._flush_due_s = min(self._flush_due_s, now + _RETRY_S)
-            self._tick_slab(now)
-            unsynced = self._sync_policy != "never" and self._chain.durable < self._chain.written
-            if not unsynced:  # by a call of the user's, for instance
-                self._sync_due_s = _NEVER_S
-        if unsynced and now >= self._sync_due_s:
-            self._sync_due_s = _NEVER_S
-            try:
-                self._syncer.wake()
-            except RuntimeError:  # no other thread is to be had
-                self._sync_written()
-        with self._lock:
-            self._tick_mark(now)
-            due_s = self._next_due_s()
-            if self._is_busy and self._flush_seconds is not None:
-                # Even if all is flushed: else the append behind each flush would wake the thread,
-                # and that costs as much as the write.
-                due_s = min(due_s, now + self._flush_seconds)
-                self._is_busy = False
-            if ticker is self._ticker:  # else another one looks by now
-                self._looks_s = due_s
-            return None if due_s == _NEVER_S else max(0.0, due_s - time.monotonic())
+    def start(self) -> None:
+        """Raises RuntimeError if the system has no thread left."""
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        thread.start()
+        self._thread = thread
 
-    def _sync_written(self) -> None:
-        self._quietly(self._sync_to, self._chain.written)
-        with self._lock:
-            self._tick_mark(time.monotonic())
-            self._wake_in_time()
+    def wake(self) -> None:
+        self._wakes.put(None)
 
-    def _tick_slab(self, now: float) -> None:
-        """Seals an aged slab, lets go what is too old."""
-        chain = self._chain
-        if chain.is_aged and self._batch is None:
-            self._quietly(self._end_slab)
-            chain.aged_at_s = _NEVER_S if chain.slab is None else now + _RETRY_S
-        if now >= self._age_due_s:
-            self._age_due_s = now + _AGE_CHECK_S
-            chain.let_go()
-        chain.unread.warn()
+    def end(self) -> None:
+        self._is_ending = True
+        self._wakes.put(None)
 
-    def _tick_mark(self, now: float) -> None:
-        """A mark once everything is durable and nothing came for a while."""
-        slab = self._chain.slab
-        if (
-            self._trouble is not None
-            or self._batch is not None
-            or not isinstance(slab, FormatTwoSlab)
-            or slab.marked
-            or self._chain.durable != self._chain.end
-        ):
-            self._mark_due_s = _NEVER_S
-        elif self._mark_due_s == _NEVER_S:
-            self._mark_due_s = now + self._sync_seconds
-        elif now >= self._mark_due_s:
-            slab.add_mark(clock.now_us())
-            self._quietly(slab.write_pending)
-            self._mark_due_s = _NEVER_S
-            if self._sync_policy != "never":
-                self._sync_due_s = now
+    def join(self) -> None:
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        delay: float | None = None
+        while True:
+            with suppress(queue.Empty):
+                self._wakes.get(timeout=delay)
+                while True:  # several wake-ups are one
+                    self._wakes.get_nowait()
+            method = self._method()
+            if method is None or self._is_ending:
+                return
+            delay = method()
+            if delay is not None:
+                delay = min(delay, threading.TIMEOUT_MAX)  # a longer one raises
+            del method

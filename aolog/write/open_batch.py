@@ -1,7 +1,7 @@
 """The open batch: records gathered in memory until they become one frame. Pure.
 
-Its address is fixed when the first record is taken, so a record's address is known at once:
-the batch's, plus how many came before. Columns exist only once a record uses them.
+Its address is fixed when the first record is taken, so a record's address is known at once: the
+batch's address plus the number of records before it. A column exists only once a record uses it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ __all__ = ["OpenBatch"]
 
 
 class OpenBatch:
-    """Records not yet in a frame. Not thread-safe: the writer's lock is around it.
+    """Records not yet in a frame. Not thread-safe: the caller holds the writer's lock.
 
-    address: of the first. timestamp_us: of records that have none of their own. size: bytes
-    gathered, offsets included. plain: its records are only values, so that another value may
-    simply join the list.
+    address: of the first record. timestamp_us: of records without a timestamp. size: bytes gathered,
+    offsets included. plain: the records have nothing but values, so a value may join the list.
     """
 
     __slots__ = ("address", "headers", "keys", "plain", "size", "timestamp_us", "timestamps",
@@ -47,36 +46,28 @@ class OpenBatch:
         timestamp: int | None,
         topic: str | None,
         size: int,
-    ) -> None:
-        """Takes a record whose parts were checked. All of it or nothing, also where a signal's
-        handler raises (KeyboardInterrupt)."""
-        if self.plain and key is None and not headers and timestamp is None and topic is None:
-            self.size += size
-            self.values.append(value)
-            return
-        self.plain = False
+    ) -> int:
+        """Takes a record whose parts were checked; its address."""
         before = len(self.values)
-        try:
-            if self.keys is not None or key is not None:
-                self.keys = [None] * before if self.keys is None else self.keys
-                self.keys.append(key)
-            if self.headers is not None or headers:
-                self.headers = [()] * before if self.headers is None else self.headers
-                self.headers.append(headers)
-            if self.timestamps is not None or timestamp is not None:
-                if self.timestamps is None:
-                    self.timestamps = [self.timestamp_us] * before
-                self.timestamps.append(self.timestamp_us if timestamp is None else timestamp)
-            if self.topics is not None or topic is not None:
-                self.topics = [None] * before if self.topics is None else self.topics
-                self.topics.append(topic)
-            self.values.append(value)
-            self.size += size
-        except BaseException:
-            for column in (self.values, self.keys, self.headers, self.timestamps, self.topics):
-                if column is not None:
-                    del column[before:]
-            raise
+        self.size += size
+        self.values.append(value)
+        if self.plain and key is None and not headers and timestamp is None and topic is None:
+            return self.address + before
+        self.plain = False
+        if self.keys is not None or key is not None:
+            self.keys = [None] * before if self.keys is None else self.keys
+            self.keys.append(key)
+        if self.headers is not None or headers:
+            self.headers = [()] * before if self.headers is None else self.headers
+            self.headers.append(headers)
+        if self.timestamps is not None or timestamp is not None:
+            if self.timestamps is None:
+                self.timestamps = [self.timestamp_us] * before
+            self.timestamps.append(self.timestamp_us if timestamp is None else timestamp)
+        if self.topics is not None or topic is not None:
+            self.topics = [None] * before if self.topics is None else self.topics
+            self.topics.append(topic)
+        return self.address + before
 
     def encode(self) -> tuple[int, list[Buffer]]:
         """The body: its columns' bits and its parts."""

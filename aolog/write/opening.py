@@ -1,9 +1,8 @@
-"""Opening a log for append: what was left behind is looked at, mended, and a slab is begun.
+"""Opening a log for append: inspect the last slab, decide what to do, do it.
 
-`inspect` looks, `recovery.decide` says what to do, `carry_out` does it, `make_slab` and
-`name_slab` make the next slab. Each step may be killed and is repeated by the next opener with the same outcome:
-the tail is copied aside under a name of its own and durable before it is cut, and the new slab
-appears by a rename.
+`_inspect` reads, `recovery.decide` decides, `_carry_out` changes. A process may be killed in each step;
+the next opening repeats it with the same outcome: the tail is copied to `aside/` under a new name, and
+is durable there, before it is cut. The next slab is created by the caller (next_slab.py).
 """
 
 from __future__ import annotations
@@ -13,20 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog.errors import (
     AologError,
     HeaderLost,
-    StorageFull,
     TopicMismatch,
-    UsageError,
     counted,
     warn,
 )
 from aolog.format.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, padding
-from aolog.format.slab import ADDRESS_END, NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader
+from aolog.format.slab import NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.evidence import Headers, cursor_uuids, log_uuid
-from aolog.log.names import ASIDE_DIRECTORY, CURSOR_DIRECTORY, slab_name
+from aolog.log.identity import Headers, cursor_uuids, log_uuid
+from aolog.log.names import ASIDE_DIRECTORY, CURSOR_DIRECTORY
 from aolog.log.walk import Tail
 from aolog.log.walk_format1 import QueuefkaWalker
-from aolog.write.active_slab import FormatOneSlab, FormatTwoSlab
+from aolog.write.next_slab import REACH_SPARE, Predecessor
 from aolog.write.recovery import FOUND, Case, Decision, LastSlab, decide
 
 if TYPE_CHECKING:
@@ -34,42 +31,17 @@ if TYPE_CHECKING:
 
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
-    from aolog.storage.directory import Directory, Inside
+    from aolog.storage.directory import Inside
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-__all__ = [
-    "Opening",
-    "Predecessor",
-    "header_behind",
-    "open_for_append",
-    "reach_behind",
-]
-
+__all__ = ["Opening", "open_for_append"]
 
 _STEP_BYTES = 1 << 20  # of a tail that is looked at from its end
 
 # How far a new epoch may begin above what is known: two copies of one log meet only where their
 # appends together come near this, and 2^63 has room for half a million such openings.
 JUMP_MAX = 1 << 44
-_EPOCH_MAX = (1 << 32) - 1  # a header's field
-# What an address may exceed a slab's begin by, beside slab_bytes: one frame and the seal.
-_REACH_SPARE = (1 << 32) + (1 << 24)
-
-
-class Predecessor(NamedTuple):
-    """What the next slab's header says of the slabs before it."""
-
-    next_base: int
-    topic_uuid: bytes
-    topic: str | None
-    epoch: int
-    ordinal: int
-    ordinal_unsure: bool
-    base: int
-    end: int
-    cut: int
-    greatest_us: int
 
 
 class Opening(NamedTuple):
@@ -130,7 +102,7 @@ def _inspect(log: Log) -> _Found | None:
         base=slab.base,
         size=stat.size,
         end_of_frames=end,
-        reach=header.reach if header else _REACH_SPARE * 2,
+        reach=header.reach if header else REACH_SPARE * 2,
         has_header=header is not None,
         foreign=slab.foreign is not None,
         has_predecessor=len(log.bases) > 1,
@@ -397,127 +369,3 @@ def _report(log: Log, opening: Opening) -> Opening:
             opening.case,
         )
     return opening
-
-
-def reach_behind(path: str, base: int, slab_bytes: int) -> int:
-    """How far the addresses of a slab that begins at `base` may go. Raises UsageError if they
-    would not stay below their end."""
-    reach = slab_bytes + slab_bytes // 8 + _REACH_SPARE
-    if base + reach > ADDRESS_END:
-        raise UsageError("addresses end at 2^63", hint="begin a new log", path=path)
-    return reach
-
-
-def header_behind(
-    before: Predecessor,
-    *,
-    salt: int,
-    now_us: int,
-    slab_bytes: int,
-    reach: int,
-    boot_id: bytes,
-    inode: int,
-    synced: bool,
-    compressed: bool,
-) -> SlabHeader:
-    """What the slab that follows says of itself. Raises UsageError where no header could."""
-    if before.ordinal >= ADDRESS_END or before.epoch > _EPOCH_MAX:
-        raise UsageError(
-            f"no slab can follow {before.ordinal} records and epoch {before.epoch}",
-            hint="no log comes so far: its headers are not a writer's; begin a new one",
-        )
-    return SlabHeader(
-        topic_uuid=before.topic_uuid,
-        base=before.next_base,
-        base_ordinal=before.ordinal,
-        salt=salt,
-        epoch=before.epoch,
-        created_us=now_us,
-        predecessor_base=before.base,
-        predecessor_end=before.end,
-        predecessor_cut=before.cut,
-        greatest_before_us=before.greatest_us,
-        slab_bytes=slab_bytes,
-        reach=reach,
-        boot_id=boot_id,
-        inode=inode,
-        synced=synced,
-        ordinal_unsure=before.ordinal_unsure,
-        topic=before.topic,
-        compressed=compressed,
-    )
-
-
-def make_slab(
-    directory: Directory,
-    storage: Storage,
-    before: Predecessor,
-    *,
-    salt: int,
-    now_us: int,
-    slab_bytes: int,
-    synced: bool,
-    preallocate: bool,
-    compressed: bool,
-) -> FormatTwoSlab:
-    """The slab that follows, its header durable, for `name_slab`: until then nobody sees it. After
-    an error the same may be asked again."""
-    reach = reach_behind(directory.path, before.next_base, slab_bytes)
-    temporary = directory / f"{slab_name(before.next_base)}.tmp"
-    file = storage.create(temporary)
-    try:
-        header = header_behind(
-            before,
-            salt=salt,
-            now_us=now_us,
-            slab_bytes=slab_bytes,
-            reach=reach,
-            boot_id=storage.boot_id(),
-            inode=file.identity(),
-            synced=synced,
-            compressed=compressed,
-        )
-        file.pwrite_all([header.encode_prelude()], 0)
-        if preallocate:
-            file.fill_zeros(slab_bytes)
-        file.datasync()
-    except BaseException as error:
-        file.close()
-        if isinstance(error, StorageFull):
-            storage.unlink(temporary)  # it would keep what room there is
-        raise
-    return FormatTwoSlab(file, header, slab_bytes if preallocate else 0)
-
-
-def is_there(directory: Directory, storage: Storage, slab: FormatTwoSlab) -> bool:
-    """Whether a slab that was made has its name, or the one before it, still."""
-    name = directory / slab_name(slab.base)
-    return any(storage.leads_to(one, slab.file) for one in (name, name + ".tmp"))
-
-
-def name_slab(directory: Directory, storage: Storage, slab: FormatTwoSlab, *, again: bool) -> None:
-    """Gives a slab that was made its name, durable on return. After an error, or an interrupt, the
-    same may be asked `again`, but for one of the directory's sync; never with a slab made anew: a
-    reader that follows may have this one open by then."""
-    name = directory / slab_name(slab.base)
-    if not (again and storage.leads_to(name, slab.file)):
-        storage.rename(name + ".tmp", name)
-    storage.sync_directory(directory)
-    slab.file.path = name
-
-
-def begin_format_1_slab(
-    directory: Directory, storage: Storage, base: int, offset: int | None, slab_bytes: int
-) -> FormatOneSlab:
-    """A new format-1 slab at `base`, its name durable; or the one there, from `offset` on."""
-    name = directory / slab_name(base)
-    if offset is not None:
-        storage.sync_directory(directory)  # its creator may have been killed before its sync
-        return FormatOneSlab(storage.open_write(name), base, offset, slab_bytes)
-    file = storage.create(name)
-    try:
-        storage.sync_directory(directory)
-    except BaseException:
-        file.close()
-        raise
-    return FormatOneSlab(file, base, 0, slab_bytes)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, cast
+from typing import TYPE_CHECKING, SupportsIndex, cast
 
 from aolog.errors import RecordRefused, RecordTooLarge, UsageError
+from aolog.format import format1
 from aolog.format.frame import BODY_LEN_MAX
 from aolog.format.native import speed
 from aolog.format.slab import TOPIC_LEN_MAX
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     from aolog.record import Headers
 
 __all__ = [
+    "BATCH_BYTES_MAX",
     "OFFSET_BYTES",
     "RECORD_BYTES_MAX",
     "SLAB_BYTES_MAX",
+    "check_format_1",
     "check_mode",
-    "check_options",
     "check_record",
     "check_topic",
     "check_values",
@@ -39,40 +41,6 @@ _INT64 = range(-(1 << 63), 1 << 63)
 OFFSET_BYTES = 4  # what a variable-length entry costs beside its bytes
 
 BytesLike = bytes | bytearray | memoryview
-
-
-def check_options(
-    *,
-    slab_bytes: int,
-    batch_bytes: int,
-    max_record_bytes: int,
-    sync: str,
-    format: str,  # noqa: A002 -- the public option's name
-    **positive_or_none: float | None,
-) -> None:
-    """Raises UsageError naming the option."""
-    if format not in {"aolog", "queuefka"}:
-        raise UsageError(f"format={format!r}", hint='use "aolog" or "queuefka"')
-    if sync not in {"interval", "never", "flush"}:
-        raise UsageError(f"sync={sync!r}", hint='use "interval", "never" or "flush"')
-    sizes: dict[str, object] = {
-        "slab_bytes": slab_bytes,
-        "batch_bytes": batch_bytes,
-        "max_record_bytes": max_record_bytes,
-    }
-    counts = {name: positive_or_none[name] for name in ("flush_records", "flush_bytes")}
-    for name, size in (sizes | counts).items():
-        if not hasattr(size, "__index__") and (name in sizes or size is not None):
-            raise UsageError(f"{name}={size!r}", hint="use an integer")
-    if not 0 < slab_bytes <= SLAB_BYTES_MAX:
-        raise UsageError(f"slab_bytes={slab_bytes!r}", hint="use 1 to 2^60 bytes")
-    if not 0 <= batch_bytes <= BATCH_BYTES_MAX:
-        raise UsageError(f"batch_bytes={batch_bytes!r}", hint="use 0 (a frame a record) to 2^30")
-    if not 0 < max_record_bytes <= RECORD_BYTES_MAX:
-        raise UsageError(f"max_record_bytes={max_record_bytes!r}", hint=f"1 to {RECORD_BYTES_MAX}")
-    for name, value in positive_or_none.items():
-        if value is not None and not (isinstance(value, SupportsFloat) and value > 0):
-            raise UsageError(f"{name}={value!r}", hint="use a positive number, or None")
 
 
 def check_mode(mode: int) -> None:
@@ -176,6 +144,19 @@ def check_record(
         size += 8
     name, topic_len = check_topic(topic)
     return data, key_data, pairs, moment, name, size + topic_len
+
+
+def check_format_1(
+    value: bytes | None,
+    key: bytes | None,
+    headers: Headers,
+    timestamp: int | None,
+    topic: str | None,
+) -> None:
+    """Raises RecordRefused for a record that format 1 has no place for."""
+    refused = format1.refusal(value, key, headers, timestamp, topic)
+    if refused is not None:
+        raise refused
 
 
 def check_values(values: Iterable[object], max_record_bytes: int) -> Sequence[bytes | None]:

@@ -1,80 +1,75 @@
-"""Writer: appends to a log. Batches in memory, frames in the page cache, records on the device.
+"""Writer: what a user calls. The way of a record is in log_tail.py.
 
-This is what a user calls, and how a writer begins and ends. What becomes of records is in
-appending.py, what the writer's own threads do in background.py, slabs and what is durable in
-rolling.py. Errors of the writer's own threads surface at the next call.
+    append ─► gate ─► LogTail: open batch ─► frame ─► active slab ─► file ─► device
+
+The lock is around everything that is appended. While no call holds it, the gate (format/native) may be
+open: a value then joins the open batch without the lock. So a call that changes something takes the
+lock and shuts the gate. A sync waits for the device without the lock.
+
+Fail-stop. A call finishes, or raises one of our errors with the state as documented. If anything else
+interrupts it (KeyboardInterrupt, MemoryError, a bug), the writer has failed: every later call says so,
+and reopening recovers the log.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import TYPE_CHECKING, Literal, NoReturn, Self, SupportsIndex
 
-from aolog.errors import (
-    Forked,
-    LogClosed,
-    RecordRefused,
-    SyncFailed,
-    UsageError,
-    load_optional,
-    nested_call,
-)
-from aolog.format.columns import encode_columns
-from aolog.format.compression import packer
+from aolog import errors as notices
+from aolog.errors import AologError, Forked, LogClosed, StorageError, UsageError, nested_call
+from aolog.format.native.speed import Gate
 from aolog.log import lifetime
-from aolog.log.retention import check_retention
-from aolog.storage import clock
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
-from aolog.write.appending import BATCH_BYTES, refuse_format_1
-from aolog.write.background import Upkeep
-from aolog.write.rolling import ChainOptions, SlabChain
-from aolog.write.validate import (
-    OFFSET_BYTES,
-    check_mode,
-    check_options,
-    check_record,
-    check_topic,
-    check_values,
-    too_large,
-)
+from aolog.write.background import NEVER_S, Background
+from aolog.write.group_commit import GroupCommit
+from aolog.write.log_tail import LogTail, may_be_retried
+from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
+from aolog.write.rolling import SlabChain
+from aolog.write.validate import OFFSET_BYTES, check_format_1, check_record, check_values, too_large
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import numpy as np
     import pyarrow as pa
 
     from aolog.format.compression import Compression
-    from aolog.format.frame import Buffer
     from aolog.log.retention import Retention
     from aolog.record import Gap, Headers
+    from aolog.write.log_tail import Body
     from aolog.write.opening import Opening
 
-__all__ = ["Writer", "append_body"]
+__all__ = ["Writer"]
 
-SLAB_BYTES = 64 << 20  # a file large enough that opening one is rare, small enough to prune
-MAX_RECORD_BYTES = 64 << 20  # keeps a hostile length from allocating; raise it for larger ones
+_RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
 
 
-class Writer(Upkeep):
+class Writer(Gate):
     """The one writer of a log.
 
-    Creates the directory where there is none. slab_bytes, slab_seconds: a slab that has grown
-    or aged past them is sealed, whichever comes first. batch_bytes: records are gathered into
-    frames of about this size; 0 makes every record a frame. flush_records, flush_bytes,
-    flush_seconds: how long records may wait in memory, also when nobody appends. sync: "interval"
-    syncs every sync_seconds while there is something to sync, "flush" at every flush, "never"
-    only when a slab is sealed. topic: the log's default destination. preallocate: fills a slab
-    with zeros when it begins. first_address: where a new log begins. compression: of frames' bodies,
-    by the extra `compression`; compression_level: zstd's 1 to 22 (1 unless given), or lz4's 1 to 12
-    for its slow mode. Small bodies, and such that do not shrink, are stored as they are. mode: of the
-    log's directory, and of those above it, if they are created; whatever the umask. A directory that
-    is there keeps its mode. Files in the log have their directory's bits for reading and writing.
+    Creates the directory if there is none. slab_bytes, slab_seconds: a slab that is larger, or that
+    got its first record longer ago, is sealed. batch_bytes: records are gathered into frames of about
+    this size; 0 makes every record a frame. flush_records, flush_bytes, flush_seconds: how long
+    records may wait in memory, also when nobody appends. sync: "interval" syncs every sync_seconds
+    while there is something to sync, "flush" at every flush, "never" only when a slab is sealed.
+    topic: the log's default destination. preallocate: fills a new slab with zeros. first_address:
+    where a new log begins. compression: of frames' bodies, by the extra `compression`;
+    compression_level: zstd's 1 to 22 (default 1), or lz4's 1 to 12 for its slow mode. Small bodies, and
+    those that do not shrink, are stored as they are. mode: of the log's directory, and of those above
+    it, if they are created, whatever the umask; an existing directory keeps its mode. Files in the log
+    get their directory's bits for reading and writing.
 
-    Thread-safe. Where the system gives no thread, each append flushes and syncs for itself, as the
-    policy says, until one is to be had. In a forked child it refuses every call (Forked) and
-    touches nothing. A signal's handler, or a finalizer, that calls it in the middle of another call
-    is refused (UsageError). Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError,
+    Thread-safe. Refuses every call in a forked child (Forked) and leaves the parent's log alone.
+    Refuses a call from a signal handler, or a finalizer, that interrupts another call of the same
+    thread (UsageError). An exception from a handler (KeyboardInterrupt) in the middle of a call, or
+    any other unexpected one, makes the writer failed: later calls raise UsageError, and `close`
+    releases the log, which the next Writer recovers. The writer's own thread starts with the first
+    append; if the system has no thread left, that append raises StorageFailed and takes nothing.
+
+    Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError,
     CodecUnavailable.
     """
 
@@ -103,69 +98,32 @@ class Writer(Upkeep):
         mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
     ) -> None:
-        check_mode(mode)
-        check_options(
-            slab_bytes=slab_bytes,
-            batch_bytes=batch_bytes,
-            max_record_bytes=max_record_bytes,
-            sync=sync,
-            format=format,
-            slab_seconds=slab_seconds,
-            flush_records=flush_records,
-            flush_bytes=flush_bytes,
-            flush_seconds=flush_seconds,
-            sync_seconds=sync_seconds,
-        )
+        options = WriterOptions(
+            slab_bytes=slab_bytes, slab_seconds=slab_seconds, batch_bytes=batch_bytes,
+            flush_records=flush_records, flush_bytes=flush_bytes, flush_seconds=flush_seconds,
+            sync=sync, sync_seconds=sync_seconds, retention=retention, format=format, topic=topic,
+            max_record_bytes=max_record_bytes, preallocate=preallocate, first_address=first_address,
+            compression=compression, compression_level=compression_level, mode=mode,
+        ).checked()  # fmt: skip  # passed on as they are
         self.path = absolute(path)  # slabs to come do not move with the process
-        self._format_1 = format == "queuefka"
-        if first_address < 0 or first_address >= 1 << 63 or first_address % 8:
-            raise UsageError(f"first_address={first_address}", hint="a multiple of 8 below 2^63")
-        if self._format_1 and (topic is not None or preallocate):
-            raise UsageError("format 1 has no place for a topic or for pre-allocation")
-        if self._format_1 and compression != "none":
-            raise UsageError(
-                "format 1 has no compression", hint='use format="aolog", or compression="none"'
-            )
-        topic, _ = check_topic(topic)
-        self._retention = check_retention(retention)
-        max_bytes = self._retention.max_bytes
-        if max_bytes is not None and max_bytes < 2 * slab_bytes:
-            raise UsageError(
-                f"Retention(max_bytes={max_bytes}) leaves no room for two slabs of {slab_bytes}",
-                hint="make slabs smaller or the total larger",
-            )
-        super().__init__(
-            format_1=self._format_1,
-            batch_bytes=batch_bytes,
-            flush_records=flush_records,
-            flush_bytes=flush_bytes,
-            sync=sync,
-            sync_seconds=sync_seconds,
-            max_record_bytes=max_record_bytes,
-            pack=packer(compression, compression_level),
-        )
-        self._begin_upkeep(flush_seconds)
-        self._storage = storage or Storage()
-        self._chain = SlabChain(
-            self.path,
-            self._storage,
-            ChainOptions(
-                slab_bytes=slab_bytes,
-                slab_seconds=slab_seconds,
-                format_1=self._format_1,
-                synced=sync != "never",
-                preallocate=preallocate,
-                compressed=compression != "none",
-                retention=self._retention,
-            ),
-            first_address=first_address,
-            topic=topic,
-            mode=mode,
-        )
-        lifetime.opened(self, self._storage.system, Writer._after_fork_in_child)
+        self._format_1 = options.format_1
+        self._policy = options.sync
+        self._max_record_bytes = options.max_record_bytes
+        self._new_lock()
+        self._commit = GroupCommit()
+        self._background = Background(self.path, options, self._tick, self._sync_quietly)
+        storage = storage or Storage()
+        self._chain = SlabChain(self.path, storage, options)
+        self._tail = LogTail(self._chain, options)
+        lifetime.opened(self, storage.system, Writer._after_fork_in_child)
         self._is_open = True
-        if self._retention.max_age_s is not None:
-            self._look_after_age()
+        self._background.check_age()
+
+    def _new_lock(self) -> None:
+        self._lock = threading.RLock()
+        self._room = threading.Condition(self._lock)
+        # Whether this thread holds it. threading.Condition asks any lock this way.
+        self._is_locked: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
 
     # --- state ------------------------------------------------------------------------------
 
@@ -181,14 +139,14 @@ class Writer(Upkeep):
 
     @property
     def end(self) -> int:
-        """Address behind everything appended, memory included. A new record's is not below."""
+        """The address after everything appended, memory included. A new record's is not below."""
         with self._lock:
-            return self._end
+            return self._tail.end
 
     @property
     def durable(self) -> int:
         """Everything before this address survives power loss."""
-        return self._chain.durable
+        return self._tail.durable
 
     @property
     def pruned_unread(self) -> Mapping[str, Gap]:
@@ -196,32 +154,10 @@ class Writer(Upkeep):
         read them, by cursor: only `Retention(max_bytes=…, when_full="prune")` does so."""
         return self._chain.unread.total
 
-    def _refuse_nested(self) -> None:
-        if self._is_locked():
-            raise nested_call()
-        if self._alone:  # what is appended within a sync would be flushed by nobody
-            self._chain.refuse_nested()
+    # --- append: records into the open batch --------------------------------------------------
 
-    # --- appending --------------------------------------------------------------------------
-
-    # `append` is Gate's: a value joins the open batch, or comes to `_append_value`, anything else
-    # to `_append`.
-
-    def _append_value(self, value: bytes) -> int:
-        self._refuse_nested()
-        with self._lock:
-            if self._trouble is not None:
-                self._face_trouble()
-            if len(value) > self._max_record_bytes:
-                raise too_large(len(value), self._max_record_bytes)
-            if self._format_1:
-                address = self._append_format_1(value, None, (), None, None)
-            else:
-                address = self._gather(value, None, (), None, None, len(value) + OFFSET_BYTES)
-            target = self._flush_or_let_values_join()
-        if target:
-            self._quietly(self._sync_to, target)
-        return address
+    # `append` is Gate's: a value joins the open batch, or is passed to `_append_value`; anything
+    # else is passed to `_append`.
 
     def _append(
         self,
@@ -233,202 +169,289 @@ class Writer(Upkeep):
         topic: str | None = None,
     ) -> int:
         self._refuse_nested()
+        value, key, headers, moment, topic, size = check_record(
+            value, key, headers, timestamp, topic
+        )
+        if size - OFFSET_BYTES > self._max_record_bytes:  # every record has a value's offset
+            raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
+        if self._format_1:
+            check_format_1(value, key, headers, moment, topic)
         with self._lock:
-            if self._trouble is not None:
-                self._face_trouble()
-            value, key, headers, moment, topic, size = check_record(
-                value, key, headers, timestamp, topic
-            )
-            if size - OFFSET_BYTES > self._max_record_bytes:  # the value's: it is always there
-                raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
-            if self._format_1:
-                address = self._append_format_1(value, key, headers, moment, topic)
-            else:
-                address = self._gather(value, key, headers, moment, topic, size)
-            target = self._flush_or_let_values_join()
-        if target:
-            self._quietly(self._sync_to, target)
+            try:
+                tail = self._tail
+                if tail.trouble is not None:
+                    tail.refuse()
+                batch = tail.batch
+                if batch is not None:
+                    batch.size = self._close_gate() or batch.size
+                if batch is None or batch.size + size > tail.batch_bytes:
+                    self._make_room(size)
+                address = tail.add(value, key, headers, moment, topic, size)
+                must_sync = self._flush_or_open_gate()
+            except BaseException as error:
+                self._meet(error)
+                raise
+        if must_sync:
+            self._sync_quietly()
         return address
+
+    _append_value = _append
 
     def append_many(self, values: Iterable[bytes | None]) -> np.ndarray:
         """Takes values as one frame, whatever its size: readers see all of them or none. Their
         addresses, uint64. Durability and errors as for `append`; none is taken on an error. (Format
-        1 has no batches: there each value is a frame, and an error may come between two.)"""
-        import numpy as np
-
-        self._refuse_nested()
+        1 has no batches: each value is a frame there, and an error may come between two.)"""
         listed = check_values(values, self._max_record_bytes)
-        if listed and not self._format_1:
-            columns, parts = encode_columns(listed)
-            codec, parts = self._pack(len(listed), parts)  # others append meanwhile
-        with self._lock:
-            if self._trouble is not None:
-                self._face_trouble()
-            if not listed:
-                return np.empty(0, np.uint64)
-            if self._format_1:
-                for value in listed:
-                    refuse_format_1(value, None, (), None, None)
-                addresses = np.array(
-                    [self._append_format_1(v, None, (), None, None) for v in listed], np.uint64
-                )
-            else:
-                now_us = clock.now_us()
-                first = self._add_frame(len(listed), columns, codec, parts, now_us, now_us)
-                addresses = np.arange(first, first + len(listed), dtype=np.uint64)
-            target = self._flush_or_let_values_join()
-        if target:
-            self._quietly(self._sync_to, target)
-        return addresses
+        return self._append_frames(self._tail.frames_of(listed))
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
         """Takes a batch of columns as one frame: `value` and, optional, `key`, `headers`,
         `timestamp`, `topic`, as `Batch.to_arrow` makes them (`address` is ignored). Their
         addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
+        return self._append_frames(self._tail.frames_of_arrow(record_batch))
+
+    def _append_frames(self, bodies: list[Body]) -> np.ndarray:
+        """Takes frames as they are; the addresses of their records."""
         import numpy as np
 
         self._refuse_nested()
-        taken = load_optional("aolog.write.arrow").from_arrow(
-            record_batch, self._max_record_bytes, clock.now_us()
-        )
-        codec, parts = self._pack(taken.records, taken.parts)
-        first = self._append_body(
-            taken.records, taken.columns, codec, parts, taken.greatest_us, taken.least_us
-        )
-        return np.arange(first, first + taken.records, dtype=np.uint64)
-
-    def _append_body(
-        self,
-        records: int,
-        columns: int,
-        codec: int,
-        parts: list[Buffer],
-        greatest_us: int,
-        least_us: int,
-    ) -> int:
-        """Takes what is a frame's body already, its columns' bits and its codec with it; the address
-        of the first of its records, whose timestamps lie between the two. Nothing is checked: for
-        `append_arrow`, and for frames that go to another log as they are."""
+        addresses = np.empty(0, np.uint64)
         with self._lock:
-            if self._trouble is not None:
-                self._face_trouble()
-            if self._format_1:
-                raise RecordRefused("format 1 has no columns", hint="use append_many")
-            if records == 0:
-                return self._end
-            first = self._add_frame(records, columns, codec, parts, greatest_us, least_us)
-            target = self._flush_or_let_values_join()
-        if target:
-            self._quietly(self._sync_to, target)
-        return first
+            try:
+                self._tail.refuse()
+                self._shut_gate()
+                for body in bodies:
+                    self._make_room()
+                    first = self._tail.add_frame(body)
+                    more = np.arange(first, first + body[0], dtype=np.uint64)
+                    addresses = np.concatenate((addresses, more)) if len(addresses) else more
+                must_sync = self._flush_or_open_gate()
+            except BaseException as error:
+                self._meet(error)
+                raise
+        if must_sync:
+            self._sync_quietly()
+        return addresses
 
-    # --- flush and sync ---------------------------------------------------------------------
+    def _make_room(self, size: int = 0) -> None:
+        """Ends the open batch; the slab has room for a frame on return. size: of the record that
+        comes next. Waits if retention blocks. With the gate shut."""
+        tail, background = self._tail, self._background
+        if tail.batch is not None:
+            tail.cut_batch()
+            # Now and not after the next record, which would then be a frame by itself.
+            if self._policy != "flush" and tail.is_due(size):
+                self._quietly(self._flush_locked)
+        ages = background.seal_due_s != NEVER_S
+        while not tail.make_room(end_slab=ages and time.monotonic() >= background.seal_due_s):
+            self._room.wait(_RETENTION_POLL_S)
+            tail.refuse()
+            self._shut_gate()  # opened by another thread meanwhile
+        background.arm(self._chain)
+
+    def _flush_or_open_gate(self) -> bool:
+        """After an append: flushes what is due. If nothing is, values may join the open batch until
+        something will be. True: call `sync` without the lock, as the policy is to sync."""
+        tail = self._tail
+        if tail.must_flush():
+            if self._policy == "flush":
+                return True
+            self._quietly(self._flush_locked)
+        elif tail.batch is not None and tail.batch.plain and tail.trouble is None:
+            self._open_gate(*tail.gate())
+        if self._format_1 and self._chain.is_full:
+            self._quietly(tail.make_room)  # at once, as the Go program does
+        return False
+
+    def _shut_gate(self) -> None:
+        """The next append takes the lock, and looks at everything."""
+        size = self._close_gate()
+        if size and self._tail.batch is not None:
+            self._tail.batch.size = size
+
+    # --- flush and sync -----------------------------------------------------------------------
 
     def flush(self) -> int:
         """Everything appended is in the operating system on return: it survives a crash of the
         process, not of the machine. The end address. Raises StorageFull, StorageFailed: nothing
         is lost, call again."""
+        if self._policy == "flush":
+            return self.sync()
         self._refuse_nested()
         with self._lock:
-            if self._trouble is not None:
-                self._face_trouble()
-            if self._sync_policy != "flush":
+            try:
+                self._tail.refuse()
                 self._flush_locked()
-                if not self._alone or self._sync_policy == "never":
-                    return self._chain.end
-            end = self.end
-        return self._sync_to(end)
+            except BaseException as error:
+                self._meet(error)
+                raise
+            return self._chain.end
+
+    def _flush_locked(self) -> None:
+        tail, background = self._tail, self._background
+        self._close_gate()  # the batch ends: its size is of no interest
+        tail.flush()
+        background.flush_due_s = NEVER_S
+        if background.sync_due_s == NEVER_S and self._policy == "interval":
+            background.sync_in_time(needed=tail.durable < self._chain.end)
 
     def sync(self) -> int:
         """Everything appended is on the device on return: it survives power loss. The durable
         address. Concurrent callers share one frame, one write and one fdatasync. Raises
         SyncFailed: see `durable`, and what `flush` raises."""
-        self._refuse_nested()
-        if self._trouble is not None:
+        if self._is_locked() or threading.get_ident() in self._commit.threads:
+            raise nested_call()
+        tail, chain = self._tail, self._chain
+        batch = tail.batch
+        target = chain.end if batch is None else batch.address + len(batch.values)
+        if tail.trouble is None:
+            if tail.durable >= target:
+                return tail.durable
+        elif not may_be_retried(tail.trouble):  # before the turn, which a fork may have left taken
+            tail.refuse()
+        try:
+            self._commit.enter()
+            if tail.durable >= target:  # synced by another thread
+                return tail.durable
             with self._lock:
-                self._face_trouble()
-        return self._sync_to(self._end)
+                if tail.trouble is not None:
+                    tail.refuse()
+                self._flush_locked()
+                slab = chain.slab
+                if slab is None:  # sealed, and synced with that
+                    return tail.durable
+                if slab.written > slab.zeros_end:
+                    slab.fill_ahead()
+                written = slab.base + slab.written
+                tail.device.acquire()
+            try:
+                tail.datasync(slab, written)
+            finally:
+                tail.device.release()
+        except BaseException as error:
+            self._meet(error)
+            raise
+        finally:
+            self._commit.leave()
+        return tail.durable
+
+    # --- what keeps the writer from going on ------------------------------------------------------
+
+    def _refuse_nested(self) -> None:
+        """A signal handler, or a finalizer, may run in the middle of another call of its thread."""
+        if self._is_locked() or threading.get_ident() in self._commit.threads:
+            raise nested_call()
+
+    def _meet(self, error: BaseException) -> None:
+        """After an exception in the middle of a call."""
+        with self._lock:
+            if self._tail.meet(error):
+                self._shut_gate()
+                self._commit.release_all()  # this thread may have had the turn
+
+    def _quietly(self, call: Callable[[], object]) -> None:
+        """After a record was taken: it stays taken, and an error waits for the next call."""
+        try:
+            call()
+        except AologError as error:
+            if error.details.get("nested"):
+                raise
+            if isinstance(error, StorageError):  # others arise again where they came from
+                with self._lock:
+                    self._tail.trouble = self._tail.trouble or error
+                    self._shut_gate()
+            if not isinstance(error, LogClosed):
+                notices.warn("%s: %s", self.path, error)
+
+    # --- what the writer's own threads do -----------------------------------------------------------
+
+    def _tick(self) -> float | None:
+        """Does what is due; the seconds until the next look, None to sleep until woken."""
+        background, tail, now = self._background, self._tail, time.monotonic()
+        if now >= background.flush_due_s:
+            background.flush_due_s = NEVER_S
+            self._quietly(self.flush)
+        with self._lock:
+            try:
+                if not may_be_retried(tail.trouble):
+                    return None
+                self._shut_gate()
+                self._quietly(lambda: background.tend(self._chain, tail, now))
+            except BaseException as error:
+                self._meet(error)
+                raise
+        if now >= background.sync_due_s:
+            background.sync_due_s = NEVER_S
+            if not background.sync():
+                self._sync_quietly()
+        with self._lock:
+            return background.sleep(self._chain.unread.due_s)
+
+    def _sync_quietly(self) -> None:
+        self._quietly(self.sync)
 
     # --- closing ----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flushes, seals, syncs, gives the log free. Idempotent. Raises StorageFull or
-        StorageFailed with the log still open: nothing is lost, free space and call again. Raises
-        SyncFailed, also for one that a thread of the writer's own met, with the log given free."""
-        if self._is_over():
+        """Flushes, seals, syncs, releases the log. Idempotent. Raises StorageFull or StorageFailed
+        with the log still open: nothing is lost, free space and call again. Raises SyncFailed, also
+        for one in a thread of the writer's own, and UsageError if the writer failed, with the log
+        released."""
+        if not self._is_open:
             return
         self._refuse_nested()
-        self._chain.refuse_nested()  # a thread of the writer's own may wait for this one's sync
-        try:
-            self._end_ticking()
-            with self._lock:
-                if isinstance(self._trouble, LogClosed):  # by another thread meanwhile
-                    return
-                if self._trouble is not None:
-                    self._face_trouble()
-                self._flush_locked()
-                self._end_slab()
-                self._release()
-        except BaseException as error:
-            with self._lock:
-                if isinstance(error, SyncFailed):
-                    self._release()  # the slab as it is: the next writer recovers it
-                elif not isinstance(self._trouble, LogClosed | Forked):
-                    self._begin_ticking()  # it is open: what it takes is flushed in time
-            raise
+        failure = None
+        with self._lock:
+            if not isinstance(self._tail.trouble, LogClosed):  # by another thread
+                self._shut_gate()
+                failure = self._tail.finish()
+                self._refuse_all()
+        self._release()
+        if failure is not None:
+            raise failure
 
     def give_up(self) -> int:
-        """Instead of `close`, where that raises StorageFull or StorageFailed and nobody will call
-        it again: gives the log free with the whole frames that are in its files, and drops what is
-        in memory only. The address behind those frames: records before it are in the log, and
-        durable if `durable` says so; others are not, and may be appended again. Idempotent; never
-        raises."""
-        if self._is_over():
-            return self._chain.durable
-        self._end_ticking()
-        with self._lock:
-            if isinstance(self._trouble, LogClosed | Forked):
-                return self._chain.durable
-            self._close_gate()
-            self._batch = None
-            end = self._chain.keep_whole_frames()
-            self._release()
+        """Instead of `close`, if that raises StorageFull or StorageFailed and will not be called
+        again: releases the log with the whole frames that are in its files, and drops what is only
+        in memory. The address after those frames: records before it are in the log, and durable if
+        `durable` says so; others are not, and may be appended again. Idempotent; raises UsageError
+        within another call, and nothing else."""
+        tail = self._tail
+        end = tail.durable
+        if not self._is_open:
             return end
+        self._refuse_nested()
+        with self._lock:
+            end = tail.keep_whole_frames()
+            self._refuse_all()
+        self._release()
+        return end
 
-    def _is_over(self) -> bool:
-        """Whether it was closed, or forked. Gives free what a close that was interrupted left."""
-        if not isinstance(self._trouble, LogClosed | Forked):
-            return False
-        if self._is_open and not self._is_locked():
-            with self._lock:
-                if self._is_open:
-                    self._release()
-        return True
+    def _refuse_all(self) -> None:
+        self._tail.end_with(LogClosed("the writer is closed", hint="open another", path=self.path))
+        self._close_gate()
+        self._room.notify_all()
+        self._background.end()
 
     def _release(self) -> None:
-        """With the lock. Where it is interrupted nothing is taken any more; call it again."""
-        self._meet(LogClosed("the writer is closed", hint="open another", path=self.path))
-        self._tell_to_end()
+        """After `_refuse_all`, without the lock, which the threads may need to end. Idempotent."""
+        self._background.join()
         self._chain.release()
         self._chain.unread.warn(at_once=True)
-        self._room.notify_all()
         self._is_open = False
         lifetime.closed(self)
 
     def _after_fork_in_child(self) -> None:
-        """Called by `lifetime` in a forked child: the parent's file, buffers and lock are none
-        of ours. Takes no lock: a thread of the parent's may have held it at the fork."""
-        self._take_lock()
-        self._batch = None
+        """The parent's file, buffers and log lock stay as they are. Takes no lock: a thread of the
+        parent may have held it at the fork."""
+        self._new_lock()
+        self._close_gate()
+        hint = "open a Writer of its own in the child, on another log"
+        self._tail.end_with(
+            Forked("the writer was opened before a fork", hint=hint, path=self.path)
+        )
         self._chain.release()
         self._is_open = False
-        self._meet(
-            Forked(
-                "the writer was opened before a fork",
-                hint="open a Writer of its own in the child, on another log",
-                path=self.path,
-            )
-        )
 
     def __del__(self) -> None:
         if self._is_open:  # dropped without being closed: what it took is not lost
@@ -437,33 +460,19 @@ class Writer(Upkeep):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            self.close()
+        except UsageError:  # the writer failed
+            if error is None:
+                raise
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Writer cannot be pickled or copied: a log has one")
 
     def __repr__(self) -> str:
-        match self._trouble:
-            case LogClosed():
-                state = "closed,"
-            case Forked():
-                state = "forked,"
-            case _:
-                state = f"end={self.end}"
+        trouble = self._tail.trouble
+        state = f"end={self.end}"
+        if isinstance(trouble, LogClosed | Forked):
+            state = f"{trouble.code},"
         return f"<aolog.Writer {self.path} {state} durable={self.durable}>"
-
-
-def append_body(
-    writer: Writer,
-    records: int,
-    columns: int,
-    codec: int,
-    parts: list[Buffer],
-    greatest_us: int,
-    least_us: int,
-) -> int:
-    """Internal: `Writer._append_body`, for copies of logs."""
-    return writer._append_body(  # noqa: SLF001 -- the same module
-        records, columns, codec, parts, greatest_us, least_us
-    )

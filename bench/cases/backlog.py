@@ -1,20 +1,22 @@
 """backlog: what the bridge holds in memory while a long log drains, whatever its length.
 
-The process is `python -m bridge run --drain` as it is. Its resident bytes are the kernel's count,
-Python and the Kafka client included: their peak, and their middle while the first and the last
-quarter of the log goes through. What is bounded does not grow from one to the other; the peak is
-of a moment when the cluster is slow, and the client's queue full. The cluster is in other processes.
+The process is `python -m bridge run --drain` as it is. Its resident bytes are the kernel's count, with
+Python and the Kafka client: their peak, and their medians in the first and the last quarter of the
+time that the drain takes. Bounded memory does not grow from one to the other; the peak is reached
+when the cluster is slow and the client's queue full. The cluster runs in other processes.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+import threading
 import time
+from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bench.bridges import new_topic, on_each_cluster, run_bridge
 from bench.measure import Wrong
@@ -36,6 +38,8 @@ PEAK_MB_MAX = 200.0
 PARTITIONS, _KEYS = 4, 100
 # The bridge bounds both records and bytes under way; at this length it is the bytes that count.
 _VALUE_BYTES = 1_000
+_STATUS_S = 0.1
+_SAMPLE_S = 0.02
 
 
 def groups(plan: Plan) -> Iterator[Panel]:
@@ -86,36 +90,73 @@ def _drained(
 ) -> dict[str, float]:
     if not Path("/proc/self/status").exists():
         raise Unavailable("no /proc here to read resident bytes from")
-    begun_s, done = 0.0, 0
-    quarters: list[list[float]] = [[], [], [], []]
+    done, begun_s = 0, time.monotonic()
     cursor = f"bench-{to.name.split()[-1]}-{next(numbers)}"
-    options = "--drain", "--cursor", cursor, "--delivery", delivery, "--status-seconds", "0.1"
+    options = (
+        "--drain",
+        "--cursor",
+        cursor,
+        "--delivery",
+        delivery,
+        "--status-seconds",
+        f"{_STATUS_S}",
+    )
     with run_bridge(log, to, new_topic(to.cluster, PARTITIONS), *options) as process:
         assert process.stdout is not None
-        peak_mb = resident_mb = 0.0
-        for line in process.stdout:
-            done = json.loads(line)["acknowledged"]
-            begun_s = begun_s or time.monotonic()
-            now_mb, hwm_mb = _resident_mb(process.pid)
-            resident_mb = now_mb or resident_mb  # the last line may be its last word
-            quarters[min(3, done * 4 // records)].append(resident_mb)
-            peak_mb = max(peak_mb, hwm_mb, resident_mb)
+        with _sampled(process.pid) as sampled:
+            for number, line in enumerate(process.stdout):
+                done = json.loads(line)["acknowledged"]
+                if not number:  # the first status: it began to deliver so long ago
+                    begun_s = time.monotonic() - _STATUS_S
         took_s = time.monotonic() - begun_s
         if process.wait() or done != records:
             raise Wrong(f"{delivery}: {done} records of {records}, status {process.returncode}")
+    samples = [sample for sample in sampled if sample.at_s >= begun_s] or sampled[-1:]
+    quarter = -(-len(samples) // 4)
     return {
-        FIRST_MB: statistics.median(quarters[0]),
-        LAST_MB: statistics.median(quarters[3]),
-        PEAK_MB: peak_mb,
+        FIRST_MB: statistics.median(sample.now_mb for sample in samples[:quarter]),
+        LAST_MB: statistics.median(sample.now_mb for sample in samples[-quarter:]),
+        PEAK_MB: sampled[-1].peak_mb,
         MB_A_SECOND: records * _VALUE_BYTES / 1e6 / took_s,
     }
 
 
-def _resident_mb(pid: int) -> tuple[float, float]:
-    """Now, and at most so far; 0 of a process that has ended."""
-    found = {"VmRSS": 0.0, "VmHWM": 0.0}
+class _Sample(NamedTuple):
+    """Resident bytes of a process: now, and at most so far."""
+
+    at_s: float
+    now_mb: float
+    peak_mb: float
+
+
+@contextmanager
+def _sampled(pid: int) -> Iterator[list[_Sample]]:
+    """Samples of a process: at once, then every `_SAMPLE_S`, until the block or the process ends."""
+    samples: list[_Sample] = []
+    ended = threading.Event()
+
+    def sample() -> None:
+        while (found := _resident(pid)) is not None:
+            samples.append(found)
+            if ended.wait(_SAMPLE_S):
+                break
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _resident(pid: int) -> _Sample | None:
+    """None if the process has ended."""
+    found = {}
     for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
         name, _, value = line.partition(":")
-        if name in found:
+        if name in {"VmRSS", "VmHWM"}:
             found[name] = int(value.split()[0]) * 1024 / 1e6
-    return found["VmRSS"], found["VmHWM"]
+    if not found:  # a zombie has neither
+        return None
+    return _Sample(time.monotonic(), found["VmRSS"], found["VmHWM"])

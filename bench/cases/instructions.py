@@ -70,14 +70,16 @@ def groups(plan: Plan) -> Iterator[Panel]:
             f"callgrind, {plan.size.instructions * 1000:,} records and twice as many; "
             "aolog checksummed, msgpack not",
             [
-                Probe(name, partial(_count, plan.size.instructions, directory, *subject))
+                Probe(
+                    name, partial(count_instructions, plan.size.instructions, directory, *subject)
+                )
                 for name, *subject in SUBJECTS
             ],
             rounds=1,
         )
 
 
-def _count(
+def count_instructions(
     thousands: int, parent: str, writes: str | None, code: str, library: str
 ) -> dict[str, float]:
     valgrind = shutil.which("valgrind")

@@ -123,8 +123,8 @@ def _group(to: _To, length: int, records: _Records, skipped: list[Skipped]) -> G
 def _raw(name: str, to: _To, topic: str, records: _Records, every: int) -> Contender:
     from confluent_kafka import Producer
 
+    from aolog.format.origin import HEADER_NAME
     from bridge.kafka.client import BATCH_BYTES, DEFAULTS, FIXED
-    from bridge.kafka.origin import HEADER_NAME
 
     settings = {
         **DEFAULTS, **FIXED, "batch.size": BATCH_BYTES, "log_level": 3,
@@ -169,12 +169,12 @@ def _raw(name: str, to: _To, topic: str, records: _Records, every: int) -> Conte
 
 def _bridge(delivery: str, to: _To, topic: str, records: _Records) -> Contender:
     from bridge.deliver.forwarder import Forwarder
+    from bridge.deliver.options import ForwarderOptions
 
     numbers = count()
 
     def begin() -> Callable[[], int]:
-        forwarder = Forwarder(
-            records.log,
+        options = ForwarderOptions(
             topic=topic,
             bootstrap_servers=to.cluster.bootstrap_servers,
             settings={"log_level": "3"},
@@ -183,6 +183,7 @@ def _bridge(delivery: str, to: _To, topic: str, records: _Records) -> Contender:
             delivery=delivery,
             transaction_records=_TRANSACTION_RECORDS,
         )
+        forwarder = Forwarder(records.log, options)
         # It is connected when it sends in a transaction, else when its first records, one a
         # partition, are acknowledged.
         sending = forwarder._delivery  # noqa: SLF001 -- nobody else has to know when that is

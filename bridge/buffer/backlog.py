@@ -1,7 +1,8 @@
-"""The backlog: messages on disk, in order, until they are delivered. A log and its cursor."""
+"""Undelivered messages on disk, in order: a log and its cursor."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aolog import Gap, Reader, Retention, Writer
@@ -22,12 +23,12 @@ __all__ = ["Backlog", "require_own"]
 CURSOR = "buffer"
 READ_BYTES = 256 << 10
 SLAB_BYTES = 64 << 20
-MAX_RECORD_BYTES = 64 << 20  # of a message: value, key, headers, topic, and a little
+MAX_RECORD_BYTES = 64 << 20  # value, key, headers and topic of a message, with overhead
 _DELIVERED = Retention(max_slabs=1)
 
 
 def require_own(path: str | os.PathLike[str], storage: Storage) -> None:
-    """Raises UsageError for a log with records that no Buffer put there. Changes nothing."""
+    """Raises UsageError for a log with records that no Buffer appended. Changes nothing."""
     try:
         reader = Reader(path, storage=storage)
     except NotALog:
@@ -40,18 +41,18 @@ def require_own(path: str | os.PathLike[str], storage: Storage) -> None:
         if record is not None and not (known and record.topic is not None):
             raise UsageError(
                 "it is another program's log: its records were not sent by a Buffer",
-                hint="name a directory of its own for what waits",
+                hint="name another directory for the buffer",
                 path=reader.path,
             )
 
 
 class Backlog:
-    """Appends and drains. `append` and `flush` may be called by any thread, the rest by one.
+    """Any thread may call `append` and `flush`, one thread the rest.
 
-    retention: of the log; None: it may fill the disk. Where it says to block, `append` raises
-    RetentionFull all the same, and whoever has locks waits without them (`waits` is True). lost:
-    messages that retention removed before they were delivered, or that damage took. Raises what
-    Writer and Reader raise.
+    retention: of the log; None: it may fill the disk. A retention that blocks does not block
+    here: `append` raises RetentionFull, and the caller waits after it released its locks (`blocks`
+    is True). lost: messages that retention or damage removed before they were delivered. Raises
+    what Writer and Reader raise.
     """
 
     def __init__(
@@ -64,46 +65,47 @@ class Backlog:
     ) -> None:
         self._storage = storage or Storage()
         retention = check_retention(retention)
-        self.waits = retention.when_full == "block"
-        if self.waits:
+        self.blocks = retention.when_full == "block"
+        if self.blocks:
             bounds = retention.max_bytes, retention.max_age_s, retention.max_slabs
             retention = Retention(*bounds, when_full="error")
-        slab_bytes = SLAB_BYTES  # a total is let go in eighths, not in halves
-        if retention.max_bytes is not None:
+        slab_bytes = SLAB_BYTES
+        if retention.max_bytes is not None:  # so that pruning removes an eighth of the log
             slab_bytes = max(1, min(slab_bytes, retention.max_bytes // 8))
-        self._writer = Writer(
-            path,
-            slab_bytes=slab_bytes,
-            retention=retention,
-            mode=mode,
-            storage=self._storage,
-            max_record_bytes=MAX_RECORD_BYTES,
-        )
         self.lost = 0
         self._losses = LogLosses()
-        try:
+        with ExitStack() as opened:
+            self._writer = Writer(
+                path,
+                slab_bytes=slab_bytes,
+                retention=retention,
+                mode=mode,
+                storage=self._storage,
+                max_record_bytes=MAX_RECORD_BYTES,
+            )
+            opened.callback(self._close_writer)
             self._reader = Reader(path, cursor=CURSOR, on_gap=self._on_gap, storage=self._storage)
-            try:
-                self._reader.commit()  # from now on it protects what it has not passed
-            except BaseException:
-                self._reader.close()
-                raise
-        except BaseException:
-            self._free_log()
-            raise
+            opened.callback(self._reader.close)
+            self._reader.commit()  # from now on the cursor protects what it has not passed
+            opened.pop_all()
         self._freed_to = self._reader.tell()
-        if (lost := self._reader.pruned()) is not None:  # by an earlier process; `lag` excludes it
+        if (lost := self._reader.pruned()) is not None:  # under an earlier process
             self._on_gap(lost)
 
     def _on_gap(self, gap: Gap) -> None:
-        """It may meet one again: where it went back, or opened in front of it."""
         before = self._losses.records
-        self._losses.add(gap)
+        self._losses.add(gap)  # counts a gap once, also if the reader goes back over it
         self.lost += self._losses.records - before
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the cursor is at the end of the log."""
+        lag = self._reader.lag()
+        return lag.records == 0 or lag.bytes == 0
+
+    @property
     def lag(self) -> int:
-        """Messages that are still to be read, those in the writer's memory not counted."""
+        """Messages that are still to be read, without those in the writer's memory."""
         return self._reader.lag().records or 0
 
     @property
@@ -112,7 +114,7 @@ class Backlog:
         return self._reader.tell()
 
     def append(self, message: Message) -> int:
-        """In memory on return; its address."""
+        """Returns its address. The message is in the writer's memory."""
         return self._writer.append(
             message.value,
             key=message.key,
@@ -122,11 +124,11 @@ class Backlog:
         )
 
     def flush(self) -> None:
-        """What was appended survives a crash of the process."""
+        """Appended messages survive a crash of the process on return."""
         self._writer.flush()
 
     def read(self) -> list[tuple[int, Message]]:
-        """The next messages with their addresses; none if nothing more was flushed."""
+        """The next messages with their addresses; empty if nothing more was flushed."""
         batch = self._reader.read_batch(READ_BYTES)
         if batch is None:
             return []
@@ -135,15 +137,18 @@ class Backlog:
             for r in batch
         ]
 
-    def commit(self) -> None:
-        """What was read is delivered: durable on return."""
+    def commit(self, *, free: bool = False) -> None:
+        """Messages that were read are delivered: durable on return. free: deletes the slabs before
+        the cursor; otherwise that happens once a slab."""
         self._reader.commit()
-        if self._reader.tell() - self._freed_to >= SLAB_BYTES:
-            self.free()
+        if free or self._reader.tell() - self._freed_to >= SLAB_BYTES:
+            prune(self._reader.path, self._storage, _DELIVERED)
+            self._freed_to = self._reader.tell()
 
     def go_back(self, addresses: Sequence[int]) -> None:
-        """To the first of some messages that were read, and are not delivered. Those that retention
-        removed are lost; where it removed all it stays, and the next read tells what else is."""
+        """Goes back to the first of these messages, which were read and are not delivered. Counts
+        those that retention removed as lost. If it removed them all, the reader stays, and the next
+        read reports other gaps."""
         removed, first = 0, 0
         for address in addresses:
             if address >= first:
@@ -155,24 +160,19 @@ class Backlog:
             removed += 1
         self.lost += removed
 
-    def free(self) -> None:
-        """Lets go the slabs that every cursor has passed."""
-        prune(self._reader.path, self._storage, _DELIVERED)
-        self._freed_to = self._reader.tell()
-
     def give_up(self) -> None:
-        """Gives the log free, where nothing was appended. Never raises."""
-        self._free_log()
+        """Releases the log after a failed opening. Never raises."""
+        self._close_writer()
         self._reader.close()
 
-    def _free_log(self) -> None:
+    def _close_writer(self) -> None:
         try:
             self._writer.close()
         except AologError:  # it would stay open
             self._writer.give_up()
 
     def close(self) -> None:
-        """Flushes, syncs and closes; what was read and not committed is read again next time."""
+        """Flushes, syncs and closes. The next Backlog reads again what was not committed."""
         try:
             self._writer.close()
         finally:

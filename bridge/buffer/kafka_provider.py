@@ -1,8 +1,9 @@
-"""Kafka as a Buffer's provider. Java's partitions for keys; no key: one partition a topic.
+"""Kafka as a Buffer's provider. Keys go to the partitions that Java's partitioner chooses; messages without
+a key go to one partition of each topic.
 
-The client itself gives up no message: behind one that it gave up it would go on with those that it
-has, and they would overtake what is sent again. So time is kept here, and where one has taken too
-long, its producer ends with all that it holds, and another one sends that again, in order.
+The client never gives up a message: it would go on with later messages, which would overtake the one
+that is sent again. So the timeout is here: when a message has taken too long, its producer ends with
+all that it holds, and a new producer sends that again, in order.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from bridge.kafka.client import (
     words,
 )
 from bridge.kafka.error_table import Kind, kind_of
-from bridge.kafka.producer import check
+from bridge.kafka.settings import check
 from bridge.kafka.topic_creation import TopicCreation
 
 if TYPE_CHECKING:
@@ -46,13 +47,13 @@ _UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public na
 class KafkaProvider:
     """Sends to a cluster with an idempotent producer.
 
-    settings: librdkafka's. create_topics: "auto": a topic that is missing is created where the
-    cluster allows it, with the cluster's own defaults, and that is logged; "never": it is waited
-    for. delivery_s: how long a message may take. Where one takes longer, it and
-    all that is under way with it count as not delivered. What the cluster took of that without
-    saying so, or still takes from a connection that was given up, is there twice once it is sent
-    again: a stretch is repeated, but nothing arrives for the first time before what it follows.
-    Raises WrongSetting, and UsageError for a time that is none; connects to nothing before `open`.
+    settings: librdkafka's. create_topics: "auto": the cluster creates a missing topic, if it allows
+    that, with its own defaults (logged); "never": messages wait for it. delivery_s: how long a
+    message may take. After that it counts as not delivered, with all messages that are under way.
+    Kafka may have taken some of them without acknowledging them: these arrive twice. No message
+    arrives for the first time before one that it follows.
+
+    Raises WrongSetting, and UsageError for an invalid time. Connects only in `open`.
     """
 
     retry_wait_s = 0.2
@@ -82,19 +83,22 @@ class KafkaProvider:
         self.name = f"Kafka at {bootstrap_servers}"
         self._producer: Producer | None = None
         self._partitions: dict[str, tuple[bytes, int]] = {}
-        # Of each message since the last flush. None: delivered. A number: nothing is known of it
-        # yet, and then it was queued.
+        # For each message since the last flush: None: delivered; an error; or, while the outcome
+        # is unknown, the time at which it was queued.
         self._outcomes: list[KafkaError | float | None] = []
         self._messages: list[Message] = []
-        self._open = 0  # of how many nothing is known
-        self._late_s = inf  # no message is late before
-        self._failed: str | None = None  # the first that was not delivered, until `flush` tells
-        # Hashes. Refused in a request with others, so nobody knows which one: sent alone.
+        self._open = 0  # messages whose outcome is unknown
+        self._late_s = inf  # no message is late before this time
+        self._failed: str | None = (
+            None  # why the first failed message was not delivered, until `flush` reports it
+        )
+        # Hashes of messages that were refused in one request: any of them may be the bad one, so
+        # each is sent alone.
         self._suspects: set[int] = set()
         self._last_error = "no answer"
 
     def _on_error(self, error: KafkaError) -> None:
-        # How many are down says less than why one is; one that is let go says that it was purged.
+        # ALL_DOWN has no reason; a producer that ends reports only that it was purged.
         if error.code() != ALL_DOWN and self._producer is not None:
             self._last_error = away(error.str(), self._settings["bootstrap.servers"])
 
@@ -104,15 +108,15 @@ class KafkaProvider:
         try:
             producer.list_topics(timeout=ANSWER_S)
         except KafkaException as error:
-            producer.poll(0)  # the client's own words come with its callbacks
+            producer.poll(0)  # its callbacks have the reason
             raise NotReachable(f"{words(error)} ({self._last_error})") from None
 
     def _make(self) -> Producer:
         self._producer = Producer(self._settings, logger=CLIENT_LOG)
         return self._producer
 
-    def _let_go(self) -> None:
-        """Ends the producer. Of what it holds nothing is sent from now on, but what is on the wire."""
+    def _end_producer(self) -> None:
+        """Nothing that the producer holds is sent any more, except what is on the wire."""
         producer, self._producer = self._producer, None
         if producer is not None:
             let_go(producer)
@@ -128,7 +132,7 @@ class KafkaProvider:
             self._queue(message)
 
     def _send_alone(self, message: Message) -> None:
-        """Waits for what becomes of a suspect."""
+        """Waits for the outcome of a suspect."""
         self._wait()
         self._check()
         self._queue(message)
@@ -138,20 +142,20 @@ class KafkaProvider:
             del self._outcomes[-1], self._messages[-1]
             if kind_of(error.name()) is Kind.POISON:
                 self._suspects.discard(hash(message))
-                self._let_go()  # it was fatal
-                self._failed = None  # and it was alone
-                raise Rejected(_said(error))
-        self._check()  # a suspect still
+                self._end_producer()  # the error was fatal
+                self._failed = None  # nothing else was under way
+                raise Rejected(_words_of(error))
+        self._check()  # if it failed, it stays a suspect
         self._suspects.discard(hash(message))
 
     def _check(self) -> None:
-        """Raises NotReachable where a message was not delivered: what follows would overtake it."""
+        """Raises NotReachable after a message that failed: a later one would overtake it."""
         if self._failed is not None:
             raise NotReachable(self._failed)
 
     def _queue(self, message: Message) -> None:
         producer, topic = self._producer, message.topic
-        if producer is None:  # the last one was let go
+        if producer is None:  # the last one ended
             producer = self._make()
         source, partitions = self._partitions.get(topic) or self._find(producer, topic)
         partition = partition_of(message.key, source, partitions)
@@ -161,7 +165,7 @@ class KafkaProvider:
             outcomes[position] = error
             self._open -= 1
             if error is not None and self._failed is None:
-                self._failed = _said(error)
+                self._failed = _words_of(error)
 
         self._produce(producer, message, partition, done)
         now_s = time.monotonic()
@@ -174,13 +178,13 @@ class KafkaProvider:
             self._poll()
 
     def _find(self, producer: Producer, topic: str) -> tuple[bytes, int]:
-        """The topic's own 16 bytes, and how many partitions it has."""
+        """The 16 bytes that select the partition without a key, and the number of partitions."""
         try:
             found = producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
             raise NotReachable(words(error)) from None
         if found.error is not None and kind_of(found.error.name()) is Kind.POISON:
-            raise Rejected(f"{topic!r} is no name for a topic")
+            raise Rejected(f"{topic!r} is not a valid topic name")
         if found.error is not None and kind_of(found.error.name()) is Kind.TOPIC_MISSING:
             self._creation.missing(topic)
             raise NotReachable(self._creation.reason(topic))
@@ -198,8 +202,8 @@ class KafkaProvider:
         partition: int,
         done: Callable[[KafkaError | None, object], None],
     ) -> None:
-        """Into the client's queue, once there is room. Raises Rejected, and NotReachable where
-        the wait for it shows that another failed; KafkaException may be of other messages."""
+        """Puts a message into the client's queue; waits for room. Raises Rejected, NotReachable if
+        another message fails meanwhile, and KafkaException, perhaps about other messages."""
         headers: Any = list(message.headers)
         while True:
             try:
@@ -220,8 +224,8 @@ class KafkaProvider:
     # --- outcomes -----------------------------------------------------------------------------
 
     def _poll(self) -> None:
-        """Takes outcomes. Behind one that failed nothing more is to be sent; gives up after a fatal
-        error, and where one is late."""
+        """Collects outcomes. After a failed message, drops what is queued. Gives up after a fatal error
+        and when a message is late."""
         producer = self._producer
         assert producer is not None
         try:
@@ -235,45 +239,45 @@ class KafkaProvider:
                 self._give_up(f"no answer within {self._delivery_s:g} s")
 
     def _is_late(self) -> bool:
-        """Whether the oldest of which nothing is known has taken too long. Notes when it will
+        """Whether the oldest message without an outcome has taken too long. Sets when it will
         have."""
         times = (outcome for outcome in self._outcomes if isinstance(outcome, float))
         self._late_s = next(times, inf) + self._delivery_s
         return time.monotonic() >= self._late_s
 
     def _give_up(self, why: str) -> None:
-        """What is not known to be delivered counts as not, and its producer sends nothing more."""
+        """Messages without an outcome count as not delivered, and the producer ends."""
         self._failed = self._failed or why
-        self._let_go()
+        self._end_producer()
         self._outcomes = [_UNKNOWN if isinstance(each, float) else each for each in self._outcomes]
         self._open = 0
 
     def _wait(self) -> None:
-        """Until every outcome is known, which takes `delivery_s` at most, and a little."""
+        """Until every outcome is known, for little more than `delivery_s`."""
         while self._open:
             self._poll()
 
     def flush(self) -> Mapping[int, str]:
-        """Which were not delivered, and why. Behind these another producer sends."""
+        """Positions of messages that were not delivered, and why. After a failure, a new producer sends."""
         self._wait()
         outcomes, messages, why = self._outcomes, self._messages, self._failed
         failed = {i: each for i, each in enumerate(outcomes) if isinstance(each, KafkaError)}
         refused = {
             hash(messages[i]) for i, error in failed.items() if kind_of(error.name()) is Kind.POISON
         }
-        if refused:  # those before them may never come again
+        if refused:  # otherwise keep those that are known
             self._suspects = refused
         if why is not None:
-            self._let_go()
+            self._end_producer()
         self._forget()
         return {
-            i: why if why and kind_of(e.name()) is Kind.CONSEQUENCE else _said(e)
+            i: why if why and kind_of(e.name()) is Kind.CONSEQUENCE else _words_of(e)
             for i, e in failed.items()
         }
 
     def close(self) -> None:
-        """Ends the producer, and forgets everything that it has not delivered."""
-        self._let_go()
+        """Ends the producer and forgets what it has not delivered."""
+        self._end_producer()
         self._partitions.clear()
         self._forget()
 
@@ -281,5 +285,5 @@ class KafkaProvider:
         self._outcomes, self._messages, self._open, self._failed = [], [], 0, None
 
 
-def _said(error: KafkaError) -> str:
+def _words_of(error: KafkaError) -> str:
     return f"{error.name()}: {error.str()}"

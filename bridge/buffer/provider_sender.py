@@ -1,5 +1,5 @@
-"""The outlet: a provider as store-and-forward sees it. Opened when it is needed, handed batches, and
-left alone for a while when it fails."""
+"""Sends batches through a provider: opens it when it is needed, stores rejected messages elsewhere, and
+after a failure closes it and pauses."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["Item", "Outlet"]
+    from bridge.buffer.memory_queue import Item
+
+__all__ = ["ProviderSender"]
 
 _log = logging.getLogger("bridge.buffer")
 
-RETRY_MIN_S = 0.01  # a provider that names no pause would keep a processor busy
-_OVERHEAD_BYTES = 300  # of a message in memory, beside its bytes
+RETRY_MIN_S = 0.01  # a provider whose retry_wait_s is 0 would keep a processor busy
 
 
 def _words(error: Exception) -> str:
-    """What it says, as a log or a terminal takes it: a user's provider may say anything."""
-    said = str(error) or type(error).__name__
-    return as_utf8(said)
+    """Its message as UTF-8: a user's provider may raise any text."""
+    return as_utf8(str(error) or type(error).__name__)
 
 
-def _not_taken(failed: Iterable[int], count: int) -> ConnectionError:
-    """What `Provider.flush` told, in words."""
+def _not_acknowledged(failed: Iterable[int], count: int) -> ConnectionError:
+    """What `Provider.flush` returned, as an error."""
     were = "was" if count == 1 else "were"
     said = f"{counted(count, 'message', ',')} {were} not acknowledged"
     if isinstance(failed, Mapping):
@@ -39,30 +39,12 @@ def _not_taken(failed: Iterable[int], count: int) -> ConnectionError:
     return ConnectionError(said)
 
 
-class Item:
-    """A message on its way. address: in the backlog, None if it is not there. done: delivered,
-    or set aside as rejected."""
+class ProviderSender:
+    """For one thread.
 
-    __slots__ = ("address", "done", "message", "since_s")
-
-    def __init__(self, message: Message, since_s: float, address: int | None = None) -> None:
-        self.message = message
-        self.since_s = since_s
-        self.address = address
-        self.done = False
-
-    @property
-    def bytes(self) -> int:
-        """What it takes in memory, about."""
-        return len(self.message.value or b"") + len(self.message.key or b"") + _OVERHEAD_BYTES
-
-
-class Outlet:
-    """Delivers by a provider. One thread.
-
-    on_rejected: makes a message durable that will never be taken, or raises; then it is tried
-    again. retry_max_s: the longest pause. error: the last failure, until something is delivered.
-    healthy_since_s: since when nothing failed. delivered, rejected: how many messages were.
+    on_rejected: stores a message that will never be accepted, or raises; then it is called again
+    later. retry_max_s: the longest pause. error: the last failure, until a message is delivered.
+    healthy_since_s: when the last pause ended. delivered, rejected: numbers of messages.
     """
 
     def __init__(
@@ -79,33 +61,33 @@ class Outlet:
         self._on_rejected = on_rejected
         self._clock = clock
         self._backoff = Backoff(RETRY_MIN_S, max(RETRY_MIN_S, retry_max_s), entropy)
-        self._open = self._sets_aside = False
+        self._open = self._can_store = False
         self._retry_at_s = self.healthy_since_s = -float("inf")
         self.error: str | None = None
         self.delivered = self.rejected = 0
 
     @property
     def wait_s(self) -> float:
-        """How long it is still left alone; 0 or less: not."""
+        """Seconds until the pause after a failure is over; 0 or less: there is none."""
         return self._retry_at_s - self._clock()
 
     def hurry(self) -> None:
-        """The next try is due now."""
+        """Ends the pause."""
         self._retry_at_s = -float("inf")
 
     def deliver(self, batch: Sequence[Item]) -> str | None:
-        """Sends a batch and marks what is done; why the rest is not."""
+        """Sends a batch and marks what is done. Returns why the rest is not, or None."""
         if not batch:
             return None
         failure: Exception | None = None
         try:
             if not self._open:
-                self._open = True  # also where it fails half-way: it is closed then
+                self._open = True  # also if it fails: then it is closed
                 self._provider.open()
             items = iter(batch)
-            while refused := self._send(items):
-                for item, why in refused:
-                    self._set_aside(item, why)
+            while rejected := self._send(items):
+                for item, why in rejected:
+                    self._store_rejected(item, why)
         except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
             failure = error
         if failure is None:
@@ -114,27 +96,27 @@ class Outlet:
         try:
             self.fail(failure)
         finally:
-            del failure  # its traceback holds this frame, and the provider's: a cycle
+            del failure  # its traceback refers to this frame: a cycle
         return self.error
 
     def _send(self, items: Iterator[Item]) -> list[tuple[Item, str]]:
-        """Delivers them; which are rejected, and why. What stands ahead of those is done by then, or
-        a stop here would have them set aside once more. Up to the first of them only, unless the
-        one before could be set aside: what was sent behind one that cannot be would be sent again.
-        Raises where something is not done."""
+        """Delivers items. Returns those that are rejected, and why. Those before them are done by
+        then: otherwise the next program would reject and store them once more. Stops at the first
+        rejected one, unless the last one could be stored: messages sent after one that cannot be
+        stored would be sent again. Raises if an item is not done."""
         taken: list[Item] = []
-        refused: list[tuple[Item, str]] = []
+        rejected: list[tuple[Item, str]] = []
         failure: Exception | None = None
         for item in items:
             try:
                 self._provider.send(item.message)
             except Rejected as error:
-                refused.append((item, _words(error)))
-                if self._sets_aside:
+                rejected.append((item, _words(error)))
+                if self._can_store:
                     continue
                 break
             except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
-                failure = error  # what was taken before is flushed
+                failure = error  # flush what was accepted before
                 break
             taken.append(item)
         failed = self._provider.flush() if taken else ()
@@ -143,19 +125,19 @@ class Outlet:
             item.done = item not in left
         self.delivered += len(taken) - len(left)
         if failure is None and left:
-            failure = _not_taken(failed, len(left))
+            failure = _not_acknowledged(failed, len(left))
         try:
             if failure is not None:
                 raise failure
         finally:
-            del failure  # its traceback holds this frame: a cycle
-        return refused
+            del failure  # as above
+        return rejected
 
-    def _set_aside(self, item: Item, why: str) -> None:
+    def _store_rejected(self, item: Item, why: str) -> None:
         _log.error("%s: a message is rejected: %s", self.name, why)
-        self._sets_aside = False
+        self._can_store = False
         self._on_rejected(item.message, why)
-        self._sets_aside = item.done = True
+        self._can_store = item.done = True
         self.rejected += 1
 
     def _succeed(self) -> None:
@@ -166,7 +148,7 @@ class Outlet:
             self.healthy_since_s = self._clock()
 
     def fail(self, error: Exception) -> None:
-        """Notes a failure and when to try again."""
+        """Reports a failure, closes the provider and begins a pause."""
         now_s = self._clock()
         said = _words(error)
         if said != self.error:
@@ -179,7 +161,7 @@ class Outlet:
         self.close()
 
     def close(self) -> None:
-        """Whatever it says to that."""
+        """Never raises."""
         if self._open:
             self._open = False
             try:

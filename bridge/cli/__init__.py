@@ -1,8 +1,11 @@
 """The command line of the bridge: `python -m bridge`, also `aolog-bridge`.
 
-One module a command; `root` says what there are. What goes wrong ends as in aolog.cli: one line with
-its code, or with --json one object, and an exit status, one a class of error (see aolog.errors).
-Never a traceback for what the user, the disk or the cluster did.
+It has one module for each command; `root` lists the commands. Errors end as in aolog.cli: with one line
+and its code, or with --json with one object, and with the exit status of the error's class (see
+aolog.errors). The user, the disk or the cluster never cause a traceback.
+
+Read in this order: root, run (options), running (what `run` does, and what each signal does), report,
+options (that several commands share), then any command.
 """
 
 from bridge.cli.root import main

@@ -1,4 +1,4 @@
-"""`broker`: the embedded broker in the foreground, to try things out where there is no Kafka."""
+"""`broker`: runs the embedded broker in the foreground, to try things out without Kafka."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["broker"]
 
-_PARTITIONS = 4  # as the broker makes topics itself
+_PARTITIONS = 4  # as in topics that the broker creates itself
 _LOOK_S = 0.2
 
 
@@ -24,9 +24,9 @@ _LOOK_S = 0.2
 def broker(*, topic: str | None) -> None:
     """Run the embedded broker on loopback until it is interrupted. Prints its HOST:PORT first.
 
-    It is for trying, and not for keeping: it holds 5 MiB a partition, in memory, lets the oldest
-    go without a word, and ends with this command. Topics appear when they are asked for, with 4
-    partitions. Transactions, and so exactly_once, are not to be had.
+    Use it only to try things out: it keeps 5 MiB of each partition, in memory, deletes the oldest
+    records without a warning, and ends with this command. It creates a topic, with 4 partitions, when
+    a client uses it. It has no transactions, so exactly_once does not work with it.
 
     \b
     Examples, the second in another terminal:
@@ -40,14 +40,18 @@ def broker(*, topic: str | None) -> None:
     with EmbeddedBroker() as running:
         if topic is not None:
             running.create_topic(topic, _PARTITIONS)
-        to_stderr("aolog-bridge: warning: what this broker holds is in memory, and ends with it")
+        to_stderr(
+            "aolog-bridge: warning: this broker keeps records in memory; they are gone when it ends"
+        )
         out.line(running.bootstrap_servers)
         out.flush()
         if topic is not None:
             try:
                 _print(TopicReader(running.bootstrap_servers, topic, _PARTITIONS), topic)
             except NotReachable:
-                to_stderr(f"aolog-bridge: warning: {topic} is printed no more: it let records go")
+                to_stderr(
+                    f"aolog-bridge: warning: {topic} is not printed any more: the broker deleted records"
+                )
         while True:
             time.sleep(_LOOK_S)
 

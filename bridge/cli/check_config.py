@@ -1,4 +1,4 @@
-"""`check-config`: what a configuration would run, and what is wrong with it."""
+"""`check-config`: shows what a configuration would run, or what is wrong with it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["check_config"]
 _LOGS_SHOWN = 20
 
 
-@click.command("check-config", short_help="Say what a configuration would run.")
+@click.command("check-config", short_help="Show what a configuration would run.")
 @click.argument("file", type=click.Path(), required=False)
 @click.option("--schema", is_flag=True, help="Print the JSON schema of the file, and end.")
 @json_option
 def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
-    """Check FILE (TOML or JSON) and say what `run --config FILE` would do.
+    """Check FILE (TOML or JSON) and show what `run --config FILE` would do.
 
-    Everything that is wrong is told at once. Secrets are read and never shown. Nothing is
-    connected to or changed.
+    Reports all problems at once. Reads secrets and never shows them. Connects to nothing and
+    changes nothing.
 
     \b
     Examples:
@@ -33,7 +33,7 @@ def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
       aolog-bridge check-config --schema > bridge.schema.json
 
     \b
-    Exit status: 0 it is right, 2 it is not.
+    Exit status: 0 the configuration is right, 2 it is not.
     """
     from bridge.config.files import load
     from bridge.config.models import Config
@@ -45,13 +45,13 @@ def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
         out.flush()
         return
     if file is None:
-        raise click.UsageError("name a FILE, or ask for the --schema")
+        raise click.UsageError("name a FILE, or use --schema")
     config = load(file)
     if config.root is None:
         logs = {path: path for path in config.logs}
     else:
         logs = find_logs(config.root, config.include, config.exclude)
-    # A rule by the log's own topic may concern any log: nothing is opened here to ask it.
+    # A rule by the log's own topic may match any log: nothing is opened here.
     rules = [rule for rule in config.rules if rule.log_topic is None]
     goes = {name: sorted(clusters_of(rules, name, None, config.default_cluster)) for name in logs}
     shown = config.shown()
@@ -60,11 +60,11 @@ def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
             "ok": True, "configuration": shown, "logs": goes, "warnings": config.exposures(),
         })  # fmt: skip  # a table
     else:
-        _tell(file, config, shown, goes)
+        _show(file, config, shown, goes)
     out.flush()
 
 
-def _tell(file: str, config: Config, shown: dict[str, Any], goes: dict[str, list[str]]) -> None:
+def _show(file: str, config: Config, shown: dict[str, Any], goes: dict[str, list[str]]) -> None:
     out.line(f"{one_line(file)}: right")
     for name, cluster in shown.pop("clusters").items():
         default = ", the default" if name == config.default_cluster else ""
@@ -73,9 +73,9 @@ def _tell(file: str, config: Config, shown: dict[str, Any], goes: dict[str, list
         for key, value in cluster["settings"].items():
             out.line(f"    {one_line(key)} = {one_line(value)}")
     for i, route in enumerate(shown.pop("routes")):
-        said = ", ".join(f"{k} = {v!r}" for k, v in route.items() if v is not None)
-        out.line(f"route {i}: {one_line(said)}")
-    where = "named" if config.root is None else f"now under {config.root}"
+        text = ", ".join(f"{k} = {v!r}" for k, v in route.items() if v is not None)
+        out.line(f"route {i}: {one_line(text)}")
+    where = "named" if config.root is None else f"now below {config.root}"
     out.line(f"{counted(len(goes), 'log')} {one_line(where)}")
     for name in list(goes)[:_LOGS_SHOWN]:
         out.line(f"    {one_line(name)} -> {', '.join(goes[name])}")

@@ -1,4 +1,4 @@
-"""`cursors`: where bridges stand."""
+"""`cursors`: shows the cursors of bridges."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["cursors"]
 
 
 @click.command(
-    short_help="Show where bridges stand.",
+    short_help="Show the cursors of bridges.",
     epilog="\b\nExample:\n  aolog-bridge cursors LOG --json | jq .lag.records",
 )
 @click.argument("log", type=click.Path())
 @json_option
 def cursors(log: str, *, as_json: bool) -> None:
-    """Show the cursors of bridges on LOG, and what each lane holds."""
-    from bridge.deliver.checkpoints import LaneNotes
+    """Show the cursors of bridges on LOG, and the last address that each partition has."""
+    from bridge.deliver.checkpoints import Checkpoints
     from bridge.deliver.seek import bridge_cursors
 
     storage = Storage()
@@ -33,29 +33,29 @@ def cursors(log: str, *, as_json: bool) -> None:
     for each in aolog.cursors(path):
         if each.name not in of_bridges:
             continue
-        notes = LaneNotes.load(path, each.name, storage, topic_uuid=uuid, begun=False)
+        notes = Checkpoints.load(path, each.name, storage, topic_uuid=uuid, begun=False)
         lanes = sorted(notes.lanes.items())
         if as_json:
-            told: dict[str, object] = {
+            shown: dict[str, object] = {
                 **each._asdict(),
                 "lag": each.lag._asdict(),
                 "pruned": None if each.pruned is None else each.pruned._asdict(),
                 "clean": notes.clean,
                 "cluster": notes.cluster.known or None,
             }
-            told["lanes"] = [
+            shown["lanes"] = [
                 {"topic": topic, "partition": partition, **asdict(note)}
                 for (topic, partition), note in lanes
             ]
-            out.json(told)
+            out.json(shown)
             continue
         lag = "unknown" if each.lag.records is None else f"{each.lag.records:,}"
         of = f", of Kafka cluster {notes.cluster.known}" if notes.cluster.known else ""
         lost = ""
         if each.pruned is not None:
             lost = f", {records_lost(each.pruned.records_lost)} pruned before they were delivered"
-        out.line(f"{each.name}: address {each.address}, {lag} records to go{lost}{of}")
+        out.line(f"{each.name}: address {each.address}, {lag} records pending{lost}{of}")
         for (topic, partition), note in lanes:
             ahead = "  ahead of the cursor" if note.address > each.address else ""
-            held = f"holds up to {note.address}" if note.address >= 0 else "holds nothing"
+            held = f"up to address {note.address}" if note.address >= 0 else "no record"
             out.line(f"  {topic}/{partition}  {held}{ahead}")

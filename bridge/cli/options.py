@@ -1,4 +1,4 @@
-"""Options and arguments that several commands have, and what they mean."""
+"""Options that several commands share, and what their values mean."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ _log = logging.getLogger("bridge")
 
 
 class NumberRange(click.FloatRange):
-    """A float range that takes neither nan, which no bound refuses, nor inf: as the
-    configuration."""
+    """A float range without nan and inf, as in the configuration."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -54,14 +53,14 @@ class NumberRange(click.FloatRange):
         """For click."""
         found: float = super().convert(value, param, ctx)
         if not math.isfinite(found):
-            self.fail(f"{value!r} is no finite number.", param, ctx)
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
         return found
 
 
 def settings_of(
     _context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]
 ) -> dict[str, Setting]:
-    """Of KEY=VALUE, for click."""
+    """From KEY=VALUE, for click."""
     if not pairs:
         return {}
     from bridge.config.settings import settings_of_options
@@ -73,7 +72,7 @@ def settings_of(
 
 
 def client_values(settings: dict[str, Setting]) -> dict[str, str]:
-    """As the client takes them. Warns of secrets that others can read."""
+    """For the client. Warns of secrets that others can read."""
     from bridge.config.settings import exposures
 
     warn_of(exposures(settings))
@@ -89,12 +88,12 @@ def warn_of(exposures: list[str]) -> None:
 def topic_name(
     _context: click.Context, _parameter: click.Parameter, name: str | None
 ) -> str | None:
-    """A name that the cluster can take, for click."""
+    """Checks the name of a topic, for click."""
     from bridge.config.routing import TOPIC_NAME
 
     if name is not None and re.fullmatch(TOPIC_NAME, name) is None:
         raise click.BadParameter(
-            f"{name!r} is no name for a topic: up to 249 of letters, digits, '.', '_' and '-'"
+            f"{name!r} is not a valid topic name: use up to 249 of letters, digits, '.', '_', '-'"
         )
     return name
 
@@ -129,8 +128,9 @@ read_back_option = click.option(
 
 
 class Chosen(NamedTuple):
-    """Which cluster a command speaks to, and as which bridge. servers: None if nothing says.
-    routing: None without a configuration. create_topics, read_back: see Forwarder."""
+    """The cluster and the cursor that a command uses. servers: None if neither options nor a
+    configuration name them. routing: None without a configuration. create_topics, read_back: see
+    Forwarder."""
 
     servers: str | None
     settings: dict[str, str]
@@ -149,18 +149,18 @@ def chosen(
     settings: dict[str, Setting],
     cursor: str | None,
 ) -> Chosen:
-    """What options say, over a configuration if there is one. Raises UsageError,
-    WrongConfiguration, and WrongSetting."""
+    """From options, which override a configuration if there is one. Raises UsageError,
+    WrongConfiguration and WrongSetting."""
     from bridge.config.files import load
     from bridge.config.names import check_servers
     from bridge.config.routing import Routing
-    from bridge.kafka.producer import check
+    from bridge.kafka.settings import check
 
     if servers is not None:
         check_servers(servers)
     if file is None:
         if cluster is not None:
-            raise UsageError("--cluster names one of a configuration's", hint="give its --config")
+            raise UsageError("--cluster needs a configuration", hint="name it with --config")
         values = client_values(settings)
         check(values)
         return Chosen(servers, values, cursor or "bridge")
@@ -185,7 +185,7 @@ def chosen(
 
 
 def _name(log: str, file: str) -> str:
-    """What routes call the log: its path below the configuration's root, if it is there."""
+    """The log's name in routes: its path below the configuration's root, if it is there."""
     from bridge.config.files import load
 
     path = Path(log).absolute()
@@ -197,14 +197,14 @@ def _name(log: str, file: str) -> str:
 
 
 PLACES = """A place is an address, ordinal:N, earliest, latest, a time (2026-01-31T12:00:00Z, UTC unless it
-says otherwise), a time ago (15m-ago), cursor:NAME, or kafka:TOPIC/PARTITION@OFFSET: the record
-that lies there, which its header names (needs --bootstrap-servers or --config)."""
+has an offset), a time ago (15m-ago), cursor:NAME, or kafka:TOPIC/PARTITION@OFFSET: the address in
+the header of the record at that offset (needs --bootstrap-servers or --config)."""
 
 
 def address_of(
     path: str, text: str, *, cursor: str, servers: str | None, settings: dict[str, str]
 ) -> int:
-    """The address that a user means. Raises UsageError."""
+    """The address of a PLACE. Raises UsageError."""
     from bridge.deliver.seek import address_in_kafka, place
 
     kind, colon, rest = text.partition(":")
@@ -217,7 +217,7 @@ def address_of(
     found = where(text, datetime.now(UTC))
     if found is None:
         raise UsageError(
-            f"{text!r} is no place in a log",
+            f"{text!r} is not a valid position",
             hint="use an address, ordinal:N, a time, 15m-ago, earliest, latest, cursor:NAME or"
             " kafka:TOPIC/PARTITION@OFFSET",
         )

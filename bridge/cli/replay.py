@@ -30,9 +30,10 @@ from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
+    from bridge.cli.options import Chosen
     from bridge.config.settings import Setting
-    from bridge.deliver.at_least_once.engine import Poison
     from bridge.deliver.forwarder import Forwarder
+    from bridge.deliver.position import Poison
     from bridge.kafka.topic_creation import CreateTopics
     from bridge.supervise.status import Overview
 
@@ -58,8 +59,8 @@ Examples:
   aolog-bridge replay LOG --dead-letter --config bridge.toml
   aolog-bridge replay REJECTED --dead-letter --bootstrap-servers kafka:9092
 
-Exit status: 0 all was acknowledged, 2 usage, 3 gaps of the log were passed, 5 a replay
-runs already, 6 records were refused, 130 and 143 interrupted, terminated, before all was sent.""",
+Exit status: 0 all was acknowledged, 2 usage, 3 the range has gaps, 5 another replay
+of LOG runs, 6 records were refused, 130 and 143 interrupted, terminated, before all was sent.""",
 )
 @click.argument("log", type=click.Path())
 @click.option("--from", "begin", metavar="PLACE", help="Position of the first record.")
@@ -114,66 +115,83 @@ def replay(
     itself sends what follows.
     Dead letters that are acknowledged are not sent by the next replay.
     """
-    from bridge.deliver import replay
-
     if dead == (begin is not None or end is not None) or (begin is None) != (end is None):
         raise UsageError("give --from and --to, or --dead-letter")
     if dead and topic is not None:
         raise UsageError("dead letters go to the topics that they were meant for, not to --topic")
     to_use = chosen(
-        log,
-        file=file,
-        cluster=cluster,
-        servers=bootstrap_servers,
-        settings=settings,
-        cursor=cursor,
+        log, file=file, cluster=cluster, servers=bootstrap_servers, settings=settings, cursor=cursor
     )
-    cursor, servers = to_use.cursor, to_use.servers
-    if servers is None:
+    if to_use.servers is None:
         raise UsageError("name the cluster: --bootstrap-servers, or --config")
-    options: dict[str, Any] = {"bootstrap_servers": servers, "settings": to_use.settings}
-    options["create_topics"] = create_topics or to_use.create_topics
-    options["read_back"] = to_use.read_back if read_back is None else read_back
-    if dead:
-        if dry_run:
-            _tell_dead_letters(log, cursor, as_json=as_json)
-            return
-        letters = replay.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
-        try:
-            status = _run(log, letters, as_json=as_json)
-        except OtherCluster:  # earlier ones were sent to another
-            replay.to_another_cluster(log, cursor)
-            letters = replay.replay_dead_letters(log, cursor=cursor, poison=poison, **options)
-            status = _run(log, letters, as_json=as_json)
-        what = counted(status.acknowledged, "dead letter", ",")
-        _tell_sent(status, what, "", letters.acknowledged_by_topic, as_json=as_json)
-        letters.check_whole()
-        return
-    assert begin is not None
-    assert end is not None
-    first, behind = (
-        address_of(log, text, cursor=cursor, servers=servers, settings=to_use.settings)
-        for text in (begin, end)
+    options: dict[str, Any] = {
+        "bootstrap_servers": to_use.servers,
+        "settings": to_use.settings,
+        "create_topics": create_topics or to_use.create_topics,
+        "read_back": to_use.read_back if read_back is None else read_back,
+        "poison": poison,
+    }
+    if begin is not None and end is not None:
+        _replay_range(
+            log, begin, end, topic, to_use, options, dry_run=dry_run, as_json=as_json
+        )  # fmt: skip  # one call
+    elif dry_run:
+        _show_dead_letters(log, to_use.cursor, as_json=as_json)
+    else:
+        _replay_dead_letters(log, to_use.cursor, options, as_json=as_json)
+
+
+def _replay_range(
+    log: str,
+    begin: str,
+    end: str,
+    topic: str | None,
+    to_use: Chosen,
+    options: dict[str, Any],
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from bridge.deliver import replay
+
+    first, after = (
+        address_of(
+            log, place, cursor=to_use.cursor, servers=to_use.servers, settings=to_use.settings
+        )
+        for place in (begin, end)
     )
     if dry_run:
         routing = replay.route(topic, to_use.routing)
-        topics = replay.count_by_topic(log, first, behind, routing)
-        _tell_range(first, behind, topics, as_json=as_json)
+        topics = replay.count_by_topic(log, first, after, routing)
+        _show_range(first, after, topics, as_json=as_json)
         return
-    again = replay.replay_range(
-        log, first, behind, topic=topic, routing=to_use.routing, poison=poison, **options
-    )
+    again = replay.replay_range(log, first, after, topic=topic, routing=to_use.routing, **options)
     status = _run(log, again, as_json=as_json)
     replay.finished(log)
-    where = f", from address {first} to {behind}"
+    where = f", from address {first} to {after}"
     what = counted(status.acknowledged, "record", ",")
-    sent = again.acknowledged_by_topic
-    _tell_sent(status, what, where, sent, as_json=as_json, begin=first, end=behind)
+    topics = again.acknowledged_by_topic
+    _show_sent(status, what, where, topics, as_json=as_json, begin=first, end=after)
     again.check_whole()
 
 
+def _replay_dead_letters(log: str, cursor: str, options: dict[str, Any], *, as_json: bool) -> None:
+    from bridge.deliver import replay
+
+    letters = replay.replay_dead_letters(log, cursor=cursor, **options)
+    try:
+        status = _run(log, letters, as_json=as_json)
+    except OtherCluster:  # earlier dead letters were sent to another cluster
+        replay.to_another_cluster(log, cursor)
+        letters = replay.replay_dead_letters(log, cursor=cursor, **options)
+        status = _run(log, letters, as_json=as_json)
+    what = counted(status.acknowledged, "dead letter", ",")
+    _show_sent(status, what, "", letters.acknowledged_by_topic, as_json=as_json)
+    letters.check_whole()
+
+
 def _topics_in_words(topics: dict[str, int]) -> str:
-    """': 3 to events, 1 to audit, 1 without a topic'; '' where there are none."""
+    """Such as ': 3 to events, 1 without a topic'; '' without topics."""
     parts = [
         f"{count:,} to {topic}" if topic else f"{count:,} without a topic"
         for topic, count in sorted(topics.items(), key=lambda item: (-item[1], item[0]))
@@ -181,20 +199,20 @@ def _topics_in_words(topics: dict[str, int]) -> str:
     return f": {', '.join(parts)}" if parts else ""
 
 
-def _tell_sent(
+def _show_sent(
     status: Overview, what: str, where: str, topics: dict[str, int], *, as_json: bool, **more: int
 ) -> None:
-    """The last word, once all has been dealt with."""
+    """The result."""
     if as_json:
         out.json({**status._asdict(), "records": status.acknowledged, "topics": topics, **more})
         return
-    dropped = f"; {status.dropped:,} refused and passed"
+    dropped = f"; {status.dropped:,} refused and dropped"
     were = "was" if status.acknowledged == 1 else "were"
     sent = f"{what} {were} sent again{where}{dropped if status.dropped else ''}"
     out.line(sent + _topics_in_words(topics))
 
 
-def _tell_range(begin: int, end: int, topics: dict[str, int], *, as_json: bool) -> None:
+def _show_range(begin: int, end: int, topics: dict[str, int], *, as_json: bool) -> None:
     records = sum(topics.values())
     if as_json:
         out.json({"begin": begin, "end": end, "records": records, "topics": topics})
@@ -203,7 +221,7 @@ def _tell_range(begin: int, end: int, topics: dict[str, int], *, as_json: bool) 
         out.line(would + _topics_in_words(topics))
 
 
-def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
+def _show_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
     from bridge.config.names import REPLAY
     from bridge.deliver.dead_letter import read_dead_letter
     from bridge.deliver.replay import dead_letters_of
@@ -221,7 +239,7 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
             letters += 1
             partition = None if letter.partition == NO_PARTITION else letter.partition
             lane = letter.topic if partition is None else f"{letter.topic}/{partition}"
-            told = {
+            shown = {
                 "address": record.address,
                 "topic": letter.topic,
                 "partition": partition,
@@ -230,7 +248,7 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
                 "reason": letter.reason,
             }
             if as_json:
-                out.json(told)
+                out.json(shown)
             else:
                 out.line(
                     one_line(
@@ -239,7 +257,7 @@ def _tell_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
                     )
                 )
     if not letters and not as_json:
-        out.line("there are no dead letters that were not sent again")
+        out.line("all dead letters were sent again")
 
 
 def _run(log: str, forwarder: Forwarder, *, as_json: bool) -> Overview:

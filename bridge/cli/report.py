@@ -1,4 +1,4 @@
-"""How the status of a process reaches people and machines."""
+"""Shows the status of a process: JSON lines, a live line on a terminal, or log lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from aolog.cli.output import OutputClosed, OutputFailed, counted, one_line, out
-from bridge.deliver.status import pending
+from bridge.deliver.status import done, pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,13 +29,14 @@ _EVERY_S = 60.0
 def reporter(
     *, as_json: bool, drain: bool, stop: Callable[[], None]
 ) -> Iterator[Callable[[Overview], None]]:
-    """A function to call with each status. JSON lines on standard output; a live line where standard error is a terminal; else a log line when
-    the state changes and at the end.
+    """Yields a function to call with each status. It prints JSON lines on standard output; or updates
+    a live line if standard error is a terminal; otherwise it logs a line when the state changes, once
+    a minute, and at the end.
 
-    stop: called where standard output takes no more. OutputClosed or OutputFailed is raised at
-    the end, when it has stopped in good order."""
+    stop: called when standard output fails. OutputClosed or OutputFailed is raised at the end, after
+    an orderly stop."""
     if as_json:
-        lines = _Lines(stop)
+        lines = _JsonLines(stop)
         yield lines
         lines.check()
         return
@@ -43,24 +44,24 @@ def reporter(
         with Progress(
             TextColumn("{task.description}"),
             *([BarColumn()] if drain else []),
-            TextColumn("{task.fields[said]}", markup=False),  # errors and paths may have brackets
+            TextColumn("{task.fields[words]}", markup=False),  # errors and paths may have brackets
             TimeElapsedColumn(),
             console=Console(stderr=True),
         ) as progress:
-            task = progress.add_task("starting", total=None, said="")
+            task = progress.add_task("starting", total=None, words="")
             yield lambda status: _show(progress, task, status)
         return
-    said = _Said()
-    yield said
+    yield _LogLines()
 
 
 def _words(status: Overview) -> str:
-    """They add up: what is pending is not done with in any other way."""
+    """The numbers add up: each record is counted once."""
     text = f"{status.acknowledged:,} acknowledged"
     for count, what in (
-        (status.skipped, "there already"),
-        (status.dead_lettered, "set aside"),
+        (status.skipped, "already in Kafka"),
+        (status.dead_lettered, "dead letters"),
         (status.dropped, "dropped"),
+        (status.filtered, "filtered"),
     ):
         text += f", {count:,} {what}" if count else ""
     left = pending(status.lag_records, status.ahead_records)
@@ -72,19 +73,19 @@ def _words(status: Overview) -> str:
 
 
 def _show(progress: Progress, task: TaskID, status: Overview) -> None:
-    done = status.acknowledged + status.skipped + status.dead_lettered + status.dropped
+    finished = done(status)
     left = pending(status.lag_records, status.ahead_records)
     progress.update(
         task,
         description=status.state,
-        completed=done,
-        total=None if left is None else done + left,
-        said=one_line(_words(status)),
+        completed=finished,
+        total=None if left is None else finished + left,
+        words=one_line(_words(status)),
     )
 
 
-class _Lines:
-    """JSON lines; see reporter."""
+class _JsonLines:
+    """JSON lines; see `reporter`."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
@@ -101,14 +102,14 @@ class _Lines:
             self._stop()
 
     def check(self) -> None:
-        """Raises what it met."""
+        """Raises the failure of standard output, if it failed."""
         if self._failed is not None:
             raise self._failed
 
 
-class _Said:
-    """Log lines: one when the state changes, one a minute, one at the end. An error that comes
-    while the state stays is said at once, and then with the line of the minute."""
+class _LogLines:
+    """Log lines: one when the state changes, one a minute, one at the end. A new error is logged at
+    once, and then once a minute."""
 
     def __init__(self) -> None:
         self._state: str | None = None

@@ -19,7 +19,9 @@ from bridge.cli.files import files
 from bridge.cli.replay import replay
 from bridge.cli.run import run
 from bridge.cli.seek import seek
+from bridge.cli.simulate import simulate
 from bridge.cli.status import status
+from bridge.cli.top import top
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class _Root(Root):
     program = says = "aolog-bridge"
 
     def lines(self, error: AologError) -> list[str]:
-        """A wrong configuration's problems, one a line."""
+        """Each problem of a wrong configuration on a line of its own."""
         if not isinstance(error, WrongConfiguration) or not error.problems:
             return super().lines(error)
         where = error.path or "the configuration"
@@ -55,6 +57,6 @@ def main() -> None:
 
 
 for _command in (
-    run, status, check_config, seek, replay, cursors, files, demo, broker, completion_of("aolog-bridge")
+    run, status, top, check_config, seek, replay, cursors, files, demo, simulate, broker, completion_of("aolog-bridge")
 ):  # fmt: skip  # one thing
     main.add_command(_command)

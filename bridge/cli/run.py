@@ -1,7 +1,8 @@
-"""`run`: forward logs until told to stop, or until they are empty."""
+"""`run`: forwards logs until it is stopped, or until they are empty. Its options are here."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,6 +21,10 @@ from bridge.cli.running import run_bridge
 __all__ = ["run"]
 
 
+def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str, str] | None:
+    return None if path is None else {"file": str(Path(path).absolute())}
+
+
 @click.command(
     cls=GroupedCommand,
     short_help="Forward logs to topics.",
@@ -31,7 +36,7 @@ __all__ = ["run"]
         "Rejected records": "poison mode",
         "Rate limits": "records_per_second bytes_per_second total_records_per_second"
         " total_bytes_per_second",
-        "Status and log lines": "http as_json status_seconds log_format verbose",
+        "Status and log lines": "http http_token http_hosts as_json status_seconds log_format verbose",
     },
 )
 @click.option("--log", "path", type=click.Path(), help="Directory of one log.")
@@ -114,7 +119,16 @@ __all__ = ["run"]
 )  # fmt: skip  # as above
 @click.option(
     "--http", metavar="HOST:PORT",
-    help="Serve /metrics, /healthz, /readyz and /status. HOST defaults to loopback.",
+    help="Serve a page, /metrics, /healthz, /readyz and /status. HOST defaults to loopback.",
+)  # fmt: skip  # as above
+@click.option(
+    "--http-token-file", "http_token", type=click.Path(), callback=_token,
+    help="File with the token that allows the page to pause, resume and retry; needed to listen on"
+    " another interface than loopback.",
+)  # fmt: skip  # as above
+@click.option(
+    "--http-host", "http_hosts", multiple=True, metavar="NAME",
+    help="A name of this server in the Host header, besides localhost. Repeatable.",
 )  # fmt: skip  # as above
 @click.option(
     "--json",
@@ -186,13 +200,19 @@ def run(
       141  standard output was closed by its reader
     With many logs: the greatest of their statuses.
     """
-    given = {name: value for name, value in options.items() if value is not None and value != {}}
+    given = {
+        name: value
+        for name, value in options.items()
+        if value is not None and value not in ({}, ())
+    }
     if path is not None and root is not None:
         raise click.UsageError("name a --log or a --root, not both")
     if path is None and root is None and file is None:
         raise click.UsageError("name a --log, a --root or a --config")
     if file is None and "bootstrap_servers" not in given:
         raise click.UsageError("name the cluster: --bootstrap-servers")
+    if "http_hosts" in given:
+        given["http_hosts"] = list(given["http_hosts"])
     if root is not None:
         given["root"] = root
     if path is not None:

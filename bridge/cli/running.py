@@ -1,4 +1,5 @@
-"""What `run` does: it runs a supervisor, reports its status, and ends the process."""
+"""What `run` does: it runs a supervisor, reports its status, and ends the process. SIGTERM and SIGINT stop
+the supervisor; SIGHUP makes it reload."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["INTERRUPTED", "on_signals", "run_bridge"]
 
-INTERRUPTED = 128  # and the signal's number: an exit status, as of other programs
+INTERRUPTED = 128  # plus the signal's number: the usual exit status
 
 
 def run_bridge(
@@ -30,8 +31,8 @@ def run_bridge(
     verbose: bool,
     fail_fast: bool,
 ) -> None:
-    """Forwards the logs of a configuration, or of options alone, and ends the process. given:
-    options that were given, by name. fail_fast: see Supervisor."""
+    """Forwards the logs of a configuration, or of options alone, and ends the process. file: the
+    configuration. given: options of the command line, by name. fail_fast: see Supervisor."""
     from bridge.cli.report import reporter
     from bridge.config.files import load
     from bridge.operate.log_lines import set_up
@@ -57,10 +58,17 @@ def run_bridge(
     with ExitStack() as stack:
         report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=supervisor.stop))
         if config.http is not None:
-            from bridge.operate.web import serving
+            from aolog.storage.storage import Storage
+            from bridge.operate.access import Access
+            from bridge.operate.endpoint import serving
+            from bridge.operate.monitor import Monitor
 
-            stack.enter_context(serving(config.http, supervisor.look, supervisor.waits))
-        with _naming_a_tree():
+            access = Access(config.http, config.token, tuple(config.http_hosts))
+            monitor = Monitor(supervisor.statuses, Storage(), waits=supervisor.waiting_for)
+            stack.enter_context(
+                serving(access, monitor, waits=supervisor.waiting_for, controls=supervisor)
+            )
+        with _hint_at_root():
             status = supervisor.run(report, every_s=config.status_seconds)
     short = drain and signals and not supervisor.drained
     sys.exit(INTERRUPTED + signals[-1] if short else status)
@@ -70,10 +78,10 @@ _KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "cluster
 
 
 def _check_options(given: dict[str, Any]) -> None:
-    """Without a configuration: errors name the option, not a key. (The path of the log is not
-    checked: it need not be UTF-8, as a configuration's strings are.)"""
+    """For options without a configuration: errors name the option instead of a key. (The path of
+    the log may be other than UTF-8, which a configuration refuses, so it is not checked.)"""
     from bridge.config.names import check_cursor, check_servers
-    from bridge.kafka.producer import check
+    from bridge.kafka.settings import check
 
     check({key: s.value.get_secret_value() for key, s in given.get("settings", {}).items()})
     check_servers(given["bootstrap_servers"])
@@ -81,8 +89,8 @@ def _check_options(given: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _naming_a_tree() -> Iterator[None]:
-    """An error about a directory that is no log names a log below it, if there is one."""
+def _hint_at_root() -> Iterator[None]:
+    """If --log names a directory of logs, the error says so."""
     try:
         yield
     except NotALog as error:
@@ -99,7 +107,8 @@ def _naming_a_tree() -> Iterator[None]:
 
 
 def on_signals(stop: Callable[[], None], reload: Callable[[], None] | None = None) -> list[int]:
-    """What SIGTERM and SIGINT, and SIGHUP, do from now on. Those of the former that came."""
+    """From now on SIGTERM and SIGINT call `stop`, and SIGHUP calls `reload`. Returns the list of SIGTERM
+    and SIGINT that came, which grows."""
     came: list[int] = []
 
     def stopping(number: int, _frame: FrameType | None) -> None:

@@ -87,9 +87,9 @@ def seek(
     from bridge.deliver import seek
 
     if to is None and not forget_cluster:
-        raise click.UsageError("say where it goes on: --to PLACE")
+        raise click.UsageError("name the new position: --to PLACE")
     if only_missing and forget_cluster:
-        raise click.UsageError("what is missing in another cluster is not known")
+        raise click.UsageError("--only-missing cannot be used with --forget-cluster")
     to_use = chosen(
         log,
         file=file,
@@ -116,8 +116,8 @@ def seek(
         out.json(moved._asdict())
         return
     if moved.forgot_cluster:
-        goes = "goes" if moved.done else "would go"
-        out.line(f"cursor {cursor} {goes} on in whichever cluster it meets next")
+        will = "belongs" if moved.done else "would belong"
+        out.line(f"cursor {cursor} {will} to the next cluster that a bridge with it meets")
     if moved.address == moved.before:
         out.line(f"cursor {cursor} is at address {moved.address} already")
         return
@@ -129,11 +129,11 @@ def seek(
 
 
 def _between(moved: Moved) -> str:
-    """What becomes of the records between."""
+    """What happens to the records between the positions."""
     if moved.records == 0:
         return ""
     one = moved.records == 1
-    what = "what lies between" if moved.records is None else counted(moved.records, "record", ",")
+    what = "what is between" if moved.records is None else counted(moved.records, "record", ",")
     if moved.before is None:
         what += " from the log's beginning"
     elif moved.records is not None:

@@ -10,14 +10,14 @@ from typing import Any
 import click
 
 from aolog import Lag, Reader
-from aolog.cli.holder import Holders, require_log
+from aolog.cli.cursor_state import CursorState, cursor_state
+from aolog.cli.lock_holders import Holders, require_log
 from aolog.cli.output import counted, human_bytes, human_seconds, json_option, out, table
-from aolog.cli.positions import Standing, standing
 from aolog.errors import NoSuchCursor, NotALog
 from bridge.deliver.status import pending
 from bridge.errors import NotRunning
 
-__all__ = ["status"]
+__all__ = ["ask", "status"]
 
 _ANSWER_S = 5.0
 _ANSWER_BYTES_MAX = 256 << 20
@@ -65,15 +65,16 @@ def status(
         if config.http is None:
             raise click.UsageError("the configuration has no http; name a --log or a --root")
         http = config.http
-    found = _from_disk(path, root, cursor) if http is None else _ask(http)
+    found = _from_disk(path, root, cursor) if http is None else ask(http)
     if as_json:
         out.json(found)
     else:
-        _tell(found)
+        _show(found)
     out.flush()
 
 
-def _ask(where: str) -> dict[str, Any]:
+def ask(where: str) -> dict[str, Any]:
+    """The /status of a running bridge. Raises NotRunning."""
     from bridge.config.names import address_of
 
     connection = http.client.HTTPConnection(*address_of(where), timeout=_ANSWER_S)
@@ -86,11 +87,11 @@ def _ask(where: str) -> dict[str, Any]:
         except ValueError:
             found = None
         if answer.status != 200 or not isinstance(found, dict) or "logs" not in found:
-            raise ValueError("what answers there is none")
+            raise ValueError("another program answers there")
     except (OSError, http.client.HTTPException, ValueError) as error:
-        said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
         raise NotRunning(
-            f"no bridge answers at {where}: {said}", hint="is it running, with --http?"
+            f"no bridge answers at {where}: {reason}", hint="is it running, with --http?"
         ) from None
     finally:
         connection.close()
@@ -107,29 +108,29 @@ def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any
 
 
 def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
-    """What the disk has of a log. Reads its cursor without taking it."""
+    """A row from the disk. Reads the cursor without its lock."""
     found: dict[str, Any] = {"log": name, "path": path, "cursor": cursor}
     holders = Holders(require_log(path))
     try:
-        stands = standing(path, cursor, holders)
+        found_cursor = cursor_state(path, cursor, holders)
     except NoSuchCursor:
         with Reader(path) as reader:
-            stands = Standing(cursor, "ok", None, reader.lag(), held=False)
-    lag = stands.lag or Lag(None, 0, None)
+            found_cursor = CursorState(cursor, "ok", None, reader.lag(), held=False)
+    lag = found_cursor.lag or Lag(None, 0, None)
     states = {True: "running", False: "stopped", None: "unknown"}
     return {
         **found,
-        "state": states[stands.held],
-        "committed": None if stands.position is None else stands.position.address,
+        "state": states[found_cursor.held],
+        "committed": None if found_cursor.position is None else found_cursor.position.address,
         "lag_records": lag.records,
         "lag_bytes": lag.bytes,
         "lag_seconds": lag.seconds,
-        "lost_records": 0 if stands.pruned is None else stands.pruned.records_lost,
-        "error": None if stands.state == "ok" else stands.state,
+        "lost_records": 0 if found_cursor.pruned is None else found_cursor.pruned.records_lost,
+        "error": None if found_cursor.state == "ok" else found_cursor.state,
     }
 
 
-def _tell(found: dict[str, Any]) -> None:
+def _show(found: dict[str, Any]) -> None:
     whole = found.get("overview")
     if whole is not None:
         left = pending(whole["lag_records"], whole.get("ahead_records", 0))

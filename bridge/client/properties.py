@@ -1,9 +1,9 @@
-"""Properties as users of the Java client, librdkafka and kafka-fast write them, to librdkafka's. Pure.
+"""Properties as users of the Java client, librdkafka and kafka-fast write them, to librdkafka's.
 
 A key that librdkafka has under the same name passes as it is. The tables below are the rest: another
 name for the same setting, a key with nothing left to set (ignored, with a notice), a key without a
 counterpart (refused, with what to use instead), and kafka-fast's whole table. Two spellings of one
-setting are refused. Messages never quote a value: it may be a secret.
+setting are refused. Nothing here connects. Messages never quote a value: it may be a secret.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
-"""What a user configures: models with types and bounds, files, secrets, routing, options.
+"""What a user configures: a file or options, checked whole before anything starts.
 
-Read in this order: names, settings (of the Kafka client, and where secrets come from), routing (where a
-record goes), transform, models, files, options (what a forwarder is made of). Nothing here connects to anything.
+It owns types, bounds and defaults, the rules of routing, and where secrets are read (settings). It
+connects to nothing, and does not know how a value is used.
+
+Read in this order: names (of cursors, servers, addresses), settings (of the Kafka client; secrets),
+routing (where a record goes), transform (a function by its name), models (every key), files (reads a file,
+reports what is wrong).
 """

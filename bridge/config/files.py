@@ -1,8 +1,8 @@
-"""The configuration's file, in TOML or JSON, checked whole before anything starts.
+"""Reads a configuration file, TOML or JSON, and checks all of it before anything starts.
 
-Everything that is wrong is told at once, each with its path (`clusters.main.settings`); an
-unknown key with the nearest known one. Options of the command line go over the file's. Relative
-paths in a file begin at the file's directory.
+All problems are reported at once, each with its path (`clusters.main.settings`), an unknown key with
+the nearest known one. Options of the command line override the file. Relative paths in a file begin at
+the file's directory.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "load_text"]
 
-_NEAR = 0.7  # of difflib: a slip of the keys; with less, "colour" is near to "cluster"
+_NEAR = 0.7  # for difflib; with less, "colour" is near to "cluster"
 
 
 def load(path: str | os.PathLike[str] | None, over: Mapping[str, Any] | None = None) -> Config:
-    """The configuration of a file, or of nothing but what goes over it: values by dotted keys,
-    `clusters.*` meaning the default cluster. Raises WrongConfiguration with all problems."""
+    """The configuration of a file, or of `over` alone. over: values that override the file's, by dotted
+    keys; `clusters.*` is the default cluster. Raises WrongConfiguration with all problems."""
     if path is None:
         return _validated({}, over or {}, Path.cwd())
     file = Path(path)
@@ -53,7 +53,7 @@ def load(path: str | os.PathLike[str] | None, over: Mapping[str, Any] | None = N
 def load_text(
     text: str, over: Mapping[str, Any] | None = None, *, base: Path | None = None
 ) -> Config:
-    """As `load`; what begins with a brace is JSON."""
+    """As `load`. A text that begins with a brace is JSON."""
     try:
         if text.lstrip().startswith("{"):
             raw = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
@@ -69,12 +69,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} is given twice")
+        raise ValueError(f"the key {twice!r} appears twice")
     return found
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _validated(raw: dict[str, Any], over: Mapping[str, Any], base: Path) -> Config:
@@ -86,7 +86,7 @@ def _validated(raw: dict[str, Any], over: Mapping[str, Any], base: Path) -> Conf
         config = Config.model_validate(raw, context={"base": base})
     except ValidationError as error:
         for found in error.errors(include_url=False, include_context=True):
-            problems += _told(found["loc"], found["type"], found["msg"], found["input"])
+            problems += _problem(found["loc"], found["type"], found["msg"], found["input"])
     problems += _unmet(raw)
     if problems or config is None:
         raise WrongConfiguration(problems)
@@ -94,7 +94,7 @@ def _validated(raw: dict[str, Any], over: Mapping[str, Any], base: Path) -> Conf
 
 
 def _with_paths(raw: dict[str, Any], base: Path) -> dict[str, Any]:
-    """Paths of logs become absolute; what is of a wrong type is left for the model to refuse."""
+    """Makes paths of logs absolute. The model refuses values of a wrong type."""
     found = dict(raw)
     if isinstance(raw.get("root"), str) and raw["root"]:
         found["root"] = str(base / raw["root"])
@@ -104,7 +104,7 @@ def _with_paths(raw: dict[str, Any], base: Path) -> dict[str, Any]:
 
 
 def _put(raw: dict[str, Any], over: Mapping[str, Any]) -> None:
-    """Lays options over the file's values. Where they name a log or a root, they name them all."""
+    """Overrides the file's values. A log or a root among the options replaces all of the file's."""
     if over.keys() & {"root", "logs"}:
         raw.pop("root", None)
         raw.pop("logs", None)
@@ -119,14 +119,14 @@ def _put(raw: dict[str, Any], over: Mapping[str, Any]) -> None:
         name = str(raw.get("cluster") or next(iter(clusters), "main"))
         cluster = clusters.get(name, {})
         if not isinstance(cluster, Mapping):
-            continue  # the same
+            continue  # as above
         before = _flat(cluster.get("settings", {})) if rest == ["settings"] else None
         laid = value if before is None else {**before, **value}
         raw["clusters"] = {**clusters, name: {**cluster, rest[0]: laid}}
 
 
 def _flat(settings: object) -> dict[str, Any]:
-    """So that an option replaces the file's value however that one wrote the key."""
+    """With dotted keys, so that an option replaces the file's value however the file wrote the key."""
     found: dict[str, Any] = {}
     for key, value in settings.items() if isinstance(settings, Mapping) else ():
         if isinstance(value, Mapping) and value.keys() not in ({"file"}, {"env"}):
@@ -139,15 +139,15 @@ def _flat(settings: object) -> dict[str, Any]:
 # --- problems in words ----------------------------------------------------------------------
 
 
-def _told(loc: tuple[int | str, ...], kind: str, message: str, given: object) -> list[str]:
+def _problem(loc: tuple[int | str, ...], kind: str, message: str, given: object) -> list[str]:
     where = _where(loc)
     if kind == "extra_forbidden":
         return [f"{where}: unknown key{_nearest(str(loc[-1]), _known(loc[:-1]))}"]
     if kind == "missing":
         return [f"{where}: is missing"]
-    if kind == "value_error":  # ours
+    if kind == "value_error":  # from our own validators
         lines = message.removeprefix("Value error, ").split("\n")
-        if loc[-1] == "settings":  # each line has its key in front
+        if loc[-1] == "settings":  # each line begins with its key
             return [where + (line if line.startswith(":") else f".{line}") for line in lines]
         return [f"{where}: {line}" for line in lines]
     if kind.endswith("_type") or kind == "literal_error":
@@ -156,14 +156,14 @@ def _told(loc: tuple[int | str, ...], kind: str, message: str, given: object) ->
 
 
 def _where(loc: tuple[int | str, ...]) -> str:
-    """`routes[0].topic`; without the names of alternatives, which the model adds."""
+    """Such as `routes[0].topic`, without the tags of alternatives, which the model adds."""
     parts = [p for p in loc if p not in {"[key]", "_word", "_number", "_table"}]
     text = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in parts)
     return text.removeprefix(".")
 
 
 def _known(loc: tuple[int | str, ...]) -> list[str]:
-    """The keys that a table has."""
+    """The keys of a table."""
     model: type[BaseModel] = Config
     if loc[:1] == ("clusters",):
         model = Cluster
@@ -180,7 +180,7 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 def _unmet(raw: dict[str, Any]) -> list[str]:
-    """What single values do not show: references, and what excludes or needs something else."""
+    """Problems between values: references, and keys that exclude or need each other."""
     problems = []
     clusters = raw.get("clusters")
     names = list(map(str, clusters)) if isinstance(clusters, Mapping) else []
@@ -197,7 +197,7 @@ def _unmet(raw: dict[str, Any]) -> list[str]:
     if not raw.get("root") and not raw.get("logs"):
         problems.append("root: is missing; name a root or logs")
     if raw.get("root") and raw.get("logs"):
-        problems.append("logs: exclude one another with root; name one of them")
+        problems.append("logs: cannot be used with root; use one of them")
     return problems + _cursors(raw, names)
 
 
@@ -210,8 +210,8 @@ def _wrong_cursor(name: str) -> str | None:
 
 
 def _cursors(raw: dict[str, Any], names: list[str]) -> list[str]:
-    """Two clusters with one cursor would each pass what the other has not. What is wrong with a name
-    that is given, the model tells; here, what is with one that is made of it."""
+    """Two clusters with one cursor would skip records that only the other one has. The model checks
+    names that are written out; this checks the names that are derived."""
     problems = []
     base, default = str(raw.get("cursor", "bridge")), raw.get("cluster") or "".join(names[:1])
     taken: dict[str, str] = {}
@@ -224,7 +224,7 @@ def _cursors(raw: dict[str, Any], names: list[str]) -> list[str]:
             problems.append(f"clusters.{name}.cursor: {wrong}")
         if cursor in taken:
             problems.append(
-                f"clusters.{name}.cursor: is that of cluster {taken[cursor]!r}; each needs its own"
+                f"clusters.{name}.cursor: cluster {taken[cursor]!r} has this cursor; each needs its own"
             )
         taken[cursor] = name
     return problems

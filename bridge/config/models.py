@@ -1,7 +1,7 @@
-"""The bridge's configuration: what there is to configure, of which type and within which bounds.
+"""The bridge's configuration: every key, with its type, bounds, default and description.
 
-The fields are the reference; `aolog-bridge check-config --schema` prints them as JSON schema.
-`configfile` reads them from a file and tells what is wrong.
+`aolog-bridge check-config --schema` prints it as JSON schema. `files` reads a file and reports what is
+wrong with it.
 """
 
 from __future__ import annotations
@@ -62,43 +62,51 @@ def _are_servers(value: str) -> str:
     return value
 
 
-def _take_settings(value: object, info: ValidationInfo) -> object:
+def _take_settings(value: object, info: ValidationInfo, *, check: bool = True) -> object:
     if not isinstance(value, Mapping):
         return value
     context: dict[str, Any] = info.context or {}
     found, problems = read_settings(
         value, context.get("base", Path()), context.get("environment", os.environ)
     )
-    problems += [] if problems else _refused(found)
+    problems += [] if problems or not check else _refused(found)
     if problems:
         raise ValueError("\n".join(problems))
     return found
 
 
 def _refused(settings: dict[str, Setting]) -> list[str]:
-    """What the Kafka client, or the bridge for its guarantees' sake, does not take."""
-    from bridge.kafka.producer import check
+    """What the Kafka client refuses, or the bridge for the sake of its guarantees."""
+    from bridge.kafka.settings import check
 
     plain = {key: setting.value.get_secret_value() for key, setting in settings.items()}
 
-    def told(part: dict[str, str]) -> str | None:
+    def refusal(part: dict[str, str]) -> str | None:
         try:
             check(part)
         except WrongSetting as error:
             return _without_secrets(str(error), settings)
         return None
 
-    together = told(plain)
+    together = refusal(plain)
     if together is None:
         return []
-    alone = {key: told({key: value}) for key, value in plain.items()}
+    alone = {key: refusal({key: value}) for key, value in plain.items()}
     wrong = [
         f"{key}: {said}{nearest(key) if 'No such' in said else ''}"
         for key, said in alone.items()
-        # Else it is only that the others are missing. The client may say another name of the key.
+        # Otherwise only the other keys are missing. The client may name the key by an alias.
         if said is not None and (key in said or "configuration property" in said)
     ]
-    return wrong or [f": {together}"]  # what only their combination does
+    return wrong or [f": {together}"]  # only the combination is refused
+
+
+def _take_token(value: object, info: ValidationInfo) -> object:
+    """As a setting of the client: from a file or the environment."""
+    if value is None or isinstance(value, Setting):
+        return value
+    found = _take_settings({"http.token": value}, info, check=False)
+    return found["http.token"] if isinstance(found, dict) else found
 
 
 def _without_secrets(text: str, settings: dict[str, Setting]) -> str:
@@ -110,7 +118,7 @@ def _without_secrets(text: str, settings: dict[str, Setting]) -> str:
 
 
 def _mode(value: object) -> object:
-    """Text as chmod's, or TOML's 0o750."""
+    """Text as for chmod, or TOML's 0o750."""
     try:
         if isinstance(value, str):
             return read_mode(value)
@@ -139,7 +147,7 @@ class Cluster(_Table):
         str,
         BeforeValidator(_servers),
         AfterValidator(_are_servers),
-        Field(description="HOST:PORT, several by commas or as a list"),
+        Field(description="HOST:PORT; several separated by commas, or as a list"),
         WithJsonSchema(
             {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
         ),
@@ -147,13 +155,13 @@ class Cluster(_Table):
     settings: Annotated[
         dict[str, Setting],
         BeforeValidator(_take_settings),
-        Field(description='librdkafka\'s; secrets as {file = "..."} or {env = "..."}'),
+        Field(description='settings of librdkafka; secrets as {file = "..."} or {env = "..."}'),
         WithJsonSchema({"type": "object"}),
     ] = {}
     cursor: CursorName | None = Field(None, description="name of its cursor in each log")
 
     def client_settings(self) -> dict[str, str]:
-        """As the client takes them, secrets too."""
+        """For the client, with secrets."""
         return {key: setting.value.get_secret_value() for key, setting in self.settings.items()}
 
 
@@ -167,13 +175,13 @@ def _pattern(description: str) -> Any:
 
 
 class Route(_Table):
-    """A rule: records that match all patterns given go where the rest says."""
+    """Records that match all given patterns go where the other keys say."""
 
-    log: str | None = _pattern("the log's path below the root, or whole if it stands in logs")
+    log: str | None = _pattern("the log's path below the root, or its path in `logs`")
     log_topic: str | None = _pattern("the log's own topic")
     record_topic: str | None = _pattern("the topic that the record names")
-    cluster: str | None = Field(None, description="a name in clusters")
-    topic: str | None = Field(None, pattern=_TOPIC, description="in place of the record's")
+    cluster: str | None = Field(None, description="a name in `clusters`")
+    topic: str | None = Field(None, pattern=_TOPIC, description="instead of the record's topic")
     partition: Annotated[
         Annotated[Literal["key", "round-robin"], Tag("_word")]
         | Annotated[int, Field(ge=0, lt=2**31), Tag("_number")],
@@ -195,7 +203,7 @@ class Route(_Table):
 
 
 class Prune(_Table):
-    """Slabs that every cursor has passed are removed, but what these keep."""
+    """Slabs that every cursor has passed are deleted, except what these bounds keep."""
 
     max_slabs: int | None = Field(None, ge=1)
     max_bytes: int | None = Field(None, ge=1)
@@ -203,60 +211,81 @@ class Prune(_Table):
 
 
 class Config(_Table):
-    """Everything that `aolog-bridge run` goes by."""
+    """Everything that `aolog-bridge run` uses."""
 
     clusters: dict[Annotated[str, Field(pattern=_NAME)], Cluster] = Field(min_length=1)
-    cluster: str | None = Field(None, description="for what no rule sends elsewhere")
+    cluster: str | None = Field(
+        None, description="default cluster, for records that no route sends elsewhere"
+    )
     root: str | None = Field(
-        None, min_length=1, pattern=_PATH, description="a tree of logs, watched"
+        None, min_length=1, pattern=_PATH, description="directory tree of logs; new logs are found"
     )
     logs: list[Annotated[str, Field(min_length=1, pattern=_PATH)]] = Field(
         [], description="single logs"
     )
-    include: list[str] = Field(["*"], description="logs under the root: patterns of their paths")
-    exclude: list[str] = Field([], description="the same, of logs to leave alone")
-    routes: list[Route] = Field([], description="the first that matches decides")
-    topic: str | None = Field(None, pattern=_TOPIC, description="for records that name none")
+    include: list[str] = Field(["*"], description="logs below the root: patterns of their paths")
+    exclude: list[str] = Field([], description="patterns of logs to leave out")
+    routes: list[Route] = Field([], description="the first route that matches decides")
+    topic: str | None = Field(
+        None, pattern=_TOPIC, description="fallback topic, for records that name none"
+    )
     cursor: CursorName = "bridge"
     delivery: Literal["at_least_once", "exactly_once"] = "at_least_once"
     cursor_topic: str = Field(
-        "aolog-bridge-cursors", pattern=_TOPIC, description="exactly_once: of cursor records"
+        "aolog-bridge-cursors", pattern=_TOPIC, description="exactly_once: topic of cursor records"
     )
-    transaction_records: int = Field(10_000, ge=1, description="exactly_once: at most in one")
-    transaction_seconds: float = Field(0.5, ge=0.001, le=30, description="exactly_once: at most")
+    transaction_records: int = Field(
+        10_000, ge=1, description="exactly_once: maximum records in a transaction"
+    )
+    transaction_seconds: float = Field(
+        0.5, ge=0.001, le=30, description="exactly_once: maximum age of a transaction"
+    )
     poison: Literal["stop", "drop", "dead-letter"] = "stop"
     create_topics: Literal["auto", "never"] = Field(
-        "auto", description="topics that are missing: created where the cluster allows it, or never"
+        "auto", description="create missing topics, if the cluster allows that, or never"
     )
     read_back: bool = Field(
-        True, description="at_least_once: read what arrived before a crash, or send it twice"
+        True, description="at_least_once: after a crash, read what arrived, or send it again"
     )
     mode: Annotated[
         int,
         BeforeValidator(_mode),
         PlainSerializer(lambda mode: f"{mode:o}", return_type=str, when_used="json"),
         Field(
-            description="of dead-letter logs that are created, in octal digits",
+            description="mode of new dead-letter logs, in octal digits",
             json_schema_extra={"default": f"{DIRECTORY_MODE:o}"},
         ),
         WithJsonSchema({"type": "string", "pattern": "^7[0-7]{2}$"}),
     ] = DIRECTORY_MODE
-    records_per_second: float | None = Field(None, gt=0, description="of each log, at most")
-    bytes_per_second: float | None = Field(None, gt=0, description="of each log, at most")
-    total_records_per_second: float | None = Field(None, gt=0, description="of all together")
-    total_bytes_per_second: float | None = Field(None, gt=0, description="of all together")
+    records_per_second: float | None = Field(None, gt=0, description="average limit per log")
+    bytes_per_second: float | None = Field(None, gt=0, description="average limit per log")
+    total_records_per_second: float | None = Field(
+        None, gt=0, description="limit of all logs together"
+    )
+    total_bytes_per_second: float | None = Field(
+        None, gt=0, description="limit of all logs together"
+    )
     prune: Annotated[
         Annotated[bool, Tag("_word")] | Annotated[Prune, Tag("_table")],
         Discriminator(lambda given: "_table" if isinstance(given, Mapping | Prune) else "_word"),
     ] = False
-    commit_seconds: float = Field(1.0, ge=0.01, description="how often a cursor is committed")
+    commit_seconds: float = Field(1.0, ge=0.01, description="interval between commits of a cursor")
     stop_seconds: float = Field(5.0, ge=0, description="how long a stop waits for acknowledgements")
-    status_seconds: float = Field(1.0, ge=0.05, description="how often a status is told")
+    status_seconds: float = Field(1.0, ge=0.05, description="interval between status lines")
     park_seconds: float = Field(30.0, ge=0, description="how long an idle log stays connected")
-    rescan_seconds: float = Field(5.0, ge=0.1, description="how often the tree is gone through")
+    rescan_seconds: float = Field(5.0, ge=0.1, description="interval between scans of the tree")
     active_max: int = Field(64, ge=1, description="logs that are connected at once")
     slice_seconds: float = Field(10.0, ge=0.1, description="a log's turn while others wait")
-    http: str | None = Field(None, description="HOST:PORT for /metrics, /healthz, /readyz, /status")
+    http: str | None = Field(
+        None, description="HOST:PORT of the page, /metrics, /status and others"
+    )
+    http_token: Annotated[
+        Setting | None,
+        BeforeValidator(_take_token),
+        Field(description='for actions, and for other interfaces than loopback: {file = "..."}'),
+        WithJsonSchema({"type": "object"}),
+    ] = None
+    http_hosts: list[str] = Field([], description="names in the Host header that are accepted")
     log_format: Literal["text", "json"] = "text"
 
     @field_validator("http")
@@ -272,8 +301,13 @@ class Config(_Table):
         return value
 
     @property
+    def token(self) -> str | None:
+        """Of the HTTP endpoint."""
+        return None if self.http_token is None else self.http_token.value.get_secret_value()
+
+    @property
     def default_cluster(self) -> str:
-        """Where goes what no rule sends elsewhere."""
+        """The cluster of records that no route sends elsewhere."""
         return self.cluster or next(iter(self.clusters))
 
     @property
@@ -283,7 +317,7 @@ class Config(_Table):
 
     @property
     def retention(self) -> Retention | None:
-        """What is kept of what every cursor has passed; None: everything."""
+        """What is kept of slabs that every cursor has passed; None: everything."""
         if self.prune is False:
             return None
         if self.prune is True:
@@ -292,19 +326,20 @@ class Config(_Table):
             max_bytes=self.prune.max_bytes,
             max_age_s=self.prune.max_age_seconds,
             max_slabs=self.prune.max_slabs,
-            when_full="error",  # what a cursor needs is not the bridge's to remove
+            when_full="error",  # the bridge never deletes what a cursor needs
         )
 
     def cursor_of(self, cluster: str) -> str:
-        """The name of a cluster's cursor in each log."""
+        """The name of this cluster's cursor in each log."""
         named = self.clusters[cluster].cursor
         if named is not None:
             return named
         return self.cursor if cluster == self.default_cluster else f"{self.cursor}.{cluster}"
 
     def exposures(self) -> list[str]:
-        """Of each secret that others on this machine can read: which, how, and what to do."""
-        return [
+        """For each secret that others on this machine can read: its key, how, and what to do."""
+        token = {} if self.http_token is None else {"http_token": self.http_token}
+        return exposures(token) + [
             f"clusters.{name}.settings.{found}"
             for name, cluster in self.clusters.items()
             for found in exposures(cluster.settings)
@@ -312,7 +347,8 @@ class Config(_Table):
 
     def shown(self) -> dict[str, Any]:
         """As JSON, with secrets masked."""
-        plain = self.model_dump(mode="json", exclude={"clusters"})
+        plain = self.model_dump(mode="json", exclude={"clusters", "http_token"})
+        plain["http_token"] = None if self.http_token is None else self.http_token.shown()
         clusters = {
             name: {
                 "bootstrap_servers": cluster.bootstrap_servers,

@@ -1,15 +1,15 @@
-"""Where a record goes: cluster, topic, partition. Pure: a function of the record, the log and
-the rules, so a retry never moves a record.
+"""Where a record goes: cluster, topic, partition. Pure: a function of the record, the log and the
+rules, so a retry never moves a record.
 
-Rules stand in order; the first that matches decides, and what it leaves open is decided as
-without rules: the default cluster, the record's own topic, else the default topic, by key. A
-pattern is a shell's (`*`, `?`, `[...]`; `*` takes in `/` and `.` too).
+The first rule that matches decides. What it leaves open has a default: the default cluster; the
+record's own topic, or the default topic; the partition by key. Patterns are those of a shell (`*`, `?`,
+`[...]`; `*` matches `/` and `.` too).
 
-By key: a record with a key goes where Java's default partitioner would send it (murmur2), so that
-other producers of the same keys meet it there. Records without a key all go to one partition,
-chosen by the log's UUID, so that their order is the log's. Round-robin: by a hash of the record's
-address, whatever its key: as even as turns, and the same after a restart. Addresses themselves
-would not do: those of frames are multiples of 8.
+By key: a record with a key goes to the partition that Java's default partitioner chooses (murmur2), as
+records of the same key from other producers do. Records without a key all go to one partition, which
+the log's UUID selects, so that they keep the log's order. Round-robin: by a hash of the record's
+address, whatever its key: even, and the same after a restart. (Without the hash it would not be even:
+addresses of frames are multiples of 8.)
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ __all__ = [
 ]
 
 PartitionRule: TypeAlias = Literal["key", "round-robin"] | int
-"""How a record's partition is chosen; a number is the partition itself."""
+"""How a record's partition is chosen. A number is the partition."""
 
 TOPIC_NAME = "[A-Za-z0-9._-]{1,249}"
-"""What a topic may be called: Kafka's rule, as a regular expression."""
+"""Kafka's rule for names of topics, as a regular expression."""
 _NO_TOPICS = {".", ".."}
 FILTERED = "\0"
 """The topic of records that a transform left out: no record can name it."""
@@ -56,19 +56,18 @@ _INTERNAL = {
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _SEED = 0x9747B28C
-_KEYS_REMEMBERED = 1 << 16  # keys recur; hashing one in Python costs microseconds
-KEY_BYTES_REMEMBERED = 256  # of a longer key nothing is: 65,536 of 64 KB would take 4 GiB
-_TOPICS_REMEMBERED = 1 << 12  # a log has few; a bound, should each record name another
+_KEYS_REMEMBERED = 1 << 16  # hashing a key in Python takes microseconds, and keys recur
+KEY_BYTES_REMEMBERED = 256  # longer keys are not remembered: 65,536 of 64 KB would take 4 GiB
+_TOPICS_REMEMBERED = 1 << 12  # a log has few; this bounds memory if each record names another
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether records may go to a topic that is called so: Kafka keeps some to itself."""
+    """Whether records may go to a topic of this name. Kafka reserves some."""
     return re.fullmatch(TOPIC_NAME, name) is not None and name not in _NO_TOPICS | _INTERNAL
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2, 32 bits, as Kafka's Java client computes it (A. Appleby's algorithm, its
-    seed)."""
+    """MurmurHash2, 32 bits, with the seed of Kafka's Java client (A. Appleby's algorithm)."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
@@ -84,7 +83,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """The partition of a key among so many."""
+    """partitions: their number."""
     if len(key) > KEY_BYTES_REMEMBERED:
         return (murmur2(key) & 0x7FFFFFFF) % partitions
     return _partition_of_short_key(key, partitions)
@@ -101,7 +100,7 @@ def partition_without_key(topic_uuid: bytes, partitions: int) -> int:
 
 
 def partition_of(key: bytes | None, topic_uuid: bytes, partitions: int) -> int:
-    """The partition of a record among so many."""
+    """partitions: their number. topic_uuid: the log's UUID, for records without a key."""
     if key is None:
         return partition_without_key(topic_uuid, partitions)
     return partition_of_key(key, partitions)
@@ -113,7 +112,7 @@ def partition_of_address(address: int, partitions: int) -> int:
 
 
 class Rule(NamedTuple):
-    """Records that match every pattern given go where the rest says; None leaves it open.
+    """Records that match all given patterns go where the other fields say. None: open.
 
     log: matches the log's name below the root. log_topic: its default topic. record_topic: the
     topic that the record itself names; a record that names none does not match.
@@ -139,7 +138,7 @@ class Rule(NamedTuple):
 
 
 class Destination(NamedTuple):
-    """topic: None where a record names none and there is no default."""
+    """topic: None if the record names none and there is no default."""
 
     topic: str | None
     partition: PartitionRule
@@ -147,7 +146,7 @@ class Destination(NamedTuple):
     def partition_of(
         self, key: bytes | None, address: int, topic_uuid: bytes, partitions: int
     ) -> int:
-        """The record's partition among so many. One that was chosen by number may be none."""
+        """partitions: their number. A partition that a rule gives by number may not exist."""
         if self.partition == "key":
             return partition_of(key, topic_uuid, partitions)
         if self.partition == "round-robin":
@@ -156,7 +155,7 @@ class Destination(NamedTuple):
 
 
 class _Found(dict[str | None, Destination | None]):
-    """What was decided, by the topic that a record names."""
+    """Decisions by the topic that a record names."""
 
     def __init__(self, decide: Callable[[str | None], Destination | None]) -> None:
         super().__init__()
@@ -172,9 +171,8 @@ class _Found(dict[str | None, Destination | None]):
 class Routing:
     """Where the records of one log go on one cluster. Not thread-safe.
 
-    topic: for records that name none and no rule does; the log's own if None. cluster: whose
-    part of the log this is; None takes all. default_cluster: of records for which no rule names
-    one.
+    topic: for records for which neither the record nor a rule names one; the log's own if None.
+    cluster: only its records; None: all. default_cluster: of records for which no rule names one.
     """
 
     def __init__(
@@ -193,25 +191,25 @@ class Routing:
         self._default_cluster = default_cluster
         self._found = _Found(self._decide)
         self.of = self._found.__getitem__
-        """Where a record goes that names this topic; None: to another cluster. Asked for each
-        record: what was decided before costs what a dict costs."""
+        """Where a record goes that names this topic; None: to another cluster. A call for each record
+        costs a look-up in a dict."""
         self.of_log(None)
 
     def of_log(self, topic: str | None) -> None:
-        """The log's own topic, once it is known."""
+        """Sets the log's own topic."""
         self._log_topic = topic
         self._rules = [rule for rule in self._all_rules if rule.concerns(self._log, topic)]
         self._found.clear()
 
     @property
     def fingerprint(self) -> str:
-        """The same for as long as it sends each record where it did: of the rules, a space, and the
-        default topic."""
+        """Equal as long as each record goes where it went before: a hash of the rules, a space, and
+        the default topic."""
         rules = repr((self._rules, self._cluster, self._default_cluster)).encode()
         return f"{xxhash.xxh3_64_hexdigest(rules)} {self.default or ''}"
 
     def may_reroute_to(self, topic: str, before: str) -> bool:
-        """Whether records may go to this topic that did not by the routing of a fingerprint."""
+        """Whether records may go to this topic that did not, under the routing with fingerprint `before`."""
         now, default, then = self.fingerprint, self.default, before.partition(" ")[0]
         if then != now.partition(" ")[0]:
             return True
@@ -219,7 +217,7 @@ class Routing:
 
     @property
     def default(self) -> str | None:
-        """The topic of records that name none, where no rule says otherwise."""
+        """The topic of records for which neither the record nor a rule names one."""
         return self._topic if self._topic is not None else self._log_topic
 
     @property

@@ -1,11 +1,11 @@
-"""Settings of the Kafka client as a configuration writes them: plain, or from where secrets are.
+"""Settings of the Kafka client as a configuration writes them: plain, or where a secret is read.
 
     "compression.type" = "zstd"                            plain
     "sasl.password" = {file = "/run/secrets/kafka"}        the file's text, without a last newline
     "sasl.password" = {env = "KAFKA_PASSWORD"}             an environment variable
 
 Dotted keys may be written as tables too (`sasl.password = ...` without quotes is one in TOML).
-What came from a file or the environment, and whatever has a secret's name, is never shown.
+Values from a file or the environment, and values whose key names a secret, are never shown.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pydantic import SecretStr
 
 __all__ = ["Setting", "exposures", "nearest", "read_settings", "read_text", "settings_of_options"]
 
-_SECRET = re.compile(r"password|secret|key\.pem|sasl\.oauthbearer\.config|sasl\.jaas")
+_SECRET = re.compile(r"password|secret|token$|key\.pem|sasl\.oauthbearer\.config|sasl\.jaas")
 _MASK = "**********"
 _FILE_BYTES_MAX = 1 << 20  # keys, keystores and configurations are smaller
-# What people set, for `nearest`: the client can say that it does not know a key, and not which it
-# does know. Any other key of librdkafka passes as well.
+# Usual keys, for `nearest`: the client rejects an unknown key, but does not list the known ones. Any
+# other key of librdkafka is accepted too.
 _USUAL = """
 batch.num.messages batch.size broker.address.family client.dns.lookup client.id client.rack
 compression.codec compression.level compression.type connections.max.idle.ms
@@ -43,14 +43,14 @@ ssl.endpoint.identification.algorithm ssl.key.location ssl.key.password ssl.key.
 ssl.keystore.location ssl.keystore.password sticky.partitioning.linger.ms
 topic.metadata.refresh.interval.ms
 """
-# The client's own keys that end in .file lie below this one.
+# Below this key, the client's own keys end in .file.
 _HAS_FILE_KEYS = "sasl.oauthbearer.assertion"
 
 
 class Setting(NamedTuple):
-    """A value that shows itself only where it is no secret. source: "file ..." or "environment
-    ...", None if it was written out. exposure: how others on this machine can read a secret, and
-    what to do; None where no way is known."""
+    """A value; its text is shown only if it is no secret. source: "file ..." or "environment ...",
+    None if it was written out. exposure: how others on this machine can read a secret, and what to
+    do; None if no way is known."""
 
     value: SecretStr
     source: str | None
@@ -70,7 +70,7 @@ class Setting(NamedTuple):
 def read_settings(
     given: object, base: Path, environment: Mapping[str, str]
 ) -> tuple[dict[str, Setting], list[str]]:
-    """The settings, and what is wrong with them. base: relative files begin there."""
+    """The settings, and what is wrong with them. base: directory of relative files."""
     found: dict[str, Setting] = {}
     problems: list[str] = []
 
@@ -83,7 +83,7 @@ def read_settings(
         if isinstance(setting, str):
             problems.append(f"{key}: {setting}" if key else setting)
         elif key in found:
-            problems.append(f"{key}: is given twice")
+            problems.append(f"{key}: appears twice")
         else:
             found[key] = setting
 
@@ -92,8 +92,8 @@ def read_settings(
 
 
 def read_text(path: Path) -> str:
-    """The text of a file that a person wrote: never more than a fixed size, as the path may name
-    a device or a log by mistake. Raises OSError; ValueError says what else is wrong."""
+    """The text of a file that a person wrote. Reads at most 1 MiB, as the path may name a device or a
+    log by mistake. Raises OSError, and ValueError for a larger file and for text that is not UTF-8."""
     with path.open("rb") as file:
         data = file.read(_FILE_BYTES_MAX + 1)
     if len(data) > _FILE_BYTES_MAX:
@@ -101,15 +101,15 @@ def read_text(path: Path) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise ValueError("is no text in UTF-8") from None
+        raise ValueError("is not UTF-8 text") from None
 
 
 _REFERENCE = re.compile(r"\{\s*(file|env)\s*=\s*[\"']?(.*?)[\"']?\s*\}")
 
 
 def settings_of_options(pairs: Iterable[str]) -> dict[str, Setting]:
-    """Of KEY=VALUE on a command line, where VALUE may be {file=PATH} or {env=NAME}; of a key that is
-    given again, the last. Raises ValueError, which never quotes a value."""
+    """From KEY=VALUE on a command line; VALUE may be {file=PATH} or {env=NAME}. The last value of a key
+    counts. Raises ValueError, which never quotes a value."""
     found: dict[str, Setting] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -131,12 +131,12 @@ def settings_of_options(pairs: Iterable[str]) -> dict[str, Setting]:
 
 
 def exposures(settings: Mapping[str, Setting]) -> list[str]:
-    """Of each secret that others on this machine can read: its key, how, and what to do."""
+    """For each secret that others on this machine can read: its key, how, and what to do."""
     return [f"{key}: {s.exposure}" for key, s in settings.items() if s.exposure is not None]
 
 
 def nearest(key: str) -> str:
-    """What may have been meant by a key that the client does not know, in words; else ''."""
+    """A hint with the nearest usual key for an unknown one; '' if none is near."""
     near = difflib.get_close_matches(key, _USUAL.split(), n=1, cutoff=0.75)
     return f"; did you mean {near[0]!r}?" if near and near[0] != key else ""
 
@@ -146,7 +146,7 @@ def _is_reference(key: str, value: Mapping[Any, Any]) -> bool:
 
 
 def _setting(key: str, value: object, base: Path, environment: Mapping[str, str]) -> Setting | str:
-    """The setting, or what is wrong with it: without its value, which may be a secret."""
+    """The setting, or what is wrong with it, without its value, which may be a secret."""
     if isinstance(value, Setting):
         return value  # an option of the command line
     source = exposure = None
@@ -177,12 +177,12 @@ def _setting(key: str, value: object, base: Path, environment: Mapping[str, str]
     if not isinstance(value, str):
         return f"should be a string, a number, true or false, not {_kind(value)}"
     if "\0" in value:
-        return "holds a NUL"
+        return "contains a NUL"
     return Setting(SecretStr(value), source, secret, exposure)
 
 
 def _kind(value: object) -> str:
-    """A value's type in the words of TOML and JSON."""
+    """A value's type, as TOML and JSON name it."""
     names = {bool: "true or false", int: "a number", float: "a number", str: "a string",
              list: "a list", dict: "a table", type(None): "null"}  # fmt: skip  # a table
     return names.get(type(value), f"a {type(value).__name__}")

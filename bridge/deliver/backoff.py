@@ -1,7 +1,4 @@
-"""How long to wait before the next try: twice as long after each failure, with jitter.
-
-Pure: the caller reads the clock and decides when a try counts as a success.
-"""
+"""Backoff: how long to wait before the next try: twice as long after each failure, with jitter. Pure."""
 
 from __future__ import annotations
 
@@ -26,11 +23,11 @@ class Backoff:
         self._entropy = entropy or random.Random()  # noqa: S311 -- jitter, no secret
 
     def next_s(self) -> float:
-        """Counts a failure; the delay before the next try."""
+        """Counts a failure. The delay before the next try."""
         delay_s: float = min(self.max_s, self.base_s * 2**self.attempts)
         self.attempts = min(self.attempts + 1, _DOUBLINGS_MAX)
         return delay_s * self._entropy.uniform(0.5, 1.0)
 
     def reset(self) -> None:
-        """After a success the next delay is the first one again."""
+        """A success: the next delay is the first one again."""
         self.attempts = 0

@@ -1,12 +1,12 @@
-"""A short text in a file that is replaced in place: two slots of the same size, written in turn.
+"""CheckpointFile: a short text in a file that is replaced in place, in two slots of the same size.
 
     0          slot 0      header: magic, sequence, length and hash of the text; then the text
     size / 2   slot 1      the intact slot with the higher sequence counts
 
-Replacing the text takes no free block, so a log on a full disk can be drained and then frees itself.
-A write that is cut off leaves the other slot. Only a text that outgrows its slot needs room: then the
-file is made anew, with slots twice as large as the text. A file without slots is the text itself, as
-earlier versions wrote it.
+Writes alternate between the slots, so a write that is cut off leaves the other one. Replacing the text
+takes no free block, so a log on a full disk can be drained, which then frees space. A text that
+outgrows its slot needs room: the file is created again, with slots twice as large as the text. A file
+without slots, written by an earlier version, is the text itself.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-__all__ = ["NotesFile"]
+__all__ = ["CheckpointFile"]
 
 _MAGIC = b"AONOTES1"
 _HEADER = struct.Struct(
     "<"
     "8s"  # magic
-    "Q"  # sequence, from 1 on: its lowest bit is the slot's number
+    "Q"  # sequence, from 1 on; its lowest bit is the slot's number
     "I"  # bytes of the text
     "I"  # zeros
     "Q"  # xxh3_64 of the sequence and the text
@@ -38,17 +38,17 @@ _SLOT_BYTES_MIN = 16 << 10  # about 100 partitions
 _BLOCK_BYTES = 4096
 
 
-class NotesFile:
-    """The file at a path. Not thread-safe: one writer at a time."""
+class CheckpointFile:
+    """The file at a path. Not thread-safe."""
 
     def __init__(self, path: Inside, storage: Storage) -> None:
         self._path = path
         self._storage = storage
-        # A writer that was killed may have left a slot that is not on the device yet.
+        # A process that was killed may have left a slot that is not durable.
         self._is_durable = False
 
     def read(self) -> bytes | None:
-        """The text; None where no slot is intact. Raises FileNotFoundError, StorageError."""
+        """The text; None if no slot is intact. Raises FileNotFoundError, StorageError."""
         with self._storage.open_read(self._path) as file:
             size = file.stat().size
             if file.pread(1, 0) != _MAGIC[:1] and file.pread(1, size // 2) != _MAGIC[:1]:
@@ -56,20 +56,20 @@ class NotesFile:
             return _newest(file, size // 2)[1]
 
     def write(self, text: bytes) -> None:
-        """Durable on return; after an error the text before stays. Raises StorageFull only where
-        the file has to be made, or is too small, and SyncFailed."""
+        """Durable on return; after an error the text before stays. Raises SyncFailed, and StorageFull
+        if the file has to be created."""
         try:
             file = self._storage.open_write(self._path)
         except FileNotFoundError:
-            self._make(text)
+            self._create(text)
             return
         try:
             slot_bytes = file.stat().size // 2
             sequence, before = _newest(file, slot_bytes)
             if before is None or _HEADER.size + len(text) > slot_bytes:
-                self._make(text)
+                self._create(text)
                 return
-            if not self._is_durable:  # before the other slot, which may be durable, is written over
+            if not self._is_durable:  # the other slot may be the only durable one
                 file.datasync()
                 self._is_durable = True
             sequence += 1
@@ -78,7 +78,7 @@ class NotesFile:
         finally:
             file.close()
 
-    def _make(self, text: bytes) -> None:
+    def _create(self, text: bytes) -> None:
         needed = 2 * (_HEADER.size + len(text))
         slot_bytes = max(_SLOT_BYTES_MIN, -(-needed // _BLOCK_BYTES) * _BLOCK_BYTES)
         first = b"".join(_slot(2, text))
@@ -89,7 +89,7 @@ class NotesFile:
             )
         except StorageFull as error:
             raise StorageFull(
-                "no room for the bridge's notes",
+                "no room for the bridge's checkpoints",
                 hint=f"free {2 * slot_bytes >> 10} KiB, and 8 KiB for its cursor: after that the "
                 "bridge needs no room to drain the log and to prune it",
                 **{**error.details, "path": self._path},
@@ -106,7 +106,7 @@ def _hash(sequence: int, text: bytes) -> int:
 
 
 def _newest(file: File, slot_bytes: int) -> tuple[int, bytes | None]:
-    """Sequence and text of the intact slot with the higher sequence; (0, None) if none is."""
+    """Sequence and text of the intact slot with the higher sequence; (0, None) if none is intact."""
     found: list[tuple[int, bytes]] = []
     for at in (0, slot_bytes):
         header = file.pread(_HEADER.size, at)

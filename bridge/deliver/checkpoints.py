@@ -1,10 +1,10 @@
-"""What each lane is known to hold, kept beside the cursor: where reading back begins.
+"""Checkpoints: what each lane is known to hold, kept beside the cursor. Reading back begins there.
 
     LOG/cursors/NAME.lanes   JSON, replaced in place, durable before a lane is first used
 
-The cursor says what every lane has acknowledged; a lane may be further. After a crash the bridge
-reads each destination partition from the offset noted here to its end, finds the last stamp of
-its own, and does not send again what it has seen. An older note only makes it read more.
+All lanes have acknowledged the records before the cursor; a lane may be further on. After a crash
+the bridge reads each partition from the offset in its checkpoint to the end, finds the last record
+of this log, and does not send again what arrived. An older checkpoint only makes it read more.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from aolog.errors import StorageError, SyncFailed
 from aolog.log.names import NOTES_SUFFIX, cursor_path
-from bridge.deliver.checkpoint_file import NotesFile
+from bridge.deliver.checkpoint_file import CheckpointFile
 from bridge.kafka.identity import Identity
+from bridge.kafka.lane import lane_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,39 +28,46 @@ if TYPE_CHECKING:
     from aolog import Reader
     from aolog.storage.directory import Inside
     from aolog.storage.storage import Storage
-    from bridge.deliver.at_least_once.engine import LaneKey
+    from bridge.config.routing import Routing
+    from bridge.kafka.lane import LaneKey
 
-__all__ = ["LaneNote", "LaneNotes", "notes_path"]
+__all__ = ["FROM_END", "Checkpoint", "Checkpoints", "checkpoints_path"]
 
 _log = logging.getLogger("bridge")
 _VERSION = 1
 
+FROM_END = -1
+"""The offset of a lane that is read back from its end: what it holds now does not count."""
 
-def notes_path(log_path: str, cursor: str) -> Inside:
-    """Where the notes of a cursor are."""
+
+def checkpoints_path(log_path: str, cursor: str) -> Inside:
+    """The file with the checkpoints of a cursor."""
     return cursor_path(log_path, cursor, NOTES_SUFFIX)
 
 
 @dataclass(slots=True)
-class LaneNote:
-    """offset: reading back begins there. address: the last that the lane is known to hold, -1
-    if none. distrusted: a hole was found in it, so what it is seen to hold proves nothing."""
+class Checkpoint:
+    """offset: reading back begins there. address: the last that the lane is known to hold, -1 if
+    none."""
 
     offset: int
     address: int = -1
-    distrusted: bool = False
 
 
 @dataclass(slots=True)
-class LaneNotes:
-    """All lanes of one log and cursor. source: the UUID in the stamps: the log's, or in format
-    1, which has none, one of the bridge's own. clean: nothing was in flight when it stopped.
-    lost: the file was gone or unreadable once, so for a lane that is not noted since, nothing
-    bounds how far to read back. delivery: whose records may be under way unless clean. unsure:
-    the cluster may have left something open (see hanging_transactions). cluster: whose lanes these are.
-    aside_from: from this address of the dead-letter log on its letters are of that cluster.
-    routing: its fingerprint when records were last sent, "" where that is not known. partitions: how
-    many of a topic's partitions are in use; fewer than it has, where it grew."""
+class Checkpoints:
+    """All lanes of one log and cursor. Not thread-safe, except for what `saving` returns.
+
+    source: the UUID in the stamps: the log's, or one of the bridge's own in format 1.
+    clean: nothing was in flight when the bridge stopped.
+    lost: the file was missing or unreadable once; a lane without a checkpoint is then read back whole.
+    delivery: the kind of delivery whose records may be in flight unless clean.
+    unsure: the cluster may have a hanging transaction (see hanging_transactions).
+    cluster: the cluster of these lanes.
+    aside_from: the dead letters from this address of their log on are of that cluster.
+    routing: the routing's fingerprint when records were last sent; "" if unknown.
+    partitions: how many partitions of each topic are in use; fewer than it has, if it grew.
+    """
 
     path: Inside
     storage: Storage
@@ -68,68 +76,43 @@ class LaneNotes:
     lost: bool = False
     delivery: str = "at_least_once"
     unsure: bool = False
-    lanes: dict[LaneKey, LaneNote] = field(default_factory=dict)
+    lanes: dict[LaneKey, Checkpoint] = field(default_factory=dict)
     cluster: Identity = field(default_factory=Identity)
     aside_from: int = 0
     routing: str = ""
     partitions: dict[str, int] = field(default_factory=dict)
-    # How often it was said what to save, and the last of those that is saved.
-    _told: int = field(default=0, init=False, repr=False, compare=False)
+    _prepared: int = field(default=0, init=False, repr=False, compare=False)
     _saved: int = field(default=0, init=False, repr=False, compare=False)
-    _file: NotesFile = field(init=False, repr=False, compare=False)
+    _file: CheckpointFile = field(init=False, repr=False, compare=False)
     _saves: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
 
     def __post_init__(self) -> None:
-        self._file = NotesFile(self.path, self.storage)
+        self._file = CheckpointFile(self.path, self.storage)
 
     @classmethod
-    def of(cls, reader: Reader, cursor: str, storage: Storage) -> LaneNotes:
-        """What was saved for a cursor of the reader's log, or notes that hold nothing."""
+    def of(cls, reader: Reader, cursor: str, storage: Storage) -> Checkpoints:
+        """What was saved for a cursor of the reader's log, or empty ones."""
         return cls.load(reader.path, cursor, storage, topic_uuid=reader.topic_uuid, begun=False)
 
     @classmethod
     def load(
         cls, log_path: str, cursor: str, storage: Storage, *, topic_uuid: bytes | None, begun: bool
-    ) -> LaneNotes:
-        """What was saved. begun: whether there is a cursor, so that there ought to be notes."""
-        path = notes_path(log_path, cursor)
+    ) -> Checkpoints:
+        """What was saved. begun: the cursor exists, so its checkpoints ought to exist too."""
+        path = checkpoints_path(log_path, cursor)
         fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun, cluster=Identity(path))
         try:
             text = fresh._file.read()
         except FileNotFoundError:
             if begun:
-                _log.warning("%s is missing: destinations are read back from their begin", path)
+                _log.warning("%s is missing: scanning partitions from the earliest offset", path)
             return fresh
         try:
             if text is None:
                 raise ValueError("neither copy is intact")
-            saved: dict[str, Any] = json.loads(text)
-            source = bytes.fromhex(saved["source"])
-            lanes = {
-                (str(lane["topic"]), int(lane["partition"])): LaneNote(
-                    int(lane["offset"]), int(lane["address"]), bool(lane.get("distrusted"))
-                )
-                for lane in saved["lanes"]
-            }
-            if saved["version"] != _VERSION or topic_uuid not in {None, source}:
-                raise ValueError("of another log or version")
-            cluster, name = (str(saved.get(key) or "") for key in ("cluster", "cluster_name"))
-            return cls(
-                path,
-                storage,
-                source,
-                clean=bool(saved["clean"]),
-                lost=bool(saved["lost"]),
-                delivery=str(saved.get("delivery", "at_least_once")),
-                unsure=bool(saved.get("unsure")),
-                lanes=lanes,
-                cluster=Identity(path, cluster, name),
-                aside_from=int(saved.get("aside_from", 0)),
-                routing=str(saved.get("routing") or ""),
-                partitions={str(t): int(n) for t, n in saved.get("partitions", {}).items()},
-            )
+            return cls._parsed(path, storage, json.loads(text), topic_uuid)
         except (
             ValueError,
             KeyError,
@@ -138,53 +121,114 @@ class LaneNotes:
             OverflowError,
             RecursionError,
         ) as error:
-            _log.warning("%s is unreadable (%s): destinations are read back whole", path, error)
+            _log.warning(
+                "%s is unreadable (%s): scanning partitions from the earliest offset", path, error
+            )
             fresh.lost = True
             return fresh
 
+    @classmethod
+    def _parsed(
+        cls, path: Inside, storage: Storage, saved: dict[str, Any], topic_uuid: bytes | None
+    ) -> Checkpoints:
+        source = bytes.fromhex(saved["source"])
+        lanes = {
+            (str(lane["topic"]), int(lane["partition"])): Checkpoint(
+                # An earlier version wrote `distrusted`.
+                FROM_END if lane.get("distrusted") else int(lane["offset"]),
+                int(lane["address"]),
+            )
+            for lane in saved["lanes"]
+        }
+        if saved["version"] != _VERSION or topic_uuid not in {None, source}:
+            raise ValueError("of another log or version")
+        cluster, name = (str(saved.get(key) or "") for key in ("cluster", "cluster_name"))
+        return cls(
+            path,
+            storage,
+            source,
+            clean=bool(saved["clean"]),
+            lost=bool(saved["lost"]),
+            delivery=str(saved.get("delivery", "at_least_once")),
+            unsure=bool(saved.get("unsure")),
+            lanes=lanes,
+            cluster=Identity(path, cluster, name),
+            aside_from=int(saved.get("aside_from", 0)),
+            routing=str(saved.get("routing") or ""),
+            partitions={str(t): int(n) for t, n in saved.get("partitions", {}).items()},
+        )
+
+    def reroute(self, routing: Routing, position: int) -> None:
+        """Records from the position on may go to other lanes than before. What such a lane holds
+        from there on no longer proves that it has all before: it is sent again. Saved with the next
+        save; a crash before that repeats this."""
+        ahead = [
+            key
+            for key, checkpoint in self.lanes.items()
+            if (checkpoint.address >= position or not self.clean)
+            and self.routing
+            and routing.may_reroute_to(key[0], self.routing)
+        ]
+        for key in ahead:
+            self.lanes[key] = Checkpoint(FROM_END)
+        if ahead:
+            _log.warning(
+                "the routing has changed, and records that wait may go to %s now: what these partitions "
+                "received from address %d on is sent again",
+                ", ".join(map(lane_name, sorted(ahead))),
+                position,
+            )
+        self.routing = routing.fingerprint
+
+    def add(self, lanes: dict[LaneKey, Checkpoint], partitions: dict[str, int]) -> None:
+        """Adds lanes, and how many partitions of topics are in use; durable on return. Records may be
+        in flight from then on, so `clean` ends. After an error all is as before; see `save`."""
+        before = self.lanes, self.partitions, self.clean
+        self.lanes = {**self.lanes, **lanes}
+        self.partitions = {**self.partitions, **partitions}
+        self.clean = self.clean and not lanes
+        if (self.lanes, self.partitions) == before[:2]:
+            return
+        try:
+            self.save()
+        except StorageError:
+            self.lanes, self.partitions, self.clean = before
+            raise
+
     def saving(self) -> Callable[[], None]:
-        """What saves the notes as they are now when it is called, in whichever thread, unless later
-        ones are saved by then. Older notes only make a restart read more, so no room is no reason
-        to stop. Raises SyncFailed."""
-        save = self._saving()
+        """A function that saves the checkpoints as they are now, in any thread, unless later ones are
+        saved already. Older checkpoints only make a restart read more, so on a full disk it logs a
+        warning. It raises SyncFailed."""
+        text, number = self._prepare()
 
         def save_if_possible() -> None:
             try:
-                save()
+                self._save(text, number)
             except SyncFailed:
                 raise
             except StorageError as error:
-                _log.warning("lane notes were not saved: %s", error)
+                _log.warning("checkpoints were not saved: %s", error)
 
         return save_if_possible
 
     def save(self) -> None:
         """Durable on return. Raises StorageFull and the like; what was saved before stays."""
-        self._saving()()
+        self._save(*self._prepare())
 
-    def _saving(self) -> Callable[[], None]:
-        text = self._text()
-        self._told += 1
-        number = self._told
+    def _prepare(self) -> tuple[bytes, int]:
+        self._prepared += 1
+        return self._text(), self._prepared
 
-        def save() -> None:
-            with self._saves:
-                if number > self._saved:
-                    self._write(text)
-                    self._saved = number
-
-        return save
+    def _save(self, text: bytes, number: int) -> None:
+        with self._saves:
+            if number > self._saved:
+                self._file.write(text)
+                self._saved = number
 
     def _text(self) -> bytes:
         lanes = [
-            {
-                "topic": topic,
-                "partition": partition,
-                "offset": note.offset,
-                "address": note.address,
-                "distrusted": note.distrusted,
-            }
-            for (topic, partition), note in sorted(self.lanes.items())
+            {"topic": topic, "partition": partition, "offset": of.offset, "address": of.address}
+            for (topic, partition), of in sorted(self.lanes.items())
         ]
         saved = {
             "version": _VERSION,
@@ -201,6 +245,3 @@ class LaneNotes:
             "lanes": lanes,
         }
         return json.dumps(saved, separators=(",", ":")).encode()
-
-    def _write(self, text: bytes) -> None:
-        self._file.write(text)

@@ -1,140 +1,91 @@
-"""Committer: the local cursor follows what is delivered, beside everything else.
+"""Committer: makes the local cursor durable in a thread of its own.
 
-A disk may take a second for a sync, in which a cluster can take a hundred thousand records. So a
-thread of its own waits for it: one commit at a time, and the newest position next. A commit is the
-cursor, then the lane notes, then pruning: in this order, each durable before the next.
+A disk may take a second for a sync, in which a cluster takes a hundred thousand records. So one thread
+waits for the disk: one commit at a time, and the newest position next. A commit is the cursor, then
+the checkpoints, then pruning: in this order, each durable before the next.
 """
 
 from __future__ import annotations
 
 import contextvars
 import logging
-import threading
 import time
-from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
+
+from bridge.kafka.telemetry import COMMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.deliver.at_least_once.engine import Position
-    from bridge.deliver.log_source import Source
+    from bridge.deliver.log_source import LogSource
+    from bridge.deliver.position import Position
 
 __all__ = ["Committer"]
 
 _log = logging.getLogger("bridge")
 
-PATIENCE_S = 10.0  # a disk that takes longer holds up the rest as well, so that it is seen
+PATIENCE_S = 10.0  # after this the delivery waits for the disk too, so that the stall is visible
 
 
 class Committer:
-    """Of a source. told: called in the caller's thread with each position that is durable. notes:
-    asked there for what saves the notes behind the cursor. The source must be open until `close`.
-    What fails in a commit, `go_on` and `finish` raise."""
+    """Of a source, which must stay open until `close`. on_durable: called with each durable position, in
+    the caller's thread. checkpoints: called there for a function that saves them. `go_on` and `finish`
+    raise what a commit raised. Not thread-safe."""
 
     def __init__(
         self,
-        source: Source,
-        told: Callable[[Position], None],
-        notes: Callable[[], Callable[[], None]] | None = None,
+        source: LogSource,
+        on_durable: Callable[[Position], None],
+        checkpoints: Callable[[], Callable[[], None]] | None = None,
     ) -> None:
         self._source = source
-        self._told = told
-        self._notes = notes
+        self._on_durable = on_durable
+        self._checkpoints = checkpoints
+        self._thread = ThreadPoolExecutor(1, "aolog-bridge-commit")
         self._wanted: Position | None = None
-        self._under_way: _Commit | None = None
+        self._under_way: Position | None = None
+        self._done: Future[None] = Future()  # of the commit under way
+        self._late_at_s = 0.0
 
     def want(self, position: Position) -> None:
-        """To be committed as soon as the one before is, unless a newer one is wanted by then."""
-        if self._under_way is None or position != self._under_way.position:
+        """Commits it as soon as the commit before has ended, unless a newer one is wanted by then."""
+        if position != self._under_way:
             self._wanted = position
             self.go_on()
 
     def go_on(self) -> None:
-        """Takes note of what is done, and begins what is next."""
-        under_way = self._under_way
-        if under_way is not None:
-            if under_way.late:
-                under_way.wait()
-            if not under_way.done.done():
+        """Reports a commit that has ended, and begins the next."""
+        if self._under_way is not None:
+            if not self._done.done() and time.monotonic() <= self._late_at_s:
                 return
-            self._under_way = None
-            under_way.done.result()
-            self._told(under_way.position)
+            position, self._under_way = self._under_way, None
+            self._done.result()
+            self._on_durable(position)
         if self._wanted is not None:
             position, self._wanted = self._wanted, None
             steps = [self._source.committing(position)]
-            if self._notes is not None:
-                steps.append(self._notes())
-            self._under_way = _Commit(position, [*steps, self._source.prune])
-            self._under_way.begin()
+            if self._checkpoints is not None:
+                steps.append(self._checkpoints())
+            # The context names the log in log lines.
+            run = contextvars.copy_context().run
+            self._done = self._thread.submit(run, _all, [*steps, self._source.prune])
+            self._under_way, self._late_at_s = position, time.monotonic() + PATIENCE_S
 
     def finish(self) -> None:
-        """Returns when all that was wanted is done."""
+        """Returns when everything that was wanted is durable."""
         while self._under_way is not None:
-            self._under_way.wait()
+            self._late_at_s = 0.0
             self.go_on()
 
     def close(self) -> None:
-        """Waits for what is under way, and for nothing else. What it fails with is logged."""
-        if self._under_way is not None:
-            try:
-                error = self._under_way.wait()
-            except BaseException:  # of a signal's handler: what is left of it is for nobody
-                self._under_way.abandon()
-                raise
-            if error is not None:
-                _log.error("a commit failed: %s", error)
+        """Waits for the commit under way, and logs its error."""
+        self._thread.shutdown()
+        if self._under_way is not None and (error := self._done.exception()) is not None:
+            _log.error("a commit failed: %s", error)
 
 
-class _Commit:
-    """One, in a thread of its own, or in the caller's where no other is to be had. done: its end,
-    and what it failed with."""
-
-    def __init__(self, position: Position, steps: list[Callable[[], None]]) -> None:
-        self.position = position
-        self.done: Future[None] = Future()
-        self._steps = steps
-        self._late_at_s = time.monotonic() + PATIENCE_S
-        self._abandoned = False
-
-    def begin(self) -> None:
-        """Once. In the context of the caller: it says of which log is what is logged."""
-        run = contextvars.copy_context().run
-        thread = threading.Thread(
-            target=run, args=(self._run,), name="aolog-bridge-commit", daemon=True
-        )
-        try:
-            thread.start()
-        except RuntimeError:
-            self._run()
-        except BaseException:  # of a signal's handler: there may be a thread, or none
-            self.done.cancel()
-            raise
-
-    @property
-    def late(self) -> bool:
-        return time.monotonic() > self._late_at_s
-
-    def wait(self) -> BaseException | None:
-        """Returns when it has ended: what it failed with."""
-        with suppress(CancelledError):
-            return self.done.exception()
-        return None
-
-    def abandon(self) -> None:
-        """The step that is under way is its last."""
-        self._abandoned = True
-
-    def _run(self) -> None:
-        if not self.done.set_running_or_notify_cancel():
-            return
-        try:
-            for step in self._steps:
-                if not self._abandoned:
-                    step()
-        except BaseException as error:  # noqa: BLE001 -- raised in the caller's thread
-            self.done.set_exception(error)
-        else:
-            self.done.set_result(None)
+def _all(steps: list[Callable[[], None]]) -> None:
+    with COMMIT_SECONDS.time():
+        for step in steps:
+            step()

@@ -1,18 +1,18 @@
 """Dead letters: records that the destination will never take, in a log of their own.
 
     LOG/dead-letter/         of the cursor "bridge"; LOG/dead-letter-NAME/ of another
-    wherever it is told      of a Buffer
+    a configured directory   of a Buffer
 
-A record keeps its key, value, headers, timestamp and topic; behind its headers come five more:
+A record keeps its key, value, headers, timestamp and topic. Five headers are added at the end:
 
-    aolog-reason         words              aolog-destination   TOPIC/PARTITION it was to go to,
-    aolog-code           Kafka's name                           -1 where that was not known
-    aolog-origin         the stamp (stamp.py): log, epoch, address, timestamp; of a Buffer's
-                         message, which comes from no log: zeros, and the timestamp
+    aolog-reason         words              aolog-destination   TOPIC/PARTITION that it was for;
+    aolog-code           Kafka's name                           -1 if that was not known
+    aolog-origin         the stamp (bridge/kafka/origin.py): log, epoch, address, timestamp; zeros
+                         and the timestamp for a Buffer's message, which comes from no log
     aolog-refused-at     ISO 8601, UTC
 
-It is durable before the cursor passes the record. What was set aside and not passed before a
-crash is known by its origin, and neither set aside nor sent again. It needs room: on a full disk
+A dead letter is durable before the cursor passes the record. After a crash the origin shows which
+records were set aside: they are not set aside again, and not sent. Writing needs room: on a full disk
 the record waits, and all of the log with it.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from aolog.storage.storage import Storage
-    from bridge.deliver.at_least_once.engine import Aside
+    from bridge.deliver.position import Aside
     from bridge.kafka.lane import Refusal
 
 __all__ = [
@@ -54,7 +54,7 @@ ORIGIN = "aolog-origin"
 
 
 class DeadLetter(NamedTuple):
-    """What a record of a dead-letter log says of itself. headers: those that it had."""
+    """A record of a dead-letter log. headers: its own, before it was set aside."""
 
     reason: str
     code: str
@@ -70,7 +70,7 @@ def dead_letter_path(log_path: str, cursor: str) -> Inside:
 
 
 def read_dead_letter(record: Record) -> DeadLetter | None:
-    """None if the record is none."""
+    """The dead letter in a record; None if it is none."""
     added = dict(record.headers[-_HEADERS:])
     origin = added.get(ORIGIN)
     stamp = None if origin is None else decode_stamp([("aolog", origin)])
@@ -88,13 +88,13 @@ def read_dead_letter(record: Record) -> DeadLetter | None:
 
 
 def first_dead_letter(path: str, storage: Storage) -> DeadLetter | None:
-    """None if there is no log, or it is one of something else. Raises what Reader raises."""
+    """None if there is no log, or if it holds something else. Raises what Reader raises."""
     first = _first(path, storage)
     return None if first is None else read_dead_letter(first)
 
 
 def end_of_dead_letters(path: str, storage: Storage) -> int:
-    """Behind the last of them; 0 if there is no log."""
+    """The address after the last of them; 0 if there is no log."""
     reader = _open(path, storage)
     if reader is None:
         return 0
@@ -103,7 +103,7 @@ def end_of_dead_letters(path: str, storage: Storage) -> int:
 
 
 def require_dead_letters(path: str, storage: Storage) -> None:
-    """Raises UsageError where a log is that holds something else. Changes nothing."""
+    """Raises UsageError if a log exists there that holds something else. Changes nothing."""
     first = _first(path, storage)
     if first is not None and read_dead_letter(first) is None:
         raise UsageError(
@@ -132,7 +132,7 @@ def _open(path: str, storage: Storage) -> Reader | None:
 
 
 class DeadLetterLog:
-    """The log itself, made with the first record. Raises what Writer raises."""
+    """The log itself, created with the first record. Raises what Writer raises."""
 
     def __init__(self, path: str, storage: Storage, mode: int = DIRECTORY_MODE) -> None:
         self.path = path
@@ -141,7 +141,7 @@ class DeadLetterLog:
         self._writer: Writer | None = None
 
     def open(self) -> Writer:
-        """Before the first record, so that nobody else does."""
+        """Locks the log, before the first record too."""
         if self._writer is None:
             self._writer = Writer(
                 self.path,
@@ -156,8 +156,8 @@ class DeadLetterLog:
     def append(
         self, record: Record, destination: tuple[str, int], refusal: Refusal, origin: bytes
     ) -> None:
-        """In memory on return. destination: topic, partition. origin: its stamp."""
-        reason = refusal.reason.encode(errors="backslashreplace")  # may be anybody's words
+        """In memory on return. destination: topic and partition. origin: its stamp."""
+        reason = refusal.reason.encode(errors="backslashreplace")  # another program's words
         now = datetime.now(UTC).isoformat(timespec="milliseconds").encode()
         topic, partition = destination
         self.open().append(
@@ -176,7 +176,7 @@ class DeadLetterLog:
         )
 
     def sync(self) -> None:
-        """What was appended is durable on return."""
+        """Everything appended is durable on return."""
         self.open().sync()
 
     def close(self) -> None:
@@ -187,8 +187,9 @@ class DeadLetterLog:
 
 
 class DeadLetters:
-    """Sets records aside. The log is made when the first comes. drop: they are only counted and
-    told. source: the UUID in the stamps. mode: of the log's directory. set_aside, dropped: how many, since it was made."""
+    """Sets records of a log aside. The dead-letter log is created with the first. drop: records are
+    only counted and logged. source: the UUID in the stamps. mode: of the log's directory. set_aside,
+    dropped: how many records."""
 
     def __init__(
         self,
@@ -207,11 +208,11 @@ class DeadLetters:
         self._source = source
         self._storage = storage
         self._log = DeadLetterLog(self.path, storage, mode)
-        self._appended: set[int] = set()  # and perhaps not durable: a full disk is tried again
+        self._appended: set[int] = set()  # perhaps not durable: a full disk is retried
 
     def known(self, begin: int, since: int) -> set[int]:
-        """Addresses from `begin` on of records that were set aside before; the dead letters from
-        their address `since` on are looked through. Raises what Reader raises."""
+        """Addresses from `begin` on of records that were set aside before. since: the address of the
+        first dead letter to read. Raises what Reader raises."""
         found: set[int] = set()
         reader = _open(self.path, self._storage)
         if reader is None:
@@ -228,15 +229,15 @@ class DeadLetters:
         return found
 
     def take(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
-        """Sets records aside, durably on return. records: by address. epoch: of the log where
-        they are. Raises what Writer raises; where that may pass, it can be called again."""
+        """Sets records aside, durably on return. records: by address. epoch: of these records. Raises
+        what Writer raises; after StorageFull it may be called again with the same records."""
         if self._drop:
             self.dropped += len(asides)
         else:
             try:
                 self._append(asides, records, epoch)
             except StorageError as error:
-                if str(error) != self._failed:  # it is tried again and again
+                if str(error) != self._failed:  # it is retried again and again
                     _log.warning("no record can be set aside in %s: %s", self.path, error)
                 self._failed = str(error)
                 raise

@@ -1,4 +1,4 @@
-"""What a way of delivering is asked to do, whichever guarantee it gives."""
+"""The interface of a delivery, whichever guarantee it gives."""
 
 from __future__ import annotations
 
@@ -10,22 +10,32 @@ from bridge.kafka.error_table import advice
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.deliver.at_least_once.engine import Position
+    from bridge.deliver.position import Position
     from bridge.kafka.lane import Refusal
     from bridge.kafka.stalls import Stall
 
-__all__ = ["AT_LEAST_ONCE", "BUSY_S", "EXACTLY_ONCE", "IDLE_S", "Delivery",
-           "Progress", "undeliverable"]  # fmt: skip  # one thing, one line
+__all__ = [
+    "AT_LEAST_ONCE",
+    "BUSY_S",
+    "DELIVERIES",
+    "EXACTLY_ONCE",
+    "IDLE_S",
+    "Delivery",
+    "Progress",
+    "undeliverable",
+]
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once"
-IDLE_S = 0.2  # an idle wait: how late a signal or a due commit may be noticed
-BUSY_S = 0.005  # a wait while acknowledgements are under way: how late new records are read
+DELIVERIES = (AT_LEAST_ONCE, EXACTLY_ONCE)
+
+IDLE_S = 0.2  # an idle wait: the longest delay of a signal or of a due commit
+BUSY_S = 0.005  # a wait while records are in flight: the longest delay of reading new ones
 
 
 class Progress(NamedTuple):
-    """A moment of it; fields as in bridge.deliver.status.Status. topics: acknowledged records by topic, None
-    where they are not counted."""
+    """A delivery's part of bridge.deliver.status.Status, with the same fields. topics: acknowledged
+    records by topic; None if they are not counted."""
 
     state: str
     reachable: bool
@@ -37,6 +47,7 @@ class Progress(NamedTuple):
     error: str | None
     dead_lettered: int = 0
     dropped: int = 0
+    filtered: int = 0
     standing: int = 0
     held_back: int = 0
     topics: Mapping[str, int] | None = None
@@ -44,7 +55,7 @@ class Progress(NamedTuple):
 
 
 class Delivery(Protocol):
-    """Carries a Source's records to a cluster, driven from one thread."""
+    """Carries the records of a LogSource to a cluster. One thread calls it."""
 
     @property
     def over(self) -> bool:
@@ -52,34 +63,28 @@ class Delivery(Protocol):
 
     @property
     def unread(self) -> Position | None:
-        """From where the log has still to be read: what is before it is delivered, or in memory.
-        None: not known before the cluster answers."""
-
-    @property
-    def attempts(self) -> int:
-        """Failures since something last succeeded."""
+        """The first record that still has to be read from the log; None before that is known."""
 
     def turn(self, now_s: float) -> None:
-        """One round: time, what the cluster says, what the log has. Waits IDLE_S at most."""
+        """One round: time, events of the cluster, new records. Waits IDLE_S at most."""
 
     def stop(self, now_s: float) -> None:
-        """Asks it to end; what is under way may be acknowledged yet."""
+        """Asks it to end; records in flight may still be acknowledged."""
 
     def reopen(self) -> None:
-        """What stands is tried again: somebody may have mended it."""
+        """Retries lanes that wait for somebody to act."""
 
     def drain(self, to: int) -> bool:
-        """Hurries what is under way; whether all that lies before the address is delivered, or
-        cannot be read."""
+        """Hurries records in flight. Whether all before the address is delivered, or cannot be."""
 
     def progress(self) -> Progress:
-        """How things stand."""
+        """The present state."""
 
     def finish(self) -> None:
-        """When it is over: its last durable word."""
+        """Once it is over: saves the last cursor and checkpoints."""
 
     def error(self) -> DestinationError | None:
-        """Why it failed, or what a drain left."""
+        """Why it failed, or which record a drain left."""
 
     def close(self) -> None:
         """Leaves the cluster."""
@@ -88,8 +93,8 @@ class Delivery(Protocol):
 def undeliverable(
     path: str, refusal: Refusal, address: int | None, *, instead: str, **details: object
 ) -> Undeliverable:
-    """The error of a delivery that waits before a record. instead: what else can be done where the
-    record is poison."""
+    """The error of a delivery that waits before a record. instead: what else the operator can do about
+    poison."""
     first = advice(refusal.code)
     where = "records cannot" if address is None else f"the record at address {address} cannot"
     return Undeliverable(

@@ -16,7 +16,7 @@ _about: ContextVar[str | None] = ContextVar("log", default=None)
 
 @contextmanager
 def naming(log: str) -> Iterator[None]:
-    """What is logged inside, in this thread, is about this log."""
+    """Log lines of this thread are about this log until the block ends."""
     token = _about.set(log)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The log as a forwarder sees it: a reader with a cursor, what cannot be delivered, and pruning."""
+"""LogSource: the log that is forwarded: its reader and cursor, its losses, and pruning."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.log.retention import Retention, prune
 from aolog.read.reader import prepare_commit, pruned_from, return_to
 from aolog.storage.storage import DIRECTORY_MODE, Storage
-from bridge.deliver.at_least_once.engine import Position
 from bridge.deliver.losses import LogLosses
-from bridge.deliver.rate_limit import Paces
+from bridge.deliver.position import Position
+from bridge.deliver.rate_limit import RateLimits
 
 if TYPE_CHECKING:
     import os
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from aolog.read.batch import Batch
     from bridge.deliver.transform import Transforms
 
-__all__ = ["READ_BYTES_MAX", "Source"]
+__all__ = ["READ_BYTES_MAX", "LogSource"]
 
-# What a batch costs however small it is, some hundred microseconds and a processor's cache, is
-# shared by its records: with four times as many a record of 1 KB took a tenth less.
+# The fixed cost of a batch, some hundred microseconds and a cold cache, is shared by its records: with
+# batches four times as large a record of 1 KB took a tenth less.
 READ_BYTES_MIN = 512 << 10
 READ_BYTES_MAX = 4 << 20
-READ_RECORDS = 4_000  # a tick's worth of work
+READ_RECORDS = 4_000  # the work of one turn
 
 _log = logging.getLogger("bridge")
 
 
-class Source:
-    """One log. prune_delivered: removes slabs that the cursor and every other protecting cursor
-    have passed, or of them what retention lets go. pace: how fast it may be sent. mode: of the
-    directory of its dead letters, if that is created. storage: where the log is. losses: counts what
-    cannot be delivered; it may outlive the source. Not thread-safe, but for `prune` and what
-    `committing` returns. Raises what Reader raises."""
+class LogSource:
+    """One log. prune_delivered: deletes slabs that every protecting cursor has passed, all or what a
+    retention allows. rate_limit: how fast records may be sent. mode: of the directory of its dead
+    letters, if that is created. storage: of the log. losses: counts what cannot be delivered; it may
+    outlive the source. transforms: of its routes; every batch is read through them. Not thread-safe, except for `prune` and what `committing` returns. Raises what
+    Reader raises."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Source:
         *,
         cursor: str,
         prune_delivered: bool | Retention = False,
-        pace: Paces | None = None,
+        rate_limit: RateLimits | None = None,
         mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
         losses: LogLosses | None = None,
@@ -57,30 +57,36 @@ class Source:
         self.reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self.storage)
         self.cursor = cursor
         self.transforms: Transforms | None = None
-        self.pace = pace or Paces()
+        self.rate_limit = rate_limit or RateLimits()
         self._record_bytes = READ_BYTES_MIN / READ_RECORDS
         keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
         self._retention = keep or None
 
     @property
     def position(self) -> Position:
-        """Where the reader stands."""
+        """The position of the reader."""
         return Position(self.reader.tell(), self.reader.ordinal)
 
     def read_batch(self, timeout_s: float, bytes_max: int = READ_BYTES_MAX) -> Batch | None:
-        """The next records, some thousand, bytes_max, or what may be sent in a second at most;
-        None if there is none so long. Raises what Reader raises."""
-        records, paced = self.pace.burst()
+        """The next records: some thousand, at most bytes_max, and at most what may be sent in a second.
+        None if none came in time. Raises what Reader raises."""
+        records, burst_bytes = self.rate_limit.burst()
         size = self._record_bytes * READ_RECORDS
         size = max(READ_BYTES_MIN, min(READ_BYTES_MAX, size))
-        size = min(size, bytes_max, paced, self._record_bytes * records)
+        size = min(size, bytes_max, burst_bytes, self._record_bytes * records)
         batch = self.reader.read_batch(int(size), timeout=timeout_s)
-        if batch is not None:
-            self._record_bytes = sum(frame.size for frame in batch.frames) / len(batch)
-        return batch if batch is None or self.transforms is None else self.transforms.batch(batch)
+        if batch is None:
+            return None
+        self._record_bytes = sum(frame.size for frame in batch.frames) / len(batch)
+        return batch if self.transforms is None else self.transforms.batch(batch)
+
+    @property
+    def filtered(self) -> int:
+        """Records that transforms left out."""
+        return 0 if self.transforms is None else self.transforms.filtered
 
     def ordinal_at(self, address: int) -> int | None:
-        """Records of the log before an address; None where that is not known."""
+        """Records of the log before an address; None if unknown."""
         try:
             with Reader(self.reader.path, address, storage=self.storage) as reader:
                 return reader.ordinal
@@ -88,11 +94,11 @@ class Source:
             return None
 
     def committing(self, position: Position) -> Callable[[], None]:
-        """What makes the local cursor durable there, called in whichever thread: see Reader."""
+        """A function that makes the local cursor durable there, in any thread: see Reader."""
         return prepare_commit(self.reader, *position)
 
     def prune(self) -> None:
-        """Lets go what every cursor has passed, if that was asked for. In any thread."""
+        """Deletes slabs that every cursor has passed, if that is wanted. In any thread."""
         if self._retention is None:
             return
         pruned = prune(self.reader.path, self.storage, self._retention)
@@ -100,7 +106,7 @@ class Source:
             _log.info("pruned %d slabs, up to address %d", pruned.slabs, pruned.end)
 
     def go_to(self, position: Position) -> None:
-        """To be read again from there; what retention has removed meanwhile is a gap."""
+        """Reads again from there. Records that retention has removed meanwhile are a gap."""
         try:
             return_to(self.reader, *position)
         except AddressPruned:
@@ -108,15 +114,15 @@ class Source:
             self.count_pruned(position)
 
     def _on_gap(self, gap: Gap) -> None:
-        """The reader's ordinal is the one after the gap by now."""
+        # The reader's ordinal is the one after the gap.
         after, lost = self.reader.ordinal, gap.records_lost
         self.losses.met(gap, None if after is None or lost is None else after - lost)
 
     def count_pruned(self, position: Position) -> None:
-        """Counts what retention has removed of what is still to be read from there on."""
+        """Counts the unread records from there on that retention has removed."""
         self.losses.pruned(pruned_from(self.reader, *position))
 
     def close(self) -> None:
-        """Gives the cursor to the next."""
+        """Releases the cursor."""
         self.losses.warn(at_once=True)
         self.reader.close()

@@ -1,12 +1,12 @@
-"""What of one log will never be delivered: its gaps, each record of them counted once.
+"""Losses: the records of one log that can no longer be delivered: its gaps, each record counted once.
 
-A gap may be known twice and in parts. The same gap is met again after a rewind or a restart of the
-forwarder. Unread records that retention removed are counted as soon as they are gone, while more
-are being removed, and are met as a gap when the log is read on. So gaps that overlap become one,
-and its records are counted by their ordinals: from the first that is lost to the last.
+A gap may become known twice, and in parts: it is read again after a rewind or a restart of the
+forwarder, and unread records that retention removes are counted at once, while more are being removed,
+and then read over as a gap. So gaps that overlap become one, and its records are counted by their
+ordinals: from the first that is lost to the last.
 
-The count is never too low. It is too high where records beyond the first that is not acknowledged
-were delivered: by other lanes, or before a kill, without a commit.
+The count is never too low. It is too high if records after the first that is not acknowledged were
+delivered: by other lanes, or before a kill, without a commit.
 
 One thread at a time adds; any thread may read the counts.
 """
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Gap
 from aolog.errors import records_lost
-from aolog.log.pruned import WARN_EVERY_S, both
+from aolog.log.pruned_records import WARN_EVERY_S, both
 from aolog.record import Losses
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _log = logging.getLogger("bridge")
 
 
 class _Loss(NamedTuple):
-    """A gap, and the records of the log before it; None where they, or those in it, are unknown."""
+    """A gap, and the number of records before it; None if that, or the number in it, is unknown."""
 
     gap: Gap
     ordinal: int | None
@@ -43,14 +43,13 @@ class _Loss(NamedTuple):
 
 
 class LogLosses:
-    """See the module. records: lost, where their number is known; never falls. unknown: gaps where
-    it is not."""
+    """See the module. records: lost, in gaps whose number of records is known; it never falls."""
 
     def __init__(self) -> None:
-        self.records = self.unknown = 0
+        self.records = 0
         self._known = 0
-        self._losses: list[_Loss] = []  # by where they begin; none overlap
-        self._unsaid: Gap | None = None
+        self._losses: list[_Loss] = []  # by address; none overlap
+        self._unlogged: Gap | None = None
         self._quiet_until_s = 0.0
 
     @property
@@ -59,7 +58,7 @@ class LogLosses:
         return len(self._losses)
 
     def add(self, gap: Gap, ordinal: int | None = None) -> bool:
-        """Counts what is new in a gap; whether anything is. ordinal: records of the log before it."""
+        """Counts the new part of a gap; whether there is one. ordinal: records of the log before it."""
         losses = self._losses
         begin = bisect_left(losses, gap.begin, key=lambda loss: loss.gap.begin)
         if begin and (losses[begin - 1].gap.end > gap.begin):
@@ -70,17 +69,14 @@ class LogLosses:
             whole = _union(losses[end], whole)
             end += 1
         if end - begin == 1 and whole.gap[:2] == losses[begin].gap[:2]:
-            return False  # it lies within a known one
+            return False
         replaced, losses[begin:end] = losses[begin:end], [whole]
         self._known += whole.records - sum(old.records for old in replaced)
-        self.unknown += (whole.gap.records_lost is None) - sum(
-            old.gap.records_lost is None for old in replaced
-        )
         self.records = max(self.records, self._known)
         return True
 
     def met(self, gap: Gap, ordinal: int | None = None) -> None:
-        """The log was read up to a gap: counts it, and warns unless it was known."""
+        """Counts a gap that was read over, and logs it unless it was known."""
         if gap.reason == "pruned":
             self.pruned([(gap, ordinal)] if gap.records_lost != 0 else [])
         elif self.add(gap, ordinal):
@@ -93,22 +89,21 @@ class LogLosses:
             )
 
     def pruned(self, lost: Iterable[tuple[Gap, int | None]]) -> None:
-        """What retention has removed of what is still to be read, as of now: counts it, and warns
-        at once, then at most once a minute with what was removed since. Gaps, and with each the
-        records of the log before it."""
+        """Counts unread records that retention has removed: gaps, each with the records of the log
+        before it. Logs them at once, and then what follows at most once a minute."""
         for gap, ordinal in lost:
             before = self.records
             if self.add(gap, ordinal):
                 new = None if gap.records_lost is None else self.records - before
-                self._unsaid = both(self._unsaid, gap._replace(records_lost=new))
+                self._unlogged = both(self._unlogged, gap._replace(records_lost=new))
         self.warn()
 
     def warn(self, *, at_once: bool = False) -> None:
-        """Logs what was counted as pruned and not logged yet, if that is due."""
-        gap, now_s = self._unsaid, time.monotonic()
+        """Logs counted losses that are not logged yet, if that is due."""
+        gap, now_s = self._unlogged, time.monotonic()
         if gap is None or (now_s < self._quiet_until_s and not at_once):
             return
-        self._unsaid, self._quiet_until_s = None, now_s + WARN_EVERY_S
+        self._unlogged, self._quiet_until_s = None, now_s + WARN_EVERY_S
         _log.warning(
             "retention removed %s before they were delivered: addresses %d to %d; %s lost so far",
             records_lost(gap.records_lost),
@@ -119,7 +114,7 @@ class LogLosses:
         )
 
     def check(self, path: str) -> None:
-        """Raises GapFound if there are any: what is intact was delivered."""
+        """Raises GapFound if there are any. Intact records were delivered."""
         losses = Losses()
         for loss in self._losses:
             losses.add(loss.gap)
@@ -127,10 +122,10 @@ class LogLosses:
 
 
 def _union(one: _Loss, other: _Loss) -> _Loss:
-    """Of two that overlap."""
+    """Two losses that overlap, as one."""
     begin, end = min(one.gap.begin, other.gap.begin), max(one.gap.end, other.gap.end)
     known = [loss for loss in (one, other) if loss.gap.records_lost is not None]
-    for loss in known:  # it holds the other's records too
+    for loss in known:  # it includes the other
         if loss.gap[:2] == (begin, end):
             return loss
     reason = one.gap.reason if one.gap.reason == "pruned" else other.gap.reason

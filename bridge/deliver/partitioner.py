@@ -1,29 +1,39 @@
-"""Spreading: to which lanes the records of a batch go, a column at a time. Pure.
+"""Partitioner: to which lane each record of a batch goes. Pure. Both deliveries use it.
 
-What a destination says of one record (`Destination.partition_of`) it says of many; the lane of a
-key is remembered, as keys recur.
+`Destination.partition_of` answers the same for one record; here it is answered a column at a time,
+and the lane of a key is remembered, because keys recur.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.format.native.speed import groups
 from bridge.config.routing import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
+from bridge.kafka import error_table
+from bridge.kafka.error_table import UNKNOWN_TOPIC, row_of
+from bridge.kafka.lane import NO_PARTITION, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridge.config.routing import Destination
+    from bridge.config.routing import Destination, Routing
     from bridge.kafka.lane import LaneKey
+    from bridge.kafka.messages import Messages
 
-__all__ = ["Spreading", "lanes_by_topic"]
+__all__ = ["NO_TOPIC", "Partitioner", "Routed", "lanes_by_topic", "no_partition"]
 
-_KEYS_REMEMBERED = 1 << 13  # with 100 bytes each: a megabyte a log
+NO_TOPIC = Refusal(row_of(error_table.NO_TOPIC).reads, error_table.NO_TOPIC)
+_KEYS_REMEMBERED = 1 << 13  # of 100 bytes each: a megabyte for each log
+
+
+def no_partition(key: LaneKey) -> Refusal:
+    """The refusal of a record that a rule sends to a partition that the topic does not have."""
+    return Refusal(f"there is no partition {key[1]} in topic {key[0]!r}", UNKNOWN_TOPIC)
 
 
 class _ByKey(dict["bytes | None", "LaneKey"]):
-    """The lane of each key that was asked for, unless the key is long."""
+    """The lane of each key that was looked up, unless the key is long."""
 
     def __init__(self, lanes: list[LaneKey], source: bytes) -> None:
         super().__init__()
@@ -37,13 +47,52 @@ class _ByKey(dict["bytes | None", "LaneKey"]):
         return found
 
 
-class Spreading:
-    """Of one log's records. source: the UUID that chooses where those without a key go. Not
+class Routed(NamedTuple):
+    """lanes: of each record; None for a record of another cluster. refusals: by address, of records
+    whose lane cannot be used."""
+
+    lanes: Sequence[LaneKey | None]
+    refusals: dict[int, Refusal]
+
+
+class Partitioner:
+    """For one log. source: the UUID that chooses the partition of records without a key. Not
     thread-safe."""
 
     def __init__(self, source: bytes) -> None:
         self._source = source
         self._by_key: dict[tuple[str, int], _ByKey] = {}
+
+    def route(
+        self,
+        messages: Messages,
+        routing: Routing,
+        partitions_of: Callable[[str], int | Refusal | None],
+    ) -> Routed:
+        """The lanes of a batch. partitions_of: how many partitions of a topic are in use; or why
+        the topic cannot be used; None if its lane is closed for that reason already. The records of
+        such a topic go to its lane NO_PARTITION."""
+        refusals: dict[int, Refusal] = {}
+
+        def lanes_of(
+            named: str | None, keys: Sequence[bytes | None], addresses: Sequence[int]
+        ) -> Sequence[LaneKey | None]:
+            to = routing.of(named)
+            if to is None:
+                return [None] * len(addresses)
+            lane: LaneKey = to.topic or "", NO_PARTITION
+            found = NO_TOPIC if to.topic is None else partitions_of(to.topic)
+            if isinstance(found, int):
+                if not isinstance(to.partition, int) or to.partition < found:
+                    return self.lanes(to, found, keys, addresses)
+                lane = lane[0], to.partition
+                found = no_partition(lane)
+            if found is not None:
+                refusals.update(dict.fromkeys(addresses, found))
+            return [lane] * len(addresses)
+
+        lanes = lanes_by_topic(messages.topics, messages.keys, messages.addresses, lanes_of)
+        return Routed(lanes, refusals)
 
     def lanes(
         self,
@@ -52,8 +101,8 @@ class Spreading:
         keys: Sequence[bytes | None],
         addresses: Sequence[int],
     ) -> list[LaneKey]:
-        """Of records with these keys and addresses, in a topic of so many partitions. One that
-        was chosen by number may be none."""
+        """The lanes of records with these keys and addresses, in a topic of so many partitions. A
+        partition that was chosen by number may not exist."""
         topic = to.topic
         assert topic is not None
         if to.partition == "key":
@@ -81,7 +130,7 @@ def lanes_by_topic(
         [str | None, Sequence[bytes | None], Sequence[int]], Sequence[LaneKey | None]
     ],
 ) -> Sequence[LaneKey | None]:
-    """Of each record. lanes_of: of those that name the same topic, by their keys and addresses."""
+    """The lane of each record. lanes_of: of records that name the same topic, by keys and addresses."""
     if len(set(topics)) == 1:
         return lanes_of(topics[0], keys, addresses)
     by_topic = groups(list(topics))

@@ -1,5 +1,5 @@
-"""Partitions: how many each topic has, asked on each connection and each minute. Nothing is noted and
-no lane is closed: transactions need neither."""
+"""Partitions: how many each topic has, for exactly_once: asked on each connection and each minute. A
+transaction needs no checkpoints, and closes no lane."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("bridge")
 
 
 class Partitions:
-    """Of the topics of one log's records on one cluster."""
+    """The topics of one log's records on one cluster. Not thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -37,21 +37,21 @@ class Partitions:
         self._look_due_s = 0.0
 
     def forget(self) -> None:
-        """A new connection may find others. A topic that is missing has been for as long."""
+        """A new connection may find other numbers. How long a topic has been missing is kept."""
         self._partitions.clear()
 
     @property
     def topics(self) -> list[str]:
-        """Those that were found on this connection."""
+        """The topics that were found on this connection."""
         return sorted(self._partitions)
 
     def of(self, topic: str) -> int:
-        """Of a topic that was found."""
+        """The partitions of a topic that was found."""
         return self._partitions[topic]
 
     def find(self, topic: str) -> bool:
-        """Whether they are known; else ask again in a moment. Raises Refused if there is no such
-        topic and none appears (one that was found before is waited for less long), NotReachable."""
+        """Whether the topic is found; if not, call again in a moment. Raises NotReachable, and Refused
+        if the topic does not appear in time (a topic that was found before gets less time)."""
         now_s = time.monotonic()
         if topic in self._partitions:
             if now_s - self._found_s[topic] >= REREAD_S:
@@ -60,7 +60,7 @@ class Partitions:
         asked_s = self._asked_s.setdefault(topic, now_s)
         try:
             partitions = self._cluster.partitions(topic)
-        except BaseException:
+        except NotReachable:
             del self._asked_s[topic]
             raise
         if partitions:
@@ -71,27 +71,26 @@ class Partitions:
         return bool(partitions)
 
     def gone(self, now_s: float) -> str | None:
-        """Why one of the topics that were found is missing; asks, each ten seconds at most."""
+        """Why a topic that was found is missing now; None if none is. Asks every ten seconds at most."""
         if now_s < self._look_due_s:
             return None
         self._look_due_s = now_s + STUCK_REREAD_S
         for topic in self.topics:
             try:
-                there = self._cluster.partitions(topic, SILENT_ANSWER_S)
+                partitions = self._cluster.partitions(topic, SILENT_ANSWER_S)
             except NotReachable:
                 continue
-            if not there:
+            if not partitions:
                 del self._partitions[topic]
                 return self._cluster.missing(topic)
         return None
 
     def _read_again(self, topic: str, now_s: float) -> None:
-        """It may have grown. Records of one key may then be in two partitions, in different
-        transactions or in one."""
+        """The topic may have grown. Records of one key may then be in two partitions."""
         self._found_s[topic] = now_s
         try:
             partitions = self._cluster.partitions(topic, SILENT_ANSWER_S)
-        except NotReachable:  # the next transaction finds out more
+        except NotReachable:  # the next transaction will find out more
             return
         if partitions > self._partitions[topic]:
             _log.info("topic %s: %s in use", topic, counted(partitions, "partition"))

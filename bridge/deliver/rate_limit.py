@@ -1,21 +1,22 @@
-"""Pace: no more than so many records and bytes a second. A token bucket that may go into debt."""
+"""RateLimit: at most so many records and bytes a second, on average. A token bucket that may go into
+debt."""
 
 from __future__ import annotations
 
 import threading
 from math import inf
 
-__all__ = ["Pace", "Paces"]
+__all__ = ["RateLimit", "RateLimits"]
 
-BURST_S = 1.0  # what was not used is kept for so long
+BURST_S = 1.0  # unused tokens are kept for this long
 
 
-class Pace:
-    """Rates for one log, or shared by all logs of a process. Thread-safe; times are seconds of
-    any clock that only grows.
+class RateLimit:
+    """The limit of one log, or one that all logs of a process share. Thread-safe. Times are seconds of
+    any clock that only grows. None: no limit.
 
-    What is sent is spent whole, however much it is, and then nothing may be sent until the debt
-    is paid: so the rate holds on average whatever the size of a batch. None: no bound.
+    A batch is spent whole, however large it is; then nothing may be sent until the debt is paid. So
+    the rate holds on average for batches of any size.
     """
 
     def __init__(
@@ -26,7 +27,7 @@ class Pace:
         self.change(records_per_s, bytes_per_s)
 
     def change(self, records_per_s: float | None, bytes_per_s: float | None) -> None:
-        """Other rates from now on; a debt at the old ones is forgiven."""
+        """Sets other rates, and cancels a debt."""
         with self._lock:
             self._rates = (records_per_s or 0.0, bytes_per_s or 0.0)
             self._left = [rate * BURST_S for rate in self._rates]
@@ -38,7 +39,7 @@ class Pace:
             self._left[i] = min(rate * BURST_S, self._left[i] + rate * passed_s)
 
     def burst(self) -> tuple[float, float]:
-        """How many records and bytes may be sent at once without debt; infinite without a bound."""
+        """How many records and bytes may be sent at once without debt; infinite without a limit."""
         with self._lock:
             records, size = (rate * BURST_S or inf for rate in self._rates)
             return records, size
@@ -61,22 +62,22 @@ class Pace:
             return max(debts, default=0.0)
 
 
-class Paces:
-    """Several at once, such as a log's own and its process's: the slowest holds."""
+class RateLimits:
+    """Several limits at once, such as a log's own and a shared one. None is no limit."""
 
-    def __init__(self, *paces: Pace | None) -> None:
-        self._paces = [pace for pace in paces if pace is not None]
+    def __init__(self, *limits: RateLimit | None) -> None:
+        self._limits = [limit for limit in limits if limit is not None]
 
     def burst(self) -> tuple[float, float]:
-        """As Pace.burst."""
-        records, size = zip((inf, inf), *(pace.burst() for pace in self._paces), strict=True)
+        """As RateLimit.burst."""
+        records, size = zip((inf, inf), *(limit.burst() for limit in self._limits), strict=True)
         return min(records), min(size)
 
     def spend(self, records: int, size: int, *, now_s: float) -> None:
-        """As Pace.spend."""
-        for pace in self._paces:
-            pace.spend(records, size, now_s=now_s)
+        """As RateLimit.spend."""
+        for limit in self._limits:
+            limit.spend(records, size, now_s=now_s)
 
     def wait_s(self, now_s: float) -> float:
-        """As Pace.wait_s."""
-        return max((pace.wait_s(now_s) for pace in self._paces), default=0.0)
+        """As RateLimit.wait_s."""
+        return max((limit.wait_s(now_s) for limit in self._limits), default=0.0)

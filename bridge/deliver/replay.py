@@ -1,18 +1,18 @@
-"""Sending again: a range of a log, or its dead letters.
+"""Replay: sends a range of a log, or its dead letters, again.
 
-A range goes out as the bridge sends it, under a cursor of its own, "replay", which is removed
-when all of it was acknowledged. Its records carry the same stamps as before, so only what every
-bridge of the log has passed may be replayed: stamps further on would make a bridge that restarts
-take what lies before them for delivered.
+A range is sent as the bridge sends it, with a cursor of its own, "replay", which is removed when all
+of it was acknowledged. Its records carry the same stamps as before. So only what every bridge of the
+log has passed may be replayed: later stamps would make a bridge that restarts count the records before
+them as delivered.
 
-Dead letters, of a bridge or a Buffer, go to the topics that they were meant for, with the headers
-that they had, and an `aolog-origin`; their stamps are those of the dead-letter log, whose cursor
-"replay" advances as they are acknowledged. What is refused again stays.
+Dead letters, of a bridge or a Buffer, go to the topics that they were meant for, with their own headers
+and an `aolog-origin`. Their stamps are of the dead-letter log, whose cursor "replay" advances as they
+are acknowledged. A letter that is refused again stays.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aolog import Reader, Record
 from aolog.errors import UsageError
@@ -21,14 +21,12 @@ from aolog.log.names import cursor_path
 from aolog.storage.storage import Storage
 from bridge.config.names import REPLAY
 from bridge.config.routing import Routing, Rule
-from bridge.deliver.checkpoints import notes_path
+from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.dead_letter import ORIGIN, dead_letter_path, first_dead_letter, read_dead_letter
 from bridge.deliver.forwarder import Forwarder
+from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.seek import bridge_cursors, forget
 from bridge.kafka.origin import encode_stamp
-
-if TYPE_CHECKING:
-    from bridge.deliver.at_least_once.engine import Poison
 
 __all__ = [
     "count_by_topic",
@@ -48,43 +46,40 @@ def replay_range(
     *,
     topic: str | None,
     routing: Routing | None = None,
-    poison: Poison = "stop",
     **options: Any,
 ) -> Forwarder:
-    """A forwarder that sends [begin, end) again and ends. topic, routing: see `route`. options: of
-    Forwarder. Raises UsageError where a bridge has not passed the range, CursorLocked where a
+    """A forwarder that sends [begin, end) and ends. topic, routing: see `route`. options: of
+    ForwarderOptions. Raises UsageError if a bridge has not passed the range, CursorLocked if another
     replay runs."""
     storage = Storage()
     if end <= begin:
         raise UsageError(f"nothing lies from {begin} to {end}", hint="give --from before --to")
     for name in bridge_cursors(path, storage):
-        if name != REPLAY and (stands := read_position(path, name, storage).address) < end:
+        if name != REPLAY and (passed := read_position(path, name, storage).address) < end:
             raise UsageError(
-                f"bridge {name!r} has passed {stands} only, and not yet {end}",
+                f"bridge {name!r} has passed {passed} only, and not yet {end}",
                 hint="replay what it has passed; it sends the rest itself",
                 path=path,
             )
-    with Reader(path, begin, cursor=REPLAY) as reader:  # what an earlier one left is begun anew
+    with Reader(path, begin, cursor=REPLAY) as reader:  # an earlier replay may have left its cursor
         forget(reader, REPLAY, storage, cluster=True)
         reader.seek(begin)
         reader.commit()
-    return Forwarder(
-        path, routing=route(topic, routing), cursor=REPLAY, until=end, poison=poison, **options
-    )
+    how = ForwarderOptions(routing=route(topic, routing), cursor=REPLAY, until=end, **options)
+    return Forwarder(path, how)
 
 
 def route(topic: str | None, routing: Routing | None = None) -> Routing:
-    """Where a replay sends records: all to `topic` if one is given, also those that name a topic of
-    their own; otherwise where the routing sends them (without one, to their own topic or the
-    log's)."""
+    """Where a replay sends records: all to `topic` if it is given, even those that name another;
+    otherwise as the routing says, or without one to their own topic or the log's."""
     if topic is not None:
         return Routing(rules=[Rule(topic=topic)])
     return routing or Routing()
 
 
 def count_by_topic(path: str, begin: int, end: int, routing: Routing) -> dict[str, int]:
-    """How many records of [begin, end) a replay would send to each topic; "" holds those that no
-    topic can be found for. Reads the range."""
+    """How many records of [begin, end) a replay would send to each topic; "" counts those without a
+    topic. Reads the range."""
     counts: dict[str, int] = {}
     with Reader(path, begin) as reader:
         routing.of_log(reader.topic)
@@ -98,24 +93,22 @@ def count_by_topic(path: str, begin: int, end: int, routing: Routing) -> dict[st
 
 
 def to_another_cluster(path: str, cursor: str) -> None:
-    """What was replayed of a log's dead letters went elsewhere: the rest may go to any cluster."""
-    storage = Storage()
-    dead = dead_letters_of(path, cursor)
-    with Reader(dead, cursor=REPLAY) as reader:
-        forget(reader, REPLAY, storage, cluster=True)
+    """Lets the next replay of a log's dead letters go to any cluster."""
+    with Reader(dead_letters_of(path, cursor), cursor=REPLAY) as reader:
+        forget(reader, REPLAY, Storage(), cluster=True)
 
 
 def finished(path: str) -> None:
-    """Removes the cursor of a replay that has ended, so that it protects nothing any more."""
+    """Removes the cursor of a replay that has ended, so that it no longer protects records."""
     storage = Storage()
-    for each in (cursor_path(path, REPLAY), notes_path(path, REPLAY)):
+    for each in (cursor_path(path, REPLAY), checkpoints_path(path, REPLAY)):
         if storage.exists(each):
             storage.unlink(each)
 
 
 def dead_letters_of(path: str, cursor: str = "bridge") -> str:
-    """The dead-letter log of a log's bridge, or the path itself where that is one. Raises
-    UsageError if there is neither."""
+    """The dead-letter log of a log's bridge, or the path itself if that is one. Raises UsageError if
+    there is neither."""
     storage = Storage()
     dead = dead_letter_path(path, cursor)
     if storage.exists(dead):
@@ -125,36 +118,34 @@ def dead_letters_of(path: str, cursor: str = "bridge") -> str:
     return path
 
 
-def replay_dead_letters(
-    path: str, *, cursor: str = "bridge", poison: Poison = "stop", **options: Any
-) -> Forwarder:
-    """A forwarder that sends the dead letters of a log's bridge, or of a dead-letter log, that
-    were not sent again yet, and ends. Raises UsageError if there are none, CursorLocked where
-    another does."""
+def replay_dead_letters(path: str, *, cursor: str = "bridge", **options: Any) -> Forwarder:
+    """A forwarder that sends the dead letters that were not replayed yet, and ends; of a log's bridge,
+    or of a dead-letter log. options: of ForwarderOptions. Raises UsageError if there are none,
+    CursorLocked if another replay runs."""
     dead = dead_letters_of(path, cursor)
     first = first_dead_letter(dead, Storage())
-    return Forwarder(
-        dead,
-        topic=None,
+    how = ForwarderOptions(
         cursor=REPLAY,
         drain=True,
-        poison=poison,
-        view=_as_it_was,
-        keyless=None if first is None else first.origin.topic_uuid,  # as it would have gone
+        view=_original,
+        keyless=None
+        if first is None
+        else first.origin.topic_uuid,  # the partition it was meant for
         **options,
     )
+    return Forwarder(dead, how)
 
 
-def _as_it_was(record: Record) -> Record:
+def _original(record: Record) -> Record:
     letter = read_dead_letter(record)
     if letter is None:
         return record
-    origin = encode_stamp(*letter.origin)
+    timestamp_us = letter.origin.timestamp_us
     return Record(
         record.address,
-        letter.origin.timestamp_us if letter.origin.timestamp_us is not None else record.timestamp,
+        record.timestamp if timestamp_us is None else timestamp_us,
         record.key,
         record.value,
-        (*letter.headers, (ORIGIN, origin)),
+        (*letter.headers, (ORIGIN, encode_stamp(*letter.origin))),
         letter.topic or record.topic,
     )

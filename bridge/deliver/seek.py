@@ -1,8 +1,8 @@
-"""Where a bridge goes on: its cursor moved by hand, while no bridge runs.
+"""Seek: moves a bridge's cursor by hand, while no bridge runs.
 
-The cursor is half of it. The notes beside it say what each lane holds, and what a lane holds is
-not sent again: so whoever goes back to have records sent once more must have the lanes forget.
-Records between an old place and a new one further on are never sent.
+The checkpoints beside the cursor say what each lane holds, and that is not sent again. So going back
+clears them as well, unless only missing records are to be sent. Going forward skips records: they are
+never sent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aolog import Reader
 from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.storage.storage import Storage
-from bridge.deliver.checkpoints import LaneNotes, notes_path
+from bridge.deliver.checkpoints import Checkpoints, checkpoints_path
 from bridge.deliver.dead_letter import dead_letter_path, end_of_dead_letters
 from bridge.errors import DestinationError
 from bridge.kafka.client import NotReachable, Refused
@@ -22,7 +22,7 @@ from bridge.kafka.read_back import ReadBack
 
 if TYPE_CHECKING:
     from aolog import Gap
-    from aolog.read.reader import Start
+    from aolog.read.seek import Start
 
 __all__ = ["Moved", "address_in_kafka", "bridge_cursors", "forget", "place", "seek"]
 
@@ -33,10 +33,10 @@ _PURPOSE = "the header of the record there says its address"
 
 
 class Moved(NamedTuple):
-    """What a seek did, or would do. before: None if the cursor is a new one. forgot: whether
-    what lies in the destination will be sent again. records: between where it was (the log's
-    beginning, if it is new) and the address; None where the log does not count them.
-    forgot_cluster: which one it is of."""
+    """What a seek did, or would do. before: the old address; None if the cursor is new. forgot: records
+    that are in the destination will be sent again. records: between the old address (the beginning of
+    the log for a new cursor) and the new one; None if the log does not count them. forgot_cluster: the
+    cursor may be used with another cluster."""
 
     cursor: str
     before: int | None
@@ -48,32 +48,32 @@ class Moved(NamedTuple):
 
 
 def bridge_cursors(path: str, storage: Storage) -> list[str]:
-    """Names of the cursors of a log that a bridge has used."""
-    return [n for n in cursor_names(path, storage) if storage.exists(notes_path(path, n))]
+    """The cursors of a log that a bridge has used."""
+    return [n for n in cursor_names(path, storage) if storage.exists(checkpoints_path(path, n))]
 
 
 def address_in_kafka(
     path: str, where: str, cursor: str, bootstrap_servers: str, settings: dict[str, str]
 ) -> int:
-    """The address of the record at TOPIC/PARTITION@OFFSET. Raises UsageError if that is not how
-    it is written, or no record of this log is there; DestinationError if nobody answers."""
+    """The address of the record at TOPIC/PARTITION@OFFSET. Raises UsageError for other text, or if no
+    record of this log is there; DestinationError if the cluster does not answer."""
     match = _KAFKA.fullmatch(where)
     if match is None:
         raise UsageError(f"{where!r} is not TOPIC/PARTITION@OFFSET")
     lane, offset = (match["topic"], int(match["partition"])), int(match["offset"])
-    if lane[1] >= 2**31 or offset >= 2**63:  # as Kafka counts them
+    if lane[1] >= 2**31 or offset >= 2**63:  # Kafka's limits
         raise UsageError(f"{where!r} is not TOPIC/PARTITION@OFFSET")
-    with Reader(path) as reader:
-        notes = LaneNotes.of(reader, cursor, Storage())
-    looking = ReadBack({"bootstrap.servers": bootstrap_servers, **settings}, bool, purpose=_PURPOSE)
+    with Reader(path) as log:
+        source = Checkpoints.of(log, cursor, Storage()).source
+    reader = ReadBack({"bootstrap.servers": bootstrap_servers, **settings}, bool, purpose=_PURPOSE)
     try:
-        stamp = looking.stamp_at(lane, offset)
+        stamp = reader.stamp_at(lane, offset)
     except NotReachable as error:
         hint = "grant Read on the topic" if isinstance(error, Refused) else "try again later"
         raise DestinationError(f"{where} at {bootstrap_servers}: {error}", hint=hint) from error
     finally:
-        looking.close()
-    if stamp is None or stamp.topic_uuid != notes.source:
+        reader.close()
+    if stamp is None or stamp.topic_uuid != source:
         raise UsageError(
             f"no record of this log is at {where}",
             hint="the header aolog of a message says which log it came from",
@@ -83,8 +83,8 @@ def address_in_kafka(
 
 
 def place(path: str, start: Start, ordinal: int | None = None) -> int:
-    """The address of a place in a log, as Reader takes it; of the earliest, its first record's,
-    unless a gap is before it, which the bridge is to meet. Raises what Reader raises."""
+    """The address of a position in a log. The earliest is the first record, unless a gap is before it,
+    which the bridge is to count. Raises what Reader raises."""
     gaps: list[Gap] = []
     with Reader(path, "earliest" if ordinal is not None else start, on_gap=gaps.append) as reader:
         if ordinal is not None:
@@ -103,9 +103,10 @@ def seek(
     forget_cluster: bool = False,
     dry_run: bool = False,
 ) -> Moved:
-    """Moves a bridge's cursor, if there is an address; durable on return. Going back, the lanes
-    forget what they hold, unless only what is missing in the destination is to be sent.
-    forget_cluster: they do, and the cursor may go to another cluster (see identity).
+    """Moves a bridge's cursor; durable on return. address: None leaves it where it is. Going back
+    clears the checkpoints, unless only_missing: then only records that are missing in the destination
+    are sent. forget_cluster: clears them too, and the cursor may be used with another cluster (see
+    bridge.kafka.identity).
 
     Raises CursorLocked while a bridge runs, NoSuchCursor, and what Reader raises.
     """
@@ -122,7 +123,7 @@ def seek(
     with _held(path, address, cursor) as reader:
         if not dry_run:
             if forgets or forget_cluster or before is None:
-                # First: with the cursor moved they would hold.
+                # First: a crash between the two must not leave them with the moved cursor.
                 forget(reader, cursor, storage, cluster=forget_cluster)
             reader.seek(address)
             reader.commit()
@@ -137,19 +138,20 @@ def _held(path: str, address: int, cursor: str) -> Reader:
         return Reader(path, address, cursor=cursor)
     except (CursorForeign, CursorDiverged) as error:
         raise UsageError(
-            f"the cursor is of another log, or of another course of this one: {error.reason}",
-            hint="set it anew with `aolog cursor set`",
+            f"the cursor is of another log, or of another history of this one: {error.reason}",
+            hint="set it again with `aolog cursor set`",
             path=path,
         ) from error
 
 
 def forget(reader: Reader, cursor: str, storage: Storage, *, cluster: bool) -> None:
-    """The lanes of a cursor hold nothing, as far as its notes say, and they are of no cluster if
-    that too is to be forgotten; durable on return. To be called by who holds the cursor."""
-    notes = LaneNotes.of(reader, cursor, storage)
-    if cluster:  # what the one refused another may take
-        notes.cluster.forget()
-        notes.aside_from = end_of_dead_letters(dead_letter_path(reader.path, cursor), storage)
-    notes.lanes.clear()
-    notes.lost = False
-    notes.save()
+    """Clears the checkpoints of a cursor, which the reader holds; durable on return. cluster: also
+    forgets the cluster."""
+    checkpoints = Checkpoints.of(reader, cursor, storage)
+    if cluster:  # another cluster may take what this one refused
+        checkpoints.cluster.forget()
+        dead_letters = dead_letter_path(reader.path, cursor)
+        checkpoints.aside_from = end_of_dead_letters(dead_letters, storage)
+    checkpoints.lanes.clear()
+    checkpoints.lost = False
+    checkpoints.save()

@@ -1,6 +1,6 @@
-"""Stalled lanes of one delivery: logged, and explained where a topic has too few replicas.
+"""StallWatch: logs stalled lanes, and explains a stall by too few replicas in sync.
 
-Both deliveries have one. `bridge.kafka.stalls` decides what a stall is.
+Both deliveries have one. `bridge.kafka.stalls` defines a stall.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _log = logging.getLogger("bridge")
 
 
 def late(stalled: Sequence[Stall]) -> str | None:
-    """What a delivery waits for, in words; None if no lane is stalled."""
+    """Which lanes do not acknowledge, in words; None if no lane is stalled."""
     return f"no acknowledgement from {in_words(stalled)}" if stalled else None
 
 
 class StallWatch:
-    """Not thread-safe. low: see Stalls.see. too_few: which partition of a stalled topic has too few
-    replicas in sync, in words; None if none has, or no lane is stalled."""
+    """Of one delivery. Not thread-safe. low: see Stalls.see. too_few: which partition of a stalled topic
+    has too few replicas in sync, in words; None if there is none."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class StallWatch:
         self.too_few: str | None = None
 
     def look(self, now_s: float) -> bool:
-        """Logs stalls as they begin, last and end. Whether the cluster may be asked for their cause:
-        they are lanes of a topic, and stalled for ASK_WHY_S."""
+        """Logs stalls when they begin, while they last, and when they end. Whether to ask the cluster
+        for the cause: it is reachable, and lanes with a partition are stalled for ASK_WHY_S."""
         begun, over = self._stalls.see(self._cluster.sent, self._low, now_s)
         if begun:
             _log.warning("%s", late(begun), extra={"event": "stalled"})

@@ -1,4 +1,4 @@
-"""What a forwarder says of itself."""
+"""The status of a forwarder."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from bridge.kafka.stalls import Stall
 
-__all__ = ["COUNTED", "NOTHING", "Status", "pending"]
+__all__ = ["COUNTED", "NOTHING", "Status", "done", "pending"]
 
-COUNTED = ("acknowledged", "skipped", "dead_lettered", "dropped")
-"""Fields that count since the forwarder started: sums over forwarders mean something."""
+COUNTED = ("acknowledged", "skipped", "dead_lettered", "dropped", "filtered")
+"""Counts since the forwarder started; they may be summed over forwarders."""
 NOTHING: dict[str, Any] = dict.fromkeys(COUNTED, 0)
 
 
+def done(counts: object) -> int:
+    """Records that are dealt with: the sum of the attributes that COUNTED names."""
+    return sum(getattr(counts, name) for name in COUNTED)
+
+
 def pending(lag_records: int | None, ahead_records: int) -> int | None:
-    """Records that are not done with: of those behind the position, all but the ones that lanes
-    which do not wait have gone on with. None if that is not known."""
+    """Records that are not delivered, skipped or set aside yet; None if unknown."""
     return None if lag_records is None else lag_records - ahead_records
 
 
 class Status(NamedTuple):
-    """A moment in a forwarder's life, for progress and machines.
+    """A moment in a forwarder's life.
 
-    state: of the machine that delivers; to users it is said in the words of bridge.supervise.status.
-    acknowledged, skipped: records since it started; skipped were in Kafka already. lag_records,
-    lag_bytes, lag_seconds: behind the first that is not acknowledged yet. ahead_records: of those,
-    at least so many are done with already, as lanes that do not wait have gone on. lost_records, gaps:
-    what cannot be delivered, since the process started: damaged, or removed by retention before it
-    was delivered, from when it is gone; records where their number is known.
-    dead_lettered, dropped: records that will never be taken, since it started. held_back: lanes
-    whose records wait in the log; standing: those of them that wait until somebody acts (a reload
-    or a restart tries them again). stalled: lanes that have something under way and make no
-    progress, and for how long (see bridge.stalls).
-    With exactly_once `acknowledged` means committed, and `committed` is the local cursor.
+    state: of the delivery's state machine; bridge.supervise.status translates it for users.
+    position, committed: addresses: of the first record that is not acknowledged, and of the cursor.
+    acknowledged, skipped, dead_lettered, dropped, filtered: records since the start. Skipped records
+    were in Kafka already; a transform left filtered ones out; with exactly_once, acknowledged means
+    committed.
+    outstanding: records that were sent and are not acknowledged.
+    lag_records, lag_bytes, lag_seconds: what lies after the position. ahead_records: how many of these
+    are acknowledged already, because lanes do not wait for each other; at least so many.
+    lost_records, gaps: what can no longer be delivered, since the process started; records where their
+    number is known.
+    held_back: lanes whose records wait in the log. standing: those that wait until somebody acts; a
+    reload or a restart retries them. stalled: lanes without progress (see bridge.kafka.stalls).
     """
 
     state: str
@@ -57,7 +62,8 @@ class Status(NamedTuple):
     delivery: str = "at_least_once"
     ahead_records: int = 0
     stalled: tuple[Stall, ...] = ()
+    filtered: int = 0
 
     def counted(self) -> dict[str, Any]:
-        """What COUNTED names."""
+        """The fields that COUNTED names."""
         return {name: getattr(self, name) for name in COUNTED}

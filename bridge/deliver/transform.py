@@ -29,7 +29,7 @@ from bridge.kafka.lane import Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from aolog.read.record_frame import RecordFrame
+    from aolog.read.batch import RecordFrame
     from bridge.config.routing import Routing
 
 __all__ = ["Transforms", "refusals_of", "view_of"]
@@ -69,10 +69,12 @@ def _as_it_is(record: Record) -> Record:
 
 
 class Transforms:
-    """The transforms of a log's routes."""
+    """The transforms of a log's routes. filtered: records that they left out, each counted once."""
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
+        self.filtered = 0
+        self._counted_to = 0  # a batch may be read again
 
     def batch(self, batch: Batch) -> Batch:
         """The batch as it is to be sent."""
@@ -90,7 +92,13 @@ class Transforms:
             changed = _apply(name, function, [records[i] for i in indices], refusals)
             for i, record in zip(indices, changed, strict=True):
                 records[i] = record
+        self._count(records)
         return TransformedBatch(batch.frames, records, refusals)
+
+    def _count(self, records: list[Record]) -> None:
+        counted_to = self._counted_to
+        self.filtered += sum(r.topic == FILTERED and r.address >= counted_to for r in records)
+        self._counted_to = max(counted_to, records[-1].address + 1)
 
     def one(self, record: Record) -> Record:
         """A record as it is to be sent."""

@@ -1,8 +1,10 @@
-"""All that knows a Kafka client, but for `bridge.buffer.kafka_provider`.
+"""Everything that uses a Kafka client, except `bridge.buffer.kafka_provider`. The room knows no log and
+no delivery: it sends rows, commits transactions, reads partitions, and reports what happens.
 
-Read in this order: client (settings, errors and connections shared by all), error_table (whose fault an
-error is), origin (the header that says where a record came from), producer and queueing (at least once),
-transactional_producer with its outcomes and cursor_topic (exactly once), hanging_transactions, read_back
-(what arrived), identity (which cluster), topic_creation and topic_settings, embedded (a cluster inside
+Read in this order: client (shared settings and exceptions), error_table (whose fault an error is), lane,
+origin (the stamp that a duplicate is recognised by), messages and admission (records as the client takes
+them, and which a topic refuses), queueing and producer (at least once); transactional_producer (where a
+transaction is committed) with its outcomes, ownership, cursor_topic, ends and hanging_transactions
+(exactly once); read_back, identity, topic_creation, topic_settings, stalls; embedded (a test cluster in
 this process).
 """

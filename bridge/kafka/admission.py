@@ -1,12 +1,11 @@
-"""Admission: which records a topic will never take, as far as that is known before they are sent.
+"""Admission: which records a topic will certainly refuse, as far as that is known before they are sent.
 Pure.
 
-Kafka refuses requests, not records; to find the record costs a connection or more. So what can be
-known is applied here first: the client's own bound on a record, and what the cluster says of a
-topic (`topic_settings` asks, when it has refused something). Only what is certain to be refused is
-named; the rest is sent, and looked for where it is refused. Sizes are those of a record that is
-sent uncompressed, alone; of records that the client compresses only the client's bound is certain.
-What was learned of a topic holds for ten minutes: somebody may raise its limits.
+Kafka refuses requests, not records, and finding the refused record costs a connection or more. So what is
+known is applied first: the client's own bound on a record, and the topic's limits (`topic_settings` asks
+for them after a refusal). Only records that are certain to be refused are named; all others are sent.
+Sizes are those of a record that is sent alone and uncompressed; if the client compresses, only the
+client's bound is certain. A topic's limits are used for ten minutes: somebody may raise them.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from aolog.format.native.speed import total
+from aolog.format.origin import HEADER_NAME, STAMP
 from bridge.kafka.error_table import TOO_LARGE
 from bridge.kafka.lane import Refusal
-from bridge.kafka.origin import HEADER_NAME, STAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,20 +27,20 @@ if TYPE_CHECKING:
 __all__ = ["KNOWN_MS", "Admission", "Bounds", "bounds_of"]
 
 KNOWN_MS = 600_000
-# The broker's clock judges timestamps, and ours may be wrong by hours: what is within a day of the
-# bound is sent, and refused by the broker.
+# The broker judges timestamps by its own clock, and this machine's may be wrong by hours. So a timestamp
+# within a day of the bound is left to the broker.
 _CLOCK_MS = 86_400_000
 _UNBOUNDED = (1 << 63) - 1
 _CLIENT_BYTES = 36  # what librdkafka adds to key, value and headers for its bound (measured)
 _BATCH_BYTES = 61  # a batch's header in Kafka's format 2
-_RECORD_BYTES = 3  # attributes, and the deltas of a record that is alone: a byte each
-# Records with larger headers are left to the client and the broker: to add up the headers of each
-# record costs more than to send it.
+_RECORD_BYTES = 3  # attributes, and the two deltas of a record that is alone: a byte each
+# Records with larger headers are left to the client and the broker: adding up the headers of every record
+# costs more than sending it.
 _NEAR_BYTES = 1 << 16
 
 
 class Bounds(NamedTuple):
-    """What a topic takes. batch_bytes: of a batch, max.message.bytes. segment_bytes: the same, by
+    """A topic's limits. batch_bytes: the largest batch by max.message.bytes; segment_bytes: by
     segment.bytes. before_ms, after_ms: how far a timestamp may be from the broker's clock."""
 
     batch_bytes: int = _UNBOUNDED
@@ -52,7 +51,7 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(settings: Mapping[str, str | None]) -> Bounds:
-    """Of a topic with these settings, as the cluster names them."""
+    """From the cluster's names and values of a topic's settings."""
 
     def number(name: str) -> int:
         value = settings.get(name)
@@ -77,26 +76,27 @@ def bounds_of(settings: Mapping[str, str | None]) -> Bounds:
 
 
 class Admission:
-    """For one log and cluster. bytes_max: the client's bound on a record, message.max.bytes.
-    compresses: whether the client does."""
+    """For one log and cluster. bytes_max: the client's bound on a record, message.max.bytes. compresses:
+    whether the client compresses."""
 
     def __init__(self, bytes_max: int, *, compresses: bool) -> None:
         self._bytes_max = bytes_max
         self._compresses = compresses
-        self._bounds: dict[str, tuple[Bounds, int]] = {}  # until when they hold
+        self._bounds: dict[str, tuple[Bounds, int]] = {}  # and until when they are used
 
     def learn(self, topic: str, bounds: Bounds, *, now_ms: int) -> None:
-        """What the cluster says of a topic."""
+        """A topic's limits, from the cluster."""
         self._bounds[topic] = bounds, now_ms + KNOWN_MS
 
     def forget(self) -> None:
-        """Somebody may have changed a topic."""
+        """A topic may have been changed."""
         self._bounds.clear()
 
     def refusals(
         self, messages: Messages, topic_of: Callable[[str | None], str | None], *, now_ms: int
     ) -> dict[int, Refusal]:
-        """By address. topic_of: where records go that name a topic, or none; None: elsewhere."""
+        """By address. topic_of: the destination of records that name a topic, or none; None: of another
+        cluster."""
         found: dict[int, Refusal] = {}
         if total(messages.sizes)[1] > _near(self._bytes_max):
             found = self._too_large(messages)
@@ -172,12 +172,12 @@ def _by_size(bounds: Bounds, messages: Messages, at: Sequence[int]) -> _Refused:
 
 
 def _near(bytes_max: int) -> int:
-    """A record whose key and value are no more than this is not looked at."""
+    """Records whose key and value are no larger than this are not measured."""
     return bytes_max - min(_NEAR_BYTES, bytes_max // 2)
 
 
 def _batch_bytes(messages: Messages, i: int) -> int:
-    """Of a batch of this record alone, as the broker counts."""
+    """The size of a batch with this record alone, as the broker counts it."""
     key = messages.keys[i]
     key_bytes = 0 if key is None else len(key)
     value_bytes = messages.sizes[i] - key_bytes
@@ -205,5 +205,5 @@ def _headers_bytes(messages: Messages, i: int) -> int:
 
 
 def _varint_bytes(number: int) -> int:
-    """Of a count, as Kafka writes it: signed, seven bits a byte."""
+    """The size of a count, as Kafka writes it: signed, seven bits a byte."""
     return max(1, ((number << 1).bit_length() + 6) // 7)

@@ -1,14 +1,13 @@
-"""The cursor record: how far a log was delivered, said in the cluster itself. Pure.
+"""The cursor record: how far a log was delivered, kept in the cluster itself. Pure.
 
     topic   compacted, one partition, shared by all logs (aolog-bridge-cursors)
     key     aolog-cursor:UUID:NAME              UUID of the log in hex, NAME of its cursor
     value   JSON: version, address, ordinal, uuid, epoch, owner, last
 
-It is written in the transaction whose records it stands behind. `owner` names the process that
-wrote it: by it a fenced bridge tells another one, which has taken over, from a transaction that
-the cluster gave up for its age. `last` is the address and timestamp of the last record before it:
-a log that has another one there was restored, and had another past. A null value is a cursor that
-somebody deleted.
+It is written in the same transaction as the records before it. `owner` is the process that wrote it: a
+bridge that was fenced learns from it whether another one has taken over, or the cluster aborted a
+transaction for its age. `last` is the address and timestamp of the last record before it: a log with
+another record there was restored from a backup. A null value is a cursor that somebody deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _VERSION = 1
 
 
 class CursorName(NamedTuple):
-    """Which cursor of which log; everything in the cluster that is named after it."""
+    """Which cursor of which log, and the names in the cluster that follow from it."""
 
     topic_uuid: bytes
     cursor: str
@@ -42,7 +41,7 @@ class CursorName(NamedTuple):
 
     @property
     def proof_key(self) -> bytes:
-        """Of the record that is aborted to show that nobody sees it."""
+        """Of the record that is aborted, to prove that consumers do not see it."""
         return self._name("proof").encode()
 
     @property
@@ -52,8 +51,8 @@ class CursorName(NamedTuple):
 
 
 class CursorRecord(NamedTuple):
-    """What the cursor record says: see aolog.log.cursor_file for the position, the module for the rest.
-    last: None if it does not say."""
+    """See aolog.log.cursor_file for the position, and the module for the rest. last: None in records of
+    an older release."""
 
     address: int
     ordinal: int | None
@@ -79,16 +78,16 @@ def encode_cursor(record: CursorRecord) -> bytes:
 
 
 def decode_cursor(value: bytes) -> CursorRecord:
-    """Raises ValueError for what is no cursor record of this version."""
+    """Raises ValueError for anything but a cursor record of this version."""
     try:
-        said = json.loads(value)
-        version, ordinal, last = said["version"], said["ordinal"], said.get("last")
+        fields = json.loads(value)
+        version, ordinal, last = fields["version"], fields["ordinal"], fields.get("last")
         record = CursorRecord(
-            int(said["address"]),
+            int(fields["address"]),
             None if ordinal is None else int(ordinal),
-            bytes.fromhex(said["uuid"]),
-            int(said["epoch"]),
-            str(said["owner"]),
+            bytes.fromhex(fields["uuid"]),
+            int(fields["epoch"]),
+            str(fields["owner"]),
             None if last is None else (int(last[0]), int(last[1])),
         )
     except (TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:

@@ -1,7 +1,4 @@
-"""The topic of cursor records: made, checked, and read to what is committed.
-
-One of the modules that speak to a Kafka cluster as a client; see `producer`.
-"""
+"""The topic of cursor records: created, checked, and read as far as it is committed."""
 
 from __future__ import annotations
 
@@ -44,21 +41,21 @@ __all__ = ["CursorTopic"]
 
 _log = logging.getLogger("bridge.kafka")
 _PARTITION = 0
-# Cursor records are small and each supersedes the one before: segments that close soon let the
-# cleaner remove them.
+# Cursor records are small, and each replaces the one before. The cleaner removes old ones only from
+# closed segments, so segments are small.
 _CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20)}
-_TAIL = 1_000  # offsets looked at first; an active log's cursor is among the last
+_TAIL = 1_000  # offsets read first: the cursor of an active log is among the last ones
 _WIDER = 10
 _OPEN_PAUSE_S = 0.05
-# How long another bridge's transaction may hide what lies behind it: those of bridges that live
-# end within milliseconds, a dead one's when the cluster gives it up (transaction.timeout.ms).
+# How long another bridge's open transaction may hide what follows it. A live bridge ends its own within
+# milliseconds; the cluster aborts a dead one's after transaction.timeout.ms.
 _OPEN_MAX_S = 90.0
 _PURPOSE = "exactly once keeps the cursor there; grant it"
 
 
 class CursorTopic:
-    """Reads in a thread of its caller's; makes clients as it needs them. give_up: asked now and
-    then. identity: which cluster it has to be. creates: whether it is created if it is missing."""
+    """Makes clients as it needs them, in its caller's thread. give_up: asked now and then. identity: which
+    cluster it has to be. creates: whether a missing topic is created."""
 
     def __init__(
         self,
@@ -75,11 +72,11 @@ class CursorTopic:
         self._give_up = give_up
         self._creates = creates
 
-    # --- there and fit ------------------------------------------------------------------------
+    # --- checking -----------------------------------------------------------------------------
 
     def require(self) -> None:
-        """Creates it if it is missing. Raises CursorTopicUnfit, NotIsolated, NotReachable,
-        OtherCluster."""
+        """Returns if the topic exists, or was created, and is fit. Raises CursorTopicUnfit, NotIsolated,
+        NotReachable, OtherCluster."""
         admin = admin_client(self._settings)
         until_s = time.monotonic() + ANSWER_S * 2
         created = False
@@ -109,7 +106,7 @@ class CursorTopic:
                 f"topic {self.name!r} has {partitions} partitions: cursor records need an order, "
                 "and so exactly one",
                 hint="name another topic with --cursor-topic; or delete this one if nothing uses "
-                "it, and it is created as it has to be",
+                "it, and the bridge creates it anew",
             )
         policy = self._policy(admin)
         if policy != "compact":
@@ -120,29 +117,29 @@ class CursorTopic:
             )
 
     def _look(self, admin: AdminClient) -> TopicMetadata | None:
-        """What the cluster says of it; None if there is no such topic."""
+        """The cluster's description of the topic; None if there is no such topic."""
         try:
-            told = admin.list_topics(self.name, timeout=ANSWER_S)
+            answer = admin.list_topics(self.name, timeout=ANSWER_S)
         except KafkaException as error:
-            raise self._told(error, "Describe") from error
-        if (told.cluster_id or "").startswith(MOCK_CLUSTER):  # it has no controller to ask for more
+            raise self._failure(error, "Describe") from error
+        if (answer.cluster_id or "").startswith(MOCK_CLUSTER):  # it has no controller for more
             raise NotIsolated(
                 "this is the embedded broker, which does not isolate transactions",
                 hint="use --delivery at_least_once, or a Kafka",
             )
-        self._identity.meet(told.cluster_id, str(self._settings["bootstrap.servers"]))
-        found: TopicMetadata = told.topics[self.name]
+        self._identity.meet(answer.cluster_id, str(self._settings["bootstrap.servers"]))
+        found: TopicMetadata = answer.topics[self.name]
         if found.error is None:
             return found
         kind = kind_of(found.error.name())
         if kind is Kind.TOPIC_MISSING:
             return None
         if kind is Kind.POISON:
-            raise CursorTopicUnfit(f"{self.name!r} is no name for a topic")
-        raise self._told(KafkaException(found.error), "Describe")
+            raise CursorTopicUnfit(f"{self.name!r} is not a valid topic name")
+        raise self._failure(KafkaException(found.error), "Describe")
 
     def _create(self, admin: AdminClient) -> bool:
-        """Whether it was us: another bridge may have been faster."""
+        """Whether this process created it: another bridge may have been faster."""
         topic = NewTopic(self.name, num_partitions=1, config=_CONFIG)
         try:
             admin.create_topics([topic], operation_timeout=ANSWER_S, request_timeout=ANSWER_S)[
@@ -150,7 +147,7 @@ class CursorTopic:
             ].result(ANSWER_S * 2)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise self._told(error, "Create") from error
+                raise self._failure(error, "Create") from error
             return False
         except TimeoutError as error:
             raise NotReachable(f"no answer to the creation of topic {self.name!r}") from error
@@ -162,30 +159,30 @@ class CursorTopic:
             asked = admin.describe_configs([resource], request_timeout=ANSWER_S)
             return str(asked[resource].result(ANSWER_S * 2)["cleanup.policy"].value)
         except KafkaException as error:
-            raise self._told(error, "DescribeConfigs") from error
+            raise self._failure(error, "DescribeConfigs") from error
         except TimeoutError as error:
             raise NotReachable(f"no answer for the settings of {self.name!r}") from error
 
-    def _told(self, error: KafkaException, right: str) -> Exception:
-        """right: that the call needs."""
+    def _failure(self, error: KafkaException, right: str) -> Exception:
+        """right: the one that the call needs."""
         if kind_of(error.args[0].name()) is Kind.TOPIC_FORBIDDEN:
             return NotReachable(self.lacks(right))
         return NotReachable(f"topic {self.name!r}: {words(error)}")
 
     def lacks(self, right: str) -> str:
-        """That a right to it is missing, in words."""
+        """The text for a missing right to the topic."""
         return lacking(right, self.name, _PURPOSE)
 
     # --- reading ------------------------------------------------------------------------------
 
     def end(self) -> int:
-        """Offset behind the last record of any kind. Raises NotReachable."""
+        """The offset after the last record of any kind. Raises NotReachable."""
         return self._ends()[1]
 
     def last(self, key: bytes, *, open_keys: Collection[bytes] = ()) -> CursorRecord | None:
-        """The last committed cursor record of a key, None if there is none or it was deleted. Everything
-        that was written before the call counts; or up to where a transaction is open that begins
-        with one of open_keys. Raises NotReachable, DestinationError."""
+        """The last committed cursor record of a key, None if there is none or it was deleted. Waits for
+        open transactions, so that everything written before the call counts; but not for one whose
+        first record has one of open_keys. Raises NotReachable, DestinationError."""
         first, end = self._ends()
         tail = _TAIL
         while True:
@@ -203,15 +200,15 @@ class CursorTopic:
         except ValueError as error:
             raise DestinationError(
                 f"the cursor record in topic {self.name!r} cannot be read: {error}",
-                hint="a newer release wrote it, or somebody else; delete it with a null value of "
-                f"the key {key.decode()} to go on from the local cursor",
+                hint="a newer release or another program wrote it; to go on from the local cursor, write "
+                f"a null value with the key {key.decode()}",
             ) from error
 
     def committed(
         self, begin: int, end: int, open_keys: Collection[bytes] = ()
     ) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """(key, value) of the committed records in [begin, end), once nothing that lies there is
-        open any more; open_keys: see `last`. Raises NotReachable."""
+        """(key, value) of the committed records in [begin, end). Waits until no transaction is open there;
+        open_keys: see `last`. Raises NotReachable."""
         reading = consumer(
             self._settings,
             "aolog-bridge-cursors",
@@ -238,7 +235,7 @@ class CursorTopic:
                         yield message.key(), message.value()
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 -- a public name
                     heard_s, at = now_s, offset
-                    if at < end:  # somebody's open transaction hides what follows
+                    if at < end:  # an open transaction hides what follows
                         if open_keys and self._key_at(at) in open_keys:
                             return
                         _log.debug("waiting for an open transaction at offset %d", at)
@@ -252,7 +249,7 @@ class CursorTopic:
             reading.close()
 
     def _key_at(self, offset: int) -> bytes | None:
-        """Of the record there, committed or not."""
+        """Of the record at an offset, committed or not."""
         reader = ReadBack(self._settings, self._give_up, purpose=_PURPOSE)
         try:
             message = reader.message_at((self.name, _PARTITION), offset)

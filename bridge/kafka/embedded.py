@@ -1,36 +1,36 @@
-"""A Kafka cluster inside this process: librdkafka's own mock, as real listeners on loopback.
+"""A Kafka cluster inside this process: librdkafka's own mock, with real listeners on loopback.
 
-For the demo, which must run where there is no Kafka, and for fault tests, which must be able
-to take a broker away at a chosen moment. It owns a set of loopback sockets and one thread of
-librdkafka behind them; clients in this process or any other connect with `bootstrap_servers`.
-No Python runs to serve them, so a busy interpreter does not slow the cluster.
+For the demo, which must run where there is no Kafka, and for fault tests, which must take a broker away
+at a chosen moment. It owns some loopback sockets and one thread of librdkafka; clients in this or any
+other process connect with `bootstrap_servers`. No Python runs to serve them, so a busy interpreter does
+not slow the cluster.
 
-It is librdkafka's *test* cluster, and its limits are part of this module's contract. Measured
-with librdkafka 2.16.0:
+It is librdkafka's *test* cluster, and its limits are part of this module's contract. Measured with
+librdkafka 2.16.0:
 
-- Storage is memory, and a partition keeps 5 MiB of batches as they came over the wire. The
-  oldest go first and no client is told. A consumer that still needed them gets 'offset out of
-  range': with `auto.offset.reset=earliest` it skips to the new start, and only the offsets show
-  the gap; with `latest` it skips everything; with `error` it says so. Two batches that do not
-  fit together (over 2.5 MiB each) are both unreadable.
+- Storage is memory, and a partition keeps 5 MiB of batches as they were sent. The oldest are dropped, and
+  no client is told. A consumer that still needed them gets 'offset out of range': with
+  `auto.offset.reset=earliest` it skips to the new start, and only the offsets show the gap; with `latest`
+  it skips everything; with `error` it reports that. Two batches that do not fit together (over 2.5 MiB
+  each) are both unreadable.
 - Keys, headers and timestamps are kept. A delivery report's timestamp is always 1234.
-- Watermarks are right. Look-up by time is not there: `offsets_for_times` answers 'end'.
-- **It does not judge duplicates, order or fencing.** Sequence numbers of a merely idempotent
-  producer are ignored: a batch sent again because its acknowledgement was lost is stored twice,
-  and one after a refused batch is accepted. A retriable error pushed while several requests of
-  one partition are in flight makes librdkafka report a record as delivered that is not there;
-  set `max.in.flight=1` in such a test. A fenced transactional producer may still commit, and
-  an aborted record is served to a read_committed consumer. Such things are for a real Kafka.
-- Topics that nobody created appear when asked for, with 4 partitions. There is no controller:
-  CreateTopics and its kind time out. Use `create_topic`.
-- A fetch at the end of a partition sleeps its whole `fetch.wait.max.ms` (500 by default), new
-  data or not. Consumers for whom latency matters set it lower.
+- Watermarks are right. There is no look-up by time: `offsets_for_times` answers 'end'.
+- **It does not check duplicates, order or fencing.** It ignores the sequence numbers of a merely
+  idempotent producer: a batch that is sent again because its acknowledgement was lost is stored twice, and
+  one after a refused batch is accepted. If a retriable error is pushed while several requests of one
+  partition are in flight, librdkafka reports a record as delivered that is not stored; set
+  `max.in.flight=1` in such a test. A fenced transactional producer may still commit, and a read_committed
+  consumer gets aborted records. Test such things with a real Kafka.
+- An unknown topic appears when it is asked for, with 4 partitions. There is no controller: CreateTopics
+  and similar requests time out. Use `create_topic`.
+- A fetch at the end of a partition sleeps its whole `fetch.wait.max.ms` (500 by default), new data or not.
+  Consumers that need low latency set it lower.
 
-How: the functions are those of `rdkafka_mock.h`, which its authors call experimental, in the
-very librdkafka that confluent-kafka runs on. They are looked up through confluent-kafka's
-extension module, since a symbol look-up follows a library's own dependencies: no search for a
-file, and never a second copy. The mock hangs on a librdkafka handle of its own which has no
-broker to talk to, so an error pushed here is met by a client's request and never by ours.
+How: the functions are those of `rdkafka_mock.h`, which its authors call experimental, in the librdkafka
+that confluent-kafka runs on. They are looked up through confluent-kafka's extension module, since a
+symbol look-up follows a library's own dependencies: this needs no search for a file, and never loads a
+second copy. The mock belongs to a librdkafka handle of its own, which has no broker to talk to, so an
+error that is pushed here reaches a client's request and never this handle's.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddedBroker", "EmbeddedBrokerRefused", "EmbeddedBrokerUnavailable"]
 
-# rd_kafka_type_t RD_KAFKA_PRODUCER: the handle sends nothing, its kind is of no consequence.
+# rd_kafka_type_t RD_KAFKA_PRODUCER: the handle sends nothing, so its kind does not matter.
 _PRODUCER: Final = 0
 # rdkafka_mock.h: 'Use -1 for all brokers'.
 _ALL_BROKERS: Final = -1
-# syslog 'error'. Hides the notice that our handle has no bootstrap.servers (it wants none);
-# leaves on standard error what the mock itself has to complain of, as a request unserved.
+# syslog 'error'. Hides the notice that the handle has no bootstrap.servers (it needs none), and keeps the
+# mock's own errors on standard error.
 _LOG_LEVEL: Final = b"3"
-# Bytes for librdkafka's words on why a handle could not be made; its own examples use 512.
+# Bytes for librdkafka's text about a handle that could not be made; its own examples use 512.
 _ERRSTR_SIZE: Final = 512
 _INT16_MAX: Final = 2**15 - 1
 _INT32_MAX: Final = 2**31 - 1
@@ -87,31 +87,24 @@ _PROTOTYPES: Final[dict[str, _Prototype]] = {
         (_handle, ctypes.c_char_p, ctypes.c_int, ctypes.c_int),
     ),
     "rd_kafka_mock_clear_request_errors": (None, (_handle, ctypes.c_int16)),
-}
-# One of the two must be there. The second is variadic: only its fixed arguments are declared,
-# which is how ctypes learns that the rest go by the rules for variable arguments.
-_PUSH_ARRAY: Final = "rd_kafka_mock_push_request_errors_array"
-_PUSH_VARIADIC: Final = "rd_kafka_mock_push_request_errors"
-_PUSH_PROTOTYPES: Final[dict[str, _Prototype]] = {
-    _PUSH_ARRAY: (
+    "rd_kafka_mock_push_request_errors_array": (
         None,
         (_handle, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int)),
     ),
-    _PUSH_VARIADIC: (None, (_handle, ctypes.c_int16, ctypes.c_size_t)),
 }
 
 
 class EmbeddedBrokerUnavailable(UsageError):
-    """No mock cluster can be had here: confluent-kafka is missing, or its librdkafka does not
-    export the mock's functions. Nothing was started. Use a real broker, or install
-    confluent-kafka from a wheel, which brings a librdkafka that does."""
+    """No mock cluster is available: confluent-kafka is missing, or its librdkafka does not export the
+    mock's functions. Nothing was started. Use a real broker, or install confluent-kafka from a wheel,
+    which contains a librdkafka that does."""
 
     code = "embedded_broker_unavailable"
 
 
 class EmbeddedBrokerRefused(UsageError):
-    """The cluster did not do what was asked: it is closed, there is no such broker, the topic
-    exists, an argument is out of range. Nothing was changed."""
+    """The cluster refused a command: it is closed, there is no such broker, the topic exists, an argument
+    is out of range. Nothing was changed."""
 
     code = "embedded_broker_refused"
 
@@ -119,10 +112,9 @@ class EmbeddedBrokerRefused(UsageError):
 class EmbeddedBroker:
     """A running mock cluster of `brokers` brokers, ids 1 to `brokers`, until `close`.
 
-    A context manager. Every method may be called from any thread: calls are carried out one
-    after the other by the cluster's own thread, and on return the change is in force. In a
-    forked child the object only knows its address: there is no thread behind it there, so
-    `close` does nothing and the other methods raise.
+    A context manager. Any thread may call any method: the cluster's own thread carries out the calls one
+    after the other, and on return the change is in force. A forked child has no such thread: there
+    `close` does nothing, and the other methods raise.
 
     Raises EmbeddedBrokerUnavailable.
     """
@@ -143,34 +135,31 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port,host:port…`, one a broker in the order of their ids, all on loopback.
-
-        Constant: a broker that was down comes up on its old port, and after `close` the same
-        text names ports that nobody listens on.
-        """
+        """`host:port,host:port…`, one a broker in the order of their ids, all on loopback. Constant: a broker
+        that was down comes up on its old port."""
         return self._bootstrap_servers
 
     def set_down(self, broker_id: int | None = None) -> None:
         """Cut all connections to the broker (None: to every broker) and refuse new ones.
 
-        What it has stored stays. Leaders stay too: its partitions are unreachable, not moved.
-        A request whose answer was held back by `set_rtt_ms` has been carried out all the
-        same, so down during a long round trip makes the doubtful case: stored, never
-        acknowledged. No effect on a broker that is down. Raises EmbeddedBrokerRefused.
+        It keeps what it has stored. It stays the leader: its partitions are unreachable, not moved. A
+        request whose answer was held back by `set_rtt_ms` has been carried out, so `set_down` during a
+        long round trip makes the doubtful case: stored, never acknowledged. No effect on a broker that
+        is down. Raises EmbeddedBrokerRefused.
         """
         self._command("rd_kafka_mock_broker_set_down", _which(broker_id))
 
     def set_up(self, broker_id: int | None = None) -> None:
         """Listen again, on the same port. No effect on a broker that is up.
 
-        Clients come back after their own reconnect.backoff. Raises EmbeddedBrokerRefused.
+        Clients reconnect after their own reconnect.backoff. Raises EmbeddedBrokerRefused.
         """
         self._command("rd_kafka_mock_broker_set_up", _which(broker_id))
 
     def set_rtt_ms(self, ms: int) -> None:
-        """Hold back every answer of every broker for `ms` milliseconds, counted from when it
-        was ready; 0 for none. Holds for answers already waiting. Requests in flight at the
-        same time wait at the same time. Raises EmbeddedBrokerRefused."""
+        """Hold back every answer of every broker for `ms` milliseconds from when it was ready, also those
+        that wait already; 0 for none. Requests in flight at the same time wait at the same time. Raises
+        EmbeddedBrokerRefused."""
         _require_range("ms", ms, 0, _INT32_MAX)
         self._command("rd_kafka_mock_broker_set_rtt", _ALL_BROKERS, ms)
 
@@ -183,7 +172,7 @@ class EmbeddedBroker:
         self._command("rd_kafka_mock_topic_create", name.encode(), partitions, 1)
 
     def push_request_errors(self, api_key: int, errors: Sequence[int]) -> None:
-        """Answer the next requests of one kind, from whichever client, with these errors.
+        """Answer the next requests of one kind, from any client, with these errors.
 
         api_key: the protocol's number of the request (Produce 0, Fetch 1, ListOffsets 2,
         Metadata 3, InitProducerId 22, …). errors: one a request, in order, after those pushed
@@ -197,23 +186,17 @@ class EmbeddedBroker:
             _require_range("error", error, -_INT16_MAX, _INT16_MAX)
         codes = (ctypes.c_int * len(errors))(*errors)
         with self._running() as cluster:
-            if hasattr(self._lib, _PUSH_ARRAY):
-                getattr(self._lib, _PUSH_ARRAY)(cluster, api_key, len(codes), codes)
-            else:
-                variable = [ctypes.c_int(code) for code in codes]
-                getattr(self._lib, _PUSH_VARIADIC)(cluster, api_key, len(codes), *variable)
+            self._lib.rd_kafka_mock_push_request_errors_array(cluster, api_key, len(codes), codes)
 
     def clear_request_errors(self, api_key: int) -> None:
-        """Forget the errors pushed for this kind of request that no request has met yet."""
+        """Drop the errors that were pushed for this kind of request and not used yet."""
         _require_range("api_key", api_key, 0, _INT16_MAX)
         with self._running() as cluster:
             self._lib.rd_kafka_mock_clear_request_errors(cluster, api_key)
 
     def close(self) -> None:
-        """Stop the cluster and forget its data; on return its ports are closed.
-
-        Clients are cut off and see the brokers as down. May be called again.
-        """
+        """Stop the cluster and drop its data; on return its ports are closed, and clients see the brokers
+        as down. May be called again."""
         if os.getpid() != self._pid:
             return
         with self._lock:
@@ -237,8 +220,8 @@ class EmbeddedBroker:
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[int]:
-        """The cluster's handle, which nobody closes meanwhile; raises where there is none."""
-        if os.getpid() != self._pid:  # first: the lock's holder may not have come along
+        """The cluster's handle, which nobody closes meanwhile. Raises EmbeddedBrokerRefused."""
+        if os.getpid() != self._pid:  # first: the lock's holder may not exist in a forked child
             raise EmbeddedBrokerRefused("the embedded broker is the parent process's")
         with self._lock:
             if self._cluster is None:
@@ -246,7 +229,7 @@ class EmbeddedBroker:
             yield self._cluster
 
     def _command(self, function: str, *arguments: int | bytes) -> None:
-        """Call a function that answers with an error code; raise if that is not 0."""
+        """Call a function that returns an error code; raise if that is not 0."""
         with self._running() as cluster:
             error: int = getattr(self._lib, function)(cluster, *arguments)
         if error:
@@ -258,7 +241,7 @@ class EmbeddedBroker:
 
 
 def _require_range(name: str, value: int, low: int, high: int) -> None:
-    """Numbers are checked here because ctypes cuts off the bits that do not fit."""
+    """Without this, ctypes would silently cut off the bits that do not fit."""
     if not low <= value <= high:
         raise EmbeddedBrokerRefused(
             f"{name} is {value}, not in [{low}, {high}]", name=name, value=value
@@ -266,7 +249,7 @@ def _require_range(name: str, value: int, low: int, high: int) -> None:
 
 
 def _which(broker_id: int | None) -> int:
-    """The mock's way to name one broker, or all of them."""
+    """The mock's number for one broker, or for all."""
     if broker_id is None:
         return _ALL_BROKERS
     _require_range("broker_id", broker_id, 1, _INT16_MAX)
@@ -274,7 +257,7 @@ def _which(broker_id: int | None) -> int:
 
 
 def _new_handle(lib: ctypes.CDLL) -> int:
-    """A librdkafka handle that talks to nobody; the mock needs one for its threads and logs."""
+    """A librdkafka handle that connects to nothing; the mock needs one for its threads and logs."""
     errstr = ctypes.create_string_buffer(_ERRSTR_SIZE)
     conf = lib.rd_kafka_conf_new()
     for key, value in ((b"client.id", b"embedded-broker"), (b"log_level", _LOG_LEVEL)):
@@ -282,14 +265,14 @@ def _new_handle(lib: ctypes.CDLL) -> int:
             lib.rd_kafka_conf_destroy(conf)
             raise EmbeddedBrokerUnavailable(f"librdkafka: {errstr.value.decode()}")
     handle: int | None = lib.rd_kafka_new(_PRODUCER, conf, errstr, len(errstr))
-    if handle is None:  # only then is `conf` still ours
+    if handle is None:  # otherwise the handle owns `conf`
         lib.rd_kafka_conf_destroy(conf)
         raise EmbeddedBrokerUnavailable(f"librdkafka: {errstr.value.decode()}")
     return handle
 
 
 def _extension_path() -> str:
-    """File of confluent-kafka's extension module, the library that depends on librdkafka."""
+    """The file of confluent-kafka's extension module, which depends on librdkafka."""
     try:
         cimpl = importlib.import_module("confluent_kafka.cimpl")
     except ImportError as error:
@@ -301,7 +284,7 @@ def _extension_path() -> str:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """Librdkafka as already loaded in this process, with every prototype declared."""
+    """The librdkafka that is loaded in this process, with every prototype declared."""
     path = _extension_path()
     try:
         lib = ctypes.CDLL(path)
@@ -309,24 +292,12 @@ def _library() -> ctypes.CDLL:
         raise EmbeddedBrokerUnavailable(
             f"confluent-kafka's extension cannot be opened: {error}"
         ) from error
-    missing = [
-        name for name, prototype in _PROTOTYPES.items() if not _declare(lib, name, prototype)
-    ]
-    pushes = [
-        name for name, prototype in _PUSH_PROTOTYPES.items() if _declare(lib, name, prototype)
-    ]
-    if missing or not pushes:
-        raise EmbeddedBrokerUnavailable(
-            f"the librdkafka of {path} does not export {[*missing, _PUSH_ARRAY][0]}",
-            hint="install confluent-kafka from a wheel, or use a real broker",
-        )
+    for name, (result, arguments) in _PROTOTYPES.items():
+        function = getattr(lib, name, None)
+        if function is None:
+            raise EmbeddedBrokerUnavailable(
+                f"the librdkafka of {path} does not export {name}",
+                hint="install confluent-kafka from a wheel, or use a real broker",
+            )
+        function.restype, function.argtypes = result, arguments
     return lib
-
-
-def _declare(lib: ctypes.CDLL, name: str, prototype: _Prototype) -> bool:
-    """Set the function's types; False if the library does not export it."""
-    function = getattr(lib, name, None)
-    if function is None:
-        return False
-    function.restype, function.argtypes = prototype
-    return True

@@ -6,12 +6,12 @@
     cluster          waits; the log keeps the records
     ours             ends the producer; a new one sends again from the cursor
 
-Only a record's fault is poison. Everything that decides what an error means asks this table; a
-code that it does not have is taken for the cluster's, which loses nothing and waits. Keys are
-Kafka's names for the codes, and the bridge's own where it finds the fault itself.
+Only a record's fault is poison. All code that decides what an error means uses this table. An unknown code
+counts as the cluster's: the bridge waits and loses nothing. Keys are Kafka's names for the codes, and the
+bridge's own names for faults that it finds itself.
 
-aolog/docs/operate.md lists the rows that ask something of the operator; a test compares the two, and another
-fails on a code of the client's without a row.
+aolog/docs/operate.md lists the rows on which the operator must act; a test compares the two, and another
+fails on a code of the client's that has no row.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TRANSFORM_FAILED = "TRANSFORM_FAILED"
 
 
 class Fault(Enum):
-    """Whose it is."""
+    """Who caused an error, and so who ends it."""
 
     RECORD = "record"
     CONFIGURATION = "configuration"
@@ -41,7 +41,7 @@ class Fault(Enum):
 
 
 class Kind(Enum):
-    """What an error concerns, as finely as the bridge tells errors apart."""
+    """What an error concerns, as finely as the bridge distinguishes errors."""
 
     POISON = "the record will never be taken"
     NEIGHBOUR = "another record of the request was refused"
@@ -78,7 +78,7 @@ FAULTS = {
 
 
 class Row(NamedTuple):
-    """reads: the cause, in words for the operator. does: what the operator does about it."""
+    """reads: the cause, for the operator. does: what the operator does about it."""
 
     kind: Kind
     reads: str
@@ -86,7 +86,7 @@ class Row(NamedTuple):
 
     @property
     def fault(self) -> Fault:
-        """Whose it is."""
+        """Of the kind."""
         return FAULTS[self.kind]
 
 
@@ -108,17 +108,17 @@ _rows(TOO_LARGE, Kind.POISON, "it is larger than the topic takes",
 _rows("RECORD_LIST_TOO_LARGE", Kind.POISON, "it is larger than a segment of the topic",
       "raise the topic's segment.bytes")  # fmt: skip  # as above
 _rows(TRANSFORM_FAILED, Kind.POISON, "its route's transform raised an exception, or returned something else",
-      "mend the function, restart the bridge, and replay what was set aside; -v logs tracebacks")  # fmt: skip  # as above
+      "mend the function and restart the bridge; a replay sends what was set aside untransformed; -v logs tracebacks")  # fmt: skip  # as above
 _rows("INVALID_RECORD", Kind.POISON,
       "it has no key, and the topic is compacted; or the cluster validates records and refused it",
-      "a compacted topic needs a key: write records with one, or set cleanup.policy=delete; else"
-      " see which validation the cluster has")  # fmt: skip  # as above
+      "a compacted topic needs a key: write records with one, or set cleanup.policy=delete;"
+      " otherwise see which validation the cluster has")  # fmt: skip  # as above
 _rows("INVALID_TIMESTAMP", Kind.POISON,
       "its timestamp is older than message.timestamp.before.max.ms, or more than"
       " message.timestamp.after.max.ms ahead",
       "raise the topic's bound, or set message.timestamp.type=LogAppendTime")  # fmt: skip  # as above
 _rows("TOPIC_EXCEPTION", Kind.POISON,
-      "no topic may have the name that it asks for, or Kafka keeps that topic to itself",
+      "no topic can have the name that it asks for, or Kafka reserves that topic",
       "send it elsewhere with a route")  # fmt: skip  # as above
 _rows("_INVALID_DIFFERENT_RECORD _INCONSISTENT _GAPLESS_GUARANTEE", Kind.NEIGHBOUR,
       "another record of its request was refused", "nothing; the bridge looks for that one")  # fmt: skip  # as above
@@ -165,7 +165,7 @@ _rows("UNSUPPORTED_FOR_MESSAGE_FORMAT", Kind.SETTING,
       "set the topic's message.format.version to 0.11 or later")  # fmt: skip  # as above
 _rows("POLICY_VIOLATION INVALID_CONFIG INVALID_PARTITIONS INVALID_REPLICATION_FACTOR"
       " INVALID_REPLICA_ASSIGNMENT", Kind.SETTING,
-      "the cluster does not create a topic so", "create it by hand")  # fmt: skip  # as above
+      "the cluster refuses to create the topic with these settings", "create it by hand")  # fmt: skip  # as above
 _rows("LISTENER_NOT_FOUND MISMATCHED_ENDPOINT_TYPE UNSUPPORTED_ENDPOINT_TYPE", Kind.SETTING,
       "the address is not a listener for clients",
       "name a broker's listener for clients in bootstrap_servers")  # fmt: skip  # as above
@@ -215,7 +215,7 @@ _rows("_PURGE_QUEUE _PURGE_INFLIGHT _FATAL _DESTROY _DESTROY_BROKER _INTR", Kind
       "the producer was ended for another error", _NOTHING)  # fmt: skip  # as above
 _rows("NO_ERROR _PARTITION_EOF _NOOP _NO_OFFSET _AUTO_OFFSET_RESET _WAIT_CACHE _PARTIAL _RETRY"
       " _OUTDATED TOPIC_ALREADY_EXISTS OFFSET_OUT_OF_RANGE", Kind.CONSEQUENCE,
-      "no error: the client's own way of saying where it is", _NOTHING)  # fmt: skip  # as above
+      "no error: the client reports its own progress with it", _NOTHING)  # fmt: skip  # as above
 _rows("OUT_OF_ORDER_SEQUENCE_NUMBER DUPLICATE_SEQUENCE_NUMBER UNKNOWN_PRODUCER_ID"
       " INVALID_PRODUCER_ID_MAPPING INVALID_TXN_STATE _STATE", Kind.FAULT,
       "the cluster and the producer disagree on what was sent; a new producer looks it up",
@@ -237,7 +237,7 @@ _rows("_UNKNOWN_GROUP _EXISTING_SUBSCRIPTION _ASSIGN_PARTITIONS _REVOKE_PARTITIO
       " INVALID_SHARE_SESSION_EPOCH FENCED_STATE_EPOCH INVALID_REGULAR_EXPRESSION"
       " STREAMS_INVALID_TOPOLOGY STREAMS_INVALID_TOPOLOGY_EPOCH STREAMS_TOPOLOGY_FENCED"
       " SHARE_SESSION_LIMIT_REACHED", Kind.FAULT,
-      "an answer to what the bridge never asks: it has no consumer groups", _REPORT)  # fmt: skip  # as above
+      "an answer to a request that the bridge never sends: it has no consumer groups", _REPORT)  # fmt: skip  # as above
 
 ROWS = dict(_ROWS)
 assert len(ROWS) == len(_ROWS), "a code has one row"
@@ -245,18 +245,19 @@ assert len(ROWS) == len(_ROWS), "a code has one row"
 _UNKNOWN_CODE = Row(Kind.WAITING, "this release does not know the error", "see the broker's log")
 
 
-# The brokers name the records that they refuse so, and the client passes that on where there are
-# several in a request (KIP-467).
+# With these codes brokers name the records that they refuse, and the client passes that on if a request
+# holds several (KIP-467).
 _NAMED = {"INVALID_RECORD", "INVALID_TIMESTAMP"}
 
 
 def names_records(code: str) -> bool:
-    """Whether a request that is refused so is worth another try, with a report on each record."""
+    """Whether the cluster may name the refused records, if the request is sent again with a report on
+    each."""
     return code in _NAMED or kind_of(code) is Kind.NEIGHBOUR
 
 
 def row_of(code: str) -> Row:
-    """The row of a code; one of the cluster's for a code that has none."""
+    """The row of a code; for an unknown code, a row of the cluster's."""
     return ROWS.get(code, _UNKNOWN_CODE)
 
 
@@ -266,7 +267,7 @@ def kind_of(code: str) -> Kind:
 
 
 def fault_of(code: str) -> Fault:
-    """Whose it is."""
+    """Whose fault it is."""
     return row_of(code).fault
 
 

@@ -1,13 +1,16 @@
-"""What a cluster left open: our transactions that it ended without a marker in each partition.
+"""Transactions that the cluster left open: quarantined here, because a defect of Kafka causes them.
 
-One of the modules that speak to a Kafka cluster as a client; see `producer`.
+KAFKA-20734 (https://github.com/apache/kafka/pull/22680), in Kafka 4.3: a coordinator that finds a
+partition without a leader (the only replica is on a node that restarts) takes the partition for
+deleted, and omits its marker. Records that were aborted then stay open. They hide everything after
+them from consumers that read committed records, and the next transaction of the same producer would
+commit them, so they would arrive twice. Kafka 4.2 and earlier are not affected.
 
-A coordinator that finds no leader for a partition may take it for deleted and leave out its marker
-(KAFKA-20734: Kafka 4.3, where a node restarts that had the only replica). What was aborted stays
-open there then: it hides all that follows from readers of what is committed, and would be
-committed with the next transaction of the same producer, and so arrive twice. Once a producer was
-initialised nothing of its predecessors is open in a cluster that is well; what is nevertheless is
-found here, and ended by `TransactionalCluster` with a transaction that it aborts.
+In a healthy cluster nothing of a producer's predecessors is open after `init_transactions`. Anything
+that is open nevertheless is found here, and ended by a transaction of the new producer.
+
+Delete this module when no supported cluster runs a Kafka 4.3 without that fix. `transactional_producer`
+calls `end_in_cursor_topic` and `end_in_lanes`, and nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # re-exported, not said so
 
 from bridge.kafka.client import ANSWER_S, NotReachable, Refused, ToldToStop, admin_client, words
+from bridge.kafka.cursor_record import decode_cursor
+from bridge.kafka.origin import decode_stamp
 from bridge.kafka.read_back import ReadBack
 
 if TYPE_CHECKING:
@@ -28,65 +33,96 @@ if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
     from confluent_kafka.admin import AdminClient
 
+    from bridge.kafka.cursor_record import CursorName
     from bridge.kafka.lane import LaneKey
 
-__all__ = ["LeftOpen", "end_again", "place_of"]
+__all__ = ["HangingTransactions"]
 
 _log = logging.getLogger("bridge.kafka")
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # as it stands
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # of the library
 _OPEN_PAUSE_S = 0.05
-# How long transactions of others are waited for: ours may lie behind them. Those of producers that
-# live end within milliseconds, unless they write for minutes into one.
+# Other producers' transactions may hide ours. Those of live producers end within milliseconds, unless
+# one is written for minutes.
 _OTHERS_MAX_S = 10.0
-_PURPOSE = "whose transaction is open there is read from its first record; grant it"
+_PURPOSE = "the first record of an open transaction shows whose it is; grant it"
 
 
-class LeftOpen:
-    """Looks into partitions in a thread of its caller's; makes clients as it needs them. give_up:
-    asked now and then."""
+class HangingTransactions:
+    """Of one log and cursor. Makes clients as it needs them, in its caller's thread. give_up: asked
+    now and then."""
 
-    def __init__(self, settings: dict[str, Any], give_up: Callable[[], bool]) -> None:
+    def __init__(
+        self, settings: dict[str, Any], give_up: Callable[[], bool], name: CursorName
+    ) -> None:
         self._settings = settings
         self._give_up = give_up
-        self._given_up: dict[LaneKey, int] = {}  # where somebody else's stayed open
+        self._name = name
+        self._skipped: dict[LaneKey, int] = {}  # where a foreign transaction stayed open
+
+    def end_in_cursor_topic(self, producer: Producer, topic: str, known: int) -> bool:
+        """Ends this log's open transaction there; whether there was one. A producer that ended one
+        must not be used on: the next one looks again. known: everything before this address is
+        certainly committed, so the cursor record of such a transaction is committed as well. Raises
+        KafkaException, NotReachable."""
+        key, keys = self._name.key, self._name.keys
+        found = self.find([(topic, 0)], lambda message: message.key() in keys)
+        addresses = [_cursor_address(message) for message in found if message.key() == key]
+        return _end(producer, found, commit=any(0 <= each <= known for each in addresses))
+
+    def end_in_lanes(self, producer: Producer, lanes: Collection[LaneKey], address: int) -> bool:
+        """Aborts this log's open transactions in these partitions, from the address on; whether there
+        was one. As end_in_cursor_topic."""
+
+        def address_of(message: Message) -> int | None:
+            stamp = decode_stamp(message.headers())
+            ours = stamp is not None and stamp.topic_uuid == self._name.topic_uuid
+            return stamp.address if stamp is not None and ours else None
+
+        uncommitted = []
+        for message in self.find(lanes, lambda message: address_of(message) is not None):
+            if (address_of(message) or 0) >= address:
+                uncommitted.append(message)
+            else:
+                _log.warning("%s: committed, visible with the next commit", _place(message))
+        return _end(producer, uncommitted, commit=False)
 
     def find(self, lanes: Collection[LaneKey], ours: Callable[[Message], bool]) -> list[Message]:
-        """In each of the partitions where a transaction of ours is open its first message. Raises
+        """The first message of each open transaction in the partitions that is `ours`. Raises
         NotReachable."""
         admin = admin_client(self._settings)
         ends = self._ends(admin, lanes, IsolationLevel.READ_UNCOMMITTED)
         until_s = time.monotonic() + _OTHERS_MAX_S
         found: list[Message] = []
-        others: dict[LaneKey, int] = {}
+        foreign: dict[LaneKey, int] = {}
         while True:
             stable = self._ends(admin, ends, IsolationLevel.READ_COMMITTED)
             hidden = {
                 lane: offset
                 for lane, offset in stable.items()
-                if offset < ends[lane] and offset != self._given_up.get(lane)
+                if offset < ends[lane] and offset != self._skipped.get(lane)
             }
             if not hidden:
                 return found
-            new = {lane: offset for lane, offset in hidden.items() if others.get(lane) != offset}
+            new = {lane: offset for lane, offset in hidden.items() if foreign.get(lane) != offset}
             for lane, message in self._first(new).items():
                 if ours(message):
                     found.append(message)
                     del hidden[lane]
                 else:
-                    others[lane] = new[lane]
+                    foreign[lane] = new[lane]
             if self._give_up():
                 raise ToldToStop
             if time.monotonic() > until_s:
                 for lane, offset in hidden.items():
                     _log.warning("%s/%s: a transaction stays open at offset %s", *lane, offset)
-                self._given_up.update(hidden)
+                self._skipped.update(hidden)
             ends = {lane: ends[lane] for lane in hidden}
             time.sleep(_OPEN_PAUSE_S if hidden else 0.0)
 
     def _ends(
         self, admin: AdminClient, lanes: Collection[LaneKey], isolation: IsolationLevel
     ) -> dict[LaneKey, int]:
-        """Where the partitions end for a reader."""
+        """Where the partitions end for a consumer of this isolation."""
         if not lanes:
             return {}
         try:
@@ -105,7 +141,7 @@ class LeftOpen:
             raise NotReachable("no answer for the ends of partitions") from error
 
     def _first(self, offsets: dict[LaneKey, int]) -> dict[LaneKey, Message]:
-        """The messages at these offsets, committed or not, but for those that are not there."""
+        """The messages at these offsets, committed or not, as far as there are any yet."""
         found: dict[LaneKey, Message] = {}
         if not offsets:
             return found
@@ -115,8 +151,8 @@ class LeftOpen:
                 try:
                     message = reader.message_at(lane, offset)
                 except Refused as error:
-                    _log.warning("%s/%d: what is open there is not known: %s", *lane, error)
-                    self._given_up[lane] = offset
+                    _log.warning("%s/%d: cannot see whose transaction is open: %s", *lane, error)
+                    self._skipped[lane] = offset
                     continue
                 if message is not None:
                     found[lane] = message
@@ -125,16 +161,18 @@ class LeftOpen:
         return found
 
 
-def end_again(producer: Producer, left: Sequence[Message], *, commit: bool) -> None:
-    """Ends what begins with these messages by a transaction of its own producer with a record in
-    each of their partitions, that is aborted, or committed: its markers end all that is open. What
-    is committed are the messages once more. Raises KafkaException, NotReachable."""
+def _end(producer: Producer, found: Sequence[Message], *, commit: bool) -> bool:
+    """Ends the transactions that begin with these messages; whether there were any. The producer
+    writes one record to each of their partitions, and aborts or commits that: the markers end
+    everything that is open there. A commit repeats the messages. Raises KafkaException,
+    NotReachable."""
+    if not found:
+        return False
     producer.begin_transaction()
-    for message in left:
+    for message in found:
+        outcome = "committed" if commit else "aborted"
         _log.warning(
-            "%s: the cluster left a transaction open, which is %s now",
-            place_of(message),
-            "committed" if commit else "aborted",
+            "%s: the cluster left a transaction open; it is %s now", _place(message), outcome
         )
         topic, partition = message.topic(), message.partition()
         assert topic is not None
@@ -142,13 +180,21 @@ def end_again(producer: Producer, left: Sequence[Message], *, commit: bool) -> N
         value = message.value() if commit else None
         producer.produce(topic, value, message.key(), partition)
     if producer.flush(ANSWER_S):
-        raise NotReachable("no answer to the end of what was left open")
+        raise NotReachable("no answer to the end of a transaction that was left open")
     if commit:
         producer.commit_transaction(ANSWER_S)
     else:
         producer.abort_transaction(ANSWER_S)
+    return True
 
 
-def place_of(message: Message) -> str:
-    """For logs."""
+def _cursor_address(message: Message) -> int:
+    """Of a cursor record; -1 if it has none."""
+    try:
+        return decode_cursor(message.value() or b"").address
+    except ValueError:
+        return -1
+
+
+def _place(message: Message) -> str:
     return f"{message.topic()}/{message.partition()} from offset {message.offset()} on"

@@ -1,4 +1,4 @@
-"""A lane's name, and why a lane or a record is refused: what this room and delivery share. Pure.
+"""Lanes, and why a lane or a record is refused: shared by this room and delivery. Pure.
 
 A lane is the records of a log that go to one partition.
 """
@@ -14,7 +14,7 @@ __all__ = ["NO_PARTITION", "LaneKey", "Refusal", "lane_name"]
 LaneKey: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
-NO_PARTITION = -1  # of the lane in which a topic's records wait before its partitions are known
+NO_PARTITION = -1  # the lane in which a topic's records wait until its partitions are known
 
 
 def lane_name(key: LaneKey) -> str:
@@ -24,8 +24,8 @@ def lane_name(key: LaneKey) -> str:
 
 
 class Refusal(NamedTuple):
-    """Why a record, or a lane, will not be taken. code: stable, for machines; see error_table.
-    passing: it is waited for, nobody has to act yet."""
+    """Why a record, or a lane, is refused. code: stable, for machines; see error_table. passing: it may
+    end by itself, nobody has to act yet."""
 
     reason: str
     code: str
@@ -33,5 +33,5 @@ class Refusal(NamedTuple):
 
     @property
     def is_poison(self) -> bool:
-        """Whether the record itself is at fault. Otherwise it waits, whatever becomes of poison."""
+        """Whether the record itself is at fault. Otherwise it waits, whatever --poison says."""
         return fault_of(self.code) is Fault.RECORD

@@ -1,9 +1,9 @@
 """Messages: the records of a batch as a producer takes them, column by column. Pure.
 
-An object a record, and a call or two for each, cost more than to produce it. So what is done for
-every record is done to columns: they are cut out of a frame's own where that can be, with numpy
-for the numbers, and made of records where frames are small or have headers or topics of their own.
-The arguments of the client's call are made of the columns one call at a time (`part`).
+An object a record, with a call or two each, costs more than producing it. So whatever is done for every
+record is done to columns. They are cut out of a frame's own columns if that is possible, with numpy for
+the numbers; they are made of records if frames are small, or have headers or topics of their own. `part`
+makes the arguments of the client's call one record at a time.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np  # here: to load it takes 150 ms, for which no record is to wait
+import numpy as np  # here: loading it takes 150 ms, and no record should wait for that
 
 from aolog.format.columns import BinaryColumn, lone
 from aolog.format.native.speed import Rows
-from bridge.kafka.origin import HEADER_NAME, STAMP, encode_stamp, encode_stamps, stamp_in
+from aolog.format.origin import HEADER_NAME, STAMP, encode_stamps, stamp_in
+from bridge.kafka.origin import encode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aolog import Record
-    from aolog.read.batch import Batch
-    from aolog.read.record_frame import RecordFrame
+    from aolog.read.batch import Batch, RecordFrame
     from bridge.kafka.lane import LaneKey
 
 __all__ = ["Callback", "Messages", "messages_of", "milliseconds"]
 
 Callback: TypeAlias = "Callable[..., None] | None"
-"""What the client is to call when the record has arrived, or has not."""
+"""What the client calls when the record has arrived, or failed."""
 
 _U32 = struct.Struct("<I")
 _I64 = struct.Struct("<q")
@@ -39,10 +39,10 @@ _NUMPY_PAYS = 16  # records a frame, on average
 
 
 class Messages(NamedTuple):
-    """Columns of one length, in the order of the log. values: for the client alone: as they are,
-    or columns of bytes, one behind the other. sizes: of value and key, in bytes. times_ms: Kafka's
-    timestamps. stamps: one behind the other. headers: None where nothing but the stamp is one; else
-    as the client takes them, the stamp last."""
+    """Columns of one length, in the order of the log. values: only for the client: objects, or columns of
+    bytes, one after the other. sizes: of value and key, in bytes. times_ms: Kafka's timestamps. stamps:
+    one after the other. headers: None if the stamp is the only one; otherwise as the client takes them,
+    the stamp last."""
 
     addresses: array[int]
     topics: list[str | None]
@@ -60,15 +60,15 @@ class Messages(NamedTuple):
 
     @property
     def _kind_of_values(self) -> str:
-        """As the client gets them: see speed.PythonRows."""
+        """The kind of the column, for speed.PythonRows."""
         return "v" if self.values and isinstance(self.values[0], BinaryColumn) else "o"
 
     def take(self, indices: Iterable[int]) -> Messages:
-        """Some of them."""
+        """The records at these indices."""
         at = list(indices)
         addresses, topics, keys, values, sizes, times_ms, _, headers = self
         entries: list[bytes | None] = []
-        for value in values:  # each column by itself: its views keep it, and no other, alive
+        for value in values:  # one column at a time: its views keep only that one in memory
             if isinstance(value, BinaryColumn):
                 entries += Rows(None, "v", (value,), 0, value.entries)
             else:
@@ -85,7 +85,7 @@ class Messages(NamedTuple):
         )
 
     def first(self, count: int) -> Messages:
-        """So many."""
+        """The first ones."""
         return self.take(range(min(count, self.records)))
 
     def stamp(self, i: int) -> bytes:
@@ -99,9 +99,9 @@ class Messages(NamedTuple):
         end: int,
         callbacks: list[Callback] | Callback = None,
     ) -> Rows:
-        """What the client's `produce` takes for each in [begin, end), and `_produce.c`: topic,
-        value, key, partition, callback, None, milliseconds, headers. lanes, callbacks: of all, or
-        one callback for each. Made as they go: thousands that are kept cost the collector dearly."""
+        """What the client's `produce`, and `_produce.c`, take for each record in [begin, end): topic,
+        value, key, partition, callback, None, milliseconds, headers. lanes: of all records. callbacks:
+        one for each, or one for all. Made one at a time: keeping thousands slows the garbage collector."""
         stamped = (HEADER_NAME, STAMP.size, self.stamps)
         kinds = f"1{self._kind_of_values}o2{'co'[isinstance(callbacks, list)]}cq"
         kinds += "oh"[self.headers is None]
@@ -126,7 +126,7 @@ class Messages(NamedTuple):
 def messages_of(
     batch: Batch, source: bytes, view: Callable[[Record], Record] | None = None
 ) -> Messages:
-    """All of a batch. source: the UUID in the stamps. view: what becomes of each record."""
+    """A whole batch. source: the UUID in the stamps. view: applied to each record."""
     frames = batch.frames
     if view is None and len(batch) >= _NUMPY_PAYS * len(frames) and all(map(_is_plain, frames)):
         return _of_frames(frames, source)
@@ -134,17 +134,17 @@ def messages_of(
 
 
 def milliseconds(timestamp_us: int | None) -> int:
-    """Kafka's timestamp: rounded down. 0 makes the client take the present, which is right for a
-    record without one; what lies before 1970 Kafka cannot say, so it becomes its first
-    millisecond and only the stamp has the truth."""
+    """Kafka's timestamp: rounded down. 0 makes the client use the present, which is right for a record
+    without a timestamp. Kafka cannot store a time before 1970, so that becomes its first millisecond, and
+    only the stamp is exact."""
     if timestamp_us is None:
         return 0
     return max(1, timestamp_us // 1000)
 
 
 def _is_plain(frame: RecordFrame) -> bool:
-    """Whether it has no other columns than those that are read here, and can be cut where it
-    begins. Not of format 1, which has no times."""
+    """Whether the frame has only the columns that are read here, and can be cut at its first record. False
+    for format 1, which has no times."""
     _, _, values, _, keys, _, topics, headers = frame.columns
     return (
         headers is None
@@ -155,7 +155,7 @@ def _is_plain(frame: RecordFrame) -> bool:
 
 
 def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
-    """Numbers of all frames at once: numpy's calls cost as much as some hundred records."""
+    """Computes the numbers of all frames at once: each call of numpy costs as much as hundreds of records."""
     values: list[BinaryColumn] = []
     keys: list[BinaryColumn] = []
     topics: list[str | None] = []
@@ -166,52 +166,52 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
         count = columns.records - skip
         firsts.append(frame.address + skip)
         counts.append(count)
-        values.append(_behind(columns.values or lone(columns.value), skip))
-        keys.append(_nothing(count) if columns.keys is None else _behind(columns.keys, skip))
+        values.append(_from(columns.values or lone(columns.value), skip))
+        keys.append(_nulls(count) if columns.keys is None else _from(columns.keys, skip))
         topics += [columns.topic] * count
         if columns.timestamps is not None:
             times.append(columns.timestamps[_I64.size * skip :])
         else:
             times.append(_I64.pack(frame.timestamp_us) * count)
-    behind = np.cumsum(counts)
-    records = int(behind[-1])
-    addresses = np.repeat(firsts - behind + counts, counts) + np.arange(records)
+    ends = np.cumsum(counts)
+    records = int(ends[-1])
+    addresses = np.repeat(firsts - ends + counts, counts) + np.arange(records)
     times_us = np.frombuffer(b"".join(times), np.int64)
     return Messages(
         array("q", addresses.tobytes()),
         topics,
         list(Rows(None, "b", (keys,), 0, records)),
         values,
-        array("q", _sizes(values, keys, behind).tobytes()),
+        array("q", _sizes(values, keys, ends).tobytes()),
         array("q", np.maximum(1, times_us // 1000).tobytes()),
         encode_stamps(source, frames[0].epoch, addresses, times_us),
     )
 
 
-def _behind(column: BinaryColumn, skip: int) -> BinaryColumn:
-    """Its entries from there on. Not of one that has nulls."""
+def _from(column: BinaryColumn, skip: int) -> BinaryColumn:
+    """The column's entries from there on. It must have no nulls."""
     if skip == 0:
         return column
     return column._replace(offsets=column.offsets[_U32.size * skip :])
 
 
-def _nothing(count: int) -> BinaryColumn:
-    """So many nulls."""
+def _nulls(count: int) -> BinaryColumn:
+    """A column of nulls."""
     zeros = memoryview(bytes(_U32.size * (count + 1)))
     return BinaryColumn(zeros[: (count + 7) // 8], zeros, zeros[:0])
 
 
-def _sizes(values: list[BinaryColumn], keys: list[BinaryColumn], behind: np.ndarray) -> np.ndarray:
-    """Of value and key, i64. behind: entries up to the end of each piece."""
+def _sizes(values: list[BinaryColumn], keys: list[BinaryColumn], ends: np.ndarray) -> np.ndarray:
+    """Of value and key, i64. ends: the number of entries up to the end of each piece."""
     of_values, of_keys = (
         np.frombuffer(b"".join([piece.offsets for piece in column]), np.uint32)
         for column in (values, keys)
     )
     both = of_values + of_keys  # a frame has less than 4 GiB
     sizes = both[1:] - both[:-1]
-    there = np.ones(len(sizes), bool)
-    there[(behind + np.arange(len(behind)))[:-1]] = False  # from a piece's end to the next begin
-    return sizes[there].astype(np.int64)
+    inside = np.ones(len(sizes), bool)
+    inside[(ends + np.arange(len(ends)))[:-1]] = False  # from a piece's end to the next one's start
+    return sizes[inside].astype(np.int64)
 
 
 def _of_records(records: Iterable[Record], source: bytes, epoch: int) -> Messages:

@@ -1,10 +1,14 @@
-"""Outcomes: what comes back from the calls of a transactional producer."""
+"""Outcomes of a transactional producer's calls, and which of them an error means."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from bridge.kafka.producer import Failed
+from confluent_kafka import KafkaError
+
+from bridge.kafka.client import no_transactions
+from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.events import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
     from bridge.kafka.lane import LaneKey
 
 __all__ = [
-    "Aborted",
+    "INVALID_STATE",
     "Broke",
     "Committed",
     "Found",
@@ -23,58 +27,75 @@ __all__ = [
     "Proven",
     "TransactionEvent",
     "Unanswered",
+    "outcome_of",
 ]
+
+INVALID_STATE = KafkaError._STATE  # noqa: SLF001 -- a public name: the transaction has failed
 
 
 class Found(NamedTuple):
-    """Nothing of a predecessor is open; the cursor record, if there is one."""
+    """Nothing of a predecessor is open. record: the cursor record, if there is one."""
 
     record: CursorRecord | None
 
 
 class Looked(NamedTuple):
-    """Nothing of ours is open in these partitions."""
+    """No transaction of this log is open in these partitions."""
 
     lanes: Collection[LaneKey]
 
 
 class Proven(NamedTuple):
-    """The cluster isolates transactions, and the cursor record names this process. twice: the end
-    of one of them may have been asked for twice."""
+    """The cluster isolates transactions, and the cursor record names this process. twice: the end of
+    a transaction may have been requested twice."""
 
     twice: bool
 
 
 class Committed(NamedTuple):
-    """The transaction and its cursor record are committed. twice: that may have been asked for
+    """The transaction and its cursor record are committed. twice: that may have been requested
     twice."""
 
     twice: bool
 
 
-class Aborted(NamedTuple):
-    """Nothing of the transaction will ever be seen."""
-
-
 class Unanswered(NamedTuple):
-    """The cluster has not answered a commit or an abort: ask again."""
+    """The cluster has not answered: ask again."""
 
     reason: str
 
 
 class Broke(NamedTuple):
-    """The producer is of no more use. code: Kafka's name for the reason, where it has one."""
+    """The producer cannot be used any more. code: Kafka's name for the reason, if it has one."""
 
     reason: str
     code: str = ""
 
 
 class Impossible(NamedTuple):
-    """No retry will help."""
+    """No retry helps."""
 
     error: DestinationError
 
 
 TransactionEvent: TypeAlias = (
-    Found | Looked | Proven | Committed | Aborted | Unanswered | Failed | Broke | Impossible
+    Found | Looked | Proven | Committed | Unanswered | Failed | Broke | Impossible
 )
+
+
+def outcome_of(error: KafkaError) -> Unanswered | Failed | Broke | Impossible:
+    """What an error means for the transaction."""
+    kind, reason = kind_of(error.name()), f"{error.name()}: {error.str()}"
+    if kind in {Kind.LOCKED_OUT, Kind.TOPIC_FORBIDDEN}:
+        return Broke(reason, error.name())
+    if kind in {Kind.NO_TRANSACTIONS, Kind.TRANSACTION_SETTING}:
+        return Impossible(no_transactions(error))
+    if kind in {Kind.POISON, Kind.NEIGHBOUR}:
+        return Failed(reason, True, error.name())
+    if error.fatal() or kind is Kind.FENCED:
+        return Broke(reason)
+    if error.txn_requires_abort() or error.code() == INVALID_STATE:
+        return Failed(reason, False)
+    if error.retriable() or kind is Kind.UNANSWERED:
+        return Unanswered(reason)
+    return Failed(reason, False)

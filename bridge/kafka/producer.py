@@ -1,51 +1,49 @@
-"""A producer on a Kafka cluster, as the engine's proof needs it: idempotent, gapless, patient
-without end. It tells what happens as events, and decides nothing."""
+"""A producer on a Kafka cluster, as at-least-once delivery needs it: idempotent, gapless, patient
+without end. It reports what happens as events, and decides nothing."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import logging
-import re
 import time
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from bridge.config.routing import is_topic_name
-from bridge.errors import WrongSetting
 from bridge.kafka.admission import Admission
-from bridge.kafka.certificate import names_another_host
+from bridge.kafka.certificate import CertificateProbe
 from bridge.kafka.client import (
     ALL_DOWN,
     ANSWER_S,
-    AUTO_CREATE,
     BATCH_BYTES,
-    CLIENT_LOG,
     DEFAULTS,
     FIXED,
     MESSAGE_BYTES_MAX,
     NotReachable,
     Refused,
     away,
-    broker_of,
-    closed_at_once,
+    lacking,
     let_go,
     words,
 )
+from bridge.kafka.client_log import ListeningLog
+from bridge.kafka.client_statistics import any_up, lanes_of
 from bridge.kafka.error_table import Kind, advice, kind_of
+from bridge.kafka.events import Delivered, Failed, Forbade, KafkaEvent, Put, with_names
 from bridge.kafka.identity import Identity
 from bridge.kafka.lane import Refusal
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.read_back import ReadBack
-from bridge.kafka.stalls import Sent
+from bridge.kafka.telemetry import note_brokers
 from bridge.kafka.topic_creation import TopicCreation
 from bridge.kafka.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
@@ -53,164 +51,31 @@ if TYPE_CHECKING:
     from bridge.kafka.admission import Bounds
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.messages import Callback
+    from bridge.kafka.stalls import Sent
     from bridge.kafka.topic_creation import CreateTopics
 
-__all__ = [
-    "Cluster",
-    "Delivered",
-    "Failed",
-    "Forbade",
-    "KafkaEvent",
-    "Put",
-    "check",
-    "with_names",
-]
-
-Headers: TypeAlias = list[tuple[str, str | bytes | None]]
+__all__ = ["Cluster"]
 
 _log = logging.getLogger("bridge.kafka")
-_MEET_S = 1.0  # the second question only saves time
-_NAME_WAIT_S = 1.0  # ends with the first that names a lane; it lags behind the error by a moment
+_SECOND_QUESTION_S = 1.0  # it only saves time
+_NAME_WAIT_S = 1.0  # ends with the first report that names a lane
 _NAME_POLL_S = 0.05
-_CERTIFICATE_S = 30.0  # the client is refused each second; to look at the certificate takes a while
-_SAY_WHY_S = 0.05  # the client's reasons come a moment after the failure
-_CLUSTERID = "CLUSTERID"  # facility of the line that says so (rdkafka_metadata.c), a warning
+_REASON_WAIT_S = 0.05  # the client gives its reasons a moment after the failure
 _WARNING, _INFO = 4, 6  # librdkafka's log_level
-_OTHER_NAMES = {  # the client's aliases
-    "request.required.acks": "acks",
-    "delivery.timeout.ms": "message.timeout.ms",
-    "metadata.broker.list": "bootstrap.servers",
-}
-_NUMBERS = {  # which the bridge reads too: the client takes 1e6 for 1, and 010 for 8
-    "batch.size",
-    "log_level",
-    "message.max.bytes",
-    "retry.backoff.max.ms",
-    "retry.backoff.ms",
-    "transaction.timeout.ms",
-}
-_NUMBER = re.compile("[1-9][0-9]{0,8}|0")  # what it takes for the same
-_SAME = {"acks": {"all", "-1"}}  # changes nothing, so it is accepted
-_FOREIGN = ("test.mock.", "transactional.id", "bootstrap.servers")
-_CALLBACKS = ("_cb", "on_delivery", "logger")
-
-
-class _Listening(logging.LoggerAdapter[logging.Logger]):
-    """The client's log: there, and nowhere else, it says that another cluster answers, and that a
-    broker closes each connection at once."""
-
-    def __init__(self, other: Callable[[], None], broken: Callable[[str], None]) -> None:
-        super().__init__(CLIENT_LOG)
-        self._other = other
-        self._broken = broken
-
-    def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
-        """For the client, in the thread that serves it."""
-        if args[:1] == ("FAIL",):
-            self._broken(str(args[-1]))
-        if level >= logging.WARNING and args[:1] == (_CLUSTERID,):  # below, it says its first
-            self._other()
-        super().log(level, msg, *args, **more)
-
-
-class Put(NamedTuple):
-    """How many were queued, and why the next one can never be, if it cannot. spoiled: nothing more
-    is taken, as something failed that a commit will tell."""
-
-    records: int
-    refusal: Refusal | None
-    spoiled: bool = False
-
-
-class Delivered(NamedTuple):
-    """A marked record is in its partition, and all before it in the lane."""
-
-    lane: LaneKey
-    address: int
-    offset: int
-
-
-class Failed(NamedTuple):
-    """Something was not delivered. suspect: the cluster refused a request, and it may be for one
-    record in it. code: Kafka's name for the reason. lane, address: of the record that reported it,
-    where that is known. named: the addresses of the records that the cluster itself names."""
-
-    reason: str
-    suspect: bool
-    code: str = ""
-    lane: LaneKey | None = None
-    address: int | None = None
-    named: tuple[int, ...] = ()
-
-
-class Forbade(NamedTuple):
-    """The cluster does not know us, does not let us in, or (topic) not into this topic: no retry
-    helps until somebody acts. code: Kafka's name for the reason."""
-
-    reason: str
-    code: str
-    topic: str | None = None
-
-
-KafkaEvent = Delivered | Failed | Forbade
-_Event = TypeVar("_Event")
-
-
-def with_names(events: Iterable[_Event]) -> list[_Event | Failed]:
-    """Of the reports on a refused request one that names the records to blame, where the cluster
-    does: then, and only then, it reports others in the same request as innocent."""
-    reports: dict[LaneKey, list[Failed]] = {}
-    others: list[_Event | Failed] = []
-    for event in events:
-        if isinstance(event, Failed) and event.lane is not None:
-            reports.setdefault(event.lane, []).append(event)
-        else:
-            others.append(event)
-    by_name: list[_Event | Failed] = []
-    by_request: list[_Event | Failed] = []
-    for of_lane in reports.values():
-        guilty = [report for report in of_lane if kind_of(report.code) is Kind.POISON]
-        if 0 < len(guilty) < len(of_lane):
-            named = tuple(r.address for r in guilty if r.address is not None)
-            by_name.append(guilty[0]._replace(named=named))
-        else:
-            by_request += of_lane
-    return others + by_name + by_request
-
-
-def check(settings: dict[str, str]) -> None:
-    """Raises WrongSetting for a setting that the client does not know or that is not ours to
-    give. Connects to nothing."""
-    for key, value in settings.items():
-        name = _OTHER_NAMES.get(key, key)
-        if name in FIXED and str(value).lower() not in _SAME.get(name, {str(FIXED[name]).lower()}):
-            raise WrongSetting(
-                f"{key} is set by the bridge, its guarantees rest on it",
-                hint="use --create-topics" if name == AUTO_CREATE else "leave it out",
-            )
-        if name.startswith(_FOREIGN) or name.endswith(_CALLBACKS):
-            raise WrongSetting(f"{key} cannot be set here", hint="leave it out")
-        if name in _NUMBERS and not _NUMBER.fullmatch(str(value)):
-            raise WrongSetting(
-                f"{key} is {value!r}, which is no plain number",
-                hint="write up to nine digits, without a sign, a point or a leading zero",
-            )
-    try:
-        Producer({**DEFAULTS, **settings, **FIXED, "log_level": 0}, logger=CLIENT_LOG)
-        ReadBack(dict(settings), bool).close()
-    except (KafkaException, ValueError, TypeError, AttributeError) as error:
-        raise WrongSetting(f"the Kafka client refuses a setting: {words(error)}") from None
 
 
 class Cluster:
-    """A producer and what comes back from it. Not thread-safe: one thread sends and polls.
+    """A producer and its events. Not thread-safe: one thread sends and polls.
 
     settings: librdkafka's, checked before. identity: which cluster it has to be. create_topics:
-    see TopicCreation. reads_back: whether readers read records, see ReadBack.
+    see TopicCreation. reads_back: whether `reader` reads records, see ReadBack.
+
+    reachable: whether a broker is connected. last_error: the latest reason why none is. forbidden:
+    why the cluster does not accept the bridge, if it does not. sent: what each partition has not
+    acknowledged, by the latest statistics; a new mapping each second.
     """
 
-    _statistics_ms = 1_000
-    _heeds_others = True
+    _heeds_others = True  # whether an answer from another cluster counts as a failure
 
     def __init__(
         self,
@@ -227,25 +92,23 @@ class Cluster:
         self._servers = bootstrap_servers
         self._identity = identity or Identity()
         self._producer: RowProducer | None = None
-        self._generation = 0
+        self._generation = 0  # callbacks of an earlier one are ignored
         self._careful = False
-        self._met = False
+        self._asked_twice = False
         self._naming = False
         self._events: deque[KafkaEvent] = deque()
         self.reachable = False
-        self.sent: dict[LaneKey, Sent] = {}  # by the latest statistics, each in a dict of its own
-        self._leaders: dict[LaneKey, str] = {}  # the last that was known
+        self.sent: dict[LaneKey, Sent] = {}
+        self._leaders: dict[LaneKey, str] = {}  # the last known ones
         self.last_error: str | None = None
         self._away: str | None = None  # which broker cannot be reached and why, while none is
         self._made_s = 0.0
         self.forbidden: str | None = None
-        self._certificates: dict[
-            str, tuple[bool, float]
-        ] = {}  # see _words: the verdict, and since when
+        self._certificate = CertificateProbe(self._settings)
         self._batch_bytes = int(self._settings.get("batch.size", BATCH_BYTES))
 
     def admission(self) -> Admission:
-        """What is known of records before they are sent: at first, by the client's settings."""
+        """Judges records before they are sent; at first by the client's settings alone."""
         names = ("compression.type", "compression.codec")
         codecs = {str(self._settings.get(name, "none")) for name in names}
         return Admission(
@@ -254,26 +117,26 @@ class Cluster:
         )
 
     def topic_settings(self, admission: Admission) -> TopicSettings:
-        """Asks for settings of topics."""
+        """For questions about topics' settings."""
         return TopicSettings(self._settings, admission)
 
     def fit(self, bounds: Iterable[Bounds]) -> None:
-        """From the next connection on requests are no larger than these topics take."""
+        """From the next connection on, requests are no larger than these topics take."""
         taken = [min(each.batch_bytes, each.segment_bytes) for each in bounds]
         self._batch_bytes = max(1, min([self._batch_bytes, *taken]))
 
     # --- producing ----------------------------------------------------------------------------
 
     def connect(self, *, careful: bool = False) -> None:
-        """A new producer; it reaches for the cluster in the background. careful: a refusal is
-        looked for, so it is worth waiting until its lane is named."""
+        """Makes a new producer, which connects in the background. careful: a refused record is being
+        searched for, so it is worth waiting until the client names its lane."""
         self.disconnect()
         self._careful = careful
         self._make({**FIXED, "batch.size": self._batch_bytes})
 
     def _make(self, fixed: dict[str, Any]) -> None:
         self._generation += 1
-        self._met = False
+        self._asked_twice = False
         self._made_s = time.monotonic()
         self._producer = RowProducer(
             {
@@ -283,31 +146,30 @@ class Cluster:
                 "log_level": max(_WARNING, int(self._settings.get("log_level", _INFO))),
                 "error_cb": partial(self._on_error, self._generation),
                 "stats_cb": self._on_stats,
-                "statistics.interval.ms": self._statistics_ms,
+                "statistics.interval.ms": 1_000,
             },
-            logger=_Listening(
-                partial(self._on_other, self._generation),
-                partial(self._on_broken, self._generation),
+            logger=ListeningLog(
+                partial(self._on_other_cluster, self._generation),
+                partial(self._on_closed, self._generation),
             ),
         )
 
     def disconnect(self) -> None:
-        """What is not delivered is forgotten here; it is in the log. What was told before still
-        counts."""
+        """Drops the producer and what it has not delivered, which is still in the log."""
         producer, self._producer = self._producer, None
         self._generation += 1
         self.reachable = False
         if producer is not None:
-            let_go(producer)  # what the purged records' callbacks say is ignored
+            let_go(producer)  # the callbacks of purged records are ignored
         self._events.clear()
 
     def reporting(self, lane: LaneKey, address: int) -> Callback:
-        """For the record that carries its lane's callback: what it reports is told by `poll`."""
+        """The callback for the record that reports for its lane; `poll` gives what it reports."""
         return partial(self._on_delivery, self._generation, lane, address)
 
     def put(self, messages: Rows) -> Put:
-        """Queues records in order, up to one that can never be sent, or until the queue is full:
-        poll and put the rest again. messages: see Messages.part."""
+        """Queues records in order, up to one that can never be sent, or until the queue is full.
+        Then poll, and put the rest again. messages: see Messages.part."""
         sent, error = self._queue(messages)
         if error is None:
             return Put(sent, None)
@@ -315,7 +177,7 @@ class Cluster:
             return Put(sent, Refusal(error.str(), error.name()))
         if error.code() != KafkaError._FATAL:  # noqa: SLF001 -- a public name
             self._fail(error, None)
-        return Put(sent, None)  # the next poll tells why
+        return Put(sent, None)  # the next poll reports why
 
     def _queue(self, messages: Rows) -> tuple[int, KafkaError | None]:
         """How many were queued, and why the next one was not unless the queue is full."""
@@ -330,14 +192,14 @@ class Cluster:
         return messages.at - first, None
 
     def poll(self, timeout_s: float) -> Iterator[KafkaEvent]:
-        """Serves the client for a while; what happened."""
+        """Serves the client for so long; yields what happened."""
         self.serve(timeout_s)
         while self._events:
             yield self._events.popleft()
 
     def trouble(self, failure: str | None) -> str | None:
-        """Why nothing goes on, in words for status; None if it does. failure: what was last done
-        for nothing."""
+        """Why nothing is delivered, for status; None if something is. failure: the delivery's own
+        latest failure."""
         if self.forbidden is not None:
             return self.forbidden
         if self.reachable:
@@ -349,17 +211,17 @@ class Cluster:
         return failure or self.last_error or silent
 
     def unanswered(self, error: Exception) -> str:
-        """Why a question was not answered, for status and logs. That the cluster does not let us
-        in comes another way than the answer, so it is listened for."""
-        self.serve(_SAY_WHY_S)
+        """Why a question was not answered, for status and logs. The reason reaches the client's
+        callbacks, so they are served first."""
+        self.serve(_REASON_WAIT_S)
         self.last_error = self.forbidden or self._away or str(error)
         return self.last_error
 
     def serve(self, timeout_s: float = 0.0) -> None:
-        """Lets the client work through its callbacks; what they say waits for `poll`.
+        """Runs the client's callbacks; `poll` gives what they report.
 
-        A fatal error (a gap in what an idempotent producer delivered) is raised by the client's
-        poll, once, in the order of the events; what succeeds behind it proves nothing.
+        The client's poll raises a fatal error (an idempotent producer has a gap in what it
+        delivered) once, in the order of the events; successes after it prove nothing.
         """
         if self._producer is None:
             return
@@ -371,10 +233,11 @@ class Cluster:
             else:
                 self._fail(error.args[0], None)
             self._generation += 1
+        self.forbidden = self._certificate.reason() or self.forbidden  # here, not in a callback
 
     def _named(self) -> bool:
-        """Waits for the callback that says which lane's request was refused; whether it came.
-        There is none where none of the refused records carries one."""
+        """Waits for the callback that names the lane of the refused request; whether it came. None
+        comes if no refused record has a callback."""
         assert self._producer is not None
         self._naming = True
         wait_s = _NAME_WAIT_S if self._careful else _NAME_POLL_S
@@ -396,7 +259,7 @@ class Cluster:
         if error is not None:
             self._fail(error, lane, address)
         elif not self._naming:
-            self.reachable = True  # the statistics say so a second later
+            self.reachable = True  # the statistics show it a second later
             offset = message.offset()
             self._events.append(Delivered(lane, address, -1 if offset is None else offset))
 
@@ -405,7 +268,7 @@ class Cluster:
         if kind is Kind.UNREACHABLE:
             self.last_error = self._away = away(error.str(), self._servers)
         elif error.code() != ALL_DOWN or self.last_error is None:
-            # How many are down says less than why one is.
+            # Why one broker is down is worth more than how many are.
             self.last_error = f"{self._servers}: {error.str()}"
         if generation != self._generation:
             return
@@ -416,46 +279,31 @@ class Cluster:
         else:
             _log.debug("%s", error)
 
-    def _on_other(self, generation: int) -> None:
-        """The servers lead to another cluster now: what it acknowledges proves nothing, and who
-        connects anew is told so."""
+    def _on_other_cluster(self, generation: int) -> None:
+        """What another cluster acknowledges proves nothing. The next connection names it."""
         if generation == self._generation and self._heeds_others:
             self._generation += 1
             self._events.append(Failed("another cluster answers", False))
 
-    def _on_broken(self, generation: int, said: str) -> None:
-        if generation == self._generation and (broker := closed_at_once(said)) is not None:
+    def _on_closed(self, generation: int, broker: str) -> None:
+        if generation == self._generation:
             protocol = self._settings.get("security.protocol", "PLAINTEXT")
             self._away = (
                 f"{broker}: it closes the connection at once: check security.protocol, which is "
-                f"{protocol}; the listener may ask for SASL, or for TLS"
+                f"{protocol}; the listener may expect SASL or TLS"
             )
 
-    def _names_another_host(self, broker: str) -> bool:
-        now_s = time.monotonic()
-        verdict, asked_s = self._certificates.get(broker, (False, -_CERTIFICATE_S))
-        if now_s - asked_s >= _CERTIFICATE_S:
-            verdict = names_another_host(broker, self._settings)
-            self._certificates[broker] = verdict, now_s
-        return verdict
-
-    def _words(self, error: KafkaError) -> str:
-        """What the client says of it; for a certificate that was refused, the cause where it is
-        known."""
-        if error.name() == "_SSL" and "certificate verify failed" in error.str():
-            broker = broker_of(error.str())
-            if broker is not None and self._names_another_host(broker):
-                host = broker.rpartition(":")[0]
-                return (
-                    f"_SSL: {broker}: its certificate is trusted, but does not name the host "
-                    f"{host!r}: connect by a name that is in the certificate"
-                )
-        return f"{error.name()}: {error.str()}: {advice(error.name())}"
+    def _locked_out(self, error: KafkaError) -> str:
+        """Notes why the cluster does not accept the bridge, and returns that."""
+        self.forbidden = f"{error.name()}: {error.str()}: {advice(error.name())}"
+        if error.name() == "_SSL":
+            self._certificate.refused(error.str())
+        return self.forbidden
 
     def _fail(self, error: KafkaError, lane: LaneKey | None, address: int | None = None) -> None:
         kind, reason = kind_of(error.name()), f"{error.name()}: {error.str()}"
         if kind is Kind.LOCKED_OUT:
-            self.forbidden = self._words(error)
+            self._locked_out(error)
             self._events.append(Forbade(reason, error.name()))
         elif kind is Kind.TOPIC_FORBIDDEN and lane is not None:
             self._events.append(Forbade(reason, error.name(), lane[0]))
@@ -464,54 +312,32 @@ class Cluster:
             self._events.append(Failed(reason, suspect, error.name(), lane, address))
 
     def _on_stats(self, text: str) -> None:
-        told = json.loads(text)
-        self._on_brokers(told["brokers"].values())
-        self.sent = self._sent_to(told)
-
-    def _sent_to(self, told: dict[str, Any]) -> dict[LaneKey, Sent]:
-        """By statistics."""
-        nodes = {b["nodeid"]: b for b in told["brokers"].values()}
-        return {
-            (topic, each["partition"]): self._sent((topic, each["partition"]), each, nodes)
-            for topic, of_topic in told["topics"].items()
-            for each in of_topic["partitions"].values()
-            if each["partition"] >= 0
-        }
-
-    def _sent(self, lane: LaneKey, told: dict[str, Any], nodes: dict[int, dict[str, Any]]) -> Sent:
-        """A partition whose leader died has none in the statistics: then the last one is named."""
-        begun = told["xmit_msgq_cnt"] + told["msgs_inflight"]
-        waiting = told["msgq_cnt"] + begun
-        number = told["leader"]
-        if number >= 0 and (node := nodes.get(number)) is not None:
-            self._leaders[lane] = leader = f"{node['nodename']}, node {number}"
-            asked = begun > 0 or node["state"] != "UP"
-        else:
-            leader = f"none, before {self._leaders[lane]}" if lane in self._leaders else "none"
-            asked = True
-        return Sent(waiting, told["acked_msgid"], leader, asked)
-
-    def _on_brokers(self, brokers: Collection[dict[str, Any]]) -> None:
-        if any(b["state"] == "UP" and b["nodeid"] >= 0 for b in brokers):
+        statistics = json.loads(text)
+        if any_up(statistics):
             self.reachable = True
             self.forbidden = self._away = self.last_error = None
         elif not self._closed_for_idleness:
             self.reachable = False
+        self.sent = self._sent_by(statistics)
+        note_brokers(statistics)
+
+    def _sent_by(self, statistics: Mapping[str, Any]) -> dict[LaneKey, Sent]:
+        return lanes_of(statistics, self._leaders)
 
     @property
     def _closed_for_idleness(self) -> bool:
-        """Whether no connection is up only because nothing is sent: brokers and load balancers
-        close idle ones. The client connects again within a second or two, and says it if that
-        fails."""
+        """Whether no broker is connected only because nothing is sent: brokers and load balancers
+        close idle connections. The client reconnects within a second or two, and reports an error
+        if that fails."""
         return self._away is None and self._producer is not None and not len(self._producer)
 
-    # --- looking ------------------------------------------------------------------------------
+    # --- questions ----------------------------------------------------------------------------
 
     def partitions(self, topic: str, answer_s: float = ANSWER_S) -> int:
-        """How many partitions a topic has; 0 if there is no such topic: `missing` says why, and it
-        may have been asked for meanwhile. Raises NotReachable, OtherCluster, and Refused for what
-        can be no topic's name."""
-        no_name = Refused(f"{topic!r} is no name for a topic", "TOPIC_EXCEPTION")
+        """How many partitions a topic has; 0 if it does not exist: then `missing` gives the reason,
+        and the cluster may have been asked to create it. Raises NotReachable, OtherCluster, and
+        Refused for an impossible name or a missing right."""
+        no_name = Refused(f"{topic!r} is not a valid topic name", "TOPIC_EXCEPTION")
         if not is_topic_name(topic):
             raise no_name
         found = self._look_for(topic, answer_s)
@@ -529,37 +355,41 @@ class Cluster:
         if kind is Kind.POISON:
             raise no_name
         if kind is Kind.TOPIC_FORBIDDEN:
-            raise Refused(f"topic {topic!r} is not ours to use", found.error.name())
+            raise Refused(
+                lacking("Describe", topic, "it comes with Write; grant that"), found.error.name()
+            )
         raise NotReachable(found.error.str())
 
     def missing(self, topic: str) -> str:
-        """Why there is no such topic, in words."""
+        """Why there is no such topic, for status and logs."""
         return self._creation.reason(topic)
 
     def _look_for(self, topic: str, answer_s: float = ANSWER_S) -> TopicMetadata:
-        """What the cluster says of it. A new client is asked twice: an idempotent one wants an id,
-        of a broker that it is connected to, and looks for one with each answer that it gets and
-        each half second. What the first answer comes through it drops, and connects anew only to
-        ask the second: then the first record arrives after 85 ms instead of 1,060, where a broker
-        is 10 ms away (measured). Raises NotReachable, of the first question, and OtherCluster."""
+        """The cluster's description of a topic. Raises NotReachable and OtherCluster.
+
+        The first time the cluster is asked twice. An idempotent client needs a producer id, which it
+        requests from a connected broker, and it looks for one with each answer and each half second.
+        It drops the connection of the first answer, and reconnects only for the second question. So
+        the first record arrives after 85 ms instead of 1,060 ms (measured, 10 ms from the broker).
+        """
         try:
             found = self._ask_for(topic, answer_s)
         except KafkaException as error:
             raise NotReachable(f"{self._servers}: {words(error)}") from error
-        if not self._met:
-            self._met = True
+        if not self._asked_twice:
+            self._asked_twice = True
             with contextlib.suppress(KafkaException):
-                found = self._ask_for(topic, _MEET_S)
+                found = self._ask_for(topic, _SECOND_QUESTION_S)
         return found
 
     def _ask_for(self, topic: str, timeout_s: float) -> TopicMetadata:
         """Raises KafkaException, OtherCluster."""
         assert self._producer is not None
-        told = self._producer.list_topics(topic, timeout=timeout_s)
-        self._identity.meet(told.cluster_id, self._servers)
-        found: TopicMetadata = told.topics[topic]
+        answer = self._producer.list_topics(topic, timeout=timeout_s)
+        self._identity.meet(answer.cluster_id, self._servers)
+        found: TopicMetadata = answer.topics[topic]
         return found
 
     def reader(self, give_up: Callable[[], bool]) -> ReadBack:
-        """For looking into partitions. give_up: asked now and then. Close it."""
+        """Reads partitions. give_up: asked now and then. Close it."""
         return ReadBack(self._settings, give_up, self._identity, reads=self._reads_back)

@@ -1,9 +1,9 @@
-"""A producer that takes rows: as they stand in their columns, where `_produce.c` could be compiled,
-else by a call of the client's for each.
+"""A producer that takes rows: from their columns, if `_produce.c` could be compiled, otherwise by one
+call of the client's for each.
 
-The compiled half hears of the producer as every plugin of librdkafka does, and queues with the
-function that the client's own call ends in. A row that it does not take, for its callback or for
-what is wrong with it, goes by that call, which raises what there is to raise.
+The compiled half gets the producer's handle as every plugin of librdkafka does, and queues with the
+function that the client's own call ends in. A row that it does not take (it has a callback, or is
+invalid) goes through that call, which raises the error.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class RowProducer(Producer):
             self._sink = compiled.sink()
 
     def put(self, rows: Rows) -> None:
-        """Queues all of them, in order; each is what `produce` takes. Raises what that raises, of
+        """Queues all of them, in order; each is what `produce` takes. Raises what `produce` raises, about
         the row before `rows.at`."""
-        refused = 0  # in succession: then the next will be too, for its headers or its callback
+        refused = 0  # in succession: then the next one will be refused too
         while self._sink is not None and refused < _REFUSED_MAX:
             at = rows.at
             rows.feed(self._sink)
@@ -66,24 +66,24 @@ class RowProducer(Producer):
             if row is None:
                 return
             self.produce(*row)
-        deque(starmap(self.produce, rows), maxlen=0)  # without a step of Python's a record
+        deque(starmap(self.produce, rows), maxlen=0)  # faster than a Python loop
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self, *arguments: Any) -> Any:
-        """Ends it: nothing can be put any more."""
+        """Ends it: nothing can be put after this."""
         self._sink = None
         return super().close(*arguments)
 
 
 @cache
 def _compiled() -> tuple[Any, str]:
-    """The compiled half, and where librdkafka finds it; None where one or the other cannot be."""
+    """The compiled half, and its path for librdkafka; None if either is unavailable."""
     if backend != "compiled":
         return None, ""
     try:
-        compiled: Any = importlib.import_module("bridge.kafka._produce")  # it may not be there
+        compiled: Any = importlib.import_module("bridge.kafka._produce")  # may be missing
         client = ctypes.CDLL(importlib.import_module("confluent_kafka.cimpl").__file__)
         compiled.bind(
             *(ctypes.cast(getattr(client, name), ctypes.c_void_p).value for name in _FUNCTIONS)
@@ -93,5 +93,5 @@ def _compiled() -> tuple[Any, str]:
         Producer({_PLUGINS: path, "log_level": 0}, logger=CLIENT_LOG)
         return (compiled if compiled.sink() is not None else None), path
     except (ImportError, OSError, AttributeError, KafkaException) as error:
-        _log.debug("records are queued by a call each: %s", error)
+        _log.debug("records are queued by one call each: %s", error)
         return None, ""

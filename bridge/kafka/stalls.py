@@ -1,9 +1,9 @@
-"""Stalls: lanes that make no progress while they have something under way. Pure.
+"""Stalls: lanes that make no progress while they have unacknowledged records. Pure.
 
-A lane makes progress when its partition acknowledges something, or when the first record that the
-delivery still has to deliver there changes. It is stalled after STALLED_S without progress, until
-it makes some: a new connection, or a transaction that is aborted, does not end a stall. What is
-under way comes from the client's statistics, so the brokers are asked nothing.
+A lane makes progress when its partition acknowledges something, or when the first record changes that
+the delivery still has to deliver there. It is stalled after STALLED_S without progress, until it makes
+some: a new connection, or an aborted transaction, does not end a stall. The client's statistics tell
+what is unacknowledged, so no broker is asked.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["ASK_WHY_S", "SAY_AGAIN_S", "STALLED_S", "Sent", "Stall", "Stalls", "
 
 STALLED_S = 7.0  # statistics come each second, so a stall is named within 10 s
 SAY_AGAIN_S = 60.0
-# A question about the cause may block the delivery for seconds, in which it reports no status. So it
-# is asked after a status has shown the stall: they come each second.
+# A question about the cause may block the delivery for seconds, without a status. So it is asked after
+# a status has shown the stall: one is reported each second.
 ASK_WHY_S = 9.0
-_NAMED_MAX = 5  # in one line; /status and the metrics have all
+_NAMED_MAX = 5  # in one line; /status and the metrics list all
 
 
 class Sent(NamedTuple):
-    """A partition in the client's statistics. waiting: messages that are not acknowledged.
-    acknowledged: grows with each answer on this connection. leader: in words. asked: whether the
-    leader has a request, or cannot be sent one; otherwise the messages wait for something else."""
+    """A partition in the client's statistics. waiting: unacknowledged messages. acknowledged: grows with
+    each answer on this connection. leader: in words. asked: whether the leader has a request, or cannot
+    be sent one; otherwise the messages wait for something else."""
 
     waiting: int
     acknowledged: int
@@ -40,7 +40,7 @@ class Sent(NamedTuple):
 
 
 class Stall(TypedDict):
-    """A lane that is stalled, or was; seconds: for how long. A dict, as it is in JSON."""
+    """A lane that is or was stalled; seconds: for how long. A dict, as in JSON."""
 
     topic: str
     partition: int
@@ -60,8 +60,8 @@ class Stalls:
     """Of one delivery. Times are seconds of any clock that only grows."""
 
     def __init__(self) -> None:
-        self._lanes: dict[LaneKey, _Lane] = {}  # that wait for something
-        self._stalled: dict[LaneKey, _Lane] = {}  # of those
+        self._lanes: dict[LaneKey, _Lane] = {}  # with unacknowledged records
+        self._stalled: dict[LaneKey, _Lane] = {}  # some of those
         self._seen: Mapping[LaneKey, Sent] | None = None
         self._say_due_s = 0.0
 
@@ -73,26 +73,26 @@ class Stalls:
     ) -> tuple[list[Stall], list[Stall]]:
         """Which stalls to log now (all, if one is new or a minute has passed), and which are over.
 
-        sent: the latest statistics, a new mapping each time. low: the address of the first record
-        that a lane has not got, None where it has all."""
+        sent: the latest statistics, a new mapping each time. low: the address of a lane's first record
+        that is not delivered, None if all are."""
         if sent is self._seen:
             return [], []
         self._seen = sent
         over = []
         for key, lane in list(self._lanes.items()):
-            told = sent.get(key)
-            acknowledged = lane.acknowledged if told is None else told.acknowledged
+            each = sent.get(key)
+            acknowledged = lane.acknowledged if each is None else each.acknowledged
             if acknowledged > lane.acknowledged or low(key) != lane.low:
                 del self._lanes[key]
                 if key in self._stalled:
                     over.append(_stall(key, lane, now_s))
                 continue
-            lane.acknowledged = acknowledged  # it is less on a new connection
-            if told is not None:
-                lane.leader = told.leader
-        for key, told in sent.items():
-            if told.waiting and key not in self._lanes and (first := low(key)) is not None:
-                self._lanes[key] = _Lane(now_s, first, told.acknowledged, told.leader)
+            lane.acknowledged = acknowledged  # a new connection counts from zero
+            if each is not None:
+                lane.leader = each.leader
+        for key, each in sent.items():
+            if each.waiting and key not in self._lanes and (first := low(key)) is not None:
+                self._lanes[key] = _Lane(now_s, first, each.acknowledged, each.leader)
         before = self._stalled
         self._stalled = {k: v for k, v in self._lanes.items() if now_s - v.since_s >= STALLED_S}
         if self._stalled.keys() <= before.keys() and now_s < self._say_due_s:

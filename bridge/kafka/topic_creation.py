@@ -1,12 +1,10 @@
-"""Topics that are missing: created by the cluster, on purpose, or waited for.
+"""Missing topics: created by the cluster, on purpose, or waited for.
 
-One of the modules that speak to a Kafka cluster as a client; see `producer`.
-
-No look at the cluster creates a topic (see librdkafka). A topic that is missing is asked for once
-more, with creation allowed, as every Kafka producer does by default. The cluster creates it if its
-own auto.create.topics.enable is true and we have the right Create, with its own number of
-partitions and replication factor. So a cluster on which creation is switched off keeps it off, and
-nobody needs the right to read the brokers' settings.
+No question to the cluster creates a topic (see `client`). The cluster is asked once more for a missing
+topic, with creation allowed, as every Kafka producer does by default. It creates the topic if its own
+auto.create.topics.enable is true and the bridge has the right Create, with its own number of partitions
+and replication factor. So a cluster that forbids this keeps its setting, and the bridge needs no right to
+read the brokers' settings.
 """
 
 from __future__ import annotations
@@ -29,12 +27,12 @@ __all__ = ["CreateTopics", "TopicCreation"]
 CreateTopics: TypeAlias = Literal["auto", "never"]
 
 _log = logging.getLogger("bridge")
-AGAIN_S = 10.0  # a cluster that could not create a topic (too few brokers) may be able to later
+AGAIN_S = 10.0  # a cluster with too few brokers may be able to create the topic later
 
 
 class TopicCreation:
-    """Of the topics on one cluster. settings: librdkafka's. create_topics: "auto": the cluster
-    creates what is missing if it allows that; "never": somebody else creates it. One thread."""
+    """Of the topics on one cluster. settings: librdkafka's. create_topics: "auto": the cluster creates
+    missing topics if it allows that; "never": somebody else creates them. One thread."""
 
     def __init__(self, settings: dict[str, Any], create_topics: CreateTopics) -> None:
         self._settings = settings
@@ -43,7 +41,7 @@ class TopicCreation:
         self._refused: dict[str, str] = {}
 
     def missing(self, topic: str) -> None:
-        """There is no such topic: asks the cluster to create it, now and then."""
+        """There is no such topic: asks the cluster to create it, every ten seconds at most."""
         if self._create_topics == "never":
             return
         now_s = time.monotonic()
@@ -59,14 +57,14 @@ class TopicCreation:
             return
         kind = None if error is None else kind_of(error.name())
         if error is None or kind in {Kind.TOPIC_MISSING, Kind.WAITING}:
-            return  # it appears in a moment, or the cluster creates none by itself
+            return  # it appears in a moment, or the cluster creates no topics by itself
         reason = error.str()
         if kind is Kind.TOPIC_FORBIDDEN:
             reason = "the right Create is missing"
         self._refused[topic] = reason
 
     def found(self, topic: str, metadata: TopicMetadata) -> None:
-        """There is such a topic; says so if it was missing when we asked for it."""
+        """The topic exists; logs that the cluster has created it, if it was asked to."""
         self._refused.pop(topic, None)
         if self._asked_s.pop(topic, None) is None:
             return
@@ -82,8 +80,8 @@ class TopicCreation:
 
     def reason(self, topic: str) -> str:
         """Why there is no such topic, for status and logs."""
-        said = f"there is no topic {topic!r}"
+        text = f"there is no topic {topic!r}"
         if self._create_topics == "never":
-            return f"{said}, and --create-topics=never creates none"
+            return f"{text}, and --create-topics=never creates none"
         refused = self._refused.get(topic)
-        return said if refused is None else f"{said}, and the cluster did not create it: {refused}"
+        return text if refused is None else f"{text}, and the cluster did not create it: {refused}"

@@ -1,12 +1,12 @@
-"""All of a topic as an independent consumer sees it, for the demo's checks."""
+"""A whole topic, as an independent consumer reads it: for the demo's checks."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
-from bridge.kafka.client import CLIENT_LOG, NotReachable
+from bridge.kafka.client import NotReachable, consumer
 
 __all__ = ["Arrived", "TopicReader"]
 
@@ -23,24 +23,19 @@ class Arrived(NamedTuple):
 
 
 class TopicReader:
-    """All of a topic from its begin, while it grows: an independent consumer, for the demo."""
+    """Reads a topic from its beginning, while it grows."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "group.id": "aolog-bridge-demo",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",  # what the broker dropped is not to be passed over
-                "fetch.wait.max.ms": 20,
-                "reconnect.backoff.max.ms": 500,
-            },
-            logger=CLIENT_LOG,
+        self._consumer = consumer(
+            {"bootstrap.servers": bootstrap_servers, "reconnect.backoff.max.ms": 500},
+            "aolog-bridge-demo",
+            auto_offset_reset="error",  # messages that the broker dropped must not be skipped
+            fetch_wait_max_ms=20,
         )
         self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
 
     def poll(self, timeout_s: float) -> list[Arrived]:
-        """What has arrived since; perhaps nothing."""
+        """The messages that have arrived since; perhaps none."""
         arrived = []
         for message in self._consumer.consume(5_000, timeout=timeout_s):
             error = message.error()

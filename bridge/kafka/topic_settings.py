@@ -1,13 +1,13 @@
-"""Asks the cluster for a topic's settings after it refused a record of that topic, or acknowledged
-none for long.
+"""Asks the cluster about topics after it refused a record, or acknowledged none for long: their
+limits, their replicas in sync, and the bridge's rights to them.
 
-One of the modules that speak to a Kafka cluster as a client; see `producer`. A cluster that takes
-everything is asked nothing. To ask creates no topic. Without the right to describe a topic's settings (DescribeConfigs) its
-bad records are found by sending smaller groups, which is slower.
+A cluster that takes everything is asked nothing, and no question creates a topic. Without the right
+DescribeConfigs, records that a topic refuses are found by sending smaller groups, which is slower.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
+    AclOperation,
     ConfigResource,
 )
 
@@ -35,7 +36,7 @@ _ANSWER_S = 2.0  # nothing is sent meanwhile
 
 
 class TopicSettings:
-    """Of one log's topics on one cluster; what it learns it tells the admission. settings:
+    """Of one log's topics on one cluster. It passes the limits on to `admission`. settings:
     librdkafka's."""
 
     def __init__(self, settings: dict[str, Any], admission: Admission) -> None:
@@ -47,38 +48,38 @@ class TopicSettings:
         self._too_few: str | None = None
 
     def forget(self) -> None:
-        """Somebody may have changed a topic, or granted a right."""
+        """A topic may have been changed, or a right granted: asks again."""
         self._asked_s.clear()
         self._admission.forget()
 
     def learn(self, topics: Iterable[str]) -> list[Bounds]:
-        """After a refusal: what these topics take, where that was not asked a short while ago. Takes
-        as long as an answer may take; nothing where there is none."""
+        """After a refusal: the limits of those topics that were not asked about for ten minutes. Waits
+        two seconds at most for each; empty if there is no answer."""
         now_s = time.monotonic()
         due = {t for t in topics if now_s - self._asked_s.get(t, float("-inf")) > KNOWN_MS / 1_000}
         if not due:
             return []
         self._asked_s.update(dict.fromkeys(due, now_s))
         kinds = {ConfigResource(ConfigResource.Type.TOPIC, topic): topic for topic in due}
-        admin = admin_client(self._settings)  # gives up its questions when it goes
+        admin = admin_client(self._settings)
         found = []
         asked = admin.describe_configs(list(kinds), request_timeout=_ANSWER_S)
         for resource, future in asked.items():
             topic = kinds[resource]
             try:
-                told = future.result(_ANSWER_S)
+                settings = future.result(_ANSWER_S)
             except (KafkaException, FutureTimeoutError) as error:
-                self._tell(topic, words(error) or "no answer")
+                self._say_once(topic, words(error) or "no answer")
                 continue
-            bounds = bounds_of({name: entry.value for name, entry in told.items()})
+            bounds = bounds_of({name: entry.value for name, entry in settings.items()})
             self._admission.learn(topic, bounds, now_ms=int(time.time() * 1_000))
             found.append(bounds)
         return found
 
     def too_few_in_sync(self, topics: Collection[str], now_s: float) -> str | None:
-        """Names the partition of these topics that has too few replicas in sync; None if none has.
-        The client retries such a request silently. Asks the cluster every ten seconds at most, and
-        gives the last answer in between."""
+        """Names a partition of these topics that has too few replicas in sync; None if none has. The
+        client retries such requests silently. Asks every ten seconds at most, and returns the last
+        answer in between."""
         if now_s < self._look_due_s:
             return self._too_few
         self._look_due_s = now_s + _LOOK_PAUSE_S
@@ -104,8 +105,26 @@ class TopicSettings:
         self._too_few = too_few
         return too_few
 
-    def _tell(self, topic: str, why: str) -> None:
-        """Once for each topic."""
+    def without_write(self, topics: Collection[str]) -> list[str]:
+        """Those of these topics to which the bridge has no right Write; empty if the cluster does not
+        tell."""
+        if not topics:
+            return []
+        admin = admin_client(self._settings)
+        asked = admin.describe_topics(
+            TopicCollection(list(topics)),
+            include_authorized_operations=True,
+            request_timeout=_ANSWER_S,
+        )
+        found = []
+        for topic, answer in asked.items():
+            with contextlib.suppress(KafkaException, FutureTimeoutError):
+                operations = answer.result(_ANSWER_S).authorized_operations
+                if operations and not {AclOperation.WRITE, AclOperation.ALL} & set(operations):
+                    found.append(topic)
+        return sorted(found)
+
+    def _say_once(self, topic: str, why: str) -> None:
         if topic not in self._silent:
             self._silent.add(topic)
             _log.info(

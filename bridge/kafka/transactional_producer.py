@@ -1,42 +1,33 @@
-"""A transactional producer; what comes back from it are `outcomes`.
+"""A transactional producer for one log and cursor. Here a transaction is committed.
 
-One of the modules that speak to a Kafka cluster as a client; see `producer`. It decides nothing:
-`transactions` does. What may block (opening, committing, aborting) is done in a thread of its
-own, one call at a time, and its outcome comes as an event; meanwhile nobody sends.
+It decides nothing: `bridge.deliver.exactly_once.transactions` does. Calls that may block (open, look,
+prove, commit) run in a thread of their own, one at a time, and each ends with an event of `outcomes`.
+Nothing is sent meanwhile.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import queue
+import contextlib
+import contextvars
 import time
 from collections import deque
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.errors import DestinationError, Fenced, NotIsolated
-from bridge.kafka.client import (
-    ANSWER_S,
-    DEFAULTS,
-    FIXED,
-    NotReachable,
-    ToldToStop,
-    no_transactions,
-)
-from bridge.kafka.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
+from bridge.errors import DestinationError
+from bridge.kafka.client import DEFAULTS, FIXED, NotReachable, ToldToStop
+from bridge.kafka.cursor_record import encode_cursor
 from bridge.kafka.cursor_topic import CursorTopic
 from bridge.kafka.ends import Ends
 from bridge.kafka.error_table import Kind, kind_of
-from bridge.kafka.hanging_transactions import LeftOpen, end_again, place_of
+from bridge.kafka.events import Failed, Put, with_names
+from bridge.kafka.hanging_transactions import HangingTransactions
 from bridge.kafka.lane import NO_PARTITION, Refusal
-from bridge.kafka.origin import decode_stamp
 from bridge.kafka.outcomes import (
-    Aborted,
+    INVALID_STATE,
     Broke,
     Committed,
     Found,
@@ -45,16 +36,19 @@ from bridge.kafka.outcomes import (
     Proven,
     TransactionEvent,
     Unanswered,
+    outcome_of,
 )
-from bridge.kafka.producer import Cluster, Failed, Put, with_names
+from bridge.kafka.ownership import Ownership
+from bridge.kafka.producer import Cluster
 from bridge.kafka.stalls import Sent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from confluent_kafka import Message
+    from confluent_kafka import Producer
 
     from aolog.format.native.speed import Rows
+    from bridge.kafka.cursor_record import CursorName, CursorRecord
     from bridge.kafka.identity import Identity
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.messages import Callback
@@ -62,33 +56,26 @@ if TYPE_CHECKING:
 
 __all__ = ["TransactionalCluster"]
 
-_log = logging.getLogger("bridge")
-CALL_S = 1.0  # how long one call waits for the cluster: how late a stop may be noticed
-_FIRST_CALL_S = 0.1  # a commit mostly takes some 20 to 50 ms
-_INIT_S = 10.0  # ending a predecessor's transaction takes milliseconds where the cluster is well
-# Between fencing its predecessor and its first cursor record a bridge needs some round trips.
-_TAKE_OVER_S = 5.0
-_LOOK_PAUSE_S = 0.25
+_CALL_S = 1.0  # how long one call waits for the cluster: how late a stop may be noticed
+_FIRST_CALL_S = 0.1  # most commits take 20 to 50 ms
 _RETRY, _RETRY_MAX = "retry.backoff.ms", "retry.backoff.max.ms"
-_RETRY_MS = 250  # what takes longer is counted: see Ends
-# Where its coordinator gives no answer no lane is at fault. A name that no topic can have.
+# The longer the client waits before it asks again, the more ends were certainly requested once: see Ends.
+_RETRY_MS = 1_000
+# Stalls of the coordinator are no lane's. No topic can have this name.
 _TRANSACTION = ("the transaction", NO_PARTITION)
-_GAPLESS = "enable.gapless.guarantee"  # a gap is aborted with its transaction, and no end
-
-# The library's public names begin with an underscore.
-_STATE = KafkaError._STATE  # noqa: SLF001
+_GAPLESS = "enable.gapless.guarantee"  # here a gap only ends its transaction
+_ENDED = "a transaction that the cluster left open is ended"
 
 
 class TransactionalCluster(Cluster):
-    """A Cluster whose producer is transactional, for one log and cursor.
+    """A Cluster whose producer is transactional.
 
-    One thread uses it, and sends nothing between a call of `open`, `look`, `prove`, `commit` or
-    `abort` and the event that it ends with. give_up: asked now and then, in another thread too.
-    retry_ms: the client's pause before it asks again; less its jitter, see Ends.
+    One thread uses it, and sends nothing between a call of `open`, `look`, `prove` or `commit` and
+    the event that it ends with. give_up: asked now and then, also in another thread. owner: this
+    process, in cursor records. retry_ms: how long the client waits before it asks again, see Ends.
     """
 
-    _statistics_ms = 500
-    _heeds_others = False  # another knows nothing of the transaction, and ends it
+    _heeds_others = False  # another cluster does not know the transaction, and so ends it
 
     def __init__(
         self,
@@ -102,9 +89,7 @@ class TransactionalCluster(Cluster):
         create_topics: CreateTopics = "auto",
     ) -> None:
         super().__init__(bootstrap_servers, settings, identity, create_topics=create_topics)
-        self.owner = os.urandom(8).hex()
         self._name = name
-        self._leaving = False
         self._asked_to_give_up = give_up
         self._topic = CursorTopic(
             cursor_topic,
@@ -113,30 +98,27 @@ class TransactionalCluster(Cluster):
             self._identity,
             creates=create_topics != "never",
         )
-        self._left = LeftOpen(self._settings, self._give_up)
-        self._worker: Thread | None = None
-        # None: the call was given up, since the bridge is to stop.
-        self._outcomes: queue.SimpleQueue[TransactionEvent | BaseException | None] = (
-            queue.SimpleQueue()
-        )
+        self._hanging = HangingTransactions(self._settings, self._give_up, name)
+        self._ownership = Ownership(self._topic, name, self._give_up)
+        self.owner = self._ownership.owner
+        self._pool = ThreadPoolExecutor(1, "aolog-bridge-call")
+        self._call: Future[TransactionEvent | None] | None = None
+        self._connection = 0  # which one; a call of an earlier one gives up
+        self._calling_for = 0
         self._failures: deque[TransactionEvent] = deque()
         self._begun = False
-        self._is_owner = False
-        self._fenced = False
         times = {_RETRY: _RETRY_MS, _RETRY_MAX: DEFAULTS[_RETRY_MAX], **self._settings}
         self.retry_ms = min(int(times[name]) for name in (_RETRY, _RETRY_MAX))
         self._ends = Ends(self.retry_ms / 1_000)
-        self._coordinator: dict[str, Any] | None = None
         self._unanswered = False  # the last call
         self._answers = 0
 
     # --- calls that end with an event -----------------------------------------------------------
 
     def open(self, known: int) -> None:
-        """A new producer; ends what a predecessor has open. known: what lies before this address
-        is committed for certain. Ends with Found, Broke, Impossible."""
+        """Makes a new producer; aborts what a predecessor has open. known: everything before this
+        address is certainly committed. Ends with Found, Broke, Impossible."""
         self.disconnect()
-        self._leaving = False
         self._make(
             {
                 **{k: v for k, v in FIXED.items() if k != _GAPLESS},
@@ -146,44 +128,48 @@ class TransactionalCluster(Cluster):
             }
         )
         self._ends = Ends(self.retry_ms / 1_000)
-        self._start(partial(self._open, known))
+        self._start(partial(self._open, known=known))
 
     def look(self, lanes: Collection[LaneKey], address: int) -> None:
-        """Ends what the cluster left open there of ours, from the address on (see hanging_transactions),
-        while no transaction is begun. Ends with Looked, Broke, Impossible."""
-        self._start(partial(self._look, lanes, address))
+        """Ends what the cluster left open of this log in these partitions, from the address on, while
+        no transaction is begun: see hanging_transactions. Ends with Looked, Broke, Impossible."""
+        self._start(partial(self._look, lanes=lanes, address=address))
 
     def prove(self, record: CursorRecord) -> None:
-        """Aborts one record, commits a cursor record, and looks which of them is seen. Ends with
+        """Aborts one record, commits a cursor record, and reads back which is visible. Ends with
         Proven, Broke, Impossible."""
-        self._start(partial(self._prove, record))
+        self._start(partial(self._prove, record=record))
 
     def commit(self, record: CursorRecord, *, again: bool) -> None:
-        """Commits what was sent, and the cursor record with it. Ends with Committed, Unanswered,
-        Failed, Broke, Impossible."""
-        self._start(partial(self._commit, record, again=again))
-
-    def abort(self) -> None:
-        """Ends with Aborted, Unanswered, Broke, Impossible."""
-        self._failures.clear()
-        self._start(self._abort)
+        """Commits what was sent, with the cursor record. again: it was not answered. Ends with
+        Committed, Unanswered, Failed, Broke, Impossible."""
+        self._start(partial(self._commit, record=record, again=again))
 
     def disconnect(self) -> None:
-        """As Cluster.disconnect. A call that is under way is given a moment, and then left."""
-        if self._worker is not None:  # only at the end: each call is waited for otherwise
-            self._leaving = True
-            self._worker.join(CALL_S * 2)
-            self._worker = None
-            self._outcomes = queue.SimpleQueue()
+        """As Cluster.disconnect. Aborts an open transaction if the cluster answers at once, since
+        consumers that read committed records wait for its end. Waits a moment for a call, and then
+        abandons it."""
+        self._connection += 1
+        call, self._call = self._call, None
+        if call is not None:
+            wait([call], _CALL_S * 2)
+        elif self._begun and self._producer is not None:
+            with contextlib.suppress(KafkaException):
+                self._producer.abort_transaction(_CALL_S)
         self._begun = False
         self._failures.clear()
         super().disconnect()
 
+    def close(self) -> None:
+        """Ends it; it cannot be opened again."""
+        self.disconnect()
+        self._pool.shutdown(wait=False)
+
     # --- sending --------------------------------------------------------------------------------
 
     def put(self, messages: Rows) -> Put:
-        """As Cluster.put, in the transaction, which begins with its first record; or until it is
-        spoiled."""
+        """As Cluster.put, in the transaction, which begins with its first record; or until the
+        transaction has failed."""
         assert self._producer is not None
         error: KafkaError | None
         try:
@@ -197,15 +183,15 @@ class TransactionalCluster(Cluster):
             return Put(sent, None)
         if kind_of(error.name()) is Kind.POISON:
             return Put(sent, Refusal(error.str(), error.name()))
-        if error.code() == _STATE:  # a commit tells why
+        if error.code() == INVALID_STATE:
             return Put(sent, None, spoiled=True)
         self._fail(error, None)
         return Put(sent, None)
 
     def failing(self, address: int) -> Callback:
-        """For a record that is suspected, or its neighbours are: its failure tells the reason. A
-        report a record costs more than the record (it takes the interpreter's lock in the midst of
-        a commit), so none is asked for where nothing is suspected."""
+        """The callback for a record when a refused one is searched for: it reports why the record
+        failed. Otherwise records have none: a report costs more than its record, as it takes the
+        interpreter's lock in the middle of a commit."""
         return partial(self._on_failure, self._generation, address)
 
     @property
@@ -216,261 +202,134 @@ class TransactionalCluster(Cluster):
     @property
     def calling(self) -> bool:
         """Whether a call is under way."""
-        return self._worker is not None
+        return self._call is not None
 
     def happened(self, timeout_s: float) -> Iterator[TransactionEvent]:
-        """Serves the client, or waits for a call, for a while; what happened."""
-        if self._worker is None:
+        """Serves the client, or waits for a call, for so long; yields what happened."""
+        if self._call is None:
             self.serve(timeout_s)
             failures, self._failures = with_names(self._failures), deque()
-            yield from failures
+            connection = self._connection
+            for failure in failures:
+                if connection == self._connection:  # one of them may have ended it
+                    yield failure
             return
-        try:
-            outcome = self._outcomes.get(timeout_s > 0, timeout_s)
-        except queue.Empty:
+        if not wait([self._call], timeout_s).done:
             return
-        self._worker.join()
-        self._worker = None
-        if isinstance(outcome, BaseException):
-            raise outcome
-        if outcome is None:
-            return
-        self._unanswered = isinstance(outcome, Unanswered | Broke)
-        yield self._with_its_reason(outcome)
+        call, self._call = self._call, None
+        outcome = call.result()
+        if outcome is not None:
+            self._unanswered = isinstance(outcome, Unanswered | Broke)
+            yield self._with_its_reason(outcome)
 
     def _with_its_reason(self, outcome: TransactionEvent) -> TransactionEvent:
-        """What was told during the call counts, if it says more than the call."""
-        told = with_names(self._failures)
-        impossible = [event for event in told if isinstance(event, Impossible)]
+        """The failure that was reported during the call, if it says more than the call's outcome."""
+        reported = with_names(self._failures)
+        impossible = [event for event in reported if isinstance(event, Impossible)]
         if impossible:
             return impossible[0]
-        if isinstance(outcome, Unanswered):  # for good, where it is not let in
-            return next((event for event in told if isinstance(event, Broke)), outcome)
+        if isinstance(outcome, Unanswered):  # no answer will come if the cluster refuses the bridge
+            return next((event for event in reported if isinstance(event, Broke)), outcome)
         self._failures.clear()
-        reports = [event for event in told if isinstance(event, Failed)]
-        if isinstance(outcome, Failed) and reports:
-            return next((report for report in reports if report.suspect), reports[0])
+        failures = [event for event in reported if isinstance(event, Failed)]
+        if isinstance(outcome, Failed) and failures:
+            return next((failure for failure in failures if failure.suspect), failures[0])
         return outcome
 
     # --- in the thread of a call ------------------------------------------------------------------
 
-    def _start(self, call: Callable[[], TransactionEvent]) -> None:
-        assert self._worker is None
-        self._worker = Thread(target=self._run, args=(call,), name="aolog-bridge-call", daemon=True)
-        self._worker.start()
+    def _start(self, call: Callable[[Producer], TransactionEvent]) -> None:
+        """The call gets this connection's producer, and the caller's context: it names the log."""
+        assert self._call is None
+        assert self._producer is not None
+        run = partial(self._run, self._connection, partial(call, self._producer))
+        self._call = self._pool.submit(contextvars.copy_context().run, run)
 
-    def _run(self, call: Callable[[], TransactionEvent]) -> None:
-        outcomes = self._outcomes
-        outcome: TransactionEvent | BaseException | None
+    def _run(
+        self, connection: int, call: Callable[[], TransactionEvent]
+    ) -> TransactionEvent | None:
+        """None: the call gave up, as the bridge is to stop."""
+        self._calling_for = connection
         try:
-            outcome = call()
+            return call()
+        except KafkaException as error:
+            return self._broke(error)
         except ToldToStop:
-            outcome = None
-        except NotReachable as error:
-            outcome = Broke(str(error) if self._leaving else self.unanswered(error))
-        except DestinationError as error:
-            outcome = Impossible(error)
-        except BaseException as error:  # noqa: BLE001 -- raised in the caller's thread
-            outcome = error
-        outcomes.put(outcome)
-
-    def _open(self, known: int) -> TransactionEvent:
-        assert self._producer is not None
-        self._topic.require()
-        self._look_for(self._topic.name)  # so that the coordinator is found at once
-        if self._is_owner:
-            self._look_who_owns()
-        until_s = time.monotonic() + _INIT_S
-        while True:
-            try:
-                self._producer.init_transactions(CALL_S)
-                break
-            except KafkaException as error:
-                late = time.monotonic() > until_s
-                if late or not isinstance(self._told(error.args[0]), Unanswered):
-                    return self._broke(error)
-                if self._give_up():
-                    raise ToldToStop from None
-        self.reachable = True
-        self._fenced = False
-        return self._mend_cursor(known) or Found(self._topic.last(self._name.key))
-
-    def _mend_cursor(self, known: int) -> TransactionEvent | None:
-        """Ends what is open of ours in the cursor topic; what follows if something was."""
-        name, place = self._name, (self._topic.name, 0)
-        left = self._left.find([place], lambda message: message.key() in name.keys)
-        said = [_address(message) for message in left if message.key() == name.key]
-        return self._end(left, commit=any(0 <= address <= known for address in said))
-
-    def _look(self, lanes: Collection[LaneKey], address: int) -> TransactionEvent:
-        def own(message: Message) -> int | None:
-            stamp = decode_stamp(message.headers())
-            ours = stamp is not None and stamp.topic_uuid == self._name.topic_uuid
-            return stamp.address if stamp is not None and ours else None
-
-        left = []
-        for message in self._left.find(lanes, lambda message: own(message) is not None):
-            if (own(message) or 0) >= address:
-                left.append(message)
-            else:
-                _log.warning("%s: committed, and seen with the next commit", place_of(message))
-        return self._end(left, commit=False) or Looked(lanes)
-
-    def _end(self, left: list[Message], *, commit: bool) -> TransactionEvent | None:
-        """Ends what was left open. Then this producer is not used on either, and the next one
-        looks whether it is."""
-        assert self._producer is not None
-        if not left:
             return None
-        try:
-            end_again(self._producer, left, commit=commit)
-        except KafkaException as error:
-            return self._broke(error)
-        return Broke("what the cluster left open is ended")
+        except NotReachable as error:
+            return Broke(str(error) if self._abandoned else self.unanswered(error))
+        except DestinationError as error:
+            return Impossible(error)
 
-    def _look_who_owns(self) -> None:
-        """Before it is fenced: a bridge that has taken over stays, and is given the time to say
-        that it has. Where nobody says so the cluster gave a transaction up for its age, which
-        looks the same. Raises Fenced."""
-        until_s = time.monotonic() + (_TAKE_OVER_S if self._fenced else 0.0)
-        while True:
-            record = self._topic.last(
-                self._name.key, open_keys=self._name.keys
-            )  # open yet, or left open
-            if record is not None and record.owner != self.owner:
-                raise Fenced(
-                    "another bridge has taken over the delivery of this log",
-                    hint="run one bridge a log; a copied log needs `aolog repair --new-uuid`",
-                )
-            if time.monotonic() > until_s or self._give_up():
-                return
-            time.sleep(_LOOK_PAUSE_S)
+    @property
+    def _abandoned(self) -> bool:
+        return self._calling_for != self._connection
 
-    def _prove(self, record: CursorRecord) -> TransactionEvent:
-        producer, topic = self._producer, self._topic
-        assert producer is not None
-        begin = topic.end()
-        failed: list[KafkaError | None] = []
-        try:
-            producer.begin_transaction()
-            producer.produce(
-                topic.name, self.owner.encode(), self._name.proof_key, 0,
-                lambda error, _: failed.append(error),
-            )  # fmt: skip  # one call
-            if producer.flush(ANSWER_S):  # a purged record would prove nothing
-                return Broke("no answer to the first record")
-            if failed[0] is not None:  # the transaction is not to be committed, which says why
-                producer.commit_transaction(ANSWER_S)
-            with self._asking():
-                producer.abort_transaction(ANSWER_S)
-            producer.begin_transaction()
-            producer.produce(topic.name, encode_cursor(record), self._name.key, 0)
-            producer.flush(ANSWER_S)
-            with self._asking():
-                producer.commit_transaction(ANSWER_S)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                return Broke(topic.lacks("Write"))
-            return self._broke(error)
-        seen = list(topic.committed(begin, topic.end()))
-        if (self._name.proof_key, self.owner.encode()) in seen:
-            raise NotIsolated(
-                "the cluster shows a read_committed consumer a record that was aborted",
-                hint="use --delivery at_least_once, or a cluster that isolates transactions",
-            )
-        if (self._name.key, encode_cursor(record)) not in seen:
-            return Broke("the first transaction was committed and is not seen")
-        self._is_owner = True
-        return Proven(twice=not self._asked_once())
+    def _give_up(self) -> bool:
+        return self._abandoned or self._asked_to_give_up()
 
-    def _commit(self, record: CursorRecord, *, again: bool) -> TransactionEvent:
-        assert self._producer is not None
+    def _open(self, producer: Producer, *, known: int) -> TransactionEvent:
+        self._topic.require()
+        self._look_for(self._topic.name)  # so that the client finds its coordinator at once
+        self._ownership.take_over(producer)
+        self.reachable = True
+        if self._hanging.end_in_cursor_topic(producer, self._topic.name, known):
+            return Broke(_ENDED)
+        return Found(self._topic.last(self._name.key))
+
+    def _look(
+        self, producer: Producer, *, lanes: Collection[LaneKey], address: int
+    ) -> TransactionEvent:
+        if self._hanging.end_in_lanes(producer, lanes, address):
+            return Broke(_ENDED)
+        return Looked(lanes)
+
+    def _prove(self, producer: Producer, *, record: CursorRecord) -> TransactionEvent:
+        failure = self._ownership.prove(producer, record, self._ends)
+        return failure or Proven(self._ends.twice)
+
+    def _commit(self, producer: Producer, *, record: CursorRecord, again: bool) -> TransactionEvent:
         spoiled = False
         try:
             if not again:
-                spoiled = not self._put_cursor(encode_cursor(record))
-                self._flush()
-                self._ends.asked(time.monotonic())
-            self._ask_for_commit()
+                spoiled = not self._put_cursor(producer, encode_cursor(record))
+                _flush(producer)
+                self._ends.requested(time.monotonic())
+            self._request_commit(producer)
         except KafkaException as error:
-            return self._told(error.args[0])
-        if spoiled:  # cannot be: a commit of what is spoiled tells by what
+            return self._outcome(error.args[0])
+        if spoiled:  # impossible: the commit of a failed transaction raises its reason
             return Broke("a transaction was committed without its cursor record")
         self._begun = False
-        return Committed(twice=not self._asked_once())
+        return Committed(self._ends.twice)
 
-    def _flush(self) -> None:
-        """Waits for what is under way for as long as that gets less: where a record failed others
-        are not sent any more."""
-        assert self._producer is not None
-        before = len(self._producer) + 1
-        while 0 < (left := self._producer.flush(_FIRST_CALL_S)) < before:
-            before = left
-
-    def _ask_for_commit(self) -> None:
-        """Where a record failed the client waits for others until the call's time is over; and
-        tells of the failure when it is asked again. So the first call is short. Raises
-        KafkaException."""
-        assert self._producer is not None
+    def _request_commit(self, producer: Producer) -> None:
+        """If a record failed, the client waits for others until the call's time is over, and raises
+        the failure when it is asked again. So the first call is short. Raises KafkaException."""
         try:
-            self._producer.commit_transaction(_FIRST_CALL_S)
+            producer.commit_transaction(_FIRST_CALL_S)
         except KafkaException as error:
-            if not isinstance(self._told(error.args[0]), Unanswered):
+            if not isinstance(self._outcome(error.args[0]), Unanswered):
                 raise
-            self._producer.commit_transaction(CALL_S)
+            producer.commit_transaction(_CALL_S)
         self._ends.answered(time.monotonic())
 
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """While an end is asked for, which is answered unless that raises."""
-        self._ends.asked(time.monotonic())
-        yield
-        self._ends.answered(time.monotonic())
-
-    def _asked_once(self) -> bool:
-        """Whether none of the ends that were answered can have been asked for twice. False where
-        that is not told in time."""
-        if self._ends.sure:
-            return True
-        self.serve()  # what was counted before
-        counts, until_s = self._ends.counts, time.monotonic() + 3 * self._statistics_ms / 1_000
-        while self._ends.counts == counts:
-            if self._leaving or time.monotonic() > until_s:
-                return False
-            self.serve(_FIRST_CALL_S)
-        return self._ends.once()
-
-    def _put_cursor(self, value: bytes) -> bool:
-        """Last in its transaction: an open one hides what other bridges write behind it. False
-        where the transaction is spoiled already."""
-        assert self._producer is not None
+    def _put_cursor(self, producer: Producer, value: bytes) -> bool:
+        """The last record of its transaction: while that is open it hides what other bridges write
+        after it. False if the transaction has failed."""
         while True:
             try:
-                self._producer.produce(self._topic.name, value, self._name.key, 0)
+                producer.produce(self._topic.name, value, self._name.key, 0)
             except BufferError:
-                self._producer.poll(0.05)
+                producer.poll(0.05)
             except KafkaException as error:
-                if error.args[0].code() != _STATE:
+                if error.args[0].code() != INVALID_STATE:
                     raise
                 return False
             else:
                 return True
-            if self._leaving:
+            if self._abandoned:
                 raise ToldToStop
-
-    def _abort(self) -> TransactionEvent:
-        assert self._producer is not None
-        if self._begun:
-            try:
-                self._producer.abort_transaction(CALL_S)
-            except KafkaException as error:
-                told = self._told(error.args[0])
-                return Broke(told.reason) if isinstance(told, Failed) else told
-        self._begun = False
-        return Aborted()
-
-    def _give_up(self) -> bool:
-        return self._leaving or self._asked_to_give_up()
 
     # --- what an error means ------------------------------------------------------------------
 
@@ -484,68 +343,54 @@ class TransactionalCluster(Cluster):
         ):
             self._fail(error, (message.topic(), message.partition()), address)
 
-    def _on_brokers(self, brokers: Collection[dict[str, Any]]) -> None:
-        super()._on_brokers(brokers)
-        self._ends.told(brokers)
-        self._coordinator = next((b for b in brokers if b["source"] == "logical"), None)
-
-    def _sent_to(self, told: dict[str, Any]) -> dict[LaneKey, Sent]:
-        """What no leader was sent waits for the coordinator, while that gives no answer; so does a
-        call without messages."""
-        sent, of = super()._sent_to(told), self._coordinator
-        silent = of is None or of["state"] != "UP" or of["waitresp_cnt"] > 0
+    def _sent_by(self, statistics: Mapping[str, Any]) -> dict[LaneKey, Sent]:
+        """Records that no leader was asked to store wait for the coordinator while that is silent; so
+        does a call without records."""
+        sent = super()._sent_by(statistics)
+        brokers = statistics["brokers"].values()
+        coordinator = next((b for b in brokers if b["source"] == "logical"), None)
+        silent = (
+            coordinator is None or coordinator["state"] != "UP" or coordinator["waitresp_cnt"] > 0
+        )
         waiting = [lane.asked for lane in sent.values() if lane.waiting]
         calls = not waiting and (self.calling or self._unanswered)
         waits = calls or (silent and not all(waiting))
         self._answers += not waits
         if silent:
             sent = {k: lane if lane.asked else lane._replace(waiting=0) for k, lane in sent.items()}
-        leader = "no coordinator" if of is None else f"{of['nodename']}, its coordinator"
+        leader = "no coordinator"
+        if coordinator is not None:
+            leader = f"{coordinator['nodename']}, its coordinator"
         return {**sent, _TRANSACTION: Sent(int(waits), self._answers, leader)}
 
     def _fail(self, error: KafkaError, lane: LaneKey | None, address: int | None = None) -> None:
-        told = self._told(error)
-        if isinstance(told, Unanswered):
-            told = Failed(told.reason, False)
-        if isinstance(told, Failed):
-            told = told._replace(lane=lane, address=address)
-        self._failures.append(told)
+        outcome = self._outcome(error)
+        if isinstance(outcome, Unanswered):
+            outcome = Failed(outcome.reason, False)
+        if isinstance(outcome, Failed):
+            outcome = outcome._replace(lane=lane, address=address)
+        self._failures.append(outcome)
 
     def _broke(self, error: KafkaException) -> Broke | Impossible:
-        """Of a call behind which the producer is of no use, whatever the error."""
-        told = self._told(error.args[0])
-        return told if isinstance(told, Impossible | Broke) else Broke(_reason(error.args[0]))
+        """Of a call after which the producer cannot be used, whatever the error."""
+        outcome = self._outcome(error.args[0])
+        return outcome if isinstance(outcome, Impossible | Broke) else Broke(outcome.reason)
 
-    def _told(self, error: KafkaError) -> Unanswered | Failed | Broke | Impossible:
-        kind, reason = kind_of(error.name()), _reason(error)
-        self._fenced = self._fenced or kind is Kind.FENCED
-        if kind is Kind.LOCKED_OUT:
-            reason = self._words(error)
-            if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-                reason = f"{reason} ({self._name.transactional_id})"
-            self.forbidden = reason
-        if kind in {Kind.LOCKED_OUT, Kind.TOPIC_FORBIDDEN}:
-            return Broke(reason, error.name())
-        if kind in {Kind.NO_TRANSACTIONS, Kind.TRANSACTION_SETTING}:
-            return Impossible(no_transactions(error))
-        if kind in {Kind.POISON, Kind.NEIGHBOUR}:
-            return Failed(reason, True, error.name())
-        if error.fatal() or kind is Kind.FENCED:
-            return Broke(reason)
-        if error.txn_requires_abort() or error.code() == _STATE:
-            return Failed(reason, False)
-        if error.retriable() or kind is Kind.UNANSWERED:
-            return Unanswered(reason)
-        return Failed(reason, False)
+    def _outcome(self, error: KafkaError) -> Unanswered | Failed | Broke | Impossible:
+        """As outcome_of; notes that the cluster refuses or has fenced this producer."""
+        kind, outcome = kind_of(error.name()), outcome_of(error)
+        self._ownership.fenced = self._ownership.fenced or kind is Kind.FENCED
+        if kind is not Kind.LOCKED_OUT:
+            return outcome
+        reason = self._locked_out(error)
+        if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            reason = self.forbidden = f"{reason} ({self._name.transactional_id})"
+        return Broke(reason, error.name())
 
 
-def _address(message: Message) -> int:
-    """Of a cursor record; -1 where it says none."""
-    try:
-        return decode_cursor(message.value() or b"").address
-    except ValueError:
-        return -1
-
-
-def _reason(error: KafkaError) -> str:
-    return f"{error.name()}: {error.str()}"
+def _flush(producer: Producer) -> None:
+    """Waits for records in flight as long as they get fewer: after one has failed, the client sends
+    no more."""
+    before = len(producer) + 1
+    while 0 < (left := producer.flush(_FIRST_CALL_S)) < before:
+        before = left

@@ -1,4 +1,4 @@
-"""Log lines: one an event, as text or as one JSON object, with the log that it is about.
+"""Log lines: one for each event, as text or as a JSON object, with the name of its log.
 
 {"time": "...Z", "level": "warning", "logger": "bridge", "log": "app/1", "message": "..."}
 """
@@ -29,7 +29,7 @@ class _Text(logging.Formatter):
         return escape_controls(super().formatException(ei))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- logging's name
-        record.message = one_line(record.message)  # a path may hold anything
+        record.message = one_line(record.message)  # a path may contain control characters
         return super().formatMessage(record)
 
 
@@ -53,11 +53,11 @@ class _Json(logging.Formatter):
 
 
 def set_up(*, as_json: bool, verbose: bool = False, quiet: bool = False) -> None:
-    """Log lines go to standard error; quiet: only what warns."""
+    """Log lines go to standard error. quiet: warnings and errors only."""
     handler = logging.StreamHandler(sys.stderr)
     text = _Text("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(_Json() if as_json else text)
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     logging.basicConfig(handlers=[handler], level=level)
-    logging.getLogger("aolog").handlers.clear()  # the command line's own: what warns, warns once
+    logging.getLogger("aolog").handlers.clear()  # otherwise a warning would appear twice
     logging.getLogger("bridge.librdkafka").setLevel(logging.INFO if verbose else logging.CRITICAL)

@@ -1,9 +1,16 @@
-"""Metrics for Prometheus, made of statuses when they are asked for. Names carry their units."""
+"""Metrics for Prometheus, made of the last statuses when they are asked for.
+
+FAMILIES is the reference: name, type, labels, meaning, and what to do. The documentation's page, the
+alerts and the dashboard are held against it by tests. Names carry their units. Totals never fall: what was
+counted of a log that was removed stays in the row `(removed logs)`.
+
+A process may have thousands of logs. The first LOGS_MAX have labels of their own; the others are summed
+per cluster in a row called `other`.
+"""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
@@ -11,98 +18,188 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 import aolog
 from aolog.errors import as_utf8, one_line
-from bridge.supervise.status import STATES
+from bridge.deliver.status import done, pending
+from bridge.kafka import telemetry
+from bridge.supervise.status import STATES, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
+    from bridge.operate.monitor import Monitor
     from bridge.supervise.status import LogStatus
 
-__all__ = ["exposition"]
+__all__ = ["FAMILIES", "LOGS_MAX", "Family", "exposition", "reference"]
 
-_LABELS = ("log", "cluster")
-_COUNTERS: list[tuple[str, str, Callable[[LogStatus], int]]] = [
-    ("records_acknowledged", "Records that the cluster has acknowledged.",
-     lambda x: x.acknowledged),
-    ("records_skipped", "Records that were found in the cluster after a restart, and not sent.",
-     lambda x: x.skipped),
-    ("records_lost", "Records that were damaged, or pruned before they were delivered, if counted.",
-     lambda x: x.lost_records),
-    ("gaps", "Gaps of the log: damaged, or pruned before they were delivered.", lambda x: x.gaps),
-    ("records_dead_lettered", "Records that will never be taken, set aside in a log of their own.",
-     lambda x: x.dead_lettered),
-    ("records_dropped", "Records that will never be taken, dropped.", lambda x: x.dropped),
-    ("restarts", "Times that forwarding failed and was begun again.", lambda x: x.restarts),
+LOGS_MAX = (
+    500  # rows of each family: at a scrape each 15 s what one Prometheus takes without notice
+)
+OTHER = "other"
+PREFIX = "aolog_bridge_"
+
+
+class Family(NamedTuple):
+    """A family of metrics. name: without the prefix, and without `_total`. of: its value for a log; None
+    where it is not known. joined: how `other` combines rows."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    meaning: str
+    advice: str
+    of: Callable[[LogStatus, Monitor], float | None]
+    joined: Callable[[list[float]], float] = sum
+
+
+def _field(name: str) -> Callable[[LogStatus, Monitor], float | None]:
+    """Of the forwarder's status."""
+    return lambda log, _: None if log.status is None else getattr(log.status, name)
+
+
+def _full_in_s(log: LogStatus, monitor: Monitor) -> float | None:
+    disk = monitor.disk(log.path)
+    return None if disk is None or disk.full_in_s is None else disk.full_in_s
+
+
+def _free(log: LogStatus, monitor: Monitor) -> float | None:
+    disk = monitor.disk(log.path)
+    return None if disk is None else disk.free_bytes
+
+
+def _seen(log: LogStatus, _: Monitor) -> float | None:
+    left = pending(log.lag_records, 0 if log.status is None else log.status.ahead_records)
+    if left is None:
+        return None
+    return done(log) + log.lost_records + left
+
+
+_WATCH = "nothing; for rates"
+FAMILIES = [
+    Family("records_seen", "gauge", "Records that were pending at the start or came since: the sum of"
+           " acknowledged, skipped, dead-lettered, dropped, filtered, lost and pending.", _WATCH, _seen),
+    Family("records_acknowledged", "counter", "Records that the cluster has acknowledged.", _WATCH,
+           lambda log, _: log.acknowledged),
+    Family("records_skipped", "counter", "Records that were found in the cluster after a restart and"
+           " were not sent again.", _WATCH, lambda log, _: log.skipped),
+    Family("records_lost", "counter", "Records that were damaged, or pruned before they were delivered,"
+           " where their number is known.", "run `aolog verify LOG`; raise the retention",
+           lambda log, _: log.lost_records),
+    Family("gaps", "counter", "Gaps of the log: damaged, or pruned before they were delivered.",
+           "run `aolog verify LOG`", lambda log, _: log.gaps),
+    Family("records_dead_lettered", "counter", "Records that the cluster never accepts, written to"
+           " LOG/dead-letter.", "read them with `aolog read LOG/dead-letter/NAME`; then replay",
+           lambda log, _: log.dead_lettered),
+    Family("records_dropped", "counter", "Records that the cluster never accepts, dropped as --poison"
+           " drop says.", "find their producer", lambda log, _: log.dropped),
+    Family("records_filtered", "counter", "Records that a route's transform left out.", _WATCH,
+           lambda log, _: log.filtered),
+    Family("restarts", "counter", "Times that forwarding failed and was begun again.",
+           "read `error` in `aolog-bridge status`", lambda log, _: log.restarts),
+    Family("bytes_out", "counter", "Bytes of the log that the position has passed.", _WATCH,
+           lambda log, monitor: monitor.bytes_out(log.log, log.cluster)),
+    Family("lag_records", "gauge", "Records in the log that are not acknowledged.",
+           "find whether the cluster or the rate limit is too slow", lambda log, _: log.lag_records),
+    Family("lag_bytes", "gauge", "Bytes of the log after the last acknowledged record.",
+           "as lag_records", lambda log, _: log.lag_bytes),
+    Family("lag_seconds", "gauge", "Age of the oldest record that is not acknowledged.",
+           "as lag_records", lambda log, _: log.lag_seconds, max),
+    Family("outstanding_records", "gauge", "Records sent and not acknowledged.", _WATCH,
+           _field("outstanding")),
+    Family("cluster_reachable", "gauge", "1 while the cluster answers.", "check the network and the"
+           " brokers", _field("reachable"), min),
+    Family("position_address", "gauge", "Address before which every record is acknowledged.", _WATCH,
+           _field("position"), max),
+    Family("committed_address", "gauge", "Address at which the cursor is durable.", _WATCH,
+           _field("committed"), max),
+    Family("lanes_waiting", "gauge", "Partitions whose records wait in the log.",
+           "read `error` in `aolog-bridge status`", _field("held_back")),
+    Family("lanes_blocked", "gauge", "Partitions that wait until somebody acts: a reload or a restart"
+           " tries them again.", "mend the cause, then send SIGHUP", _field("standing")),
+    Family("slabs", "gauge", "Slab files of the log.", "nothing", lambda log, monitor: len(monitor.slabs(
+        log.path).files)),
+    Family("disk_bytes", "gauge", "Bytes of the log's slab files.", "prune, or raise the limit",
+           lambda log, monitor: monitor.slabs(log.path).bytes),
+    Family("disk_free_bytes", "gauge", "Free bytes of the file system that holds the log.",
+           "make room", _free, min),
+    Family("disk_full_seconds", "gauge", "Seconds until that file system is full, at the rate of the"
+           " last minutes; missing while it does not fill.", "make room, or bound the log", _full_in_s,
+           min),
+    Family("silent_seconds", "gauge", "Seconds since the log's thread last made progress.",
+           "above 60 it hangs: look at the disk; restart", lambda log, _: log.silent_s, max),
 ]  # fmt: skip  # a table
-_LAGS: list[tuple[str, str, Callable[[LogStatus], float | None]]] = [
-    ("lag_records", "Records in the log that are not acknowledged.", lambda x: x.lag_records),
-    ("lag_bytes", "Bytes in the log behind the last acknowledged record.", lambda x: x.lag_bytes),
-    ("lag_seconds", "Age of the oldest record that is not acknowledged.", lambda x: x.lag_seconds),
-]
-_GAUGES: list[tuple[str, str, Callable[[Any], float | None]]] = [
-    ("outstanding_records", "Records sent and not acknowledged.", lambda s: s.outstanding),
-    ("cluster_reachable", "Whether the cluster answers.", lambda s: s.reachable),
-    ("committed_address", "Address at which the cursor is durable.", lambda s: s.committed),
-]  # fmt: skip  # a table
+LABELS = ("log", "cluster")
 
 
 class _Collector:
-    def __init__(self, logs: Sequence[LogStatus]) -> None:
-        self._logs = logs
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._logs = monitor.logs
 
     def collect(self) -> Iterator[Any]:
         """All metrics."""
         yield InfoMetricFamily(
             "aolog_bridge", "The version that runs.", {"version": aolog.__version__}
         )
-        for name, text, of in _COUNTERS:
-            counter = CounterMetricFamily(f"aolog_bridge_{name}", text, labels=_LABELS)
-            for log in self._logs:
-                counter.add_metric([_label(log.log), log.cluster], of(log))
-            yield counter
-        for name, text, of_log in _LAGS:
-            yield self._gauge(name, text, of_log)
-        for name, text, of_status in _GAUGES:
-            yield self._gauge(name, text, partial(_of_status, of_status))
-        state = GaugeMetricFamily(
-            "aolog_bridge_state", "1 for the state that a log is in.", labels=[*_LABELS, "state"]
+        yield GaugeMetricFamily(
+            PREFIX + "start_time_seconds", "When the process started.", self._monitor.started_s
         )
-        logs = GaugeMetricFamily(
-            "aolog_bridge_logs", "Logs and clusters by what is done for them.", labels=["phase"]
-        )
-        phases: dict[str, int] = {}
+        for family in FAMILIES:
+            kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+            shown = kind(PREFIX + family.name, family.meaning, labels=LABELS)
+            for labels, value in self._rows(family):
+                shown.add_metric(list(labels), value)
+            yield shown
+        yield from self._states()
+        yield self._stalled()
+
+    def _rows(self, family: Family) -> Iterator[tuple[tuple[str, str], float]]:
+        """What is not known is left out."""
+        others: dict[str, list[float]] = {}
+        own = 0
         for log in self._logs:
+            value = family.of(log, self._monitor)
+            removed = log.phase == Phase.REMOVED
+            if not removed:
+                own += 1
+            if value is None or (removed and family.kind == "gauge"):
+                continue
+            if removed or own <= LOGS_MAX:
+                yield (_label(log.log), log.cluster), value
+            else:
+                others.setdefault(log.cluster, []).append(value)
+        for cluster, values in others.items():
+            yield (OTHER, cluster), family.joined(values)
+
+    def _states(self) -> Iterator[GaugeMetricFamily]:
+        state = GaugeMetricFamily(
+            PREFIX + "state", "1 for the state that a log is in.", labels=[*LABELS, "state"]
+        )
+        logs = GaugeMetricFamily(PREFIX + "logs", "Logs and clusters by phase.", labels=["phase"])
+        phases: dict[str, int] = {}
+        for i, log in enumerate(self._logs):
             phases[log.phase] = phases.get(log.phase, 0) + 1
-            for name in STATES:
-                state.add_metric([_label(log.log), log.cluster, name], name == log.state)
+            if i < LOGS_MAX and log.phase != Phase.REMOVED:
+                for name in STATES:
+                    state.add_metric([_label(log.log), log.cluster, name], name == log.state)
         for phase, count in sorted(phases.items()):
             logs.add_metric([phase], count)
         yield state
         yield logs
-        yield self._stalled()
 
     def _stalled(self) -> GaugeMetricFamily:
         """A sample for each lane, while it is stalled."""
         gauge = GaugeMetricFamily(
-            "aolog_bridge_stalled_seconds",
-            "Age of what is under way to a lane that acknowledges nothing.",
-            labels=[*_LABELS, "topic", "partition", "leader"],
+            PREFIX + "stalled_seconds",
+            "Age of what is under way to a partition that acknowledges nothing.",
+            labels=[*LABELS, "topic", "partition", "leader"],
         )
-        for log in self._logs:
-            for stall in () if log.status is None else log.status.stalled:
-                lane = (stall["topic"], str(stall["partition"]), stall["leader"])
-                gauge.add_metric([_label(log.log), log.cluster, *lane], stall["seconds"])
-        return gauge
-
-    def _gauge(
-        self, name: str, text: str, of: Callable[[LogStatus], float | None]
-    ) -> GaugeMetricFamily:
-        """What is not known is left out."""
-        gauge = GaugeMetricFamily(f"aolog_bridge_{name}", text, labels=_LABELS)
-        for log in self._logs:
-            value = of(log)
-            if value is not None:
-                gauge.add_metric([_label(log.log), log.cluster], value)
+        stalls = (
+            (log, stall)
+            for log in self._logs
+            if log.status is not None
+            for stall in log.status.stalled
+        )
+        for log, stall in list(stalls)[:LOGS_MAX]:
+            lane = (stall["topic"], str(stall["partition"]), stall["leader"])
+            gauge.add_metric([_label(log.log), log.cluster, *lane], stall["seconds"])
         return gauge
 
 
@@ -112,8 +209,53 @@ def _label(name: str) -> str:
     return "\n".join(map(one_line, as_utf8(name).split("\n")))
 
 
-def _of_status(of: Callable[[Any], float | None], log: LogStatus) -> float | None:
-    return None if log.status is None else of(log.status)
+_OTHERS = [
+    ("aolog_bridge_info", "gauge", "version", "The version that runs.", "nothing"),
+    ("aolog_bridge_start_time_seconds", "gauge", "", "When the process started.", "nothing"),
+    ("aolog_bridge_state", "gauge", "log, cluster, state", "1 for the state that a log is in.",
+     "`blocked`: read the reason in `aolog-bridge status`"),
+    ("aolog_bridge_logs", "gauge", "phase", "Logs and clusters by phase.", "nothing"),
+    ("aolog_bridge_stalled_seconds", "gauge", "log, cluster, topic, partition, leader",
+     "Age of what is under way to a partition that acknowledges nothing.", "look at the leader"),
+    ("aolog_bridge_commit_seconds", "histogram", "",
+     "Time to make a cursor durable: the syncs of the cursor's file, the checkpoints and the log.",
+     "above 1 s: look at the disk"),
+    ("aolog_bridge_transactions_total", "counter", "outcome",
+     "Transactions of exactly_once, by outcome: committed or aborted.",
+     "aborted: read the log lines"),
+    ("aolog_bridge_broker_round_trip_seconds", "gauge", "broker",
+     "Time from a request to the broker's answer, 99th percentile of the last seconds.",
+     "look at the network and the broker"),
+    ("aolog_bridge_broker_requests", "gauge", "broker",
+     "Requests that wait to be sent to the broker, or for its answer.", "as above"),
+    ("aolog_bridge_broker_retries", "gauge", "broker",
+     "Requests to the broker that the present connections have repeated.", "as above"),
+]  # fmt: skip  # a table
+
+
+def reference() -> str:
+    """The page aolog/docs/metrics.md: a table of all families."""
+    rows = [
+        (
+            f"{PREFIX}{f.name}{'_total' if f.kind == 'counter' else ''}",
+            f.kind,
+            "log, cluster",
+            f.meaning,
+            f.advice,
+        )
+        for f in FAMILIES
+    ]
+    lines = [f"| `{name}` | {' | '.join(rest)} |" for name, *rest in [*rows, *_OTHERS]]
+    return (
+        "# Metrics\n\n"
+        "`aolog-bridge run --http HOST:PORT` serves these at `/metrics`. The first "
+        f"{LOGS_MAX} logs have rows\nof their own; the others are summed in a row `{OTHER}`. Totals count "
+        "since the process started and never\nfall. Alerts are in `bridge/deploy/prometheus`; the "
+        "[runbook](runbook.md) says what to do.\n\n"
+        "| name | type | labels | meaning | what to do |\n|---|---|---|---|---|\n"
+        + "\n".join(lines)
+        + "\n\nBesides, `process_*` and `python_info`: those of Prometheus' own Python client.\n"
+    )
 
 
 _process = CollectorRegistry()
@@ -121,8 +263,9 @@ ProcessCollector(registry=_process)
 PlatformCollector(registry=_process)
 
 
-def exposition(logs: Sequence[LogStatus]) -> tuple[bytes, str]:
+def exposition(monitor: Monitor) -> tuple[bytes, str]:
     """The text and its content type."""
     registry = CollectorRegistry()
-    registry.register(_Collector(logs))
-    return generate_latest(registry) + generate_latest(_process), CONTENT_TYPE_LATEST
+    registry.register(_Collector(monitor))
+    parts = (generate_latest(each) for each in (registry, telemetry.REGISTRY, _process))
+    return b"".join(parts), CONTENT_TYPE_LATEST

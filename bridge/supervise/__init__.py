@@ -1,4 +1,8 @@
-"""Many logs in one process: which there are, a worker each, reloading.
+"""Many logs in one process: which logs exist, a worker for each, turns, retries, reload (SIGHUP).
 
-Read in this order: supervisor, worker (one log, again and again), discovery (logs below a root).
+It owns when a log is forwarded, and the status that users see. It does not know how records are
+delivered (`bridge.deliver`), nor how a status is shown (`bridge.operate`, `bridge.cli`).
+
+Read in this order: supervisor (all decisions), worker (one log, in a thread), assignment (which logs go to
+which cluster), discovery (logs below a root), options (of a forwarder), status.
 """

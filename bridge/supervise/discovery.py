@@ -1,9 +1,9 @@
-"""The logs of a tree of directories: which there are, and which may have grown.
+"""Logs in a tree of directories: which exist, and which may have grown.
 
-A log is a directory with a slab in it; nothing is looked for inside of one. Its name is its path
-below the root, "." for the root itself. Symbolic links are not followed. inotify tells of logs
-that come and of parked logs that grow, with one descriptor for all of them; going through the
-tree now and then finds what it missed, and everything where there is no inotify.
+A log is a directory with a slab in it; directories inside a log are not searched. Its name is its path
+below the root, "." for the root itself. Symbolic links are not followed. inotify reports new logs and
+parked logs that grow, with one descriptor for all of them. A scan of the tree now and then finds what
+inotify missed, and everything where there is no inotify.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from inotify_simple import INotify
 
-__all__ = ["Growth", "Tree", "find_logs", "growth", "is_gone", "missing"]
+__all__ = ["Discovery", "Growth", "find_logs", "growth", "is_gone", "missing"]
 
 _GONE = (FileNotFoundError, NotADirectoryError)
-_UNTOLD = (OSError, AologError)  # the second: by the manifest, which of its pending slabs count
+_UNREADABLE = (OSError, AologError)  # AologError: a damaged manifest of pending slabs
 
 
 class Growth(NamedTuple):
-    """What a log's last slab looked like; another look that differs means that it grew."""
+    """A log's last slab. A later value that differs means that the log grew."""
 
     name: str
     bytes: int
@@ -40,12 +40,12 @@ class Growth(NamedTuple):
 def find_logs(
     root: str, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Name and path of each log under the root, sorted. What cannot be listed holds none."""
+    """Name and path of each log below the root, sorted. Skips directories that cannot be listed."""
     return _walk(root, include, exclude)[0]
 
 
 def missing(root: str) -> str | None:
-    """Why nothing is to be found there; None where there is a directory that can be listed."""
+    """Why the root cannot be listed; None if it can."""
     try:
         os.scandir(root).close()
     except OSError as error:
@@ -57,8 +57,8 @@ def missing(root: str) -> str | None:
 def _walk(
     root: str, include: Sequence[str], exclude: Sequence[str]
 ) -> tuple[dict[str, str], list[str], dict[str, str]]:
-    """The logs, the directories that are none, and names of those that cannot be listed, with
-    the reasons, unless the patterns leave alone all that could be there."""
+    """The logs; the paths of other directories; and names of directories that cannot be listed, with
+    the reasons, unless the patterns exclude everything in them."""
     found: dict[str, str] = {}
     unlisted: dict[str, str] = {}
     others: list[str] = []
@@ -82,7 +82,7 @@ def _walk(
             is_log = is_log or bool(_published(path, pending))
         except _GONE:
             continue
-        except _UNTOLD as error:
+        except _UNREADABLE as error:
             if _may_be_wanted(name, include, exclude):
                 unlisted[name] = _reason(error)
             continue
@@ -101,7 +101,7 @@ def _wanted(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
 
 
 def _may_be_wanted(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
-    """Whether the directory, or one below it, may be a log that is wanted; rather yes than no."""
+    """Whether the directory, or one below it, may be a wanted log. True if in doubt."""
     if name == ".":
         return True
     if any(p.endswith("*") and fnmatchcase(name, p) for p in exclude):  # and all that is below
@@ -111,7 +111,7 @@ def _may_be_wanted(name: str, include: Sequence[str], exclude: Sequence[str]) ->
 
 
 def _published(path: str, pending: list[str]) -> dict[int, str]:
-    """Those of a directory's pending slabs that are published and not renamed yet, by base. Raises
+    """Pending slabs of a directory that are published and not renamed yet, by base. Raises
     AologError."""
     if not pending:
         return {}
@@ -125,15 +125,15 @@ def _reason(error: OSError | AologError) -> str:
 
 
 def growth(path: str) -> Growth | None:
-    """How the log looks now; None if it is gone. Raises OSError or AologError where that cannot be
-    told."""
+    """The log's last slab now; None if the log is gone. Raises OSError or AologError if it cannot be
+    read."""
     try:
         with os.scandir(path) as entries:
             names = [entry.name for entry in entries]
         last = max((name for name in names if slab_base(name) is not None), default=None)
         try:
             published = _published(path, [name for name in names if name.endswith(PENDING_SUFFIX)])
-        except AologError:  # whoever opens the log is told
+        except AologError:  # opening the log reports it
             if last is None:
                 raise
             published = {}
@@ -141,97 +141,96 @@ def growth(path: str) -> Growth | None:
             last = published[max(published)]
         if last is None:
             return None
-        seen = os.stat(f"{path}/{last}")  # noqa: PTH116 -- of thousands of logs, a path object each
+        seen = os.stat(f"{path}/{last}")  # noqa: PTH116 -- a path object for each of thousands of logs is slow
     except _GONE:
         return None
     return Growth(last, seen.st_size, seen.st_mtime_ns)
 
 
 def is_gone(path: str) -> bool:
-    """Whether there is no log; what cannot be listed may be one."""
+    """Whether there is no log any more. False if the directory cannot be listed."""
     try:
         return growth(path) is None
-    except _UNTOLD:
+    except _UNREADABLE:
         return False
 
 
-class Tree:
-    """Watches a root, or single logs. Not thread-safe. Close it.
+class Discovery:
+    """Finds and watches the logs below a root, or single logs. Not thread-safe. Close it.
 
-    logs: single ones, by their names, in place of what a root holds. unlisted: what the last scan
-    could not list, and why, by name: a log may be there, or below.
+    logs: single logs by name, instead of a root. unlisted: directories that the last scan could not
+    list, by name, with the reasons: there may be logs in them.
     """
 
-    def __init__(
-        self,
-        root: str | None,
-        logs: dict[str, str] | None = None,
-        *,
-        include: Sequence[str] = ("*",),
-        exclude: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, root: str | None, logs: dict[str, str] | None = None) -> None:
         self.root = root
-        self.logs = logs or {}
-        self.include = include
-        self.exclude = exclude
+        self.configure(logs or {}, include=("*",), exclude=())
         self.unlisted: dict[str, str] = {}
         self._parked: dict[str, Growth | None] = {}
         self._watched: dict[str, int] = {}
         self._paths: dict[int, str] = {}
         self._inotify = _inotify()
 
+    def configure(
+        self, logs: dict[str, str], include: Sequence[str], exclude: Sequence[str]
+    ) -> None:
+        """For the next scan."""
+        self._logs, self._include, self._exclude = logs, include, exclude
+
     def scan(self) -> dict[str, str]:
-        """Name and path of the logs that there are now. New directories are watched from now
-        on."""
+        """Name and path of each log that exists now. Watches new directories from now on."""
         if self.root is None:
             return self._scan_single()
-        found, others, self.unlisted = _walk(self.root, self.include, self.exclude)
+        found, others, self.unlisted = _walk(self.root, self._include, self._exclude)
         wanted = {*others, *self._parked}
         for path in self._watched.keys() - wanted:
             self._unwatch(path)
         new = [path for path in others if path not in self._watched]
         for path in new:
             self._watch(path)
-        if new:  # what came before the watch did
-            found, _, self.unlisted = _walk(self.root, self.include, self.exclude)
+        if new:  # a log may have come before the watch
+            found, _, self.unlisted = _walk(self.root, self._include, self._exclude)
         return found
 
     def _scan_single(self) -> dict[str, str]:
-        """One that cannot be listed is named, so it is there: whoever opens it is told more."""
+        """Includes a log that cannot be listed, as opening it reports more."""
         found: dict[str, str] = {}
         self.unlisted = {}
-        for name, path in self.logs.items():
+        for name, path in self._logs.items():
             try:
                 if growth(path) is None:
                     continue
-            except _UNTOLD as error:
+            except _UNREADABLE as error:
                 self.unlisted[name] = _reason(error)
             found[name] = path
         return found
 
     def may_hold(self, name: str) -> bool:
-        """Whether the last scan could not list that log's directory, or one above it."""
+        """Whether the last scan could not list the directory of this log, or one above it."""
         above = name.split("/") if self.root is not None else []
         names = {".", name, *("/".join(above[:n]) for n in range(1, len(above)))}
         return not names.isdisjoint(self.unlisted)
 
     def park(self, path: str) -> None:
-        """From now on growth of the log is told. Whoever parks it looks at it once more after
-        this, so that nothing falls in between."""
+        """`changes` and `grown` report growth of the log from now on. The caller looks at the log
+        once more after this call, so that it misses nothing."""
         self._watch(path)
-        if path in self._parked:  # by another task: what it was not told yet is news still
+        if (
+            path in self._parked
+        ):  # by another worker: growth that it has not seen is still to be reported
             return
         self._parked[path] = None
-        with contextlib.suppress(*_UNTOLD):  # then it differs from the next look
+        with contextlib.suppress(*_UNREADABLE):  # None differs from the next value
             self._parked[path] = growth(path)
 
     def unpark(self, path: str) -> None:
-        """Its growth is no news any more."""
+        """Growth of the log is not reported any more."""
         if self._parked.pop(path, None) is not None or path in self._watched:
             self._unwatch(path)
 
-    def told(self) -> tuple[set[str], bool]:
-        """Paths of parked logs that may have grown, and whether logs may have come or gone."""
+    def changes(self) -> tuple[set[str], bool]:
+        """Events of inotify: paths of parked logs that may have grown, and whether logs may have
+        come or gone."""
         if self._inotify is None:
             return set(), False
         from inotify_simple import flags
@@ -240,20 +239,22 @@ class Tree:
         changed = False
         for event in self._inotify.read(timeout=0):
             path = self._paths.get(event.wd)
-            if path is not None and event.mask & flags.IGNORED:  # it went, and its watch with it
+            if (
+                path is not None and event.mask & flags.IGNORED
+            ):  # the directory is gone, and its watch with it
                 del self._paths[event.wd], self._watched[path]
             if path in self._parked:
                 grown.add(path)
-            else:  # of a directory, or the queue was too short for what happened
+            else:  # a directory changed, or the queue of events overflowed
                 changed = True
                 grown |= self._parked.keys() if event.wd < 0 else set()
         return grown, changed
 
     def grown(self) -> set[str]:
-        """Paths of parked logs that look different from when they were parked, or told last."""
+        """Paths of parked logs that have grown since they were parked or last reported."""
         grown: set[str] = set()
         for path, before in self._parked.items():
-            with contextlib.suppress(*_UNTOLD):  # the next look may tell
+            with contextlib.suppress(*_UNREADABLE):  # the next call may succeed
                 if (now := growth(path)) != before:
                     grown.add(path)
                     self._parked[path] = now
@@ -272,7 +273,7 @@ class Tree:
 
         events = flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.MOVED_FROM
         events |= flags.DELETE | flags.DELETE_SELF | flags.ONLYDIR
-        with contextlib.suppress(OSError):  # gone, or no more watches: the scan will see
+        with contextlib.suppress(OSError):  # gone, or too many watches: the scan finds it
             number = self._inotify.add_watch(path, events)
             self._watched[path] = number
             self._paths[number] = path
@@ -282,7 +283,7 @@ class Tree:
         if number is None or self._inotify is None:
             return
         self._paths.pop(number, None)
-        with contextlib.suppress(OSError):  # it went with its directory
+        with contextlib.suppress(OSError):  # removed with its directory
             self._inotify.rm_watch(number)
 
 

@@ -1,5 +1,4 @@
-"""How a configuration has logs forwarded: by cluster, everything that a forwarder is made of but the
-log."""
+"""The options of a forwarder, from a configuration: one value for each cluster, the same for all logs."""
 
 from __future__ import annotations
 
@@ -8,36 +7,44 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aolog.log.names import cursor_path
 from aolog.storage.storage import Storage
 from bridge.config.routing import Routing, Rule
-from bridge.deliver.checkpoints import LaneNotes
-from bridge.deliver.forwarder import OPTIONS, Forwarder
+from bridge.deliver.checkpoints import Checkpoints
+from bridge.deliver.forwarder import Forwarder
+from bridge.deliver.options import OPTIONS, ForwarderOptions
 from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bridge.config.models import Config
-    from bridge.deliver.rate_limit import Pace
+    from bridge.deliver.rate_limit import RateLimit
 
-__all__ = ["Plan", "plans"]
+__all__ = ["ClusterOptions", "cluster_options"]
 
 
-class Plan(NamedTuple):
-    """How a log is forwarded to a cluster; the forwarder is made anew where it changes."""
+class ClusterOptions(NamedTuple):
+    """How any log is forwarded to one cluster. A forwarder is made anew when this changes.
 
-    options: dict[str, Any]
+    values: fields of ForwarderOptions. other_cursors: by cluster, the names of the others'
+    cursors; empty if the configuration writes this cluster's cursor out.
+    """
+
+    values: dict[str, Any]
     topic: str | None
     rules: list[Rule]
     cluster: str
     default_cluster: str
-    others: dict[str, str]  # the other clusters' cursors; none where its own one is written out
+    other_cursors: dict[str, str]
 
-    def __repr__(self) -> str:  # settings hold secrets
-        return f"Plan({self.cluster!r})"
+    def __repr__(self) -> str:  # `values` has secrets
+        return f"ClusterOptions({self.cluster!r})"
 
     def forwarder(self, name: str, path: str, *, named: bool = True, **more: Any) -> Forwarder:
-        """Opens the log. Raises what Forwarder does. named: False for one log without rules, of
-        which no configuration names the cluster: its checkpoints keep the name that one gave, and
-        its routing's fingerprint is as in earlier releases. (Another one is sent records again.)"""
+        """Opens the log. Raises what Forwarder raises.
+
+        named: False for a log without a configuration: its checkpoints keep the cluster's name that a
+        configuration wrote, and its routing has the fingerprint of earlier releases. (With another
+        fingerprint, records would be sent again.)
+        """
         routing = Routing(self.topic)
         if named:
             routing = Routing(
@@ -47,55 +54,57 @@ class Plan(NamedTuple):
                 cluster=self.cluster,
                 default_cluster=self.default_cluster,
             )
-        options = {"cluster": self.cluster if named else "", **self.options, **more}
+        options = {"cluster": self.cluster if named else "", **self.values, **more}
         settings = {**options.pop("settings_by_default", {}), **options.pop("settings", {})}
-        return Forwarder(path, routing=routing, settings=settings, **options)
+        run = {key: options.pop(key) for key in ("drain_to", "losses") if key in options}
+        how = ForwarderOptions(routing=routing, settings=settings, **options)
+        return Forwarder(path, how, **run)
 
     def check_cursor(self, path: str) -> None:
-        """A cursor that only the default has named may be another's by now: behind a change of the
-        default it would pass what that one has not, and a new one would begin anew where the
-        cluster has one already. Raises OtherCluster."""
-        if not self.others:
+        """Refuses a cursor of another cluster: the default gives a cursor its name, and after a
+        change of the default cluster it would skip records that the new one lacks. Raises
+        OtherCluster."""
+        if not self.other_cursors:
             return
-        storage, own = Storage(), self.options["cursor"]
+        storage, own = Storage(), self.values["cursor"]
 
         def check(cursor: str, names: Collection[str]) -> None:
-            notes = LaneNotes.load(path, cursor, storage, topic_uuid=None, begun=False)
+            notes = Checkpoints.load(path, cursor, storage, topic_uuid=None, begun=False)
             if notes.cluster.name in names:
                 raise OtherCluster(
                     f"{cursor!r} is the cursor of cluster {notes.cluster.name!r} in this log, and "
                     f"the configuration gives {own!r} to {self.cluster!r}",
-                    hint="another cluster has become the default: write each one's `cursor`",
+                    hint="the default cluster has changed: write the `cursor` of each cluster",
                     path=path,
                 )
 
-        check(own, self.others)
+        check(own, self.other_cursors)
         if not storage.exists(cursor_path(path, own)):
-            for cursor in self.others.values():
+            for cursor in self.other_cursors.values():
                 check(cursor, {self.cluster})
 
 
-def plans(config: Config, pace: Pace) -> dict[str, Plan]:
-    """By cluster. pace: of all logs together; the same one each time, so that plans stay equal
-    where nothing changed."""
+def cluster_options(config: Config, limit: RateLimit) -> dict[str, ClusterOptions]:
+    """By cluster. limit: the rate limit of all logs together. Pass the same one each time, so that options
+    compare equal where nothing changed."""
     more = {name: getattr(config, name) for name in OPTIONS}
     several = len(config.clusters) > 1
     return {
-        name: Plan(
-            options={
+        name: ClusterOptions(
+            values={
                 "bootstrap_servers": cluster.bootstrap_servers,
                 "settings": cluster.client_settings(),
                 "cursor": config.cursor_of(name),
                 "commit_s": config.commit_seconds,
                 "prune_delivered": config.retention or False,
-                "shared_pace": pace,
+                "shared_limit": limit,
                 **more,
             },
             topic=config.topic,
             rules=config.rules,
             cluster=name,
             default_cluster=config.default_cluster if several else name,
-            others={
+            other_cursors={
                 other: config.cursor_of(other)
                 for other in config.clusters
                 if other != name and cluster.cursor is None

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from bridge.deliver.status import Status
     from bridge.kafka.stalls import Stall
 
-__all__ = ["STATES", "STUCK_S", "LogStatus", "Overview", "Phase", "overview", "removed", "state_of"]
+__all__ = [
+    "STATES", "STUCK_S", "LogStatus", "Overview", "Phase", "alone", "overview", "removed", "state_of",
+]  # fmt: skip  # a list
 
 _TOTALS = (*COUNTED, "lost_records", "gaps", "restarts")  # counters of a row: they never fall
 
@@ -39,6 +41,7 @@ class Phase:
     QUEUED = "queued"
     RUNNING = "running"
     PARKED = "parked"
+    PAUSED = "paused"
     WAITING = "waiting"
     STANDING = "standing"
     DONE = "done"
@@ -73,6 +76,7 @@ class LogStatus(NamedTuple):
     code: str | None
     status: Status | None
     lag: Lag | None = None
+    filtered: int = 0
 
     @property
     def counted_anything(self) -> bool:
@@ -108,7 +112,7 @@ class LogStatus(NamedTuple):
     @property
     def ready(self) -> bool:
         """Whether it is connected, or has nothing to do, and no error stopped it."""
-        if self.phase in {Phase.PARKED, Phase.DONE, Phase.QUEUED, Phase.REMOVED}:
+        if self.phase in {Phase.PARKED, Phase.PAUSED, Phase.DONE, Phase.QUEUED, Phase.REMOVED}:
             return True
         return self.phase == Phase.RUNNING and self.state in {"draining", "live"}
 
@@ -159,6 +163,7 @@ class Overview(NamedTuple):
     held_back: int = 0
     standing_lanes: int = 0
     stalled: tuple[Stall, ...] = ()
+    filtered: int = 0
 
 
 def alone(log: str, cluster: str, status: Status) -> LogStatus:
@@ -211,7 +216,7 @@ def state_of(status: Status) -> str:
         return "blocked"
     if status.state == "connecting":
         return "connecting"
-    if status.standing or status.stalled:  # lanes that wait, the former until somebody acts
+    if status.standing or status.stalled:  # `standing` lanes wait for an operator
         return "blocked"
     under_way = status.outstanding or 0
     sent = status.lag_bytes == 0 or (
@@ -222,17 +227,17 @@ def state_of(status: Status) -> str:
 
 
 def overview(
-    logs: Sequence[LogStatus], *, stopped: bool = False, waits: str | None = None
+    logs: Sequence[LogStatus], *, stopped: bool = False, waiting_for: str | None = None
 ) -> Overview:
-    """The whole process: its state is the worst of the logs' states. waits: the root or log that is
-    configured and does not exist yet, in words."""
+    """The whole process: its state is the worst of the logs' states. waiting_for: the root or log that
+    is configured and missing, as a sentence."""
     phases = [log.phase for log in logs]
     known = [log.status for log in logs if log.status is not None]
     ages = [log.lag_seconds for log in logs if log.lag_seconds is not None]
     records = [log.lag_records for log in logs]
     sizes = [log.lag_bytes for log in logs]
     states = {log.state for log in logs} - {"stopped"}
-    if waits is not None:
+    if waiting_for is not None:
         states.add("blocked")
     worst = next((s for s in ("blocked", "connecting", "draining") if s in states), "live")
     running = [log.status for log in logs if log.phase == Phase.RUNNING and log.status is not None]
@@ -254,7 +259,7 @@ def overview(
         gaps=sum(log.gaps for log in logs),
         dead_lettered=sum(log.dead_lettered for log in logs),
         dropped=sum(log.dropped for log in logs),
-        error=waits or next((f"{log.log}: {log.error}" for log in logs if log.error), None),
+        error=waiting_for or next((f"{log.log}: {log.error}" for log in logs if log.error), None),
         rate=sum((s.rate for s in running), 0.0),
         ahead_records=sum(s.ahead_records for s in known),
         reachable=all(
@@ -265,6 +270,7 @@ def overview(
         held_back=sum(s.held_back for s in known),
         standing_lanes=sum(s.standing for s in known),
         stalled=tuple(stall for s in running for stall in s.stalled),
+        filtered=sum(log.filtered for log in logs),
     )
 
 

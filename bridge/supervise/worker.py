@@ -1,7 +1,7 @@
-"""One log and one cluster: runs a forwarder in a thread, as often as the supervisor starts it.
+"""One log and one cluster: runs a forwarder in a thread, each time the supervisor starts it.
 
-Only the supervisor starts and stops tasks. The thread runs the forwarder, keeps its last status, and
-puts the task into the supervisor's queue when it ends.
+Only the supervisor starts and stops workers. The thread runs the forwarder, keeps its last status, and
+puts the worker into the supervisor's queue when it ends.
 """
 
 from __future__ import annotations
@@ -41,33 +41,34 @@ if TYPE_CHECKING:
     from aolog import Lag
     from bridge.deliver.forwarder import Forwarder
     from bridge.deliver.status import Status
-    from bridge.supervise.options import Plan
+    from bridge.supervise.options import ClusterOptions
 
-__all__ = ["Task"]
+__all__ = ["Worker"]
 
 _log = logging.getLogger("bridge.supervisor")
 _RETRY_S, _RETRY_MAX_S = 1.0, 60.0
-_LOCKED_S = 2.0  # another bridge has the cursor: how often it is asked whether it still does
-# What the destination says that no waiting changes; whoever was fenced would only fence back.
+_LOCKED_S = 2.0  # another bridge has the cursor: pause between tries
+# Errors of the destination that waiting does not change. (A fenced bridge would fence the other one.)
 _PERMANENT = {"undeliverable", "fenced", "not_isolated", "cursor_topic_unfit"}
-_GOOD_S = 60.0  # a forwarder that ran so long did not fail at once
+_GOOD_S = 60.0  # after a run of this length, the pause begins anew
 
 
 @dataclass(eq=False, slots=True)
-class Task:
-    """See the module. `phase` and what follows belong to the supervisor's thread.
+class Worker:
+    """See the module. `phase` and the fields after it belong to the supervisor's thread.
 
-    ended: where the task is put when its thread ends. fail_fast: see Supervisor, which raises its
-    failure; it is not logged as well. ending: why it was told to stop. losses:
-    what cannot be delivered, over all turns; the next one may meet it again.
-    lost: its records and gaps, as shown together with `status` or `lag`: all are of one moment.
-    counting: held while what `look` shows together is changed. lag: see LogStatus. drain_to: the
-    log's end at its first turn. drained: whether the last turn came to there.
+    ended: the queue for the worker when its thread ends. fail_fast: see Supervisor, which raises the
+    failure, so it is not logged here. ending: why the thread was asked to end: "stop", "gone",
+    "turn", "park", "reload". watched_s: since when growth of the log is noticed. reported_s: of the
+    last status. idle_s: since when it has nothing to do. losses: what cannot be delivered, over all
+    runs; a run may meet a gap again. lost: records and gaps of `losses`, at the same moment as
+    `status` or `lag`. lag: see LogStatus. drain_to: the log's end at the first run. drained: whether
+    the last run reached it. counting: held while values that are shown together change.
     """
 
     name: str
     path: str
-    plan: Plan
+    options: ClusterOptions
     ended: queue.SimpleQueue[object]
     fail_fast: bool = False
     phase: str = Phase.QUEUED
@@ -86,7 +87,7 @@ class Task:
     thread: threading.Thread | None = None
     forwarder: Forwarder | None = None
     status: Status | None = None
-    told_s: float = 0.0
+    reported_s: float = 0.0
     idle_s: float | None = None
     lag: Lag | None = None
     drain_to: int | None = None
@@ -104,9 +105,9 @@ class Task:
         queue_kbytes: int,
         before: Callable[[], None],
     ) -> None:
-        """Begins to forward, in a thread of its own. before: called before that begins."""
+        """Forwards in a new thread. before: called first."""
         now_s = time.monotonic()
-        self.phase, self.since_s, self.told_s = Phase.RUNNING, now_s, now_s
+        self.phase, self.since_s, self.reported_s = Phase.RUNNING, now_s, now_s
         self.ending, self.watched_s, self.grew, self.idle_s = None, None, False, None
         self.error = None
         more = {
@@ -117,7 +118,7 @@ class Task:
             "settings_by_default": {"queue.buffering.max.kbytes": str(queue_kbytes)},
         }
         self.thread = threading.Thread(
-            target=self._run, args=(more, status_s), name=f"{self.name} to {self.plan.cluster}",
+            target=self._run, args=(more, status_s), name=f"{self.name} to {self.options.cluster}",
             daemon=True,
         )  # fmt: skip  # one thing
         before()
@@ -129,24 +130,39 @@ class Task:
         if self.forwarder is not None:
             self.forwarder.stop()
 
-    def reopen(self) -> None:
-        """Lanes that stand are tried again."""
-        if self.forwarder is not None:
+    def pause(self) -> None:
+        """Forwards nothing until `resume`."""
+        if self.phase == Phase.RUNNING:
+            self.stop("pause")
+        elif self.phase not in {Phase.DONE, Phase.REMOVED}:
+            self.phase = Phase.PAUSED
+
+    def resume(self) -> None:
+        """Ends a pause."""
+        if self.phase == Phase.PAUSED:
+            self.phase, self.since_s = Phase.QUEUED, time.monotonic()
+
+    def try_again(self) -> None:
+        """Retries what is blocked, at once: its cause may be gone."""
+        if self.phase == Phase.RUNNING and self.forwarder is not None:
             self.forwarder.reopen()
+        elif self.phase in {Phase.STANDING, Phase.WAITING}:
+            self.phase, self.last_error = Phase.QUEUED, None
+            self.backoff.reset()
 
     @property
     def moved(self) -> bool:
-        """Whether anything was done since it started, as far as was told."""
+        """Whether it has delivered anything since it started, by its last status."""
         status = self.status
         return status is not None and any(status.counted().values())
 
     def take_end(self) -> BaseException | None:
-        """After the thread has ended: what it raised. Counts are kept."""
+        """After the thread has ended. Returns what it raised; keeps its counts."""
         if self.thread is not None:
             self.thread.join()
         with self.counting:
             self.lost = self._lost()  # a thread that raised did not report its last losses
-            if self.status is not None:  # counted; what is left says how things stood
+            if self.status is not None:  # counted now; the rest stays
                 self.totals.update(self.status.counted())
                 self.status = self.status._replace(**NOTHING, outstanding=0, rate=0.0)
         self.thread = self.forwarder = None
@@ -154,8 +170,8 @@ class Task:
             self.last_error = None
         return self.error
 
-    def waits(self, error: BaseException) -> None:
-        """Tried again after a delay that grows; a cursor in use, after a short one."""
+    def retry(self, error: BaseException) -> None:
+        """Waits for the next try: longer each time, but a short time for a cursor in use."""
         now_s = time.monotonic()
         if now_s - self.since_s > _GOOD_S:
             self.backoff.reset()
@@ -163,25 +179,25 @@ class Task:
         self.retry_at_s = now_s + (_LOCKED_S if isinstance(error, CursorLocked) else delay_s)
         self.restarts += 1
         self.phase = Phase.WAITING
-        self._tell(error, "is tried again")
+        self._log_failure(error, "is tried again")
 
-    def stands(self, error: BaseException) -> None:
-        """Not tried again before a reload or a restart."""
+    def stand(self, error: BaseException) -> None:
+        """Waits for a reload or a restart."""
         self.phase = Phase.STANDING
-        self._tell(error, "was drained" if isinstance(error, GapFound) else "stands")
+        self._log_failure(error, "was drained" if isinstance(error, GapFound) else "stands")
 
-    def ends(self, *, drained: bool) -> None:
-        """It is over. What a drain could not read on the way, in whatever turn, is its failure:
-        the cursor is behind it, so the next run says nothing."""
+    def finish(self, *, drained: bool) -> None:
+        """It never runs again. Gaps that a drain passed, in any run, are its failure: the cursor is
+        after them, so the next bridge does not report them."""
         self.phase = Phase.DONE
         if drained:
             try:
                 self.losses.check(self.path)
             except GapFound as error:
                 self.error = error
-                self.stands(error)
+                self.stand(error)
 
-    def _tell(self, error: BaseException, what: str) -> None:
+    def _log_failure(self, error: BaseException, what: str) -> None:
         text = f"{_code(error)}: {error}"
         if text != self.last_error and not self.fail_fast:
             event = {"event": "log_failed", "code": _code(error)}
@@ -190,10 +206,10 @@ class Task:
         self.last_error = text
 
     @property
-    def permanent(self) -> bool:
+    def is_permanent(self) -> bool:
         """Whether only an operator can remove the cause of the failure."""
         error = self.error
-        if isinstance(error, NotALog):  # its first slab may be on its way
+        if isinstance(error, NotALog):  # its first slab may come
             return False
         if isinstance(error, AologError) and error.code in _PERMANENT:
             return True
@@ -206,8 +222,8 @@ class Task:
             return 0
         return getattr(self.error, "exit_status", AologError.exit_status)
 
-    def look(self) -> LogStatus:
-        """How it stands. From any thread."""
+    def log_status(self) -> LogStatus:
+        """From any thread."""
         phase, error = self.phase, self.error
         with self.counting:
             status, lag = self.status, self.lag
@@ -217,16 +233,20 @@ class Task:
         forwarder = self.forwarder
         silent_s = None
         if phase == Phase.RUNNING:
-            moved_s = self.told_s if forwarder is None else max(self.told_s, forwarder.moved_s)
+            moved_s = (
+                self.reported_s if forwarder is None else max(self.reported_s, forwarder.moved_s)
+            )
             silent_s = time.monotonic() - moved_s
             reason = None if status is None else status.error
+        if phase == Phase.PAUSED:
+            reason = "paused by an operator; resume it on the page"
         state = _state(phase, status)
         if phase in {Phase.QUEUED, Phase.RUNNING} and forwarder is None and self.last_error:
-            state, reason = "blocked", self.last_error  # until the next try has come to something
+            state, reason = "blocked", self.last_error  # until the next try succeeds
         return LogStatus(
             log=self.name,
             path=self.path,
-            cluster=self.plan.cluster,
+            cluster=self.options.cluster,
             phase=phase,
             state=state,
             **{name: counted[name] for name in COUNTED},
@@ -248,18 +268,18 @@ class Task:
     def _run(self, more: dict[str, Any], status_s: float) -> None:
         with naming(self.name):
             try:
-                self.plan.check_cursor(self.path)
+                self.options.check_cursor(self.path)
                 self.drained = not self.fail_fast and self._has_nothing_to_do()
                 if self.drained:
                     self.ending = self.ending or "park"
                     return
-                forwarder = self.plan.forwarder(
+                forwarder = self.options.forwarder(
                     self.name, self.path, drain_to=self.drain_to, **more
                 )
                 self.drain_to = forwarder.drain_to
                 self.status = None
                 self.forwarder = forwarder
-                if self.ending is not None:  # told before there was one to tell
+                if self.ending is not None:  # before there was a forwarder to stop
                     forwarder.stop()
                 self.drained = forwarder.drained(forwarder.run(self._report, status_s))
             except BaseException as error:  # noqa: BLE001 -- the supervisor judges it
@@ -268,31 +288,31 @@ class Task:
                 self.ended.put(self)
 
     def _has_nothing_to_do(self) -> bool:
-        """Whether the cursor is at the log's end. Then there is no connection to the cluster: of
-        thousands of logs, most are so when the process starts."""
+        """Whether the cursor is at the log's end. Then it does not connect to the cluster: of
+        thousands of logs, most have nothing to do when the process starts."""
         if not self.measure():
-            return False  # the forwarder will say what it is
+            return False  # the forwarder reports why
         assert self.lag is not None
         if self.lag.bytes and self.lag.records != 0:
             return False
-        if retention := self.plan.options["prune_delivered"]:
+        if retention := self.options.values["prune_delivered"]:
             prune(self.path, Storage(), retention)
         return True
 
     def measure(self) -> bool:
-        """Asks the files how much is pending, and what retention removed unread, where no forwarder
-        tells; whether there is a cursor to go by. Without one, all of the log is."""
+        """Reads from the files how much is pending, and what retention removed unread. False if
+        that is unknown, or there is no cursor: then the whole log is pending."""
         storage = Storage()
         lag, known = None, True
         with suppress(AologError, OSError), Reader(self.path, storage=storage) as reader:
             try:
-                cursor = self.plan.options["cursor"]
+                cursor = self.options.values["cursor"]
                 position = read_position(self.path, cursor, storage)
                 resume_at(reader, position)
             except NoSuchCursor:
                 known = False
             lag = reader.lag()
-            # Another bridge that holds the cursor counts its losses itself.
+            # A bridge that holds the cursor counts the losses itself.
             if known and self.phase != Phase.RUNNING and not isinstance(self.error, CursorLocked):
                 with naming(self.name):
                     self.losses.pruned(pruned_from(reader, position.address, position.ordinal))
@@ -304,7 +324,7 @@ class Task:
         with self.counting:
             self.status, self.lag = status, None
             self.lost = status.lost_records, status.gaps
-        now_s = self.told_s = time.monotonic()
+        now_s = self.reported_s = time.monotonic()
         sent = status.lag_bytes == 0 or status.lag_records == 0
         idle = sent and not status.outstanding and state_of(status) == "live"
         if not idle:
@@ -321,7 +341,7 @@ def _code(error: BaseException) -> str:
 
 
 def _state(phase: str, status: Status | None) -> str:
-    if phase in {Phase.WAITING, Phase.STANDING}:
+    if phase in {Phase.WAITING, Phase.STANDING, Phase.PAUSED}:
         return "blocked"
     if phase == Phase.DONE:
         return "stopped"

@@ -76,7 +76,9 @@ def test_what_an_import_and_a_long_log_hold_is_measured(tmp_path):
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_instructions_are_those_of_the_records_and_not_of_the_start(tmp_path):
     code = "import sys\nfor _ in range(1000 * int(sys.argv[1])):\n    pass\n"
-    counted = instructions._count(1, str(tmp_path), None, code, "sys")[instructions.A_RECORD]
+    counted = instructions.count_instructions(1, str(tmp_path), None, code, "sys")[
+        instructions.A_RECORD
+    ]
     assert 10 < counted < 5_000  # the start of Python is 30 million, 30,000 a record
 
 

@@ -84,7 +84,7 @@ def test_cases_that_are_measured_again_replace_what_was_and_leave_the_others(tmp
         ["append", "memory"],
         ["append_many", "read"],
     ]
-    head = table._head(found)
+    head = table.heading(found)
     assert "`append`, `memory`: measured" in head
     assert "Load average at the start: 0.25." in head
 

@@ -23,22 +23,23 @@ from aolog import Reader, Record, Retention, Writer
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.buffer import provider
-from bridge.buffer.provider import MemoryProvider
-from bridge.deliver.at_least_once import arrivals
-from bridge.deliver.checkpoint_file import NotesFile
-from bridge.deliver.checkpoints import notes_path
+from bridge.deliver.at_least_once import deduplicate
+from bridge.deliver.checkpoint_file import CheckpointFile
+from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.forwarder import Forwarder
-from bridge.deliver.log_source import Source
+from bridge.deliver.log_source import LogSource
+from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.status import Status
 from bridge.kafka import producer as kafka
 from bridge.kafka import read_back
 from bridge.kafka.embedded import EmbeddedBroker
+from bridge.testing import MemoryProvider, embedded_broker  # noqa: F401 -- a fixture
 
 if TYPE_CHECKING:
     from tests.kafka.server import KafkaServer
 
 TOPIC = "t"
-NOWHERE = "127.0.0.1:1"  # nobody listens on port 1
+NOWHERE = "127.0.0.1:1"  # no server listens on port 1
 PARTITIONS = 4
 # One generous bound for whatever must happen soon; nothing here waits for it when all is well.
 SOON_S = 60.0
@@ -216,15 +217,14 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        broker.create_topic(TOPIC, PARTITIONS)
-        yield broker
+def broker(embedded_broker: EmbeddedBroker) -> EmbeddedBroker:  # noqa: F811 -- the same
+    embedded_broker.create_topic(TOPIC, PARTITIONS)
+    return embedded_broker
 
 
 def notes_of(log: Path, cursor: str = "bridge") -> dict[str, Any]:
     """What the bridge noted beside its cursor."""
-    text = NotesFile(notes_path(str(log), cursor), Storage()).read()
+    text = CheckpointFile(checkpoints_path(str(log), cursor), Storage()).read()
     assert text is not None
     found: dict[str, Any] = json.loads(text)
     return found
@@ -236,6 +236,12 @@ def log(tmp_path: Path) -> Path:
 
 
 # --- in a thread -----------------------------------------------------------------------------
+
+
+def forwarder(path: Path, **options: Any) -> Forwarder:
+    """Of a log; options: of ForwarderOptions and of Forwarder."""
+    run = {key: options.pop(key) for key in ("storage", "losses", "drain_to") if key in options}
+    return Forwarder(path, ForwarderOptions(**options), **run)
 
 
 class Run:
@@ -265,7 +271,7 @@ class Run:
 
     def until(self, reached: Callable[[Status], object], seconds: float = SOON_S) -> Status:
         """The first status from now on of which it holds."""
-        for status in told(lambda: self.statuses, lambda: self.alive, seconds):
+        for status in statuses_until_end(lambda: self.statuses, lambda: self.alive, seconds):
             if reached(status):
                 return status
         last = self.statuses[-1] if self.statuses else None
@@ -284,7 +290,7 @@ class Run:
         return self.end(8.0)
 
 
-def told(
+def statuses_until_end(
     statuses: Callable[[], list[Any]], alive: Callable[[], bool], seconds: float
 ) -> Iterator[Any]:
     """The statuses as they come, until it has ended or so many seconds are over."""
@@ -338,9 +344,9 @@ def forward(
     """Starts a forwarder on the log; whatever becomes of it, each commit is checked: nothing
     before the cursor is missing from the broker."""
     runs: list[Run] = []
-    committing = Source.committing
+    committing = LogSource.committing
 
-    def watched(self: Source, position: Any) -> Callable[[], None]:
+    def watched(self: LogSource, position: Any) -> Callable[[], None]:
         commit = committing(self, position)
 
         def watched_commit() -> None:
@@ -350,8 +356,8 @@ def forward(
 
         return watched_commit
 
-    monkeypatch.setattr(Source, "committing", watched)
-    monkeypatch.setattr(arrivals, "SETTLE_S", 0.05)
+    monkeypatch.setattr(LogSource, "committing", watched)
+    monkeypatch.setattr(deduplicate, "SETTLE_S", 0.05)
     answer_within(monkeypatch, 1.0)
 
     def start(path: Path = log, **options: Any) -> Run:
@@ -361,7 +367,7 @@ def forward(
             "commit_s": 0.05,
             **options,
         }
-        run = Run(Forwarder(path, **options))
+        run = Run(forwarder(path, **options))
         runs.append(run)
         return run
 
@@ -409,7 +415,9 @@ class Process:
         return [json.loads(line) for line in self.lines if line.endswith("\n")]
 
     def until(self, reached: Callable[[dict[str, Any]], object], seconds: float = SOON_S) -> Any:
-        for status in told(lambda: self.statuses, lambda: self.popen.poll() is None, seconds):
+        for status in statuses_until_end(
+            lambda: self.statuses, lambda: self.popen.poll() is None, seconds
+        ):
             if reached(status):
                 return status
         raise AssertionError(f"it did not come to that: {self.lines[-1:]}, {self.stderr[-2000:]}")

@@ -1,12 +1,12 @@
 """Crash exploration: short histories, stopped at every operation, in every state that may survive.
 
-    history.py   what is done: steps, options, cases written by hand and drawn from a seed
-    run.py       carries a case out on a simulated system, and notes what was promised when
-    observe.py   what comes of a state that is left: read, recovered, appended to, read again
-    memory.py    what reading gives, remembered by what was read: states share most of it
-    check.py     what must hold of a state that is left: the promise, clause by clause
-    explore.py   every point of a case, every surviving state, checked; counts, failures
-    mutants.py   defects of the library that the exploration must find
+    history.py   histories: steps, options, cases written by hand and drawn from a seed
+    run.py       runs a case on a simulated system, and notes what was promised at each point
+    observe.py   reads a surviving state, recovers it, appends, reads again
+    memory.py    caches results of reading, by the bytes that were read: states share most of them
+    check.py     what must hold of a surviving state: the promise, clause by clause
+    explore.py   checks every surviving state at every point of a case; counts, failures
 
-`python -m tests.explore --help` runs one case, all of them, or one state.
+The exploration must find some of the mutants of tests/mutants. `python -m tests.explore --help` shows
+how to run one case, all of them, or one state.
 """

@@ -6,8 +6,8 @@ left in, and checks what was promised.
   python -m tests.explore --case seed-7     one case; also by the names in history.py
   python -m tests.explore --json '{...}'    a case as a failure prints it; --point N: one point
 
-The same options but --seconds explore the same states, whatever --jobs says. What is interrupted
-sums up what is done. Exit status: 0 nothing was found, 1 a promise was broken, 130 interrupted.
+The same options, without --seconds, explore the same states with any --jobs. After an interrupt it
+prints the sums so far. Exit status: 0 nothing was found, 1 a promise was broken, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 from tests.explore.explore import (
@@ -30,10 +31,16 @@ from tests.explore.explore import (
 )  # fmt: skip  # names
 from tests.explore.history import Case, all_cases, case_named
 from tests.explore.history import drawn as case_at
-from tests.explore.mutants import MUTANTS
+from tests.mutants.defects import MUTANTS
+from tests.mutants.mutant import applied
 
 
 def main() -> int:
+    with ExitStack() as held:
+        return _main(held)
+
+
+def _main(held: ExitStack) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.explore",
         usage="%(prog)s [options]",
@@ -44,25 +51,25 @@ def main() -> int:
     def option(name: str, what: str, **kind: Any) -> None:
         parser.add_argument(name, help=what, metavar=name[2:].upper(), **kind)
 
-    known = "\n".join(f"  {name}" for name in sorted(MUTANTS))
+    known = "\n".join(f"  {name}" for name, one in MUTANTS.items() if one.case)
     option("--case", "this case alone")
-    option("--json", "this case alone, as a failure prints it")
+    option("--json", "this case alone, in the form that a failure prints")
     option("--point", "this point of the case alone", type=int)
     option("--mutant", f"with this defect, on its case:\n{known}", choices=sorted(MUTANTS))
-    parser.add_argument("--long", action="store_true", help="hours: more of all that follows")
-    drawn, budget = SMALL
-    option("--drawn", f"so many cases drawn from seeds [{drawn}]", type=int)
-    option(
-        "--first", "the first of the seeds [0]; from above 0 on no others are explored", type=int
+    parser.add_argument(
+        "--long", action="store_true", help="hours: higher values of the options below"
     )
-    option("--seconds", "no case is waited for longer", type=float)
-    option("--states", f"states a case [{budget.states}; one case: no end]", type=int)
-    option("--limit", f"states a point [{budget.limit}; one case: {Budget().limit}]", type=int)
-    option("--sample", "states drawn past that", type=int)
-    option("--jobs", "processes [one a core]", type=int)
+    drawn, budget = SMALL
+    option("--drawn", f"number of cases drawn from seeds [{drawn}]", type=int)
+    option("--first", "the first seed [0]; above 0, only drawn cases are explored", type=int)
+    option("--seconds", "stop waiting for cases after so many seconds", type=float)
+    option("--states", f"states per case [{budget.states}; one case: no limit]", type=int)
+    option("--limit", f"states per point [{budget.limit}; one case: {Budget().limit}]", type=int)
+    option("--sample", "states drawn beyond that limit", type=int)
+    option("--jobs", "processes [one per core]", type=int)
     args = parser.parse_args()
     if args.mutant:
-        MUTANTS[args.mutant].apply()
+        held.enter_context(applied(MUTANTS[args.mutant]))
         args.case = args.case or (None if args.json else MUTANTS[args.mutant].case)
     one = args.case or args.json
     drawn, budget = LONG if args.long else SMALL
@@ -86,7 +93,7 @@ def main() -> int:
         results = []
         try:
             for result in _shown(cases, budget, args.jobs, args.seconds):
-                results.append(result)  # one by one: what is interrupted keeps them
+                results.append(result)  # one by one: an interrupt keeps them
         except KeyboardInterrupt:
             interrupted = True
         print(failures_of(results))
@@ -99,7 +106,7 @@ def main() -> int:
 def _shown(
     cases: list[Case], budget: Budget, jobs: int | None, seconds: float | None
 ) -> Iterator[Explored]:
-    """A line a case; failures at once."""
+    """Prints a line for each case, and failures at once."""
     began, states = time.monotonic(), 0
     for number, result in enumerate(explore_all(cases, budget, jobs, seconds), 1):
         states += len(result.states)

@@ -19,13 +19,15 @@ from pathlib import Path
 import pytest
 
 from fuzz.campaign import CORPUS, Failure, Plan, Told, campaign, run_saved
-from fuzz.canary import CANARIES, Canary, hunt
+from fuzz.canary import CANARIES, hunt
 from fuzz.damage import apply
 from fuzz.disk import Disk
 from fuzz.minimise import minimise, signature
 from fuzz.shapes import make
 from fuzz.target import Case, decode, draw, encode
 from fuzz.targets import TARGETS, load
+from tests.mutants.mutant import Mutant
+from tests.mutants.parameters import of_ci
 
 ROOT = Path(__file__).resolve().parents[2]
 SAVED = sorted(CORPUS.glob("*/*.json"))
@@ -52,8 +54,8 @@ def test_a_target_runs_its_small_budget_and_finds_nothing(target: str, tmp_path:
     assert len(result.outcomes) > 5
 
 
-@pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.says)
-def test_a_defect_that_was_put_in_is_found(canary: Canary) -> None:
+@pytest.mark.parametrize("canary", of_ci(CANARIES))
+def test_the_fuzzer_finds_a_mutant(canary: Mutant) -> None:
     found = hunt(canary, SEED)
     assert found.case is not None
 

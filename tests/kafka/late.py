@@ -46,7 +46,7 @@ def _messages(connection: socket.socket) -> Iterator[bytes]:
 
 
 def _end(connection: socket.socket) -> None:
-    """Whoever waits at it is told."""
+    """Wakes the thread that waits for it."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
@@ -81,7 +81,7 @@ class LateProxy:
             connection.sendall(self._held)
             answer = _message(stream)[_LENGTH.size :]
         (version,) = struct.unpack_from(">h", self._held, _LENGTH.size + 2)
-        flexible = version >= 3  # of EndTxn: a tagged field stands behind the correlation id
+        flexible = version >= 3  # of EndTxn: a tagged field follows the correlation id
         (code,) = struct.unpack_from(">h", answer, 4 + flexible + 4)
         return int(code)
 

@@ -1,4 +1,4 @@
-"""A Kafka that asks who somebody is, and lets nobody do what was not granted: ACLs of least rights.
+"""A Kafka with authentication and ACLs: users can do only what was granted.
 
 Tests speak to it as its owner over the plain listener, and what is tested as a user of SASL's, each
 of whom has no right until `grant`.
@@ -74,7 +74,7 @@ class User:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where it is asked who it is."""
+        """The listener with authentication."""
         return self._server.bootstrap_of("SASL")
 
     @property

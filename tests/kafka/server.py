@@ -282,7 +282,7 @@ class KafkaServer:
         """Freeze the server (SIGSTOP): connections stay open, and from the return of this call
         on nothing answers."""
         self._signal(signal.SIGSTOP, _State.PAUSED)
-        # The signal is only on its way: wait for the kernel's word that every thread stands.
+        # The signal is only on its way: wait until the kernel reports every thread as stopped.
         pid = self.pid
         assert pid is not None
         os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -460,7 +460,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses now, all different; nobody else is given them while we live."""
+    """Free ports, all different; no other test process gets them while this one runs."""
     ports: list[int] = []
     folder = Path(tempfile.gettempdir(), f"aolog-ports-{os.getuid()}")
     folder.mkdir(exist_ok=True)

@@ -71,24 +71,6 @@ def read(kafka: KafkaServer, topic: str, partition: int = 0) -> list[Message]:
         consumer.close()
 
 
-def test_a_record_comes_back_with_its_key_headers_and_timestamp(
-    kafka: KafkaServer, topic: TopicFactory
-) -> None:
-    name = topic(2)
-    headers: list[tuple[str, str | bytes | None]] = [("h", b"1"), ("h", None), ("empty", b"")]
-    sender = producer(kafka)
-    sender.produce(name, b"value", b"key", 1, None, None, 1_600_000_000_123, headers)
-    sender.produce(name, None, None, 1)
-    assert sender.flush(SOON_S) == 0
-
-    first, second = read(kafka, name, partition=1)
-    assert (first.value(), first.key(), first.headers()) == (b"value", b"key", headers)
-    assert first.timestamp() == (1, 1_600_000_000_123)  # 1: CreateTime
-    assert (first.offset(), second.offset()) == (0, 1)
-    assert (second.value(), second.key(), second.headers()) == (None, None, None)
-    assert read(kafka, name, partition=0) == []
-
-
 def test_acknowledged_records_survive_kill_9_and_a_restart(
     kafka: KafkaServer, topic: TopicFactory
 ) -> None:
@@ -109,17 +91,6 @@ def test_acknowledged_records_survive_kill_9_and_a_restart(
     assert kafka.pid != before
     assert kafka.bootstrap_servers == address
     assert [record.value() for record in read(kafka, name)] == [b"%d" % i for i in range(1001)]
-
-
-def test_records_survive_a_stop_and_a_start(kafka: KafkaServer, topic: TopicFactory) -> None:
-    name = topic()
-    sender = producer(kafka)
-    sender.produce(name, b"kept", None, 0)
-    assert sender.flush(SOON_S) == 0
-    kafka.stop()
-    kafka.stop()  # no effect
-    kafka.start()
-    assert [record.value() for record in read(kafka, name)] == [b"kept"]
 
 
 def test_a_paused_server_does_not_answer_and_a_resumed_one_does(
@@ -146,38 +117,6 @@ def test_a_test_that_asks_for_a_topic_finds_the_server_up(
     topic()
 
 
-def test_an_aborted_record_is_not_served_to_a_read_committed_reader(
-    kafka: KafkaServer, topic: TopicFactory
-) -> None:
-    name = topic()
-    sender = producer(kafka, transactional_id=name)
-    sender.init_transactions(SOON_S)
-    for value, end in (
-        (b"aborted", sender.abort_transaction),
-        (b"kept", sender.commit_transaction),
-    ):
-        sender.begin_transaction()
-        sender.produce(name, value, None, 0)
-        assert sender.flush(SOON_S) == 0
-        end(SOON_S)
-    assert [record.value() for record in read(kafka, name)] == [b"kept"]
-
-
-def test_a_topic_has_the_settings_that_were_asked_for(
-    kafka: KafkaServer, topic: TopicFactory
-) -> None:
-    name = topic(config={"max.message.bytes": "1000"})
-    errors: list[KafkaError | None] = []
-    sender = producer(kafka)
-    for value in (b"x" * 5000, b"small"):
-        sender.produce(name, value, None, 0, lambda error, _: errors.append(error))
-        assert sender.flush(SOON_S) == 0
-    refused, accepted = errors
-    assert refused is not None
-    assert refused.code() == KafkaError.MSG_SIZE_TOO_LARGE
-    assert accepted is None
-
-
 def test_a_topic_that_nobody_created_appears_with_several_partitions_where_it_is_asked_for(
     kafka: KafkaServer, topic: TopicFactory
 ) -> None:
@@ -195,7 +134,7 @@ def test_a_topic_that_nobody_created_appears_with_several_partitions_where_it_is
 
 
 @pytest.mark.usefixtures("kafka")  # for its skip
-def test_a_server_that_cannot_start_says_why_from_its_log(tmp_path: Path) -> None:
+def test_the_error_of_a_server_that_cannot_start_quotes_its_log(tmp_path: Path) -> None:
     with pytest.raises(KafkaDied, match=r"Invalid value often for configuration num\.io\.threads"):
         KafkaServer(tmp_path, {"num.io.threads": "often"})
 
@@ -205,7 +144,7 @@ def test_without_java_there_is_one_clear_line_and_in_ci_a_failure(ci: str, outco
     run = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-rsE", "-p", "no:cacheprovider"),
-            f"{__file__}::test_records_survive_a_stop_and_a_start",
+            f"{__file__}::test_a_paused_server_does_not_answer_and_a_resumed_one_does",
         ],
         env={**os.environ, "CI": ci, "PATH": "/nonexistent", "JAVA_HOME": ""},
         cwd=ROOT,
@@ -233,7 +172,7 @@ def fake_maven(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Pa
 FETCHES = 'to=${to#-DoutputDirectory=}; mkdir -p "$to"; sleep 0.2; echo jar > "$to/kafka.jar"'
 
 
-def test_jars_are_fetched_once_by_whoever_asks_first(
+def test_jars_are_fetched_once_for_several_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = fake_maven(tmp_path, FETCHES, monkeypatch)
@@ -247,7 +186,7 @@ def test_jars_are_fetched_once_by_whoever_asks_first(
     assert calls.read_text() == "call\n"
 
 
-def test_a_fetch_that_fails_half_way_leaves_nothing_to_be_taken_for_whole(
+def test_a_fetch_that_fails_half_way_leaves_no_jars(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_maven(tmp_path, f"{FETCHES}; exit 7", monkeypatch)

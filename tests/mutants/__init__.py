@@ -1,20 +1,11 @@
-"""Mutants: the tests' own test. Each breaks one clause of the promise (aolog/docs/guarantees.md), in
-a copy of the code; named tests must fail on it.
+"""Mutants: defects that are put into the code on purpose. Tests, exploration and fuzzers must find them.
 
-    python -m tests.mutants                    all
-    python -m tests.mutants NAME ...           some; what the tests said is shown where one lives
-    python -m tests.mutants --page             write aolog/docs/proof.md anew
+    python -m tests.mutants                    all, with the tests that must fail
+    python -m tests.mutants NAME ...           some; shows the tests' output if one survives
+    python -m tests.mutants --page             writes aolog/docs/proof.md again
+    python -m tests.explore --mutant NAME      explores the crashes of its case
+    python -m fuzz canary                      fuzzes those that a fuzzer must find
 
-mutant.py says what a mutant is, writing.py, reading.py and publishing.py list them, run.py runs them,
-proofs.py lists the tests of each clause, promise.py makes the page of all three.
+mutant.py says what a mutant is and applies it. defects.py lists them, changes.py has what they do,
+proofs.py lists the tests of each clause, run.py runs the tests, page.py makes the page.
 """
-
-from __future__ import annotations
-
-from tests.mutants.publishing import PUBLISHING
-from tests.mutants.reading import READING
-from tests.mutants.writing import WRITING
-
-__all__ = ["MUTANTS"]
-
-MUTANTS = {mutant.name: mutant for mutant in (*WRITING, *READING, *PUBLISHING)}

@@ -6,44 +6,43 @@ import argparse
 import sys
 import time
 
-from tests.mutants import MUTANTS
+from tests.mutants.defects import MUTANTS
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.mutants", description="Runs named tests on mutants of the code."
     )
-    parser.add_argument("names", nargs="*", help="of mutants; all, if none is named")
-    parser.add_argument("--few", action="store_true", help="one of each clause: what CI runs")
-    parser.add_argument("--jobs", type=int)
-    parser.add_argument("--show", action="store_true", help="what the tests said, of all")
-    parser.add_argument(
-        "--page", action="store_true", help="write aolog/docs/proof.md, run nothing"
-    )
+    parser.add_argument("names", nargs="*", help="mutants to run [all]")
+    parser.add_argument("--few", action="store_true", help="the first of each clause, as CI does")
+    parser.add_argument("--jobs", type=int, help="processes [one a core]")
+    parser.add_argument("--show", action="store_true", help="show the tests' output of all")
+    parser.add_argument("--page", action="store_true", help="only write aolog/docs/proof.md")
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in MUTANTS]:
         parser.error(f"no such mutant: {', '.join(unknown)}")
     try:
-        from tests.mutants.promise import PAGE, page
-        from tests.mutants.run import run_all
-    except ModuleNotFoundError as error:  # a library of the tests', and not one of ours
+        from tests.mutants.page import PAGE, page
+        from tests.mutants.run import first_of_each_clause, run_all
+    except ModuleNotFoundError as error:
         parser.exit(2, f"{error}; what the tests need comes with pip install -e '.[dev]'\n")
     if args.page:
         PAGE.write_text(page(), encoding="utf-8")
         return 0
     chosen = [MUTANTS[name] for name in args.names] or list(MUTANTS.values())
     if args.few:
-        chosen = list({one.clause: one for one in reversed(chosen)}.values())  # the first of each
+        chosen = first_of_each_clause(chosen)
     began_s = time.monotonic()
-    alive = 0
+    ran = alive = 0
     for outcome in run_all(chosen, args.jobs):
         said = "caught" if outcome.caught else "ALIVE"
-        print(f"{said} {outcome.mutant.name} {outcome.seconds:.1f}s", flush=True)
+        print(f"{said}: {outcome.mutant.name} ({outcome.seconds:.1f} s)", flush=True)
         if not outcome.caught or args.show:
             print(outcome.output, flush=True)
+        ran += 1
         alive += not outcome.caught
     took_s = time.monotonic() - began_s
-    print(f"{len(chosen)} of {len(MUTANTS)} mutants ran, {alive} alive, in {took_s:.0f} s")
+    print(f"{ran} of {len(MUTANTS)} mutants ran, {alive} alive, in {took_s:.0f} s")
     return bool(alive)
 
 

@@ -1,263 +1,175 @@
 """Which tests prove each clause of the promise (aolog/docs/guarantees.md). Data only.
 
-The mutants of a clause name it themselves; those of tests/explore are named here.
+A test is `file::test` below tests/aolog, or `folder/test_file::test`. Mutants name their clause
+themselves.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+__all__ = ["PROOFS"]
 
-__all__ = ["PROOFS", "Proof"]
-
-
-class Proof(NamedTuple):
-    """clause: its name in the promise. tests: `file::test`, as of a mutant. explored: mutants of
-    tests/explore that break it."""
-
-    clause: str
-    tests: tuple[str, ...]
-    explored: tuple[str, ...] = ()
-
-
-PROOFS = (
-    Proof(
-        "durable",
-        tests=(
-            "writer::test_what_is_asked_of_the_storage_to_begin_sync_and_seal_a_slab",
-            "commit::test_threads_that_sync_across_many_slabs_are_never_told_too_early",
-            "killed_creators::test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next",
-            "testing::test_storage_finishes_short_writes_and_reads_and_interrupted_calls",
-            "explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves",
-            "crash/test_kill::test_a_writer_is_killed",
-            "crash/test_power_cut::test_what_was_synced_survives_a_power_cut",
-        ),
-        explored=(
-            "skip_directory_sync",
-            "skip_sync_before_rename",
-            "forget_rest_of_short_write",
-            "acknowledge_without_sync",
-            "trust_a_name_that_is_there",
-        ),
-    ),
-    Proof(
-        "atomic",
-        tests=(
-            "writer::test_append_many_is_one_frame_whatever_its_size",
-            "concurrency::test_append_many_is_not_torn_apart_by_other_threads",
-            "arrow::test_a_batch_is_one_frame",
-        ),
-    ),
-    Proof(
-        "bytes",
-        tests=(
-            "frame::test_every_single_flipped_bit_of_a_frame_is_refused",
-            "walk::test_a_whole_frame_of_the_slab_stored_as_a_payload_is_never_returned",
-            "walk::test_what_lies_beyond_the_limit_is_never_read",
-            "foreign_slab::test_a_slab_of_another_log_is_a_gap_however_one_reads",
-            "foreign_slab::test_every_combination_of_slabs_and_cursors_lands_on_its_row",
-            "damage_matrix::test_damage_costs_what_it_touches_however_one_reads",
-            "columns::test_nonsense_under_a_right_hash_is_malformed",
-            "fuzz/test_fuzz::test_a_target_runs_its_small_budget_and_finds_nothing",
-        ),
-    ),
-    Proof(
-        "addresses",
-        tests=(
-            "recovery_table::test_an_epoch_begins_above_the_file_and_above_every_cursor",
-            "recovery_table::test_an_epoch_begins_above_the_reach_unless_the_page_cache_is_the_same",
-            "opening::test_a_copied_log_is_case_k_and_never_gives_an_address_twice",
-            "opening::test_a_log_that_was_removed_and_put_back_is_case_k_also_where_its_inode_is_the_same",
-            "opening::test_an_inode_of_another_generation_is_another_file",
-            "regressions::test_two_copies_of_a_log_do_not_give_out_the_same_addresses",
-            "opening::test_a_new_epoch_is_told_in_a_warning",
-            "explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves",
-        ),
-        explored=("reuse_addresses_after_power_cut",),
-    ),
-    Proof(
-        "damage",
-        tests=(
-            "gaps::test_gaps_are_exact_and_every_other_record_is_read",
-            "walk::test_whatever_is_overwritten_every_untouched_frame_is_delivered",
-            "damage_matrix::test_damage_costs_what_it_touches_however_one_reads",
-            "golden::test_every_slab_without_its_two_header_copies_is_read_by_its_seal",
-            "interrupts::test_a_slab_that_a_follower_has_open_is_not_made_anew",
-        ),
-    ),
-    Proof(
-        "gaps",
-        tests=(
-            "gaps::test_gaps_are_exact_and_every_other_record_is_read",
-            "gaps::test_the_oracle_of_the_matrix_says_what_this_table_says",
-            "regressions::test_losses_before_and_behind_a_mark_are_each_counted_once",
-            "regressions::test_a_loss_that_nobody_counted_is_unknown",
-            "regressions::test_a_slab_that_was_sealed_is_not_torn_though_its_seal_is_damaged",
-            "damage_matrix::test_damage_costs_what_it_touches_however_one_reads",
-        ),
-    ),
-    Proof(
-        "lengths",
-        tests=(
-            "frame::test_every_single_flipped_bit_of_a_frame_ends_a_run_before_it",
-            "large::test_a_length_that_lies_allocates_nothing",
-            "damage_matrix::test_no_length_allocates_what_is_not_there",
-            "codec::test_bombs_and_windows_take_no_memory_of_the_process_either",
-            "slab::test_an_index_that_does_not_fit_its_body_is_none",
-            "columns::test_a_count_of_four_billion_allocates_nothing",
-        ),
-    ),
-    Proof(
-        "kept",
-        tests=(
-            "opening::test_recovery_takes_the_steps_that_it_says",
-            "opening::test_a_torn_frame_is_case_f_cut_copied_and_told",
-            "regressions::test_what_was_kept_aside_is_not_overwritten_by_what_is_cut_at_the_same_place",
-            "recovery_table::test_what_is_cut_is_copied_aside_unless_it_is_zeros",
-        ),
-        explored=("nothing_kept_aside",),
-    ),
-    Proof(
-        "recovery",
-        tests=(
-            "recovery_table::test_only_bytes_behind_the_last_intact_frame_are_ever_cut",
-            "opening::test_a_hole_before_the_last_intact_frame_is_kept",
-            "queuefka::test_a_tail_that_is_searched_in_vain_up_to_the_bound_is_not_cut",
-            "explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves",
-        ),
-        explored=("cut_at_first_bad_frame",),
-    ),
-    Proof(
-        "ends",
-        tests=(
-            "walk::test_every_second_frame_damaged_takes_time_linear_in_the_bytes",
-            "damage_matrix::test_bytes_read_grow_as_the_log_does",
-            "opening::test_recovery_that_dies_anywhere_is_repeated_with_the_same_outcome",
-            "opening::test_recovery_run_again_and_again_changes_nothing_more",
-            "walk::test_resynchronising_gives_up_at_its_bound_and_cuts_nothing",
-        ),
-    ),
-    Proof(
-        "fsync",
-        tests=(
-            "storage_errors::test_after_a_failed_fsync_appends_are_refused_and_the_durable_address_is_named",
-            "storage_errors::test_a_failed_fsync_of_the_directory_ends_the_writer",
-            "storage_errors::test_no_room_at_a_sync_is_a_failed_sync",
-            "regressions::test_a_sync_that_succeeds_after_one_that_failed_is_not_believed",
-            "testing::test_a_log_on_a_sync_that_lies_refuses_and_keeps_what_it_said_was_durable",
-            "lying_sync::test_a_lost_sync_is_made_up_for_by_the_next_writer",
-        ),
-    ),
-    Proof(
-        "full",
-        tests=(
-            "storage_errors::test_a_full_disk_loses_nothing_and_appends_resume_when_there_is_room",
-            "commit::test_a_full_disk_is_told_to_each_that_waits_and_costs_none_of_them_its_record",
-            "storage_errors::test_a_write_that_was_cut_short_is_repeated_over_what_it_left",
-            "storage_errors::test_a_log_on_a_full_disk_is_drained_and_frees_itself",
-        ),
-    ),
-    Proof(
-        "resume",
-        tests=(
-            "cursor::test_a_reader_goes_on_where_the_cursor_stands",
-            "cursor::test_a_commit_is_durable_and_the_log_before_it",
-            "cursor::test_a_commit_in_the_next_slab_makes_that_one_durable_first",
-            "cursor::test_a_log_that_took_another_course_below_the_cursor_is_told",
-            "cursor::test_a_cursor_of_another_log_is_refused",
-            "retention::test_when_full_prune_lets_the_oldest_go_and_readers_are_told_exactly",
-            "killed_creators::test_a_commit_over_one_that_was_not_durable_never_costs_both_copies",
-            "crash/test_kill::test_a_reader_that_commits_is_killed_and_resumes_exactly",
-        ),
-        explored=(
-            "cursor_without_sync",
-            "commit_before_log_is_durable",
-        ),
-    ),
-    Proof(
-        "commit",
-        tests=(
-            "cursor::test_a_commit_needs_no_free_space",
-            "cursor::test_a_commit_on_a_full_simulated_disk_needs_no_room",
-            "cursor::test_commits_take_turns_so_that_the_one_before_stays",
-            "damage_cursor::test_a_commit_that_came_in_part_is_the_one_before",
-        ),
-    ),
-    Proof(
-        "pruning",
-        tests=(
-            "retention::test_a_cursor_is_durable_before_the_slab_that_it_frees_goes",
-            "retention::test_age_and_count_take_nothing_that_a_cursor_needs",
-            "retention::test_the_writer_warns_of_each_unread_record_that_it_prunes",
-            "retention::test_lag_and_the_list_of_cursors_tell_what_is_left_from_what_is_gone",
-            "retention::test_a_damaged_cursor_frees_nothing",
-            "retention::test_pruning_that_dies_anywhere_leaves_no_hole",
-            "crash/test_kill::test_a_pruner_is_killed_and_takes_nothing_that_a_cursor_needs",
-            "interrupts::test_room_was_made_for_a_slab_that_has_its_name_already",
-        ),
-        explored=("unlink_before_cursor_is_durable",),
-    ),
-    Proof(
-        "one writer",
-        tests=(
-            "opening::test_a_second_writer_is_refused_in_the_same_process",
-            "opening::test_a_second_writer_is_refused_in_another_process",
-            "fork::test_every_call_in_the_child_is_refused_and_changes_nothing",
-            "fork::test_the_lock_goes_with_the_parent_though_children_live",
-            "concurrency::test_readers_never_disturb_a_writer",
-        ),
-    ),
-    Proof(
-        "links",
-        tests=(
-            "links::test_append_to_a_log_whose_last_slab_is_a_link_changes_nothing",
-            "links::test_no_cursor_is_read_written_or_deleted_through_a_link",
-            "links::test_recovery_keeps_nothing_aside_through_a_link",
-            "links::test_prune_makes_no_lock_through_a_link",
-            "root::test_what_changes_a_log_is_refused_with_the_command_to_use",
-            "root::test_whatever_is_made_or_removed_inside_is_refused_by_storage_itself",
-        ),
-    ),
-    Proof(
-        "verify",
-        tests=(
-            "verify::test_a_damaged_seal_is_named_where_it_must_have_been",
-            "verify::test_a_seal_that_says_something_else_is_named",
-            "verify::test_an_index_that_leads_elsewhere_is_named",
-            "gaps::test_verify_counts_the_same",
-            "verify::test_a_gap_that_grew_is_reported",
-        ),
-    ),
-    Proof(
-        "repair",
-        tests=(
-            "repair::test_a_copy_has_the_same_records_at_the_same_addresses_and_the_same_gaps",
-            "repair::test_cursors_of_a_copy_resume_where_those_of_the_log_do",
-            "repair::test_each_file_of_a_copy_is_durable_before_it_has_its_name",
-            "repair::test_a_copy_that_does_not_read_as_the_log_is_removed",
-            "repair::test_killed_at_every_operation_a_copy_is_complete_or_absent",
-            "repair::test_a_copy_beside_a_live_writer_is_a_consistent_prefix",
-            "repair::test_bytes_that_a_writer_is_writing_are_no_damage_of_a_copy",
-        ),
-    ),
-    Proof(
-        "published",
-        tests=(
-            "publish/test_readers_beside::test_who_looks_steadily_at_all_logs_sees_all_of_it_or_nothing",
-            "publish/test_crashes::test_nothing_is_left_when_all_is_done",
-            "publish/test_publication::test_a_transaction_is_committed_once",
-            "publish/test_publication::test_what_a_task_describes_survives_power_loss",
-            "publish/test_publication::test_an_abort_behind_the_commit_takes_nothing",
-            "publish/test_publication::test_what_the_manifest_names_is_never_swept",
-            "spark/test_sink_options::test_a_batch_is_committed_with_its_own_messages_and_once",
-        ),
-    ),
-    Proof(
-        "format 1",
-        tests=(
-            "gaps::test_an_altered_payload_of_format_1_costs_its_record",
-            "gaps::test_an_altered_length_of_format_1_costs_the_rest_of_its_slab",
-            "queuefka::test_what_has_no_place_in_format_1_is_refused_and_named",
-            "queuefka::test_a_golden_is_written_anew_byte_for_byte",
-        ),
-    ),
-)
+PROOFS = {
+    "durable": """
+        writer::test_what_is_asked_of_the_storage_to_begin_sync_and_seal_a_slab
+        commit::test_threads_that_sync_across_many_slabs_are_never_told_too_early
+        killed_creators::test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next
+        testing::test_storage_finishes_short_writes_and_reads_and_interrupted_calls
+        explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
+        crash/test_kill::test_a_writer_is_killed
+        crash/test_power_cut::test_what_was_synced_survives_a_power_cut
+    """,
+    "atomic": """
+        writer::test_append_many_is_one_frame_whatever_its_size
+        concurrency::test_append_many_is_not_torn_apart_by_other_threads
+        arrow::test_a_batch_is_one_frame
+    """,
+    "bytes": """
+        frame::test_every_single_flipped_bit_of_a_frame_is_refused
+        walk::test_a_whole_frame_of_the_slab_stored_as_a_payload_is_never_returned
+        walk::test_what_lies_beyond_the_limit_is_never_read
+        foreign_slab::test_a_slab_of_another_log_is_a_gap_however_one_reads
+        foreign_slab::test_every_combination_of_slabs_and_cursors_lands_on_its_row
+        damage_matrix::test_damage_costs_what_it_touches_however_one_reads
+        columns::test_nonsense_under_a_right_hash_is_malformed
+        fuzz/test_fuzz::test_a_target_runs_its_small_budget_and_finds_nothing
+    """,
+    "addresses": """
+        recovery_table::test_an_epoch_begins_above_the_file_and_above_every_cursor
+        recovery_table::test_an_epoch_begins_above_the_reach_unless_the_page_cache_is_the_same
+        opening::test_a_copied_log_is_case_k_and_never_gives_an_address_twice
+        opening::test_a_log_that_was_removed_and_put_back_is_case_k_also_where_its_inode_is_the_same
+        opening::test_an_inode_of_another_generation_is_another_file
+        regressions::test_two_copies_of_a_log_do_not_give_out_the_same_addresses
+        opening::test_a_new_epoch_is_told_in_a_warning
+        explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
+    """,
+    "damage": """
+        gaps::test_gaps_are_exact_and_every_other_record_is_read
+        walk::test_whatever_is_overwritten_every_untouched_frame_is_delivered
+        damage_matrix::test_damage_costs_what_it_touches_however_one_reads
+        golden::test_every_slab_without_its_two_header_copies_is_read_by_its_seal
+        interrupts::test_a_slab_that_a_follower_has_open_is_not_made_anew
+    """,
+    "gaps": """
+        gaps::test_gaps_are_exact_and_every_other_record_is_read
+        gaps::test_the_oracle_of_the_matrix_says_what_this_table_says
+        regressions::test_losses_before_and_behind_a_mark_are_each_counted_once
+        regressions::test_a_loss_that_nobody_counted_is_unknown
+        regressions::test_a_slab_that_was_sealed_is_not_torn_though_its_seal_is_damaged
+        damage_matrix::test_damage_costs_what_it_touches_however_one_reads
+    """,
+    "lengths": """
+        frame::test_every_single_flipped_bit_of_a_frame_ends_a_run_before_it
+        large::test_a_length_that_lies_allocates_nothing
+        damage_matrix::test_no_length_allocates_what_is_not_there
+        codec::test_bombs_and_windows_take_no_memory_of_the_process_either
+        slab::test_an_index_that_does_not_fit_its_body_is_none
+        columns::test_a_count_of_four_billion_allocates_nothing
+    """,
+    "kept": """
+        opening::test_recovery_takes_the_steps_that_it_says
+        opening::test_a_torn_frame_is_case_f_cut_copied_and_told
+        regressions::test_what_was_kept_aside_is_not_overwritten_by_what_is_cut_at_the_same_place
+        recovery_table::test_what_is_cut_is_copied_aside_unless_it_is_zeros
+    """,
+    "recovery": """
+        recovery_table::test_only_bytes_behind_the_last_intact_frame_are_ever_cut
+        opening::test_a_hole_before_the_last_intact_frame_is_kept
+        queuefka::test_a_tail_that_is_searched_in_vain_up_to_the_bound_is_not_cut
+        explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
+    """,
+    "ends": """
+        walk::test_every_second_frame_damaged_takes_time_linear_in_the_bytes
+        damage_matrix::test_bytes_read_grow_as_the_log_does
+        opening::test_recovery_that_dies_anywhere_is_repeated_with_the_same_outcome
+        opening::test_recovery_run_again_and_again_changes_nothing_more
+        walk::test_resynchronising_gives_up_at_its_bound_and_cuts_nothing
+    """,
+    "fsync": """
+        storage_errors::test_after_a_failed_fsync_appends_are_refused_and_the_durable_address_is_named
+        storage_errors::test_a_failed_fsync_of_the_directory_ends_the_writer
+        storage_errors::test_no_room_at_a_sync_is_a_failed_sync
+        regressions::test_a_sync_that_succeeds_after_one_that_failed_is_not_believed
+        testing::test_a_log_on_a_sync_that_lies_refuses_and_keeps_what_it_said_was_durable
+        lying_sync::test_a_lost_sync_is_made_up_for_by_the_next_writer
+    """,
+    "full": """
+        storage_errors::test_a_full_disk_loses_nothing_and_appends_resume_when_there_is_room
+        commit::test_a_full_disk_is_told_to_each_that_waits_and_costs_none_of_them_its_record
+        storage_errors::test_a_write_that_was_cut_short_is_repeated_over_what_it_left
+        storage_errors::test_a_log_on_a_full_disk_is_drained_and_frees_itself
+    """,
+    "resume": """
+        cursor::test_a_reader_goes_on_where_the_cursor_stands
+        cursor::test_a_commit_is_durable_and_the_log_before_it
+        cursor::test_a_commit_in_the_next_slab_makes_that_one_durable_first
+        cursor::test_a_log_that_took_another_course_below_the_cursor_is_told
+        cursor::test_a_cursor_of_another_log_is_refused
+        retention::test_when_full_prune_lets_the_oldest_go_and_readers_are_told_exactly
+        killed_creators::test_a_commit_over_one_that_was_not_durable_never_costs_both_copies
+        crash/test_kill::test_a_reader_that_commits_is_killed_and_resumes_exactly
+    """,
+    "commit": """
+        cursor::test_a_commit_needs_no_free_space
+        cursor::test_a_commit_on_a_full_simulated_disk_needs_no_room
+        cursor::test_commits_take_turns_so_that_the_one_before_stays
+        damage_cursor::test_a_commit_that_came_in_part_is_the_one_before
+    """,
+    "pruning": """
+        retention::test_a_cursor_is_durable_before_the_slab_that_it_frees_goes
+        retention::test_age_and_count_take_nothing_that_a_cursor_needs
+        retention::test_the_writer_warns_of_each_unread_record_that_it_prunes
+        retention::test_lag_and_the_list_of_cursors_tell_what_is_left_from_what_is_gone
+        retention::test_a_damaged_cursor_frees_nothing
+        retention::test_pruning_that_dies_anywhere_leaves_no_hole
+        crash/test_kill::test_a_pruner_is_killed_and_takes_nothing_that_a_cursor_needs
+        interrupts::test_room_was_made_for_a_slab_that_has_its_name_already
+    """,
+    "one writer": """
+        opening::test_a_second_writer_is_refused_in_the_same_process
+        opening::test_a_second_writer_is_refused_in_another_process
+        fork::test_every_call_in_the_child_is_refused_and_changes_nothing
+        fork::test_the_lock_goes_with_the_parent_though_children_live
+        concurrency::test_readers_never_disturb_a_writer
+    """,
+    "links": """
+        links::test_append_to_a_log_whose_last_slab_is_a_link_changes_nothing
+        links::test_no_cursor_is_read_written_or_deleted_through_a_link
+        links::test_recovery_keeps_nothing_aside_through_a_link
+        links::test_prune_makes_no_lock_through_a_link
+        root::test_what_changes_a_log_is_refused_with_the_command_to_use
+        root::test_whatever_is_made_or_removed_inside_is_refused_by_storage_itself
+    """,
+    "verify": """
+        verify::test_a_damaged_seal_is_named_where_it_must_have_been
+        verify::test_a_seal_that_says_something_else_is_named
+        verify::test_an_index_that_leads_elsewhere_is_named
+        gaps::test_verify_counts_the_same
+        verify::test_a_gap_that_grew_is_reported
+    """,
+    "repair": """
+        repair::test_a_copy_has_the_same_records_at_the_same_addresses_and_the_same_gaps
+        repair::test_cursors_of_a_copy_resume_where_those_of_the_log_do
+        repair::test_each_file_of_a_copy_is_durable_before_it_has_its_name
+        repair::test_a_copy_that_does_not_read_as_the_log_is_removed
+        repair::test_killed_at_every_operation_a_copy_is_complete_or_absent
+        repair::test_a_copy_beside_a_live_writer_is_a_consistent_prefix
+        repair::test_bytes_that_a_writer_is_writing_are_no_damage_of_a_copy
+    """,
+    "published": """
+        publish/test_readers_beside::test_who_looks_steadily_at_all_logs_sees_all_of_it_or_nothing
+        publish/test_crashes::test_nothing_is_left_when_all_is_done
+        publish/test_publication::test_a_transaction_is_committed_once
+        publish/test_publication::test_what_a_task_describes_survives_power_loss
+        publish/test_publication::test_an_abort_behind_the_commit_takes_nothing
+        publish/test_publication::test_what_the_manifest_names_is_never_swept
+        spark/test_sink_options::test_a_batch_is_committed_with_its_own_messages_and_once
+    """,
+    "format 1": """
+        gaps::test_an_altered_payload_of_format_1_costs_its_record
+        gaps::test_an_altered_length_of_format_1_costs_the_rest_of_its_slab
+        queuefka::test_what_has_no_place_in_format_1_is_refused_and_named
+        queuefka::test_a_golden_is_written_anew_byte_for_byte
+    """,
+}
+"""Tests by clause, one a line."""

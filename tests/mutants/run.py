@@ -1,49 +1,41 @@
-"""Runs tests on mutants: a copy of the checkout each, changed, in a process of its own.
+"""Runs tests on mutants: each in a forked child, which applies the mutant and calls pytest.
 
-A process that has imported pytest, and nothing of ours, forks one child a mutant: starting Python
-and pytest anew would cost more than most of the tests do. The copy that is not changed runs all
-the tests first; it leaves compiled tests behind, which the others are copied with.
+A fork saves the time to start Python and import pytest. The Python half of the code is tested, never
+the compiled half. Without a mutant all the tests must pass first.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-import confluent_kafka.admin  # noqa: F401 -- so that no child has to
-import hypothesis  # noqa: F401 -- the same
+import hypothesis  # noqa: F401 -- so that no child has to
 import numpy as np  # noqa: F401 -- the same
 import pytest
-import xxhash  # noqa: F401 -- the same
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import ROOT, Mutant, applied
 
-__all__ = ["ROOT", "Outcome", "changed_text", "run_all", "test_path"]
+__all__ = ["Outcome", "first_of_each_clause", "path_of", "run_all"]
 
-ROOT = Path(__file__).parents[2]
-COPIED = (
-    "aolog", "bridge", "fuzz",
-    "tests/aolog", "tests/golden", "tests/kafka", "tests/publish", "tests/spark",
-)  # fmt: skip  # a list
-COPIED_FILES = ("pyproject.toml", "README.md", "tests/conftest.py", "tests/stalling.py")
-OURS = {"aolog", "bridge", "fuzz", "tests"}
 TIMEOUT_S = 20  # of one test
-CLEAN_TIMEOUT_S = 120  # without a mutant nothing hangs, but on a machine that is starved
-PATIENCE_S = 100  # with a child that not even that ends
-NOT_THE_COPY = 99  # exit status: the code that ran was not the copy's
+CLEAN_TIMEOUT_S = 120  # without a mutant nothing hangs, but the machine may be loaded
+PATIENCE_S = 100  # with a child that ignores even that
+NOT_APPLIED = 99  # exit status
+# A mutant that raises one of these is broken itself: no test caught it.
+BROKEN = re.compile(r"^E +(?:TypeError|AttributeError|NameError|UnboundLocalError)\b", re.MULTILINE)
 
 
 class Outcome(NamedTuple):
-    """caught: a test failed, by an assertion or an error of its own."""
+    """caught: a test failed, by an assertion or by an error of the code's own."""
 
     mutant: Mutant
     caught: bool
@@ -51,54 +43,35 @@ class Outcome(NamedTuple):
     output: str
 
 
-def test_path(short: str) -> str:
+def path_of(short: str) -> str:
     """From `writer::test_x`, or `folder/test_writer::test_x`, to what pytest takes."""
     file, _, test = short.partition("::")
-    if "/" in file:
-        return f"tests/{file}.py::{test}"
-    (path,) = ROOT.glob(f"tests/aolog/**/test_{file}.py")
+    if "/" not in file:
+        (path,) = ROOT.glob(f"tests/aolog/**/test_{file}.py")
+        return f"{path.relative_to(ROOT)}::{test}"
+    (path,) = [*ROOT.glob(f"tests/{file}.py"), *ROOT.glob(f"tests/aolog/{file}.py")]
     return f"{path.relative_to(ROOT)}::{test}"
 
 
-def changed_text(mutant: Mutant, root: Path = ROOT) -> dict[str, str]:
-    """The files as the mutant makes them. Raises LookupError if it no longer applies."""
-    texts: dict[str, str] = {}
-    for file, old, new in mutant.edits:
-        text = texts.get(file) or (root / file).read_text(encoding="utf-8")
-        if (found := text.count(old)) != 1:
-            raise LookupError(f"{mutant.name}: what it replaces is {found} times in {file}")
-        texts[file] = text.replace(old, new)
-    return texts
+def first_of_each_clause(mutants: Iterable[Mutant]) -> list[Mutant]:
+    """What CI runs."""
+    return list({one.clause: one for one in reversed(list(mutants))}.values())
 
 
-def _copy(target: Path) -> None:
-    ignored = shutil.ignore_patterns("*.so", "__pycache__")
-    for name in COPIED:
-        shutil.copytree(ROOT / name, target / name, ignore=ignored)
-    for name in COPIED_FILES:
-        shutil.copy2(ROOT / name, target / name)
-
-
-def _test(tree: Path, tests: Sequence[str], output: Path, timeout_s: int = TIMEOUT_S) -> int:
-    """Forks a child that runs tests in a tree; its process id."""
+def _begin(one: Mutant | None, tests: Iterable[str], work: Path) -> int:
+    """Forks a child that runs tests; its process id."""
     if pid := os.fork():
         return pid
-    status = NOT_THE_COPY
+    status, name = NOT_APPLIED, one.name if one else "clean"
     try:
-        with output.open("w", encoding="utf-8") as file:
+        with (work / f"{name}.txt").open("w", encoding="utf-8") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
-        os.chdir(tree)
-        os.environ |= {"AOLOG_BACKEND": "python", "PYTHONPATH": str(tree)}
-        sys.path = [str(tree), *(at for at in sys.path if at and Path(at).resolve() != ROOT)]
-        for name in [name for name in sys.modules if name.split(".")[0] in OURS]:
-            del sys.modules[name]
-        sys.dont_write_bytecode = False  # whatever the environment says
-        options = ["-q", "-x", "--tb=short", "-p", "no:cacheprovider", "-o", f"timeout={timeout_s}"]
-        options += ["-W", "ignore:Module already imported"]  # hypothesis, above
-        tried = pytest.main([*options, f"--basetemp={tree}.tmp", *tests])
-        ran = getattr(sys.modules.get("aolog"), "__file__", None) or ""
-        status = int(tried) if ran.startswith(f"{tree}/") else NOT_THE_COPY
+        timeout_s = TIMEOUT_S if one else CLEAN_TIMEOUT_S
+        options = ["-q", "-x", "--tb=short", "-p", "no:cacheprovider", f"--timeout={timeout_s}"]
+        options += ["-W", "ignore:Module already imported", f"--basetemp={work / name}"]
+        with applied(one) if one else nullcontext():
+            status = int(pytest.main([*options, *map(path_of, tests)]))
     except BaseException:
         traceback.print_exc()
     finally:
@@ -107,48 +80,35 @@ def _test(tree: Path, tests: Sequence[str], output: Path, timeout_s: int = TIMEO
         os._exit(status)
 
 
-def _begin(mutant: Mutant, clean: Path, work: Path) -> int:
-    tree = work / mutant.name
-    texts = changed_text(mutant, clean)
-    shutil.copytree(clean, tree, copy_function=os.link)
-    for file, text in texts.items():
-        path = tree / file
-        for stale in (path, *(path.parent / "__pycache__").glob(f"{path.stem}.*")):
-            stale.unlink()  # a link: the clean one stays
-        path.write_text(text, encoding="utf-8")
-    return _test(tree, [test_path(test) for test in mutant.tests], work / f"{mutant.name}.txt")
-
-
-def _end(mutant: Mutant, work: Path, status: int, began_s: float) -> Outcome:
-    output = (work / f"{mutant.name}.txt").read_text(encoding="utf-8", errors="replace")
-    shutil.rmtree(work / mutant.name)
-    shutil.rmtree(work / f"{mutant.name}.tmp", ignore_errors=True)
+def _end(one: Mutant, work: Path, status: int, began_s: float) -> Outcome:
+    output = (work / f"{one.name}.txt").read_text(encoding="utf-8", errors="replace")
     failed = re.search(r"^(?:.*, )?\d+ failed\b", output, re.MULTILINE) is not None
-    caught = os.waitstatus_to_exitcode(status) == 1 and failed
-    return Outcome(mutant, caught, time.monotonic() - began_s, output)
+    caught = os.waitstatus_to_exitcode(status) == 1 and failed and not BROKEN.search(output)
+    return Outcome(one, caught, time.monotonic() - began_s, output)
 
 
 def run_all(mutants: Sequence[Mutant], jobs: int | None = None) -> Iterator[Outcome]:
-    """Outcomes as they come. Raises RuntimeError if the tests fail without a mutant."""
+    """Outcomes as they come, of mutants that have tests. Raises RuntimeError if the tests fail
+    without a mutant."""
+    os.environ["AOLOG_BACKEND"] = "python"
+    os.chdir(ROOT)
     jobs = jobs or os.cpu_count() or 1
+    waiting = [one for one in reversed(mutants) if one.test]
+    running: dict[int, tuple[Mutant, float]] = {}
     with tempfile.TemporaryDirectory(prefix="aolog-mutants-") as name:
         work = Path(name).resolve()
-        clean = work / "clean"
-        _copy(clean)
-        tests = sorted({test_path(test) for mutant in mutants for test in mutant.tests})
-        _, status = os.waitpid(_test(clean, tests, work / "clean.txt", CLEAN_TIMEOUT_S), 0)
+        tests = {one.test for one in waiting if one.test}
+        _, status = os.waitpid(_begin(None, tests, work), 0)
         if status:
             raise RuntimeError(f"without a mutant:\n{(work / 'clean.txt').read_text()}")
-        waiting = list(reversed(mutants))
-        running: dict[int, tuple[Mutant, float]] = {}
         while waiting or running:
             while waiting and len(running) < jobs:
-                mutant = waiting.pop()
-                running[_begin(mutant, clean, work)] = (mutant, time.monotonic())
+                one = waiting.pop()
+                running[_begin(one, [one.test or ""], work)] = (one, time.monotonic())
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid in running:
-                mutant, began_s = running.pop(pid)
-                yield _end(mutant, work, status, began_s)
+                one, began_s = running.pop(pid)
+                yield _end(one, work, status, began_s)
             elif not pid:
                 time.sleep(0.005)
                 for pid, (_, began_s) in running.items():

@@ -37,7 +37,7 @@ from aolog.publish.publication import check_free, publish
 from aolog.storage.storage import Storage
 from aolog.storage.system import REAL, RealSystem
 from aolog.testing import Fault, Killed, SimulatedSystem
-from bridge.supervise.discovery import Tree, find_logs, growth, is_gone
+from bridge.supervise.discovery import Discovery, find_logs, growth, is_gone
 from tests.aolog.conftest import SOON_S
 from tests.publish.job import (
     FIRST,
@@ -113,7 +113,7 @@ def test_a_log_whose_manifest_cannot_be_read_is_named_and_kept(tmp_path: Path) -
     with pytest.raises(Killed):
         publish(root, JOB, slabs, storage=Storage(Dies()))
     assert list(find_logs(str(root))) == ["a/log", "sound"]
-    tree, single = Tree(str(root)), Tree(None, {"one": str(root / "a/log")})
+    tree, single = Discovery(str(root)), Discovery(None, {"one": str(root / "a/log")})
     for each, names in ((tree, ["a/log", "sound"]), (single, ["one"])):
         assert (list(each.scan()), each.unlisted) == (names, {})
     manifest = root / "published.jsonl"

@@ -15,7 +15,7 @@ from aolog.errors import LogLocked
 from aolog.log.directory import Log
 from aolog.log.lock import lock_log
 from aolog.log.manifest import Transaction
-from aolog.log.snapshot import steadily
+from aolog.log.publications import steadily
 from aolog.publish.publication import publish
 from aolog.storage.storage import Storage
 from aolog.testing import Call, SimulatedSystem

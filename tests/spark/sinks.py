@@ -60,12 +60,12 @@ class Sink(DataSource):
     def writer(self, schema: Any, overwrite: bool) -> Any:
         given, trouble = self._split()
         made = batch_writer(given, schema, overwrite)
-        troubled = TroubledBatch(made._options, made._job)
+        troubled = TroubledBatch(made.options, made.job)
         troubled.trouble = trouble
         return troubled
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 -- Spark's name
         given, trouble = self._split()
-        troubled = TroubledStream(stream_writer(given, schema, overwrite)._options)
+        troubled = TroubledStream(stream_writer(given, schema, overwrite).options)
         troubled.trouble = trouble
         return troubled

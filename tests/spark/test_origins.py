@@ -7,7 +7,7 @@ import pytest
 
 import aolog
 from aolog.format.origin import HEADER_NAME
-from aolog.spark.kafka_sink import _messages
+from aolog.spark.kafka_sink import messages_of
 from aolog.spark.origins import Origins
 from bridge.kafka.origin import decode_stamp
 
@@ -83,4 +83,4 @@ def test_messages_have_what_their_rows_have(tmp_path, us, ms):
     )
     batch = batch_of([("a", None, us)], value=pa.array([None], pa.binary()), headers=headers)
     with Origins(str(tmp_path)) as origins:
-        assert list(_messages(batch, origins)) == [(None, None, ms, [("h", None), ("", b"v")])]
+        assert list(messages_of(batch, origins)) == [(None, None, ms, [("h", None), ("", b"v")])]

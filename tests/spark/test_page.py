@@ -8,8 +8,8 @@ import re
 import pytest
 
 import aolog
-from aolog.spark.options import _READERS
-from aolog.spark.sink_options import _NAMES
+from aolog.spark.options import READERS
+from aolog.spark.sink_options import OPTION_NAMES
 from tests.test_docs import _OF_SPARK, _SPARK
 
 pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
@@ -42,4 +42,4 @@ def test_the_examples_do_what_they_say(tmp_path, spark, capsys):
 def test_every_option_stands_in_the_tables():
     rows = re.findall(r"^\| (`.*?) \|", _SPARK, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert named == {*_READERS, "includeHeaders", *_NAMES.values()}
+    assert named == {*READERS, "includeHeaders", *OPTION_NAMES.values()}

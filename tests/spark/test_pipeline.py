@@ -20,7 +20,7 @@ from aolog.examples import earthquakes
 from aolog.examples.quakes import sample
 from aolog.spark.kafka_sink import JobFailed, KafkaTarget
 from aolog.spark.pipeline import main
-from aolog.spark.session import _ours, in_our_words
+from aolog.spark.session import in_our_words, our_error
 from aolog.spark.transfer import Moved, Transfer, parse_target, run_transfer
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.origin import decode_stamp
@@ -258,9 +258,9 @@ def test_settings_on_which_delivery_rests_are_refused():
 
 def test_errors_that_came_as_text_are_what_they_were():
     text = "An exception ... \nTraceback (most recent call last):\n  File x\naolog.errors.LogLocked: /a: it\n"
-    error = _ours(text)
+    error = our_error(text)
     assert (type(error).__name__, str(error)) == ("LogLocked", "/a: it")
-    assert _ours("java.lang.Oops: no\nValueError: x") is None
+    assert our_error("java.lang.Oops: no\nValueError: x") is None
     assert parse_target("kafka:a:b") == ("kafka", "a:b")
 
 

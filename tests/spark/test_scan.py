@@ -76,8 +76,8 @@ def test_what_is_damaged_fails_unless_it_is_to_be_skipped(tmp_path, spark):
     ("options", "message"),
     [
         ({"cursor": "x"}, "option cursor: is a stream's"),
-        ({"path": "/elsewhere"}, "option path: is given before"),
-        ({"pushFilters": True}, "option pushFilters: is a source's"),
+        ({"path": "/elsewhere"}, "option path: pass it before"),
+        ({"pushFilters": True}, "option pushFilters: applies to"),
         ({"onCorruption": "no"}, "option onCorruption: 'no' is neither"),
         ({"columnz": "value"}, "columns"),
     ],
@@ -103,7 +103,7 @@ def test_what_is_no_path_is_refused(spark, path):
 
 def test_a_log_whose_name_is_no_text_is_refused_on_the_driver(tmp_path, spark):
     write(tmp_path / "a\udcff")
-    with pytest.raises(UsageError, match=r"a\\xff' is no UTF-8"):
+    with pytest.raises(UsageError, match=r"a\\xff' is not UTF-8"):
         aolog.spark.scan(spark, tmp_path)
 
 

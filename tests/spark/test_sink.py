@@ -238,7 +238,7 @@ def test_a_full_disk_in_a_task_is_told_and_nothing_is_published(spark, small_dis
 
 
 def test_overwriting_is_refused(spark, tmp_path):
-    with pytest.raises(Exception, match='mode "overwrite": a log is appended to'):
+    with pytest.raises(Exception, match='mode "overwrite": a log can only be appended to'):
         numbers(spark, 1).write.format("troubled").mode("overwrite").save(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
@@ -316,7 +316,7 @@ def test_a_stream_that_would_replace_is_refused(spark, tmp_path):
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .start(str(tmp_path / "out"))
     )
-    with pytest.raises(Exception, match='"complete": a log is appended to'):
+    with pytest.raises(Exception, match='"complete": a log can only be appended to'):
         query.awaitTermination()
 
 

@@ -61,10 +61,10 @@ def columns(**types: object) -> StructType:
             "option txnVersion: '9999.*' is no whole number",
         ),
         ({"path": "/tmp/a\0b"}, "option path: .* has a NUL in it"),
-        ({"txnAppId": "x"}, "txnAppId and txnVersion: one needs the other"),
-        ({"txnVersion": "1"}, "txnAppId and txnVersion: one needs the other"),
+        ({"txnAppId": "x"}, "txnAppId and txnVersion: give both or neither"),
+        ({"txnVersion": "1"}, "txnAppId and txnVersion: give both or neither"),
         ({"txnAppId": "x", "txnVersion": "-1"}, "option txnVersion"),
-        ({"compression": "gzip"}, "option compression: 'gzip' is none of none, zstd, lz4"),
+        ({"compression": "gzip"}, "option compression: 'gzip' is not one of none, zstd, lz4"),
         ({"compressionLevel": "3"}, "option compressionLevel: needs the option compression"),
         (
             {"compression": "lz4", "compressionLevel": "99"},
@@ -95,15 +95,15 @@ def test_options_are_read_in_any_case_and_kafkas_are_passed_over(tmp_path):
 
 def test_a_stream_has_no_transaction_of_its_own(tmp_path):
     given = {"path": str(tmp_path), "txnAppId": "x", "txnVersion": "1"}
-    with pytest.raises(UsageError, match="txnAppId: is a batch's"):
+    with pytest.raises(UsageError, match="txnAppId: applies to batches"):
         stream_writer(given, VALUE, False)
 
 
 def test_what_would_replace_is_refused(tmp_path):
     given = {"path": str(tmp_path / "root")}
-    with pytest.raises(UsageError, match='mode "overwrite": a log is appended to'):
+    with pytest.raises(UsageError, match='mode "overwrite": a log can only be appended to'):
         batch_writer(given, VALUE, True)
-    with pytest.raises(UsageError, match='output mode "complete": a log is appended to'):
+    with pytest.raises(UsageError, match='output mode "complete": a log can only be appended to'):
         stream_writer(given, VALUE, True)
     assert not (tmp_path / "root").exists()
 
@@ -132,14 +132,14 @@ def test_rows_without_a_log_go_to_the_path_if_it_is_one(tmp_path):
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
-        (columns(key=StringType()), "no column 'value'; there are key"),
+        (columns(key=StringType()), "no column 'value'; the columns are key"),
         (columns(value=IntegerType()), "column value is int, not binary or string; cast it"),
         (columns(value=StringType(), key=LongType()), "column key is bigint"),
         (columns(value=StringType(), timestamp=LongType()), "column timestamp is bigint"),
         (columns(value=StringType(), log=BinaryType()), "column log is binary, not string"),
         (columns(value=StringType(), headers=ArrayType(StringType())), "column headers is array"),
-        (columns(value=StringType(), other=StringType()), "column 'other' has no place"),
-        (columns(v=StringType()), "no column 'value'; there are v"),
+        (columns(value=StringType(), other=StringType()), "column 'other' cannot be stored"),
+        (columns(v=StringType()), "no column 'value'; the columns are v"),
         (StructType([*VALUE.fields, *VALUE.fields]), "two columns have the same name"),
     ],
 )  # fmt: skip  # a table
@@ -200,9 +200,9 @@ def test_a_batch_is_committed_with_its_own_messages_and_once(tmp_path):
     for batch in (0, 0, 1, 1, 0):
         writer.commit([written(batch), None], batch)
     assert values() == [b"0", b"1"]
-    with pytest.raises(UsageError, match="batch 3 was given messages of"):
+    with pytest.raises(UsageError, match="batch 3 received messages of"):
         writer.commit([written(2)], 3)
-    with pytest.raises(UsageError, match="batch 2 was given messages of"):
+    with pytest.raises(UsageError, match="batch 2 received messages of"):
         writer.commit([written(2), written(2, "other")], 2)
     assert values() == [b"0", b"1"]
 

@@ -262,7 +262,7 @@ def test_a_log_that_is_gone_is_a_loss_only_where_it_had_more(tmp_path):
     assert query.batch() == named(more, "b")
     assert list(json.loads(query.offset)) == ["a", "b"], "it stays: an offset never goes back"
     start = json.dumps({"a": 0, "b": 0})
-    with pytest.raises(UsageError, match="option failOnDataLoss: log 'a' is gone"):
+    with pytest.raises(UsageError, match="option failOnDataLoss: log 'a' was deleted"):
         query.between(start, query.offset)
 
 
@@ -333,13 +333,15 @@ def test_a_log_that_went_between_two_runs_is_told(tmp_path, caplog):
     query = Query(tmp_path, maxRecordsPerTrigger=12)
     query.batch()
     shutil.rmtree(tmp_path / "a")
-    with pytest.raises(UsageError, match="log 'a' is gone, and may have had more than was read"):
+    with pytest.raises(
+        UsageError, match="log 'a' was deleted, and may have had records after address"
+    ):
         Query(tmp_path, checkpoint=query.offset).batch()
     forgiving = Query(tmp_path, checkpoint=query.offset, failOnDataLoss="false")
     forgiving.all()
     assert query.rows[-1][1] == "b"
     assert [row for row in query.rows + forgiving.rows if row[1] == "b"] == named(addresses, "b")
-    assert caplog.text.count("log 'a' is gone") == 1
+    assert caplog.text.count("log 'a' was deleted") == 1
     assert Query(tmp_path, checkpoint=forgiving.offset).batch() is None, "it was told once"
 
 

@@ -1,1 +1,1 @@
-"""The compiled helper and its Python twin; `speed` chooses. Both do the same, and tests compare them."""
+"""The compiled helper and its Python twin. `speed` chooses one; both do the same, and tests compare them."""

@@ -1,8 +1,8 @@
-/* A column, and what stands in it at a row, for `_rows.c` alone: here and not compiled by itself so
- * that a row's fields are made without a call each.
+/* A column and its entries, only for `_rows.c`. It is a header and not compiled alone, so that a row's
+ * fields are made without a call each.
  *
- * It knows nothing of the log's format: columns are Arrow's own buffers (n+1 offsets u32, bytes, a
- * bitmap of what is present), numbers, bytes of one length, lists, or one object for all rows.
+ * It does not know the log's format: columns are Arrow's buffers (n+1 offsets u32, bytes, a validity
+ * bitmap), numbers, bytes of one length, lists, or one object for all rows.
  */
 #ifndef AOLOG_COLUMN_H
 #define AOLOG_COLUMN_H
@@ -28,26 +28,26 @@ enum {
 
 typedef struct {
     char kind;
-    long long first;   /* RISING: of row 0, one more with each row */
+    long long first;   /* RISING: of row 0; each row adds one */
     Py_buffer numbers; /* NUMBERS: i64 each; PAIRS: offsets u32 into the entries; TAGGED: bytes */
-    uint32_t last;     /* PAIRS: the last of them */
-    Py_ssize_t at;     /* BYTES, VIEWS, TEXT: the piece where a row was found last */
-    Pieces *entries;   /* the same; PAIRS: the first of each pair, as text */
-    Pieces *seconds;   /* PAIRS: the second of each pair, as bytes */
+    uint32_t last;     /* PAIRS: the last offset */
+    Py_ssize_t at;     /* BYTES, VIEWS, TEXT: the piece of the last row */
+    Pieces *entries;   /* BYTES, VIEWS, TEXT: the pieces; PAIRS: the first item of each pair, text */
+    Pieces *seconds;   /* PAIRS: the second item of each pair, bytes */
     PyObject *object;  /* OBJECTS, FIRSTS, SECONDS: the list; TAGGED: the tag */
-    PyObject *made;    /* TAGGED: the last row's, for the next if nobody kept it */
-    Py_ssize_t size;   /* TAGGED: bytes a row */
+    PyObject *made;    /* TAGGED: the last row's list, used again if nobody else owns it */
+    Py_ssize_t size;   /* TAGGED: bytes of a row */
 } Column;
 
-/* --- a tuple that is filled once more ------------------------------------------------------ */
+/* --- a tuple that is filled again ---------------------------------------------------------- */
 
-/* What a new tuple has between its head and its items: nothing, since CPython 3.14 its hash, not
- * known yet. An allocator's zeros there would be the hash 0, and no set would find the row. */
+/* The bytes of a new tuple between its head and its items: none; since CPython 3.14 its hash, not known
+ * yet. An allocator's zeros would be the hash 0, and no set would find the row. */
 static char fresh[16];
 static size_t fresh_len;
 
-/* As a new one: its hash is forgotten, and the collector knows it again, which lets tuples go that
- * hold nothing of its concern. */
+/* Makes it like a new one: without a hash, and tracked by the collector, which untracks tuples that own
+ * nothing that it tracks. */
 static inline void
 refresh(PyObject *tuple)
 {
@@ -77,9 +77,9 @@ column_clear(Column *column)
     PyBuffer_Release(&column->numbers);
 }
 
-/* --- taking one ---------------------------------------------------------------------------- */
+/* --- reading the argument ------------------------------------------------------------------ */
 
-/* Fills a column from what stands for it; how many rows it has, PY_SSIZE_T_MAX if any number. */
+/* Fills a column from its argument; returns its number of rows, PY_SSIZE_T_MAX for any number. */
 static Py_ssize_t
 column_take(Column *column, char kind, PyObject *given)
 {
@@ -146,12 +146,12 @@ column_take(Column *column, char kind, PyObject *given)
 
 /* --- at a row ------------------------------------------------------------------------------ */
 
-/* The piece in which a row's entry is; there is one, as there are as many entries as rows. */
+/* The piece with a row's entry. It exists: there are at least as many entries as rows. */
 static inline const Entries *
 piece_of(Column *column, Py_ssize_t i)
 {
     const Entries *piece = &column->entries->piece[column->at];
-    if (i < piece->first) { /* who is asked for a row below asks for others */
+    if (i < piece->first) { /* a row before the last one was requested */
         column->at = 0;
         piece = column->entries->piece;
     }
@@ -162,7 +162,7 @@ piece_of(Column *column, Py_ssize_t i)
     return piece;
 }
 
-/* Where an entry stands: -1 if nowhere, 0 if it is None, else 1. */
+/* Finds an entry: -1 if it is outside the data, 0 if it is None, else 1. */
 static inline int
 find_entry(const Entries *piece, Py_ssize_t i, const char **bytes, Py_ssize_t *size)
 {
@@ -230,7 +230,7 @@ pairs_of(const Column *column, Py_ssize_t i)
     return pairs;
 }
 
-/* Of a list, which may have changed since. Borrowed. */
+/* An item of a list, which may have changed since. Borrowed. */
 static inline PyObject *
 object_of(const Column *column, Py_ssize_t i)
 {
@@ -245,8 +245,8 @@ object_of(const Column *column, Py_ssize_t i)
     return item;
 }
 
-/* A list of one pair: the tag, and a row's bytes. The list before it becomes this one if nobody
- * kept it: two containers a row would cost as much as all else. */
+/* A list of one pair: the tag and a row's bytes. The previous list is used again if nobody else owns it:
+ * creating two containers for each row would take as long as everything else. */
 static PyObject *
 tagged(Column *column, Py_ssize_t i)
 {
@@ -292,7 +292,7 @@ number_at(const Column *column, Py_ssize_t i)
     return number;
 }
 
-/* What stands there at a row, without an object for it. -1 and an exception if nothing does. */
+/* The entry at a row, without an object for it. -1 and an exception on an error. */
 static inline int
 field_for_sink(Column *column, Py_ssize_t i, AologField *found)
 {
@@ -321,7 +321,7 @@ field_for_sink(Column *column, Py_ssize_t i, AologField *found)
     }
 }
 
-/* What stands there at a row. before: what did, in a row that is filled once more, or NULL. */
+/* The entry at a row. before: the old item of a row that is filled again, or NULL. */
 static inline PyObject *
 field(Column *column, Py_ssize_t i, PyObject *before)
 {

@@ -1,8 +1,8 @@
-/* Arrow's C data interface, for `aolog.format.native._speed`: buffers for the importer of an array.
+/* Arrow's C data interface, for `aolog.format.native._speed`: passes buffers to the importer of an array.
  *
- * It knows nothing of the log's format, nor of Arrow's types: an array is a length, buffers and
- * children, and what they mean stands in a schema that the importer has. As with Arrow's own
- * `Array.from_buffers`, the caller answers for buffers that are as long as their type needs.
+ * It does not know the log's format or Arrow's types: an array is a length, buffers and children, and
+ * the importer's schema gives their meaning. As with Arrow's `Array.from_buffers`, the caller makes
+ * sure that buffers are as long as their type needs.
  */
 #include "_rows.h" /* Python.h */
 
@@ -11,7 +11,7 @@
 
 #define BUFFERS_MAX 3
 
-/* `struct ArrowArray`, whose layout is fixed by that interface. */
+/* `struct ArrowArray`; the interface defines the layout. */
 typedef struct Array {
     int64_t length;
     int64_t null_count; /* -1: not counted */
@@ -25,21 +25,21 @@ typedef struct Array {
     void *private_data;
 } Array;
 
-/* What an array keeps alive. Its children's structs stand in it too: the importer may move each of
- * them out, but only while the parent is not released. */
+/* What an array keeps alive, with the structs of its children. The importer may move each child out, but
+ * only before the parent is released. */
 typedef struct {
     Py_buffer views[BUFFERS_MAX];
     const void *buffers[BUFFERS_MAX];
-    Array children[]; /* and behind them a pointer to each */
+    Array children[]; /* followed by a pointer to each */
 } Kept;
 
-/* May be called by any thread, with the interpreter's lock or without. */
+/* Any thread may call it, with or without the interpreter's lock. */
 static void
 array_release(Array *array)
 {
     Kept *kept = array->private_data;
     array->release = NULL;
-    /* Behind the interpreter's end nobody asks for the memory back. */
+    /* After the interpreter has ended, the memory need not be released. */
     if (!Py_IsInitialized())
         return;
     PyGILState_STATE state = PyGILState_Ensure();
@@ -52,7 +52,7 @@ array_release(Array *array)
     free(kept);
 }
 
-/* Fills a zeroed array from (length, buffers, children). On an error nothing is kept. */
+/* Fills a zeroed array from (length, buffers, children). Keeps nothing on an error. */
 static int
 array_take(Array *array, PyObject *node)
 {
@@ -86,7 +86,7 @@ array_take(Array *array, PyObject *node)
     int entered = !failed;
     for (Py_ssize_t i = 0; !failed && i < buffer_count; i++) {
         PyObject *buffer = PyTuple_GetItem(buffers, i);
-        array->buffer_count = i + 1; /* what is taken is given back */
+        array->buffer_count = i + 1; /* released on an error */
         if (buffer != Py_None) {
             failed = PyObject_GetBuffer(buffer, &kept->views[i], PyBUF_SIMPLE) < 0;
             kept->buffers[i] = kept->views[i].buf;
@@ -103,7 +103,7 @@ array_take(Array *array, PyObject *node)
         array_release(array);
         return -1;
     }
-    array->null_count = kept->buffers[0] == NULL ? 0 : -1; /* the first says what is present */
+    array->null_count = kept->buffers[0] == NULL ? 0 : -1; /* the first is the validity */
     return 0;
 }
 
@@ -128,7 +128,7 @@ aolog_export(PyObject *Py_UNUSED(module), PyObject *node)
         return PyErr_NoMemory();
     PyObject *capsule = NULL;
     if (array_take(array, node) == 0) {
-        capsule = PyCapsule_New(array, NULL, capsule_free); /* no name: as pyarrow takes pointers */
+        capsule = PyCapsule_New(array, NULL, capsule_free); /* no name: pyarrow expects none */
         if (capsule == NULL)
             array->release(array);
     }

@@ -1,6 +1,5 @@
-/* Byte strings where they stand, piece after piece, for `_column.h` alone. It knows nothing of the
- * log's format: each piece is Arrow's own buffers (n+1 offsets u32, bytes, a bitmap of what is
- * present).
+/* Byte strings in pieces, without copies, only for `_column.h`. It does not know the log's format: each
+ * piece has Arrow's buffers (n+1 offsets u32, bytes, a validity bitmap).
  */
 #ifndef AOLOG_PIECES_H
 #define AOLOG_PIECES_H
@@ -11,18 +10,18 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Byte strings: Arrow's buffers. Entries lie within the data, or reading them fails. The pointers
- * are the buffers' own, looked up once. */
+/* Arrow's buffers of byte strings. Reading an entry outside the data fails. The pointers are those of
+ * the buffers, looked up once. */
 typedef struct {
-    const unsigned char *bits; /* NULL if all entries are there */
+    const unsigned char *bits; /* NULL if all entries are present */
     const char *offsets;
     const char *bytes;
     size_t size;
-    Py_ssize_t first, end; /* of its entries among those of all pieces */
+    Py_ssize_t first, end; /* range of its entries among those of all pieces */
     Py_buffer validity, cuts, data;
 } Entries;
 
-/* A column of byte strings: pieces, one behind the other. A view of one entry keeps all of them. */
+/* A column of byte strings: consecutive pieces. A view of one entry keeps all of them. */
 typedef struct {
     PyObject_VAR_HEAD
     Entries piece[1];
@@ -38,16 +37,16 @@ offset_at(const char *offsets, Py_ssize_t i)
 
 /* --- an entry without a copy --------------------------------------------------------------- */
 
-/* A buffer that nobody has to give back: who takes bytes or what is like them, and copies them at
- * once, as a producer of messages does, asks for such a one. (A memoryview is to be given back.) */
+/* A buffer that need not be released, for callers that copy bytes immediately, such as a producer of
+ * messages. (A memoryview must be released.) */
 typedef struct {
     PyObject_HEAD
-    Pieces *pieces; /* which hold the data */
+    Pieces *pieces; /* own the data */
     const char *bytes;
     Py_ssize_t size;
 } View;
 
-static PyTypeObject *view_type, *pieces_type; /* of the module made last; never let go */
+static PyTypeObject *view_type, *pieces_type; /* of the last module; never released */
 
 static void
 view_dealloc(PyObject *self)
@@ -105,7 +104,7 @@ static PyType_Spec pieces_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, pieces_slots,
 };
 
-/* --- taking them ---------------------------------------------------------------------------- */
+/* --- reading the arguments ------------------------------------------------------------------ */
 
 static int
 too_short(void)
@@ -114,7 +113,7 @@ too_short(void)
     return -1;
 }
 
-/* Takes (validity or None, offsets, data); how many entries there are, -1 on an error. */
+/* Reads (validity or None, offsets, data); returns the number of entries, -1 on an error. */
 static Py_ssize_t
 entries_take(Entries *entries, PyObject *given)
 {
@@ -143,8 +142,8 @@ entries_take(Entries *entries, PyObject *given)
     return count;
 }
 
-/* Takes such a tuple, or a list of them, one behind the other; how many entries there are, -1 on
- * an error. What was taken until then is the column's too. */
+/* Reads such a tuple, or a list of them; returns the number of entries, -1 on an error. The column owns
+ * what was read before an error. */
 static Py_ssize_t
 pieces_take(Pieces **taken, PyObject *given)
 {
@@ -156,7 +155,7 @@ pieces_take(Pieces **taken, PyObject *given)
     memset(pieces->piece, 0, (size_t)count * sizeof(Entries));
     *taken = pieces;
     for (Py_ssize_t i = 0; i < count; i++) {
-        /* What a buffer's own code did meanwhile to the list must not matter. */
+        /* Code of a buffer may have changed the list meanwhile. */
         PyObject *one = is_list ? PyList_GetItem(given, i) : given;
         if (one == NULL)
             return -1;
@@ -173,8 +172,8 @@ pieces_take(Pieces **taken, PyObject *given)
 
 /* --- at a row ------------------------------------------------------------------------------ */
 
-/* before: what stood there in a row that is filled once more, or NULL; a view that nobody else has
- * becomes this one. */
+/* before: the old item of a row that is filled again, or NULL. A view that nobody else owns is used
+ * again. */
 static inline PyObject *
 view_of(Pieces *pieces, const char *bytes, Py_ssize_t size, PyObject *before)
 {

@@ -1,5 +1,5 @@
-/* Rows: tuples filled from columns, for `aolog.format.native._speed`. What a reader, and a bridge, runs for each
- * record.
+/* Rows: tuples filled from columns, for `aolog.format.native._speed`. Readers and the bridge run it for
+ * each record.
  */
 #include "_column.h"
 
@@ -9,23 +9,23 @@
 
 typedef struct {
     PyObject_HEAD
-    PyObject *type; /* tuple, or a subclass without fields of its own; NULL: entries, no rows */
-    allocfunc alloc; /* NULL: of tuple itself */
+    PyObject *type; /* tuple, or a subclass without fields; NULL: entries instead of rows */
+    allocfunc alloc; /* NULL: tuple's */
     Py_ssize_t width;
-    Py_ssize_t at; /* of the next row */
+    Py_ssize_t at; /* index of the next row */
     Py_ssize_t end;
-    PyObject *made; /* a plain tuple, for the next row if nobody kept it */
-    PyObject *shared[WIDTH_MAX]; /* SHARED: of all rows; NULL where a column varies */
+    PyObject *made; /* a plain tuple, used for the next row if nobody else owns it */
+    PyObject *shared[WIDTH_MAX]; /* SHARED: of all rows; NULL if a column varies */
     Column columns[WIDTH_MAX];
 } Rows;
 
-/* --- the type's own ------------------------------------------------------------------------ */
+/* --- the type ------------------------------------------------------------------------------ */
 
-/* Of classes that are made in Python; they leave the rest to their base's. */
+/* Slots of classes made in Python; they inherit the others. */
 static destructor python_dealloc;
 
-/* Such a class of tuple, with no base between them but such. One of C's may have a layout of its own:
- * a struct sequence, as os.stat_result, has items that its length does not count. */
+/* Whether this is a class of tuple made in Python, with only such bases. A class made in C may have
+ * another layout: a struct sequence, such as os.stat_result, has items that its length does not count. */
 static int
 is_python_tuple(PyTypeObject *type)
 {
@@ -58,7 +58,7 @@ aolog_rows_begin(PyObject *module)
     int known = tuple != NULL && len >= 0 && len <= (Py_ssize_t)sizeof fresh;
     if (known)
         memcpy(fresh, (char *)tuple + sizeof(PyVarObject), fresh_len = (size_t)len);
-    else /* then everything runs in Python */
+    else /* then Python is used */
         PyErr_SetString(PyExc_ImportError, "the tuples of this Python are of another layout");
     Py_XDECREF(size);
     Py_XDECREF(tuple);
@@ -87,7 +87,7 @@ static int
 rows_clear(PyObject *self)
 {
     Rows *rows = (Rows *)self;
-    rows->end = 0; /* nothing is made any more */
+    rows->end = 0; /* no more rows */
     for (Py_ssize_t i = 0; i < rows->width; i++) {
         Py_CLEAR(rows->shared[i]);
         column_clear(&rows->columns[i]);
@@ -131,7 +131,7 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
         (alone   ? width != 1 || kinds[0] == SHARED
          : plain ? width == 0 || kinds[0] == SHARED
                  : kinds[0] != RISING)) {
-        PyErr_SetString(PyExc_ValueError, "the first column rises, and each has a kind");
+        PyErr_SetString(PyExc_ValueError, "the first column must have kind n, and each column a kind");
         return NULL;
     }
     if (first < 0 || end < first) {
@@ -142,7 +142,7 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
     if (self == NULL)
         return NULL;
     for (Py_ssize_t i = 0; i < width; i++) {
-        self->width = i + 1; /* what is taken is given back */
+        self->width = i + 1; /* released on an error */
         PyObject *given = PyTuple_GetItem(columns, i);
         if (kinds[i] == SHARED) {
             Py_INCREF(given);
@@ -187,8 +187,8 @@ give_back(PyObject **items, Py_ssize_t count)
     return NULL;
 }
 
-/* The row before, filled once more: nobody else has it. What is let go below may run code that
- * comes here again, so that it is no row of ours meanwhile. */
+/* Fills the previous row again: nobody else owns it. Releasing its old items may run code that calls
+ * this again, so meanwhile it is not our row. */
 static PyObject *
 refilled(Rows *self, Py_ssize_t i)
 {
@@ -198,7 +198,7 @@ refilled(Rows *self, Py_ssize_t i)
     for (Py_ssize_t k = 0; k < self->width; k++) {
         if (self->shared[k] != NULL)
             continue;
-        if (self->columns[k].kind == TAGGED) { /* the row must not hold what is filled again */
+        if (self->columns[k].kind == TAGGED) { /* the row must not own what is filled again */
             Py_INCREF(Py_None);
             PyTuple_SetItem(row, k, Py_None);
         }
@@ -221,7 +221,7 @@ rows_next(PyObject *object)
     if (i >= self->end)
         return NULL;
     PyObject *items[WIDTH_MAX];
-    self->at = i + 1; /* taken: a garbage collection below may run code that comes here again */
+    self->at = i + 1; /* advance first: a garbage collection below may run code that calls this again */
     if (self->type == NULL) {
         PyObject *item = field(&self->columns[0], i, NULL);
         if (item == NULL)
@@ -240,7 +240,7 @@ rows_next(PyObject *object)
         }
         items[k] = item;
     }
-    /* Only now, so that nobody, not even its own __del__, sees a row without its items. */
+    /* Last, so that no code, not even its __del__, sees a row without its items. */
     PyObject *row = self->alloc == NULL ? PyTuple_New(self->width)
                                         : self->alloc((PyTypeObject *)self->type, self->width);
     if (row == NULL) {
@@ -263,7 +263,7 @@ rows_stop(PyObject *self, PyObject *Py_UNUSED(ignored))
     Py_RETURN_NONE;
 }
 
-/* Who asks for a row meanwhile would be handed one twice; nobody can, as no Python code runs. */
+/* No Python code runs here, so no row can be requested meanwhile and returned twice. */
 static PyObject *
 rows_feed(PyObject *object, PyObject *capsule)
 {
@@ -295,14 +295,14 @@ rows_self(PyObject *self)
 }
 
 static PyMemberDef rows_members[] = {
-    {"at", T_PYSSIZET, offsetof(Rows, at), READONLY, "Of the next row."},
+    {"at", T_PYSSIZET, offsetof(Rows, at), READONLY, "The index of the next row."},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyMethodDef rows_methods[] = {
     {"feed", rows_feed, METH_O,
-     "Hands rows to a sink, see _sink.h, up to one that it does not take."},
-    {"stop", rows_stop, METH_NOARGS, "There are no more rows."},
+     "Passes rows to a sink (_sink.h), up to one that it refuses."},
+    {"stop", rows_stop, METH_NOARGS, "Drops the remaining rows."},
     {NULL, NULL, 0, NULL},
 };
 

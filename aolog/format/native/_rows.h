@@ -1,4 +1,4 @@
-/* What `_speed.c` takes into its module from `_rows.c` and `_export.c`. */
+/* The parts of `_rows.c` and `_export.c` that `_speed.c` adds to its module. */
 #ifndef AOLOG_ROWS_H
 #define AOLOG_ROWS_H
 
@@ -10,7 +10,7 @@ extern PyType_Spec aolog_rows_spec;
 
 PyObject *aolog_export(PyObject *module, PyObject *node);
 
-/* Called before the first row is made. -1 and ImportError if rows can't be made here. */
+/* Call it before making a row. -1 and ImportError if rows cannot be made with this Python. */
 int aolog_rows_begin(PyObject *module);
 
 #endif

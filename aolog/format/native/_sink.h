@@ -1,5 +1,5 @@
-/* A sink: a C function that takes rows as they stand in their columns, without an object for each.
- * What `Rows.feed` hands them to; whoever has such a function passes it in a capsule of this name.
+/* A sink: a C function that takes rows directly from their columns, without Python objects. `Rows.feed`
+ * passes rows to it; the function comes in a capsule with this name.
  */
 #ifndef AOLOG_SINK_H
 #define AOLOG_SINK_H
@@ -14,9 +14,8 @@
 
 #define AOLOG_SINK "aolog.sink.1"
 
-/* A field of a row, of a column of a kind (see speed.PythonRows). object: of c, o, 1 and 2, and
- * the tag of h, borrowed; else NULL. bytes: of b, v and h, NULL where the entry is None. number: of
- * q. */
+/* A field of a row; its column has a kind (see speed.PythonRows). object: of c, o, 1 and 2, and the tag
+ * of h, borrowed; otherwise NULL. bytes: of b, v and h, NULL if the entry is None. number: of q. */
 typedef struct {
     PyObject *object;
     const char *bytes;
@@ -24,8 +23,8 @@ typedef struct {
     int64_t number;
 } AologField;
 
-/* take: 1 where it has taken the row, 0 where it has not, and rows end. It runs no Python code and
- * keeps nothing. */
+/* take: returns 1 if it took the row, 0 if it refuses the row, which ends the rows. It runs no Python
+ * code and keeps nothing. */
 typedef struct {
     int (*take)(void *context, const AologField *fields, Py_ssize_t width);
     void *context;

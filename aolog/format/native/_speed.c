@@ -1,12 +1,12 @@
-/* Loops that a writer and a reader run for each record, in C. Optional: everything works without
- * it, and speed.py has the same in Python.
+/* Loops that a writer and a reader run for each record, in C. Optional: speed.py does the same in
+ * Python.
  *
- * It knows nothing of the log's format, of files or of clocks: it appends to lists, adds up
- * lengths, groups, cuts bytes, fills tuples (_rows.c) and hands out buffers (_export.c). The
- * interpreter's lock is held throughout, so each call is one step for other threads.
+ * It does not know the log's format, files or clocks. It appends to lists, adds lengths, groups, cuts
+ * bytes, fills tuples (_rows.c) and passes buffers on (_export.c). It holds the interpreter's lock, so
+ * each call is atomic for other threads.
  *
- * Limited API of CPython 3.11: one build serves every later version. Where a type was checked,
- * Py_SIZE is its length, which the API inlines; PyBytes_Size and PyList_Size are calls.
+ * It uses the limited API of CPython 3.11: one build serves every later version. After a type check,
+ * Py_SIZE is the length, which the API inlines; PyBytes_Size and PyList_Size are calls.
  */
 #include "_rows.h" /* Python.h */
 
@@ -14,19 +14,19 @@
 #include <stdint.h>
 #include <string.h>
 
-/* --- Gate: values that may simply join a list --------------------------------------------- */
+/* --- Gate: the fast path of append --------------------------------------------------------- */
 
 typedef struct {
     PyObject_HEAD
-    PyObject *joined;    /* the list that is open, or NULL */
-    long long first;     /* number that append returns for the list's first */
-    Py_ssize_t size;     /* bytes that the list takes */
-    Py_ssize_t limit;    /* a value joins if it and `size` together are below this */
-    Py_ssize_t most;     /* nor so many values */
-    Py_ssize_t overhead; /* what a value costs beside its bytes */
+    PyObject *joined;    /* the open list, or NULL */
+    long long first;     /* address of the first value in the list */
+    Py_ssize_t size;     /* bytes of the list */
+    Py_ssize_t limit;    /* a value is added if it and `size` together are less */
+    Py_ssize_t most;     /* maximum number of values */
+    Py_ssize_t overhead; /* bytes of each value beside its own */
 } Gate;
 
-/* "_append" and "_append_value", interned; for as long as the process lives */
+/* "_append" and "_append_value", interned; never released */
 static PyObject *append_name, *append_value_name;
 
 static int
@@ -74,12 +74,12 @@ gate_open(PyObject *object, PyObject *const *args, Py_ssize_t count)
     }
     Py_ssize_t size = numbers[0], limit = numbers[1], most = numbers[2], overhead = numbers[3];
     if (size < 0 || overhead < 0) {
-        PyErr_SetString(PyExc_ValueError, "bytes are not negative");
+        PyErr_SetString(PyExc_ValueError, "bytes cannot be negative");
         return NULL;
     }
     if (first > 0 && most > LLONG_MAX - first)
         most = (Py_ssize_t)(LLONG_MAX - first); /* numbers stay below 2^63 */
-    before = self->joined; /* not earlier: a number's __index__ may have closed the gate */
+    before = self->joined; /* read last: a number's __index__ may have closed the gate */
     Py_INCREF(values);
     self->joined = values;
     self->first = first;
@@ -152,20 +152,19 @@ static PyMethodDef gate_methods[] = {
     {"_open_gate", (PyCFunction)(void (*)(void))gate_open, METH_FASTCALL,
      "_open_gate(values, first, size, limit, most, overhead): values join from now on."},
     {"_close_gate", gate_close, METH_NOARGS,
-     "Nothing joins from now on; the bytes that the list takes, 0 if none was open."},
+     "From now on `append` adds nothing. Returns the bytes of the list, 0 if none was open."},
     {"append", (PyCFunction)(void (*)(void))gate_append, METH_FASTCALL | METH_KEYWORDS,
      "append($self, value, *, key=None, headers=(), timestamp=None, topic=None)\n--\n\n"
-     "Takes a record; its address. In memory on return; survives a crash of the process\n"
-     "after `flush`, power loss after `sync`.\n\n"
-     "timestamp: microseconds since the epoch; the time of the batch unless given. Raises\n"
-     "RecordRefused, RecordTooLarge, StorageFull and StorageFailed (the record is not taken;\n"
-     "what was taken before is kept and written by the next call), SyncFailed, LogClosed,\n"
-     "Forked."},
+     "Appends a record; returns its address. The record is in memory on return. It survives a crash\n"
+     "of the process after `flush`, and power loss after `sync`.\n\n"
+     "timestamp: microseconds since the epoch; default: the time of the batch. Raises RecordRefused,\n"
+     "RecordTooLarge, StorageFull and StorageFailed (the record is not appended; earlier records are\n"
+     "kept, and the next call writes them), SyncFailed, LogClosed, Forked."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot gate_slots[] = {
-    {Py_tp_doc, "Values that may simply join a list; everything else goes to `_append`."},
+    {Py_tp_doc, "The fast path of `append`: see speed.PythonGate."},
     {Py_tp_traverse, gate_traverse},
     {Py_tp_clear, gate_clear},
     {Py_tp_dealloc, gate_dealloc},
@@ -180,7 +179,7 @@ static PyType_Spec gate_spec = {
 
 /* --- lengths and offsets ------------------------------------------------------------------- */
 
-/* Bytes of all and of the longest; false where one is not exactly bytes. */
+/* Bytes of all values and of the longest; false if the type of one is not bytes. */
 static int
 add_up(PyObject *values, Py_ssize_t *total, Py_ssize_t *longest)
 {
@@ -219,7 +218,7 @@ speed_column(PyObject *Py_UNUSED(module), PyObject *values)
     if (made == NULL)
         return NULL;
     char *offsets = PyBytes_AsString(made), *data = offsets + begin;
-    memset(data - 4, 0, 4); /* what stands behind an odd number of offsets */
+    memset(data - 4, 0, 4); /* padding after an odd number of offsets */
     uint32_t at = 0;
     memcpy(offsets, &at, sizeof at);
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -264,7 +263,7 @@ speed_rise(PyObject *Py_UNUSED(module), PyObject *columns)
         const char *bytes = column.buf;
         Py_ssize_t pairs = column.len / (Py_ssize_t)sizeof(uint32_t) - 1;
         uint32_t falls = 0;
-        for (Py_ssize_t k = 0; k < pairs; k++) { /* each by itself: compilers make vectors of it */
+        for (Py_ssize_t k = 0; k < pairs; k++) { /* independent steps: compilers vectorize this */
             uint32_t before, number;
             memcpy(&before, bytes + 4 * k, sizeof before);
             memcpy(&number, bytes + 4 * k + 4, sizeof number);
@@ -276,13 +275,13 @@ speed_rise(PyObject *Py_UNUSED(module), PyObject *columns)
     return PyBool_FromLong(rises);
 }
 
-/* A number of the column, into a sum and the greatest; false on an error. */
+/* Adds a number of the column to the sum and the greatest; false on an error. */
 static int
 add_number(const Py_buffer *numbers, Py_ssize_t i, long long *sum, long long *greatest)
 {
     int64_t number;
     if (i < 0 || i >= numbers->len / (Py_ssize_t)sizeof number) {
-        PyErr_SetString(PyExc_IndexError, "there is no such number");
+        PyErr_SetString(PyExc_IndexError, "index out of range");
         return 0;
     }
     memcpy(&number, (const char *)numbers->buf + i * (Py_ssize_t)sizeof number, sizeof number);
@@ -317,12 +316,12 @@ speed_total(PyObject *Py_UNUSED(module), PyObject *args)
             right = add_number(&numbers, i, &sum, &greatest);
     } else {
         for (Py_ssize_t i = 0; right && i < PyList_Size(indices); i++) {
-            /* Of an int alone: what has an __index__ runs code, which may change the list. */
+            /* Only of an int: an __index__ runs code, which may change the list. */
             Py_ssize_t at = PyLong_AsSsize_t(PyList_GetItem(indices, i));
             if (at == -1 && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_OverflowError))
                 right = 0;
             else
-                right = add_number(&numbers, at, &sum, &greatest); /* too large: none is at -1 */
+                right = add_number(&numbers, at, &sum, &greatest); /* too large: index -1 is refused */
         }
     }
     PyBuffer_Release(&numbers);
@@ -331,11 +330,11 @@ speed_total(PyObject *Py_UNUSED(module), PyObject *args)
 
 /* --- groups -------------------------------------------------------------------------------- */
 
-#define SEEN 64 /* objects that are known without being hashed; a power of two */
+#define SEEN 64 /* objects found without hashing; a power of two */
 
 typedef struct {
-    PyObject *object;  /* held: another may not come to stand where it stood */
-    PyObject *indices; /* the dictionary's */
+    PyObject *object;  /* owned, so that its memory is not used for another object */
+    PyObject *indices; /* owned by the dictionary */
 } Seen;
 
 /* The list of an object's group, borrowed from the groups; NULL on an error. */

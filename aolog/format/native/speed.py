@@ -1,9 +1,8 @@
-"""What runs once a record: compiled where there was a compiler, in Python everywhere.
+"""The functions that run once for each record: in C if there was a compiler, otherwise in Python.
 
-The compiled half, `_speed.c`, `_rows.c` and `_export.c`, knows nothing of the format: it lets
-values join a list, adds up lengths, cuts bytes, fills tuples, groups and hands buffers to Arrow.
-Both halves do the same; `backend` says which is in use, and `AOLOG_BACKEND=python` in the
-environment chooses the second.
+The C half, `_speed.c`, `_rows.c` and `_export.c`, does not know the format: it appends values to a list,
+adds lengths, cuts bytes, fills tuples, groups, and passes buffers to Arrow. Both halves do the same.
+`backend` names the one in use; `AOLOG_BACKEND=python` in the environment chooses Python.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 try:
     if os.environ.get("AOLOG_BACKEND") == "python":
         raise ImportError
-    _speed: Any = importlib.import_module("aolog.format.native._speed")  # it may not be there
+    _speed: Any = importlib.import_module("aolog.format.native._speed")
 except ImportError:
     _speed = None
 
@@ -33,11 +32,9 @@ if TYPE_CHECKING:
 
     from aolog.record import Headers
 
-__all__ = ["Gate", "Rows", "backend", "column", "export", "groups", "measure", "rise", "total"]
-
 _Object = TypeVar("_Object")
 
-_NUMPY_PAYS = 256  # entries; below it, sorting a list is faster than numpy's calls
+_NUMPY_PAYS = 256  # entries; with fewer, sorting a list is faster than numpy's calls
 
 backend = "python" if _speed is None else "compiled"
 
@@ -45,32 +42,32 @@ assert array("I").itemsize == 4  # the offsets' width; holds wherever CPython 3.
 
 
 class PythonGate:
-    """Values that may simply join a list, one after the other; others go to `_append_value`,
-    everything else to `_append`.
+    """The fast path of `append`: adds a plain value to a list. A value that does not fit goes to
+    `_append_value`, any other record to `_append`.
 
-    A class to derive from: Writer says what appending means. Thread-safe, under `_lock`.
+    Base class of Writer, which defines those two. Thread-safe, under `_lock`.
     """
 
-    _lock: threading.RLock  # knows whose it is: see `append`
-    _is_locked: Callable[[], bool]  # by the thread that asks
+    _lock: threading.RLock
+    _is_locked: Callable[[], bool]  # by the calling thread
     _append: Callable[..., int]  # as `append`
-    _append_value: Callable[[bytes], int]  # the same of nothing but bytes
+    _append_value: Callable[[bytes], int]  # as `append`, of a plain value
     _joined: list[Any] | None = None
     _first = _size = _limit = _most = _overhead = 0
 
     def _open_gate(
         self, values: list[Any], first: int, size: int, limit: int, most: int, overhead: int
     ) -> None:
-        """From now on values join the list: its first has the number `first`, it takes `size`
-        bytes, each value costs `overhead` more than its own. As long as `limit` bytes are not
-        reached and there are not `most` values. Raises ValueError for negative bytes."""
+        """From now on `append` adds values to this list, until it has `most` values or reaches `limit`
+        bytes. first: the address of its first value. size: bytes now. overhead: bytes of each value
+        beside its own. Raises ValueError for negative bytes."""
         if size < 0 or overhead < 0:
-            raise ValueError("bytes are not negative")
+            raise ValueError("bytes cannot be negative")
         self._joined, self._first, self._size = values, first, size
         self._limit, self._most, self._overhead = limit, most, overhead
 
     def _close_gate(self) -> int:
-        """From now on nothing joins; the bytes that the list takes, 0 if none was open."""
+        """From now on `append` adds nothing. Returns the bytes of the list, 0 if none was open."""
         size, self._joined, self._size = self._size, None, 0
         return size
 
@@ -83,13 +80,12 @@ class PythonGate:
         timestamp: SupportsIndex | None = None,
         topic: str | None = None,
     ) -> int:
-        """Takes a record; its address. In memory on return; survives a crash of the process
-        after `flush`, power loss after `sync`.
+        """Appends a record; returns its address. The record is in memory on return. It survives a crash
+        of the process after `flush`, and power loss after `sync`.
 
-        timestamp: microseconds since the epoch; the time of the batch unless given. Raises
-        RecordRefused, RecordTooLarge, StorageFull and StorageFailed (the record is not taken;
-        what was taken before is kept and written by the next call), SyncFailed, LogClosed,
-        Forked.
+        timestamp: microseconds since the epoch; default: the time of the batch. Raises RecordRefused,
+        RecordTooLarge, StorageFull and StorageFailed (the record is not appended; earlier records are
+        kept, and the next call writes them), SyncFailed, LogClosed, Forked.
         """
         if (
             type(value) is bytes
@@ -97,11 +93,9 @@ class PythonGate:
             and not headers
             and timestamp is None
             and topic is None
-            and not self._is_locked()  # a signal's handler calls, which joins nothing half done
+            and not self._is_locked()  # otherwise a signal handler calls: `_append` refuses it
         ):
-            lock = self._lock
-            try:  # half the time of `with`
-                lock.acquire()
+            with self._lock:
                 joined = self._joined
                 if joined is not None:
                     size, before = self._size + len(value) + self._overhead, len(joined)
@@ -109,19 +103,13 @@ class PythonGate:
                         self._size = size
                         joined.append(value)
                         return self._first + before
-            finally:
-                # Not a flag of our own: a signal that raises may come before it is set.
-                try:  # noqa: SIM105 -- suppress() is a call, at which a signal may be handled
-                    lock.release()
-                except RuntimeError:  # not acquired
-                    pass
             return self._append_value(value)
         return self._append(value, key=key, headers=headers, timestamp=timestamp, topic=topic)
 
 
-def _column(values: list[Any]) -> bytes | None:
-    """n+1 u32, where each of the bytes begins if they stand in a row, zeros up to a multiple of 8,
-    and the bytes. None if one is not bytes. Raises OverflowError."""
+def python_column(values: list[Any]) -> bytes | None:
+    """A binary column: n+1 u32 offsets, zeros up to a multiple of 8, and the values. None if a value is
+    not bytes. Raises OverflowError."""
     try:
         offsets = array("I", accumulate(map(len, values), initial=0)).tobytes()
         return b"".join((offsets, bytes(-len(offsets) % 8), *values))
@@ -129,52 +117,52 @@ def _column(values: list[Any]) -> bytes | None:
         return None
 
 
-def _measure(values: list[Any]) -> tuple[int, int] | None:
-    """Bytes of all and of the longest; None if one is not exactly bytes."""
+def python_measure(values: list[Any]) -> tuple[int, int] | None:
+    """(bytes of all values, bytes of the longest); None if the type of a value is not bytes."""
     if set(map(type, values)) - {bytes}:
         return None
     lengths = list(map(len, values))
     return sum(lengths), max(lengths, default=0)
 
 
-def _rise(columns: list[memoryview]) -> bool:
-    """Whether in each of the columns of u32, the first of which is 0, no number is less than the
-    one before it. All are compared at once: alone, each would cost as much as ten."""
+def python_rise(columns: list[memoryview]) -> bool:
+    """Whether no number is less than the one before it, in each of these columns of u32. Each column
+    begins with 0. Compares all columns at once: one column alone takes as long as ten."""
     if sum(map(len, columns)) <= _NUMPY_PAYS:
         return all(ordered == sorted(ordered) for ordered in map(memoryview.tolist, columns))
     frombuffer, u32 = _numpy()
     numbers = frombuffer(columns[0] if len(columns) == 1 else b"".join(columns), u32)
     falls = (numbers[1:] < numbers[:-1]).tobytes().count(1)
-    ends = sum(column[-1] > 0 for column in columns[:-1])  # from there it falls to the next one's 0
+    ends = sum(column[-1] > 0 for column in columns[:-1])  # it falls to the 0 of the next column
     return falls == ends
 
 
-def _total(numbers: array[int], indices: list[int] | None = None) -> tuple[int, int]:
-    """(sum, greatest) of a column of i64, none of them negative, or of those at the indices; of
-    none (0, 0). Raises IndexError, OverflowError."""
+def python_total(numbers: array[int], indices: list[int] | None = None) -> tuple[int, int]:
+    """(sum, greatest) of non-negative i64 numbers, or of those at the indices; (0, 0) of none. Raises
+    IndexError, OverflowError."""
     with memoryview(numbers) as column:
         if column.format != "q":
-            raise TypeError("numbers are a column of i64")
+            raise TypeError("numbers must be a column of i64")
         if indices and min(indices) < 0:
-            raise IndexError("there is no such number")
+            raise IndexError("index out of range")
         chosen = column.tolist() if indices is None else [column[i] for i in indices]
     total = sum(chosen)
     if min(chosen, default=0) < 0 or total >> 63:
-        raise OverflowError("numbers are not negative, and their sum is an i64")
+        raise OverflowError("a number is negative, or the sum exceeds an i64")
     return total, max(chosen, default=0)
 
 
 @cache
 def _numpy() -> tuple[Callable[..., np.ndarray], np.dtype[np.uint32]]:
-    """Imported once, and a dtype's name looked up once."""
+    """Numpy's `frombuffer` and u32; numpy is imported at the first call."""
     import numpy as np
 
     return np.frombuffer, np.dtype(np.uint32)
 
 
-def _groups(objects: list[_Object]) -> dict[_Object, list[int]]:
-    """Where each of them stands: indices, by object, in order of appearance. Raises TypeError for
-    one that has no hash."""
+def python_groups(objects: list[_Object]) -> dict[_Object, list[int]]:
+    """The indices of each object, in order of appearance. Raises TypeError for an object without a
+    hash."""
     found: dict[_Object, list[int]] = {}
     for i, one in enumerate(objects):
         found.setdefault(one, []).append(i)
@@ -184,23 +172,23 @@ def _groups(objects: list[_Object]) -> dict[_Object, list[int]]:
 class PythonRows:
     """An iterator over tuples of a type: rows `first` to `end` of columns, each of a kind:
 
-    n  numbers that rise by one, given row 0's     b  (validity or None, offsets, data) of bytes
-    c  one object for all rows                     t  the same of text
-       or a list of such, one behind the other     p  pairs: (offsets into them, their t, their b)
+    n  the number of row 0, and one more each row
+    c  one object for all rows
     q  numbers, i64
-    o  a list                                      1  a list of tuples: the first item of each
-    h  (tag, bytes a row, data): of each row       2  the second
-       a list of one pair, the tag and its bytes
-    v  as b, but entries without a copy: read-only buffers for callers of C that take bytes or
-       what is like them, with a length and nothing else; in Python, bytes
+    o  a list
+    1  a list of tuples: the first item of each          2  the second item of each
+    b  (validity or None, offsets, data) of bytes, or a list of such pieces
+    t  the same of text
+    p  pairs: (offsets into the pairs, their t, their b)
+    h  (tag, bytes of a row, data): for each row a list of one pair, the tag and the row's bytes
+    v  as b, but without copies: read-only buffers for callers in C; in Python, bytes
 
-    The first is of kind n; or, where the type is `tuple`, of any but c. Where the type is None
-    there is one column, not of kind c, and its entries come as they are. Offsets are n+1 u32,
-    entries whose bit in validity is 0 are None: as in Arrow. A row of type `tuple`, or a list of
-    kind h, that nobody kept may be filled anew: what calls something with them, as
-    `itertools.starmap` does, makes no new ones. Raises ValueError where there are fewer entries
-    than rows, or one lies outside of its data (the compiled half says so only when it comes
-    there).
+    The first column has kind n; if the row type is `tuple`, any kind but c. If the row type is None,
+    there is one column, not of kind c, and its entries are the rows. Offsets are n+1 u32; entries whose
+    bit in validity is 0 are None, as in Arrow. A row of type `tuple` or a list of kind h may be used
+    again for a later row if nobody keeps it: `itertools.starmap` over the rows creates no new ones.
+    Raises ValueError if there are fewer entries than rows, or an entry is outside its data (the C half
+    raises it only when it reaches the entry).
     """
 
     def __init__(
@@ -208,25 +196,24 @@ class PythonRows:
     ) -> None:
         leads = kinds[:1] == "n" if kind not in {None, tuple} else kinds[:1] not in {"", "c"}
         if not leads or (kind is None and len(kinds) > 1) or not 0 <= first <= end:
-            raise ValueError("the first column rises, and 0 <= first <= end")
+            raise ValueError("the first column must have kind n, and 0 <= first <= end")
         listed = [_COLUMNS[k](c, first, end) for k, c in zip(kinds, columns, strict=True)]
-        self._left = listed[0]  # what is left of it tells the place: a row costs no bookkeeping
+        self._left = listed[0]  # its length hint shows the position, without work for each row
         self._end = end
         self._rows = self._left
-        if kind is not None:  # a named tuple's own call costs three times as much
+        if kind is not None:  # calling a named tuple takes three times as long
             self._rows = map(tuple.__new__, repeat(kind), zip(*listed, strict=False))
 
     @property
     def at(self) -> int:
-        """Of the next row."""
+        """The index of the next row."""
         return self._end - length_hint(self._left)
 
     def feed(self, sink: object) -> None:
-        """Hands rows to a sink, see _sink.h, up to one that it does not take. In Python there is no
-        row that it could."""
+        """Passes rows to a sink (_sink.h), up to one that it refuses. In Python it passes none."""
 
     def stop(self) -> None:
-        """There are no more rows."""
+        """Drops the remaining rows."""
         deque(self._left, maxlen=0)
 
     def __iter__(self) -> Iterator[Any]:
@@ -242,7 +229,7 @@ def _rising(number: int, first: int, end: int) -> Iterator[int]:
 
 def _numbers(column: memoryview, first: int, end: int) -> Iterator[int]:
     if len(column) < 8 * end:
-        raise ValueError("an entry is not there")
+        raise ValueError("an entry is missing")
     return iter(column.cast("q")[first:end].tolist())
 
 
@@ -255,12 +242,12 @@ def _bytes(
     whole, cuts = data.tobytes(), offsets.cast("I")[first : end + 1].tolist()
     unknown = validity is not None and 8 * len(validity) < end
     if unknown or len(cuts) <= end - first or cuts[-1] > len(whole) or cuts != sorted(cuts):
-        raise ValueError("an entry is not there, or lies outside of the data")
+        raise ValueError("an entry is missing, or outside the data")
     entries = [whole[a:b] for a, b in pairwise(cuts)]
     if validity is None:
         return iter(entries)
-    there = (validity[i >> 3] >> (i & 7) & 1 for i in range(first, end))
-    return iter([entry if bit else None for entry, bit in zip(entries, there, strict=True)])
+    present = (validity[i >> 3] >> (i & 7) & 1 for i in range(first, end))
+    return iter([entry if bit else None for entry, bit in zip(entries, present, strict=True)])
 
 
 def _pieces(
@@ -270,12 +257,12 @@ def _pieces(
     for piece in column:
         count = len(piece[1]) // 4 - 1
         if count < 0:
-            raise ValueError("an entry is not there")
+            raise ValueError("an entry is missing")
         if begin < end and first < begin + count:
             yield _bytes(piece, max(0, first - begin), min(count, end - begin))
         begin += count
     if begin < end:
-        raise ValueError("an entry is not there")
+        raise ValueError("an entry is missing")
 
 
 def _text(column: tuple[Any, ...], first: int, end: int) -> Iterator[str | None]:
@@ -292,14 +279,14 @@ def _pairs(column: tuple[Any, ...], first: int, end: int) -> Iterator[tuple[Any,
 
 def _list(column: list[Any], first: int, end: int) -> Iterator[Any]:
     if len(column) < end:
-        raise ValueError("an entry is not there")
+        raise ValueError("an entry is missing")
     return iter(column[first:end])
 
 
 def _tagged(column: tuple[Any, int, Any], first: int, end: int) -> Iterator[list[Any]]:
     tag, size, data = column
     if size < 1 or len(data) < size * end:
-        raise ValueError("an entry is not there")
+        raise ValueError("an entry is missing")
     return iter([[(tag, bytes(data[size * i : size * (i + 1)]))] for i in range(first, end)])
 
 
@@ -317,15 +304,21 @@ _COLUMNS: dict[str, Callable[[Any, int, int], Iterator[Any]]] = {
     "h": _tagged,
 }
 
-# An array as pyarrow takes it by Arrow's C data interface: a capsule that keeps alive what (length,
-# buffers, children) holds, children likewise and None for a buffer that is absent. Buffers are as
-# long as their type needs: nothing checks it. None without the compiled half: pyarrow's own calls.
+# Makes an array for Arrow's C data interface: a capsule that keeps (length, buffers, children) alive.
+# children: the same tuples; None for an absent buffer. Nothing checks that the buffers are long enough
+# for their type. None without the C half: then pyarrow's own calls are used.
 export: Callable[[tuple[Any, ...]], object] | None = None if _speed is None else _speed.export
 
 if TYPE_CHECKING or _speed is None:
     Gate = PythonGate
     Rows = PythonRows
-    column, measure, rise, total, groups = _column, _measure, _rise, _total, _groups
+    column, measure, rise, total, groups = (
+        python_column,
+        python_measure,
+        python_rise,
+        python_total,
+        python_groups,
+    )
 else:
     Gate = _speed.Gate
     Rows = _speed.Rows

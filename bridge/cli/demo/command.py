@@ -1,4 +1,4 @@
-"""`demo`: the whole path, on a broker of its own."""
+"""`demo`: the whole path, with an embedded broker."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None, spark: bool
     """
     from bridge.cli.demo.demo import run_demo
 
-    out.require()  # it takes a minute
+    out.require()  # before it runs for a minute
     sys.exit(run_demo(files, as_json=as_json, keep=keep, spark=spark))

@@ -1,9 +1,8 @@
-"""Comparing what arrived with what was appended, as both go on. Pure.
+"""Compares messages that arrived with records that were appended, while both grow. Pure.
 
-Records of the log come in order, messages in the order of their partitions. A record is matched
-with the head of whichever partition bears its address. A head that bears an address already
-passed was delivered twice; a record that every partition has passed is missing. Memory holds
-only what has arrived and is not matched yet.
+Records come in the order of the log, messages in the order of each partition. A record matches the
+first message of a partition if that has its address. A message with an earlier address is a repetition;
+a record that every partition has passed is missing. Memory holds only what is not matched yet.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from bridge.kafka.origin import HEADER_NAME, decode_stamp
+from aolog.format.origin import HEADER_NAME
+from bridge.kafka.origin import decode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ __all__ = ["Comparison"]
 
 
 class Comparison:
-    """Counts of what matched and what did not. bytes: of matched values."""
+    """Counts of matches and differences. bytes: of matched values. strangers: messages without a stamp."""
 
     def __init__(self, partitions: int) -> None:
         self.matched = 0
@@ -39,12 +39,12 @@ class Comparison:
 
     @property
     def unmatched(self) -> int:
-        """Records whose message has not come yet."""
+        """Records without a message so far."""
         return len(self._waiting)
 
     @property
     def clean(self) -> bool:
-        """Nothing is wrong so far."""
+        """No difference so far."""
         return not (
             self.repeated or self.altered or self.disordered or self.strangers or self.missing
         )
@@ -68,7 +68,7 @@ class Comparison:
                 self._heads[message.partition].append((stamp.address, message))
 
     def match(self, *, final: bool = False) -> None:
-        """Matches what can be matched. final: nothing more will arrive."""
+        """Matches records with messages. final: nothing more will arrive."""
         waiting, heads = self._waiting, self._heads
         while waiting:
             record = waiting[0]

@@ -3,9 +3,10 @@
     lines ► Writer ► log ► (process) bridge run ► embedded broker ► consumer ► comparison
                       └──────────────────────────────────────────────────────────►
 
-Once the broker is taken away and brought back while records go on being appended, once the
-forwarding process is killed with records under way and started again. The broker keeps only 5 MiB a partition, so the consumer
-reads along, and the appender stays a window ahead of it and no more: input of any size works.
+Two faults happen while records are appended: the broker goes down and comes back, and the forwarding
+process is killed with records under way and starts again. The broker keeps only 5 MiB of each
+partition. So the consumer reads all the time, and the appender is at most a window ahead of it: input
+of any size works.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ __all__ = ["Result", "run_demo"]
 
 TOPIC = "demo"
 PARTITIONS = 4
-WINDOW_BYTES = 4 << 20  # below what one partition keeps, wherever the lines go
-RECORD_OVERHEAD_BYTES = 128  # of a message beside its value: key, stamp, framing
+WINDOW_BYTES = 4 << 20  # less than one partition keeps, if all lines go to one
+RECORD_OVERHEAD_BYTES = 128  # of a message in addition to its value: key, stamp, framing
 OUTAGE_AT, KILL_AT = 0.35, 0.6  # of the records read back
 OUTAGE_S = 3.0
-DOWN_FOR_GOOD_S = 60.0  # without any progress for so long the demo gives up
+DOWN_FOR_GOOD_S = 60.0  # the demo gives up after this time without progress
 IN_BETWEEN = (0.2, 0.8)
 
 
@@ -82,21 +83,21 @@ class Result(NamedTuple):
 
 
 class _Console(Console):
-    """One whose output nobody reads any more ends the demo as that ends any other command."""
+    """If its output is closed, the demo ends as any other command does."""
 
     def on_broken_pipe(self) -> None:
-        """In place of rich's, which ends the process with status 1."""
+        """Replaces rich's, which ends the process with status 1."""
         raise BrokenPipeError
 
 
 class _Stalled(AologError):
-    """Nothing moves any more."""
+    """No progress for a minute."""
 
     code = "stalled"
 
 
 class _Forwarding:
-    """The forwarding process, and what it says of itself."""
+    """The forwarding process and its last status."""
 
     def __init__(self, log: str, bootstrap_servers: str) -> None:
         self._command = [
@@ -120,20 +121,20 @@ class _Forwarding:
         with process.stdout as lines:
             for line in lines:
                 try:
-                    said = json.loads(line)
+                    status = json.loads(line)
                 except ValueError:
                     continue
-                self.state, self.pending = said["state"], said["lag_records"] or 0
+                self.state, self.pending = status["state"], status["lag_records"] or 0
 
     def check(self) -> None:
         """Raises if the process ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             assert self._errors is not None
             self._errors.seek(0)
-            said = self._errors.read().strip().splitlines()
+            lines = self._errors.read().strip().splitlines()
             raise AologError(
                 f"the forwarding process ended with {self._process.returncode}: "
-                f"{said[-1] if said else 'it said nothing'}"
+                f"{lines[-1] if lines else 'it printed no error'}"
             )
 
     def kill(self) -> None:
@@ -143,7 +144,7 @@ class _Forwarding:
         self.state = "killed"
 
     def end(self) -> None:
-        """Stops it, politely if it still runs."""
+        """Stops it, with SIGTERM first."""
         process, self._process = self._process, None
         if process is not None:
             if process.poll() is None:
@@ -159,7 +160,7 @@ class _Forwarding:
 
 
 class _Appender(threading.Thread):
-    """Appends the sample, never more than a window ahead of what was read back."""
+    """Appends the sample, at most a window ahead of what was read back."""
 
     def __init__(self, writer: Writer, sample: Sample, window: int) -> None:
         super().__init__(name="demo-appender", daemon=True)
@@ -187,7 +188,7 @@ class _Appender(threading.Thread):
                 self.records += 1
                 self.bytes += len(line.value)
             self._writer.sync()
-        except BaseException as error:  # noqa: BLE001 -- told to the demo's own thread
+        except BaseException as error:  # noqa: BLE001 -- the demo's own thread raises it
             self.error = error
         finally:
             self.done = True
@@ -226,7 +227,7 @@ class _Demo:
             self.appender = _Appender(writer, sample, window)
             self.progress = stack.enter_context(self._progress())
             self.bars = [
-                self.progress.add_task(name, total=sample.records, said="")
+                self.progress.add_task(name, total=sample.records, words="")
                 for name in ("appended", "acknowledged, read back and compared")
             ]
             self.forwarding.start()
@@ -236,7 +237,7 @@ class _Demo:
             self._outage(broker)
             self._until(lambda: self._fraction() >= KILL_AT)
             self._kill()
-            with contextlib.suppress(_Stalled):  # then something is missing: the table says what
+            with contextlib.suppress(_Stalled):  # the table shows what is missing
                 self._until(lambda: self.appender.done and self._settled())
             self.comparison.match(final=True)
             self._show()
@@ -263,8 +264,8 @@ class _Demo:
     # --- the two faults -----------------------------------------------------------------------
 
     def _outage(self, broker: EmbeddedBroker) -> None:
-        # The embedded broker, unlike Kafka, does not recognise a request that is repeated after
-        # its answer was lost: so it goes down between requests. What piles up meanwhile waits.
+        # Unlike Kafka, the embedded broker does not recognise a request that is sent again after its
+        # answer was lost. So it goes down between requests.
         self.appender.paused.set()
         self._until(self._settled)
         self.outage_at = self._fraction()
@@ -280,7 +281,7 @@ class _Demo:
         self.outage_s = time.monotonic() - down_s
         self._say(
             f"broker back: {self.outage_pending:,} records had waited, delivery goes on "
-            f"{self.outage_s:.1f} s after it went"
+            f"{self.outage_s:.1f} s after it went down"
         )
 
     def _kill(self) -> None:
@@ -302,7 +303,7 @@ class _Demo:
         return self.comparison.matched + self.comparison.missing >= self.appender.records
 
     def _until(self, reached: Callable[[], bool], *, progress: bool = True) -> None:
-        """Consumes and compares until something is so. Raises if nothing moves for a minute."""
+        """Consumes and compares until `reached`. Raises if nothing moves for a minute."""
         last_s, last = time.monotonic(), -1
         while not reached():
             self._step()
@@ -335,7 +336,7 @@ class _Demo:
         return Progress(
             TextColumn("{task.description:>36}"),
             BarColumn(),
-            TextColumn("{task.completed:>11,.0f} {task.fields[said]}"),
+            TextColumn("{task.completed:>11,.0f} {task.fields[words]}"),
             TimeElapsedColumn(),
             console=self.console,
             disable=not self.console.is_terminal,
@@ -343,13 +344,13 @@ class _Demo:
 
     def _show(self) -> None:
         waiting = self.appender.records - self.comparison.matched
-        for bar, done, said in zip(
+        for bar, done, words in zip(
             self.bars,
             (self.appender.records, self.comparison.matched),
             (f"{waiting:,} pending", self.forwarding.state),
             strict=True,
         ):
-            self.progress.update(TaskID(bar), completed=done, said=said)
+            self.progress.update(TaskID(bar), completed=done, words=words)
 
     def _say(self, words: str) -> None:
         self.progress.console.print(
@@ -389,26 +390,28 @@ def _table(result: Result, stage: SparkStage | None) -> Table:
 def run_demo(
     files: Sequence[str], *, as_json: bool = False, keep: str | None = None, spark: bool = False
 ) -> int:
-    """Runs it and prints the table, or JSON; the exit status. spark: also the stage with Spark."""
+    """Runs the demo and prints a table or JSON. Returns the exit status. spark: also the Spark stage."""
     console = _Console(stderr=as_json)
     sample = choose(files)
     if sample.times > 1:
-        small = f"{sample.what} is too small: it is appended {sample.times} times over"
+        small = f"{sample.what} is too small: it is appended {sample.times} times"
         console.print(Text(one_line(small)))
     if keep is not None and Path(keep).exists() and any(Path(keep).iterdir()):
         raise UsageError(f"{keep} is not empty", hint="name a new directory for --keep")
     directory = keep or tempfile.mkdtemp(prefix="aolog-demo-")
     stage = None
     try:
-        if spark:  # first: whoever has no Java is told so at once
-            stage = run_spark_stage(str(Path(directory) / "spark"), _dimly(console))
+        if spark:  # first, so that a missing Java is reported at once
+            stage = run_spark_stage(str(Path(directory) / "spark"), _print_dim(console))
         while True:
             result = _Demo(sample, str(Path(directory) / "log"), console).run()
             low, high = IN_BETWEEN
             if all(low <= at <= high for at in (result.outage_at, result.kill_at)):
                 break
             if not sum((result.lost, result.repeated, result.disordered, result.altered)):
-                console.print("that was too quick to be hit midway: again, with four times as much")
+                console.print(
+                    "it ended before the faults could happen midway: again, with four times the records"
+                )
                 sample = sample._replace(records=sample.records * 4, times=sample.times * 4)
                 shutil.rmtree(Path(directory) / "log")
                 continue
@@ -426,10 +429,10 @@ def run_demo(
         console.print(
             "[bold]nothing lost, nothing repeated, nothing out of order[/]"
             if ok
-            else "[bold red]not as it should be: see the table[/]"
+            else "[bold red]failed: see the table[/]"
         )
     return 0 if ok else 1
 
 
-def _dimly(console: Console) -> Callable[[str], None]:
+def _print_dim(console: Console) -> Callable[[str], None]:
     return lambda words: console.print(f"[dim]{words}[/]", highlight=False, soft_wrap=True)

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Line", "Sample", "choose"]
 
-RECORDS_MIN = 50_000  # below this the demo would be over before an outage could begin
-LINE_BYTES_MAX = 512 << 10  # half of what brokers take by default; longer lines are cut
+RECORDS_MIN = 50_000  # with fewer, the demo would end before the outage begins
+LINE_BYTES_MAX = 512 << 10  # half of what brokers accept by default; longer lines are cut
 STDLIB_BYTES_MAX = 16 << 20
 
 
 class Line(NamedTuple):
-    """A record to be: the line without its end; key: the file's name."""
+    """Of a record. value: the line without its end. key: the file's name."""
 
     key: bytes
     value: bytes
 
 
 class Sample(NamedTuple):
-    """What is appended: files, read so many times. bytes: of all of them, read once."""
+    """Files to append. times: how often. bytes: of all files, once. records: of all times."""
 
     what: str
     files: list[Path]
@@ -35,7 +35,7 @@ class Sample(NamedTuple):
     times: int
 
     def lines(self) -> Iterator[Line]:
-        """Every line, in order; nothing is held in memory but one."""
+        """Every line, in order. Memory holds one line."""
         for _ in range(self.times):
             yield from _lines(self.files)
 
@@ -49,7 +49,7 @@ def _lines(files: list[Path]) -> Iterator[Line]:
 
 
 def choose(paths: Sequence[str]) -> Sample:
-    """The files given, or the standard library's text. Raises UsageError naming what cannot be
+    """The given files, or the standard library's text. Raises UsageError for a file that cannot be
     read, before anything is started."""
     if paths:
         what = paths[0] if len(paths) == 1 else f"{len(paths)} files"
@@ -61,16 +61,18 @@ def choose(paths: Sequence[str]) -> Sample:
     for path in files:
         try:
             if not path.is_file():
-                reason = "is no file" if path.exists() else "no such file"
+                reason = "not a file" if path.exists() else "no such file"
                 raise UsageError(f"{path}: {reason}", hint="name text files")
             with path.open("rb") as file:
                 file.read(1)
             size += path.stat().st_size
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}", hint="name files to be read") from None
+            raise UsageError(
+                f"{path}: {error.strerror}", hint="name files that can be read"
+            ) from None
     records = sum(1 for _ in _lines(files))
     if records == 0:
-        raise UsageError(f"{what}: holds no line", hint="name files with text")
+        raise UsageError(f"{what}: there is no line in it", hint="name files with text")
     times = -(-RECORDS_MIN // records)
     return Sample(what, files, size, records * times, times)
 

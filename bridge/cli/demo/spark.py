@@ -1,4 +1,4 @@
-"""The demo's stage with Spark: what a DataFrame wrote is in Kafka, each row once.
+"""The demo's Spark stage: a DataFrame's rows arrive in Kafka, each once.
 
 DataFrame ► format("aolog") ► log ► (process) bridge run --drain ► embedded broker ► comparison
 """
@@ -23,7 +23,7 @@ __all__ = ["SparkStage", "run_spark_stage"]
 
 TOPIC = "spark"
 PARTITIONS = 4
-RECORDS = 20_000  # with headers and keys within what the broker keeps
+RECORDS = 20_000  # with headers and keys, less than the broker keeps
 LOG = "events"
 _SETTINGS = {
     "spark.master": "local[2]",
@@ -33,11 +33,11 @@ _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 _DRAIN_S = 60.0
-_ARRIVAL_S = 10.0  # without a message for so long what has not come is missing
+_ARRIVAL_S = 10.0  # the rest counts as missing after this time without a message
 
 
 class SparkStage(NamedTuple):
-    """Rows written, and how they arrived. seconds: with the start of Spark."""
+    """Rows that were written, and how they arrived. seconds: with the start of Spark."""
 
     rows: int
     seconds: float
@@ -90,9 +90,9 @@ def _drain(log: str, bootstrap_servers: str) -> None:
     except subprocess.TimeoutExpired:
         raise AologError(f"the log was not drained within {_DRAIN_S:.0f} s") from None
     except subprocess.CalledProcessError as error:
-        said = error.stderr.strip().splitlines() or ["it said nothing"]
+        lines = error.stderr.strip().splitlines() or ["it printed no error"]
         raise AologError(
-            f"the forwarding process ended with {error.returncode}: {said[-1]}"
+            f"the forwarding process ended with {error.returncode}: {lines[-1]}"
         ) from None
 
 

@@ -1,32 +1,18 @@
-"""What the engine and whoever drives it say to one another: states, plans, commands. Pure."""
+"""States of the delivery engine, and its commands to the driver. Pure."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from bridge.deliver.at_least_once.partition_state import Mark, Position
-    from bridge.kafka.lane import LaneKey, Refusal
+    from bridge.deliver.position import Aside, Position
 
-__all__ = [
-    "Aside",
-    "Command",
-    "Commit",
-    "Connect",
-    "Disconnect",
-    "Planned",
-    "Poison",
-    "SetAside",
-    "State",
-]
-
-Poison: TypeAlias = Literal["stop", "dead-letter", "drop"]
-"""What becomes of a record that will never be taken."""
+__all__ = ["Command", "Commit", "Connect", "Disconnect", "SetAside", "State"]
 
 
 class State(Enum):
-    """Where the engine stands; the value is what status and logs say."""
+    """The value is the word in status and logs."""
 
     CONNECTING = "connecting"
     SENDING = "sending"
@@ -35,29 +21,9 @@ class State(Enum):
     STOPPED = "stopped"
 
 
-class Aside(NamedTuple):
-    """A record that will never be taken, of the lane to which it was to go."""
-
-    position: Position
-    lane: LaneKey
-    refusal: Refusal
-
-
-class Planned(NamedTuple):
-    """What becomes of a batch (see batch_planner). marks: of what is sent, in order. left:
-    where lanes were left behind. poison: records to be set aside, or in front of which lanes
-    stand. skipped: how many records that had arrived were passed for the first time, and the
-    last of them."""
-
-    marks: list[tuple[LaneKey, Mark]]
-    left: dict[LaneKey, Position]
-    poison: list[Aside]
-    skipped: dict[LaneKey, tuple[int, int]]
-
-
 class Connect(NamedTuple):
-    """Make a producer, read back what arrived, then report `connected`. careful: a refusal is
-    being looked for."""
+    """Make a producer, read back what arrived, then report `connected`. careful: the engine is
+    bisecting a rejected request."""
 
     careful: bool
 
@@ -73,8 +39,8 @@ class Commit(NamedTuple):
 
 
 class SetAside(NamedTuple):
-    """Keep these records elsewhere, durably, or count them as dropped; report `set_aside` before
-    anything else is sent."""
+    """Write these records to the dead-letter log, durably, or count them as dropped. Then report
+    `set_aside`, before anything else is sent."""
 
     records: tuple[Aside, ...]
 

@@ -1,8 +1,8 @@
-"""At least once: the thin shell around `engine`. Every record carries a stamp, and what arrived
-before a crash is read back and not sent again.
+"""At least once: the shell around `engine`. Every record carries a stamp; what arrived before a crash
+is read back and not sent again.
 
-It owns the cluster, the lane notes, the feed and the dead letters; it carries out the engine's
-commands and reports events to it. One thread does everything but the cursor's commits.
+It owns the cluster, the checkpoints, the sender and the dead letters. It carries out the engine's
+commands and reports events to it. One thread does everything except the cursor's commits.
 """
 
 from __future__ import annotations
@@ -13,46 +13,32 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageError, SyncFailed, counted
-from bridge.deliver.at_least_once.arrivals import read_back
-from bridge.deliver.at_least_once.engine import (
-    Command,
-    Commit,
-    Connect,
-    Engine,
-    Poison,
-    SetAside,
-    State,
-)
-from bridge.deliver.at_least_once.recognise import Recogniser
-from bridge.deliver.at_least_once.sender import Feed
+from bridge.deliver.at_least_once.commands import Command, Commit, Connect, SetAside, State
+from bridge.deliver.at_least_once.deduplicate import Deduplicator, read_back
+from bridge.deliver.at_least_once.engine import Engine
+from bridge.deliver.at_least_once.sender import Sender
 from bridge.deliver.at_least_once.topics import Topics
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
-from bridge.deliver.delivery import (
-    AT_LEAST_ONCE,
-    BUSY_S,
-    IDLE_S,
-    Progress,
-    undeliverable,
-)
+from bridge.deliver.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, Progress, undeliverable
 from bridge.deliver.stall_watch import StallWatch, late
 from bridge.deliver.trouble_log import TroubleLog
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.error_table import advice
+from bridge.kafka.events import Delivered, Failed, Forbade, KafkaEvent
 from bridge.kafka.lane import Refusal, lane_name
-from bridge.kafka.producer import Cluster, Delivered, Failed, Forbade, KafkaEvent
+from bridge.kafka.producer import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog import Record
     from bridge.config.routing import Routing
-    from bridge.deliver.at_least_once.partition_state import Position
-    from bridge.deliver.checkpoints import LaneNotes
-    from bridge.deliver.log_source import Source
+    from bridge.deliver.checkpoints import Checkpoints
+    from bridge.deliver.log_source import LogSource
+    from bridge.deliver.options import ForwarderOptions
+    from bridge.deliver.position import Position
     from bridge.errors import DestinationError
     from bridge.kafka.lane import LaneKey
-    from bridge.kafka.topic_creation import CreateTopics
 
 __all__ = ["AtLeastOnce"]
 
@@ -63,130 +49,104 @@ _REPLAY_AGAIN = "another replay tries again"
 _REPLAY_INSTEAD = "pass it with --poison drop"
 
 
-def _stands(key: LaneKey, how: str, address: int, refusal: Refusal) -> str:
+def _waits(key: LaneKey, how: str, address: int, refusal: Refusal) -> str:
     return f"{lane_name(key)} {how} address {address}: {refusal.reason}: {advice(refusal.code)}"
 
 
 class AtLeastOnce:
-    """See the module, and bridge.deliver.delivery. routing: where records go. poison, until,
-    create_topics: see Forwarder; reads_back: its read_back. view, keyless: see Feed. give_up: asked now and then where something takes long."""
+    """A Delivery; see the module. routing: of the log. give_up: called now and then in long questions;
+    True ends them."""
 
     def __init__(
         self,
-        source: Source,
-        notes: LaneNotes,
+        source: LogSource,
+        checkpoints: Checkpoints,
+        options: ForwarderOptions,
         *,
         routing: Routing,
-        bootstrap_servers: str,
-        settings: dict[str, str],
-        commit_s: float,
-        stop_s: float,
-        poison: Poison,
-        until: int | None,
-        view: Callable[[Record], Record] | None,
-        keyless: bytes | None,
-        create_topics: CreateTopics,
-        reads_back: bool,
         give_up: Callable[[], bool],
     ) -> None:
-        reader = source.reader
         self._source = source
-        self._notes = notes
-        start = source.position
-        self._rerouted = self._distrust_rerouted(routing, start.address)
-        self._known_end = reader.end()
-        if notes.delivery != AT_LEAST_ONCE or not reader.has_cursor_position:
-            notes.delivery = AT_LEAST_ONCE
-            notes.save()  # before the cursor is: after it they would count as lost
-        reader.commit()  # from now on it protects what it has not passed
+        self._checkpoints = checkpoints
         self._give_up = give_up
+        self._reads_back = options.read_back
+        self._take_cursor(routing)
         self._cluster = Cluster(
-            bootstrap_servers,
-            settings,
-            notes.cluster,
-            create_topics=create_topics,
-            reads_back=reads_back,
-        )
-        self._reads_back = reads_back
-        self._engine = Engine(
-            start,
-            now_s=time.monotonic(),
-            poison=poison,
-            commit_s=commit_s,
-            stop_s=stop_s,
-            until=until,
-            in_doubt=not notes.clean,
-        )
-        self._committer = Committer(source, self._engine.committed_at, self._saving)
-        for key, note in notes.lanes.items():
-            if note.distrusted:
-                lane = self._engine.lane(key)
-                lane.distrusted, lane.last_address = True, note.address
-        self._dead = DeadLetters(
-            reader.path,
-            source.cursor,
-            notes.source,
-            source.storage,
-            drop=poison == "drop",
-            mode=source.mode,
-        )
-        if poison == "dead-letter":
-            self._engine.aside |= self._dead.known(start.address, notes.aside_from)
-        self._recogniser = Recogniser(
-            reader.path,
-            source.storage,
-            notes.source,
-            since=lambda: self._engine.position.address,
-            view=view if source.transforms is None else source.transforms.one,
-        )
-        self._topics = Topics(
-            self._cluster, self._engine, notes, recogniser=self._recogniser, give_up=give_up
+            options.bootstrap_servers,
+            dict(options.settings),
+            checkpoints.cluster,
+            create_topics=options.create_topics,
+            reads_back=options.read_back,
         )
         admission = self._cluster.admission()
         self._topic_settings = self._cluster.topic_settings(admission)
-        self._feed = Feed(
+        self._engine = Engine(
+            source.position,
+            now_s=time.monotonic(),
+            poison=options.poison,
+            commit_s=options.commit_s,
+            stop_s=options.stop_s,
+            until=options.until,
+            in_doubt=not checkpoints.clean,
+        )
+        self._committer = Committer(source, self._engine.committed_at, self._saving)
+        self._dead = self._dead_letters(options)
+        self._deduplicator = Deduplicator(
+            source.reader.path,
+            source.storage,
+            checkpoints.source,
+            since=lambda: self._engine.position.address,
+            view=options.view if source.transforms is None else source.transforms.one,
+        )
+        self._topics = Topics(
+            self._cluster,
+            self._engine,
+            checkpoints,
+            deduplicator=self._deduplicator,
+            give_up=give_up,
+        )
+        self._sender = Sender(
             source,
             self._engine,
             self._cluster,
             self._topics,
             admission=admission,
             routing=routing,
-            uuid=notes.source,
-            view=view,
-            keyless=keyless,
+            uuid=checkpoints.source,
+            options=options,
         )
-        replays = until is not None or view is not None  # it has another command, which ends
+        replays = options.until is not None or options.view is not None
         self._again = _REPLAY_AGAIN if replays else _AGAIN
         self._instead = _REPLAY_INSTEAD if replays else _INSTEAD
         self._draining = self._has_read_back = False
         self._stood: set[LaneKey] = set()
         self._watch = StallWatch(self._cluster, self._topic_settings, self._low)
         self._trouble = TroubleLog()
-        self._named: str | None = None  # the last failure that was logged with its topic or its log
+        self._logged: str | None = None  # the last failure that has a log line of its own
 
-    def _distrust_rerouted(self, routing: Routing, position: int) -> set[LaneKey]:
-        """Records that waited may go to other lanes now. What such a lane holds from the cursor on
-        does not vouch for them: it is sent again, until the cursor has passed what was there."""
-        notes = self._notes
-        ahead = {
-            key
-            for key, note in notes.lanes.items()
-            if note.address >= position
-            and notes.routing
-            and routing.may_reroute_to(key[0], notes.routing)
-        }
-        for key in ahead:
-            notes.lanes[key].distrusted, notes.lanes[key].address = True, position - 1
-        if ahead:
-            _log.warning(
-                "records go elsewhere than before, and some lanes are ahead of those that waited: "
-                "what %s received from address %d on is sent again",
-                ", ".join(map(lane_name, sorted(ahead))),
-                position,
-            )
-        # Saved with what is noted next; after a crash before that this is done again.
-        notes.routing = routing.fingerprint
-        return ahead
+    def _take_cursor(self, routing: Routing) -> None:
+        """From now on the cursor exists, and protects records after it."""
+        reader, checkpoints = self._source.reader, self._checkpoints
+        checkpoints.reroute(routing, reader.tell())
+        if checkpoints.delivery != AT_LEAST_ONCE or not reader.has_cursor_position:
+            checkpoints.delivery = AT_LEAST_ONCE
+            checkpoints.save()  # before the cursor exists: otherwise a crash would count as lost
+        reader.commit()
+
+    def _dead_letters(self, options: ForwarderOptions) -> DeadLetters:
+        source = self._source
+        dead = DeadLetters(
+            source.reader.path,
+            source.cursor,
+            self._checkpoints.source,
+            source.storage,
+            drop=options.poison == "drop",
+            mode=source.mode,
+        )
+        if options.poison == "dead-letter":
+            begin, since = source.position.address, self._checkpoints.aside_from
+            self._engine.aside |= dead.known(begin, since)
+        return dead
 
     # --- a round ------------------------------------------------------------------------------
 
@@ -200,41 +160,38 @@ class AtLeastOnce:
         """As Delivery says."""
         return self._engine.unread
 
-    @property
-    def attempts(self) -> int:
-        """As Delivery says."""
-        return self._engine.backoff.attempts
-
     def turn(self, now_s: float) -> None:
         """As Delivery says."""
-        engine, feed = self._engine, self._feed
+        engine, sender = self._engine, self._sender
         self._committer.go_on()
         self._do(engine.tick(now_s))
         if engine.over:
             return
-        self._tell_standing()
+        self._log_standing()
         self._watch.look(now_s)
-        idle = feed.idle and not engine.outstanding
-        if (
-            engine.state is State.SENDING
-            and self._cluster.reachable
-            and (idle or not engine.backoff.attempts)
-        ):
+        is_idle = sender.idle and not engine.outstanding
+        is_connected = engine.state is State.SENDING and self._cluster.reachable
+        if is_connected and (is_idle or not engine.backoff.attempts):
             self._trouble.over()
-        busy = bool(engine.outstanding or feed.waiting)
-        more = engine.wants_batch and not feed.waiting and not feed.idle
-        for event in self._cluster.poll(BUSY_S if busy and not more else 0):
+        busy = bool(engine.outstanding or sender.waiting)
+        wants_more = engine.wants_batch and not sender.waiting and not sender.idle
+        for event in self._cluster.poll(BUSY_S if busy and not wants_more else 0):
             self._take(event)
+        self._send(now_s, busy=busy)
+
+    def _send(self, now_s: float, *, busy: bool) -> None:
+        """Reads, routes, admits and sends; or waits."""
+        engine, sender = self._engine, self._sender
         wait_s = min(IDLE_S, engine.seconds_to_tick(now_s))
-        if engine.state is State.SENDING and not feed.waiting:
-            self._do(feed.look_again())
-        if feed.waiting:
-            self._do(feed.send())
-        elif (pause_s := self._source.pace.wait_s(now_s)) > 0:
+        if engine.state is State.SENDING and not sender.waiting:
+            self._do(sender.look_again())
+        if sender.waiting:
+            self._do(sender.send())
+        elif (pause_s := self._source.rate_limit.wait_s(now_s)) > 0:
             if not busy:
                 time.sleep(min(pause_s, wait_s))
         elif engine.wants_batch and (self._cluster.reachable or not engine.outstanding):
-            self._do(feed.read(0.0 if busy else wait_s))
+            self._do(sender.read(0.0 if busy else wait_s))
         elif not busy:
             time.sleep(wait_s)
 
@@ -247,7 +204,7 @@ class AtLeastOnce:
         self._topics.hurry()
         self._topic_settings.forget()
         for key in self._engine.reopen():
-            _log.info("%s is tried again", lane_name(key), extra={"event": "lane_reopened"})
+            _log.info("retrying %s", lane_name(key), extra={"event": "lane_reopened"})
 
     def drain(self, to: int) -> bool:
         """As Delivery says."""
@@ -256,29 +213,32 @@ class AtLeastOnce:
             return False
         if self._engine.position.address >= to:
             return True
-        return self._feed.idle and self._engine.stopped_short  # what is left cannot be sent
+        return self._sender.idle and self._engine.stopped_short  # the rest cannot be sent
 
     def finish(self) -> None:
-        """The last word of the notes: whether anything may still be in flight."""
+        """As Delivery says."""
         self._committer.finish()
         engine = self._engine
         under_way = engine.outstanding > 0 or engine.in_doubt
-        self._notes.clean = engine.state is State.STOPPED and not under_way
+        self._checkpoints.clean = engine.state is State.STOPPED and not under_way
         self._saving()()
         self._source.prune()
 
     def error(self) -> DestinationError | None:
-        """As Delivery says: it drained, but for lanes that stand."""
-        if not self._draining or self._give_up() or not self._engine.standing:
+        """As Delivery says: some lanes did not drain."""
+        standing = self._engine.standing
+        if not self._draining or self._give_up() or not standing:
             return None
-        standing = self._engine.standing.items()
-        key, lane = min(standing, key=lambda item: item[1].behind or self._engine.frontier)
-        assert lane.closed is not None
-        assert lane.behind is not None
+        places = [
+            (lane.waits_from, key, lane.closed)
+            for key, lane in standing.items()
+            if lane.waits_from is not None and lane.closed is not None
+        ]
+        waits_from, key, refusal = min(places, key=lambda place: place[0].address)
         return undeliverable(
             self._source.reader.path,
-            lane.closed,
-            lane.behind.address,
+            refusal,
+            waits_from.address,
             instead=self._instead,
             lanes=len(standing),
             topic=key[0],
@@ -286,21 +246,27 @@ class AtLeastOnce:
 
     def close(self) -> None:
         """As Delivery says."""
-        with ExitStack() as closing:  # in the other order, all of them, whatever one raises
+        with ExitStack() as closing:  # in reverse order; all of them, whatever one raises
             closing.callback(self._dead.close)
             closing.callback(self._cluster.disconnect)
             closing.callback(self._committer.close)
+
+    # --- status -------------------------------------------------------------------------------
 
     def progress(self) -> Progress:
         """As Delivery says."""
         engine, cluster, dead = self._engine, self._cluster, self._dead
         stalled = self._watch.now(time.monotonic())
-        waits = self._watch.too_few or late(stalled) or self._held_up()
+        waits = self._watch.too_few or late(stalled) or self._waiting_lane()
         state = engine.state.value
         if engine.state is State.SENDING and not cluster.reachable:
             state = State.CONNECTING.value
         elif engine.state is State.SENDING and engine.standing and engine.stopped_short:
             state = "blocked"
+        topics: dict[str, int] = {}
+        for (topic, _), lane in sorted(engine.lanes.items()):
+            if lane.acknowledged:
+                topics[topic] = topics.get(topic, 0) + lane.acknowledged
         return Progress(
             state=state,
             reachable=cluster.reachable,
@@ -312,9 +278,10 @@ class AtLeastOnce:
             error=cluster.trouble(engine.failure) or waits,
             dead_lettered=dead.set_aside,
             dropped=dead.dropped,
+            filtered=self._source.filtered,
             standing=len(engine.standing),
-            held_back=sum(lane.behind is not None for lane in engine.lanes.values()),
-            topics=engine.acknowledged_by_topic,
+            held_back=sum(lane.waits_from is not None for lane in engine.lanes.values()),
+            topics=topics,
             stalled=tuple(stalled),
         )
 
@@ -323,30 +290,70 @@ class AtLeastOnce:
         low = None if lane is None else lane.low()
         return None if low is None else low.address
 
-    def _held_up(self) -> str | None:
-        """What keeps some lane from going on."""
+    def _waiting_lane(self) -> str | None:
+        """Why some lane does not go on; None if all do."""
         for key, lane in self._engine.lanes.items():
-            if lane.closed is not None and lane.behind is not None:
-                asked = lane.closed.passing or key in self._topics  # by itself, now and then
-                until = "" if asked else f"; {self._again}"
-                return _stands(key, "waits at", lane.behind.address, lane.closed) + until
+            if lane.closed is not None and lane.waits_from is not None:
+                retries = lane.closed.passing or key in self._topics
+                until = "" if retries else f"; {self._again}"
+                return _waits(key, "waits at", lane.waits_from.address, lane.closed) + until
         return None
 
-    def _tell_standing(self) -> None:
-        """Once for each lane that has come to stand. Of topics that are missing `topics` tells."""
+    def _log_standing(self) -> None:
+        """One line for each lane that has stopped. Topics logs missing topics."""
         standing = self._engine.standing
         for key in standing.keys() - self._stood:
             lane = standing[key]
-            if lane.closed is not None and lane.behind is not None and key not in self._topics:
+            if lane.closed is not None and lane.waits_from is not None and key not in self._topics:
                 _log.warning(
                     "%s; %s",
-                    _stands(key, "stands before", lane.behind.address, lane.closed),
+                    _waits(key, "stopped before", lane.waits_from.address, lane.closed),
                     self._again,
                     extra={"event": "lane_stands", "code": lane.closed.code},
                 )
         self._stood = set(standing)
 
-    # --- commands and events ------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------
+
+    def _take(self, event: KafkaEvent) -> None:
+        engine, now_s = self._engine, time.monotonic()
+        if isinstance(event, Delivered):
+            self._do(engine.delivered(event.lane, event.address, event.offset, now_s=now_s))
+        elif isinstance(event, Forbade):
+            refusal = Refusal(event.reason, event.code)
+            if event.topic is not None:
+                refusal = Refusal(f"topic {event.topic!r}: {event.reason}", event.code)
+                self._topics.forbid(event.topic, refusal)
+            reason = f"{refusal.reason}: {advice(refusal.code)}"
+            if event.topic is None:
+                reason = self._cluster.forbidden or reason
+            else:
+                self._logged = reason
+            self._do(engine.failed(reason, now_s=now_s))
+        elif event.suspect:
+            self._suspect(event, now_s)
+        else:
+            self._do(engine.failed(event.reason, now_s=now_s))
+
+    def _suspect(self, event: Failed, now_s: float) -> None:
+        """A request was rejected because of records. The cluster names them, or the topic's settings
+        tell which, or the lane is bisected."""
+        engine, lane = self._engine, event.lane
+        where = "a partition" if lane is None else lane_name(lane)
+        in_flight = {key[0] for key, each in engine.lanes.items() if each.outstanding}
+        bounds = self._topic_settings.learn({lane[0]} if lane else in_flight)
+        if bounds:
+            self._cluster.fit(bounds)
+            _log.info("%s rejected a request: %s", where, event.reason)
+            self._do(engine.again(event.reason, now_s=now_s))
+            return
+        what = "resending smaller groups to find the record"
+        if event.named:
+            what = f"{counted(len(event.named), 'record', ',')} of it will not be sent again"
+        _log.info("%s rejected a request: %s; %s", where, event.reason, what)
+        self._do(engine.suspect(event.reason, event.code, lane, named=event.named, now_s=now_s))
+
+    # --- commands -----------------------------------------------------------------------------
 
     def _do(self, commands: list[Command]) -> None:
         for command in commands:
@@ -360,97 +367,44 @@ class AtLeastOnce:
             else:
                 self._disconnect()
 
-    def _take(self, event: KafkaEvent) -> None:
-        engine = self._engine
-        if isinstance(event, Delivered):
-            self._do(
-                engine.delivered(event.lane, event.address, event.offset, now_s=time.monotonic())
-            )
-        elif isinstance(event, Forbade):
-            refusal = Refusal(event.reason, event.code)
-            if event.topic is not None:
-                refusal = Refusal(f"topic {event.topic!r}: {event.reason}", event.code)
-                self._topics.forbid(event.topic, refusal)
-            reason = f"{refusal.reason}: {advice(refusal.code)}"
-            if event.topic is None:
-                reason = self._cluster.forbidden or reason
-            else:
-                self._named = reason
-            self._do(engine.failed(reason, now_s=time.monotonic()))
-        elif event.suspect:
-            self._suspect(event)
-        else:
-            self._do(engine.failed(event.reason, now_s=time.monotonic()))
-
-    def _suspect(self, event: Failed) -> None:
-        """A request was refused: for records that are named, or that can be known by what the topic
-        takes, or that have to be looked for."""
-        engine, lane = self._engine, event.lane
-        where = "a partition" if lane is None else lane_name(lane)
-        lanes = engine.lanes.items()
-        suspected = {lane[0]} if lane else {key[0] for key, each in lanes if each.outstanding}
-        bounds = self._topic_settings.learn(suspected)
-        if bounds:
-            self._cluster.fit(bounds)
-            _log.info("%s rejected a request: %s", where, event.reason)
-            self._do(engine.again(event.reason, now_s=time.monotonic()))
-            return
-        what = "resending smaller groups to find the record"
-        if event.named:
-            what = f"{counted(len(event.named), 'record', ',')} of it will not be sent again"
-        _log.info("%s rejected a request: %s; %s", where, event.reason, what)
-        told = engine.suspect(
-            event.reason, event.code, lane, named=event.named, now_s=time.monotonic()
-        )
-        self._do(told)
-
     def _set_aside(self, command: SetAside) -> None:
         try:
-            self._dead.take(command.records, self._feed.records, self._feed.epoch)
+            self._dead.take(command.records, self._sender.records, self._sender.epoch)
         except SyncFailed:
             raise
         except StorageError as error:
-            reason = self._named = f"no record can be set aside: {error}"
+            reason = self._logged = f"no record can be set aside: {error}"
             self._do(self._engine.failed(reason, now_s=time.monotonic()))
             return
         self._engine.set_aside(aside.position.address for aside in command.records)
-        self._do(self._feed.send())
+        self._do(self._sender.send())
 
     def _saving(self) -> Callable[[], None]:
-        """What saves the notes, with what the lanes are known to hold by now."""
-        passed = self._engine.committed.address >= self._known_end
+        """A function that saves the checkpoints, with what the lanes hold now."""
         for key, lane in self._engine.lanes.items():
-            note = self._notes.lanes.get(key)
-            if passed and key in self._rerouted:
-                self._rerouted.discard(key)
-                lane.distrusted = False
-            if note is not None:
-                note.address = max(note.address, lane.last_address)
-                note.offset = max(note.offset, lane.last_offset)
-                note.distrusted = lane.distrusted
-        return self._notes.saving()
+            checkpoint = self._checkpoints.lanes.get(key)
+            if checkpoint is not None:
+                checkpoint.address = max(checkpoint.address, lane.last_address)
+                checkpoint.offset = max(checkpoint.offset, lane.last_offset)
+        return self._checkpoints.saving()
 
     def _connect(self, *, careful: bool) -> None:
+        """Makes a producer. If records may have been in flight, reads back what arrived."""
+        checkpoints = self._checkpoints
         self._cluster.connect(careful=careful)
         self._topics.forget()
-        lanes = dict(self._notes.lanes)
+        lanes = dict(checkpoints.lanes)
         if not lanes or (self._has_read_back and not self._engine.in_doubt):
             self._do(self._engine.connected({}))
             return
-        if not (self._reads_back or self._notes.clean):
+        if not (self._reads_back or checkpoints.clean):
             _log.warning(
-                "what was under way is sent again, and may arrive twice: --no-read-back",
+                "--no-read-back: records that were in flight are sent again, and may arrive twice",
                 extra={"event": "not_read_back"},
             )
         reader = self._cluster.reader(self._give_up)
         try:
-            arrivals = read_back(
-                reader,
-                lanes,
-                self._recogniser,
-                clean=self._notes.clean,
-                distrusts=self._engine.distrusts,
-            )
+            arrivals = read_back(reader, lanes, self._deduplicator, clean=checkpoints.clean)
         except ToldToStop:
             return
         except NotReachable as error:
@@ -460,17 +414,19 @@ class AtLeastOnce:
         finally:
             reader.close()
         self._has_read_back = True
-        self._notes.clean = False  # before anything is sent: a crash is no clean stop
+        checkpoints.clean = False  # before anything is sent: a crash is not a clean stop
         self._saving()()
         self._do(self._engine.connected(arrivals.held))
-        self._topics.heard(arrivals)
+        self._topics.apply(arrivals)
 
     def _disconnect(self) -> None:
         engine = self._engine
-        failed = (
-            engine.backoff.attempts and not engine.over
-        )  # otherwise a record was refused, or it stops
-        if failed and engine.failure not in {None, self._named}:
+        # No attempt failed if a record was refused, or if it stops.
+        if (
+            engine.backoff.attempts
+            and not engine.over
+            and engine.failure not in {None, self._logged}
+        ):
             self._trouble.say(str(engine.failure), time.monotonic())
         self._cluster.disconnect()
-        self._feed.forget()
+        self._sender.forget()

@@ -1,21 +1,18 @@
-"""Lane: what is known of one destination partition, and how much may be sent to it. Pure.
+"""Lane: the state of one destination partition, and how many records it may be sent. Pure.
 
-The order of the log is kept in a lane, so a lane that takes nothing more is *left behind*: its
-records stay in the log from an address on, while the reader goes on for the others. When it has
-room again the reader comes back to that address, and the others skip what they have (`sent_to`).
+Each lane keeps the order of the log. A lane that takes no more for now leaves its records in the log,
+from an address on (`waits_from`), while the reader goes on for the other lanes. When the lane has room
+again the reader comes back to that address, and the others skip what they have (`sent_to`).
 
-How many records may be outstanding:
-
-    lane                                       records
-    closed (a topic that is missing, poison)   none, until it is opened
-    held (nothing acknowledged for long)       none, until it has drained
+    lane                                       records that it may be sent
+    closed (missing topic, poison)             none, until it is opened
+    held (nothing acknowledged for long)       none, until all that was sent is acknowledged
     not opened on this connection              1, alone (see engine)
-    suspect (a refusal is looked for)          a group, then nothing until that has drained
+    bisected (see bisection)                   a group, then none until that is acknowledged
     was held after it was opened               a share, which grows again
     else                                       no bound of its own
 
-A lane with no record yet is a place too: records that have no topic, or one that nobody knows,
-wait in the lane with partition -1.
+Records without a topic, or with one whose partitions are unknown, wait in a lane with partition -1.
 """
 
 from __future__ import annotations
@@ -24,30 +21,25 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from bridge.kafka.lane import Refusal
+from bridge.deliver.at_least_once.bisection import Bisection
 
-__all__ = ["UNBOUNDED", "Lane", "Mark", "Position"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bridge.deliver.position import Position
+    from bridge.kafka.lane import LaneKey, Refusal
+
+__all__ = ["UNBOUNDED", "Lane", "Lanes", "Mark", "least"]
 
 UNBOUNDED = 1 << 62
-# A refusal in a group of n is looked for in groups of n/32: three connections name one record
-# among 10,000, with 32 requests each.
-NARROWING = 32
 HELD_SHARE_MIN = 64
 HELD_SHARE_CUT = 4
-HELD_SHARE_MAX = 1 << 16  # of a lane that has recovered: no bound any more
-
-
-class Position(NamedTuple):
-    """A place in the log. ordinal: records before it, None in format 1."""
-
-    address: int
-    ordinal: int | None
+HELD_SHARE_MAX = 1 << 16  # above this a lane that has recovered has no bound any more
 
 
 class Mark(NamedTuple):
-    """Records of one lane that one callback answers for: the first of them, the last (which
-    carries it), how many, their bytes, and when they were sent."""
+    """Records of one lane that one callback acknowledges: the first, the last (which carries it), how
+    many, their bytes, and when they were sent."""
 
     first: Position
     last_address: int
@@ -60,62 +52,66 @@ class Mark(NamedTuple):
 class Lane:
     """One destination partition.
 
-    records, bytes: outstanding. last_address, last_offset: of the last mark that was
-    acknowledged, -1 before there is one. sent_to: the last address that was sent or set aside on
-    this connection. behind: from here on its records were left out. distrusted: a hole was found
-    in it. suspects: how far a refusal is looked for, and in groups of how many, the narrowest
-    last. acknowledged: records that the cluster has acknowledged since the start; acknowledged_s: when
-    it last acknowledged one. counted: what arrived up to here was counted, as acknowledged or as skipped.
+    records, bytes: outstanding.
+    last_address, last_offset: the last that was acknowledged; -1 before there is one.
+    sent_to: the last address that was sent or set aside on this connection.
+    waits_from: the first record that it left in the log.
+    acknowledged, acknowledged_s: records since the start, and the time of the last answer.
+    counted: arrived records up to this address are counted, as acknowledged or as skipped.
     """
 
     outstanding: deque[Mark] = field(default_factory=deque)
     records: int = 0
     bytes: int = 0
     opened: bool = False
-    distrusted: bool = False
     last_address: int = -1
     last_offset: int = -1
     acknowledged: int = 0
     acknowledged_s: float = 0.0
     counted: int = -1
     sent_to: int = -1
-    behind: Position | None = None
+    waits_from: Position | None = None
     share: int | None = None
-    suspects: list[tuple[int, int]] = field(default_factory=list)
+    bisection: Bisection = field(default_factory=Bisection)
     held: bool = False
     closed: Refusal | None = None
 
     def low(self) -> Position | None:
-        """The first record that is not acknowledged: sent, or left out."""
-        return _first(self.outstanding[0].first if self.outstanding else None, self.behind)
+        """The first record that is not acknowledged: sent, or left in the log."""
+        return _first(self.outstanding[0].first if self.outstanding else None, self.waits_from)
 
     def has(self, address: int) -> bool:
-        """Whether the record was dealt with: it has arrived, or is on its way."""
+        """Whether the record has arrived, was set aside, or was sent."""
         return address <= self.last_address or address <= self.sent_to
 
     def room(self) -> int:
         """How many records it may be sent now."""
         if self.closed is not None or self.held:
             return 0
-        if self.suspects or not self.opened:  # group by group, so that a refusal is in this one
-            group = self.suspects[-1][1] if self.opened else 1
+        if self.bisection or not self.opened:  # one group at a time, so a refusal is about this one
+            group = self.bisection.group if self.opened else 1
             return 0 if self.records else group
         share = self.share
         if share is None:
             return UNBOUNDED
-        if self.behind is not None and self.records > share // 2:
+        if self.waits_from is not None and self.records > share // 2:
             return 0  # coming back for a few records would read a batch for each
         return max(0, share - self.records)
 
     @property
     def soon(self) -> bool:
-        """Whether it was left behind only until an answer that is due any moment."""
-        return self.behind is not None and not self.held and self.closed is None
+        """Whether it waits only for an answer, which may come any moment."""
+        return self.waits_from is not None and not self.held and self.closed is None
 
     @property
     def flows(self) -> bool:
-        """Whether it takes whatever comes."""
-        return self.opened and self.behind is None and self.room() > 0
+        """Whether it takes every record."""
+        return self.opened and self.waits_from is None and self.room() > 0
+
+    @property
+    def standing(self) -> bool:
+        """Whether its records wait until somebody acts."""
+        return self.closed is not None and not self.closed.passing and self.waits_from is not None
 
     def send(self, mark: Mark) -> None:
         """The mark's records are about to be sent."""
@@ -125,16 +121,16 @@ class Lane:
         self.sent_to = max(self.sent_to, mark.last_address)
 
     def waits_s(self, now_s: float) -> float:
-        """For how long the oldest of what is outstanding has been under way."""
+        """The age of the oldest outstanding record."""
         return now_s - self.outstanding[0].sent_s if self.outstanding else 0.0
 
     def stuck_s(self, now_s: float) -> float:
-        """For how long it has been without any answer to what is outstanding."""
+        """How long nothing was acknowledged while something was outstanding."""
         return min(self.waits_s(now_s), now_s - self.acknowledged_s)
 
     def acknowledge(self, address: int, offset: int, *, now_s: float) -> tuple[int, int]:
-        """All up to an address has arrived: how many records and bytes are not outstanding any
-        more."""
+        """All records up to an address have arrived. Returns how many records and bytes are no longer
+        outstanding."""
         records = size = 0
         while self.outstanding and self.outstanding[0].last_address <= address:
             mark = self.outstanding.popleft()
@@ -144,61 +140,148 @@ class Lane:
         self.bytes -= size
         self.acknowledged += records
         self.opened, self.acknowledged_s = True, now_s
-        self.last_address = max(self.last_address, address)
         self.counted = max(self.counted, address)
         self.last_offset = max(self.last_offset, offset)
-        self.clear()
+        self.arrived(address)
         if not self.outstanding:
             self._drained()
         return records, size
 
-    def vanished(self, address: int, offset: int) -> int:
-        """How many offsets are missing, if all up to the address are to lie before this one."""
-        records = sum(m.records for m in self.outstanding if m.last_address <= address)
-        if not records or self.last_offset < 0 or offset < 0:
-            return 0
-        return max(0, self.last_offset + records - offset)
-
-    def clear(self) -> None:
-        """What has arrived is not suspect any more."""
-        while self.suspects and self.suspects[-1][0] <= self.last_address:
-            self.suspects.pop()
+    def arrived(self, address: int) -> None:
+        """All records up to an address are in the partition."""
+        self.last_address = max(self.last_address, address)
+        self.bisection.arrived(self.last_address)
 
     def _drained(self) -> None:
         if self.held:
             self.held = False
-        elif self.share is not None and not self.suspects:
+        elif self.share is not None and not self.bisection:
             self.share *= 2
             if self.share > HELD_SHARE_MAX:
                 self.share = None
 
     def hold(self) -> None:
-        """Nothing more is sent until all that was is acknowledged, and then less at a time; not so
-        before its first answer, for which the connection may be to blame."""
+        """Sends nothing more until all that was sent is acknowledged, and then less at a time. Before
+        the first answer the connection may be to blame, so its share is not cut."""
         self.held = True
-        if self.opened and not self.suspects:
+        if self.opened and not self.bisection:
             share = self.records if self.share is None else self.share
             self.share = max(HELD_SHARE_MIN, min(share, HELD_SHARE_MAX) // HELD_SHARE_CUT)
 
-    def suspect(self, *, names: bool) -> None:
-        """One of the outstanding records was refused: they are sent again in smaller groups; or, where
-        the cluster names the records that it refuses, once more as they were, each with a report."""
-        whole = names and not self.suspects
-        group = self.records if whole else self.records // NARROWING
-        self.suspects.append((self.sent_to, max(1, group)))
-
     def leave(self, place: Position) -> None:
         """Its records from there on are to be read again."""
-        self.behind = _first(self.behind, place)
+        self.waits_from = _first(self.waits_from, place)
 
     def forget(self) -> None:
-        """The connection is given up: what is not acknowledged is left behind."""
-        self.behind = self.low()
+        """The connection is closed: what is not acknowledged is to be read again."""
+        self.waits_from = self.low()
         self.outstanding.clear()
         self.records = self.bytes = 0
         self.opened = self.held = False
         self.sent_to = -1
-        self.last_offset = -1  # offsets may not follow on: others write there too
+        self.last_offset = -1  # the topic may be a new one, in which offsets begin again
+
+
+class Lanes(dict["LaneKey", Lane]):
+    """The lanes of one log; a new one for a key that is looked up. records, bytes: outstanding in all
+    lanes; held_records, held_bytes: in those of them that are held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records = self.bytes = self.held_records = self.held_bytes = 0
+
+    def __missing__(self, key: LaneKey) -> Lane:
+        lane = self[key] = Lane()
+        return lane
+
+    # --- where the log is ---------------------------------------------------------------------
+
+    def low(self, end: Position) -> Position:
+        """The first record that a lane has not acknowledged."""
+        return least((low for lane in self.values() if (low := lane.low()) is not None), end)
+
+    def unread(self, end: Position) -> Position:
+        """The first record that a lane left in the log."""
+        return least(
+            (lane.waits_from for lane in self.values() if lane.waits_from is not None), end
+        )
+
+    def next_read(self, end: Position) -> Position:
+        """The first record that a lane with room left in the log."""
+        return least(
+            (
+                lane.waits_from
+                for lane in self.values()
+                if lane.waits_from is not None and lane.room() > 0
+            ),
+            end,
+        )
+
+    # --- what is outstanding ------------------------------------------------------------------
+
+    def send(self, key: LaneKey, mark: Mark) -> None:
+        """As Lane.send."""
+        self[key].send(mark)
+        self.records += mark.records
+        self.bytes += mark.bytes
+
+    def acknowledge(
+        self, lane: Lane, address: int, offset: int, *, now_s: float
+    ) -> tuple[int, int]:
+        """As Lane.acknowledge."""
+        was_held = lane.held
+        records, size = lane.acknowledge(address, offset, now_s=now_s)
+        self.records -= records
+        self.bytes -= size
+        if was_held:
+            self.held_records -= records
+            self.held_bytes -= size
+        return records, size
+
+    def hold_late(self, hold_s: float, now_s: float) -> None:
+        """Holds lanes that have waited longer and would delay the others."""
+        late, others = [], False
+        for lane in self.values():
+            if not lane.held and lane.waits_s(now_s) > hold_s:
+                late.append(lane)
+            else:
+                others = others or lane.flows
+        for lane in late:
+            if others or lane.stuck_s(now_s) > hold_s:
+                lane.hold()
+                self.held_records += lane.records
+                self.held_bytes += lane.bytes
+
+    def bisect(self, lane: Lane | None, *, names: bool) -> bool:
+        """A request of this lane was refused; None if it is not known which lane. Whether that teaches
+        anything: a group has more than one record. names: see Bisection."""
+        meant = [lane] if lane is not None else self.values()
+        in_flight = [each for each in meant if each.outstanding]
+        narrower = any(each.records > 1 for each in in_flight)
+        for each in in_flight:
+            each.bisection.refused(each.sent_to, each.records, names=names)
+        return narrower
+
+    def reopen(self) -> list[LaneKey]:
+        """Opens the lanes that are closed until somebody acts. Returns which."""
+        keys = [key for key, lane in self.items() if lane.closed and not lane.closed.passing]
+        for key in keys:
+            self[key].closed = None
+        return keys
+
+    def forget(self) -> None:
+        """As Lane.forget, for all. A lane that stopped before poison is opened if records before that
+        are to be sent again."""
+        for lane in self.values():
+            if lane.outstanding and lane.closed is not None and lane.closed.is_poison:
+                lane.closed = None
+            lane.forget()
+        self.records = self.bytes = self.held_records = self.held_bytes = 0
+
+
+def least(places: Iterable[Position], end: Position) -> Position:
+    """The first of some places; the end if there are none."""
+    return min(places, default=end, key=lambda place: place.address)
 
 
 def _first(one: Position | None, other: Position | None) -> Position | None:

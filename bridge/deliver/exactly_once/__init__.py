@@ -1,5 +1,7 @@
-"""Exactly once: records and cursor in one transaction of Kafka's.
+"""Exactly once: records and the cursor after them in one transaction of Kafka. The room decides when a
+transaction is committed; `bridge.kafka.transactional_producer` carries it out.
 
-Read in this order: delivery (the shell), transactions (a pure state machine), prefetch (batches read while a
-transaction is open).
+Read in this order: delivery (the shell), transactions (a pure state machine), prefetch (batches that are
+read while a transaction is committed), sender (puts them), refusals (what to do when the cluster refuses
+something), resume (where to go on after a restart).
 """

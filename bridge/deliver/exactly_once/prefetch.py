@@ -1,7 +1,6 @@
-"""What was read ahead of the transaction that is open: batches of the log as the producer takes
-them, with where each record goes and its stamp.
-
-Read while a transaction is being committed, so that the next one is sent without a pause.
+"""Batches that are read ahead of the open transaction, with each record's destination and stamp, as the
+producer takes them. They are read while a transaction is being committed, so the next one follows
+without a pause.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from aolog.format.native.speed import total
-from bridge.deliver.at_least_once.engine import Aside, Position
-from bridge.deliver.at_least_once.sender import NO_TOPIC, first_ordinal, no_partition
 from bridge.deliver.at_least_once.topics import TOPIC_PAUSE_S
-from bridge.deliver.partitioner import Spreading, lanes_by_topic
+from bridge.deliver.partitioner import NO_TOPIC, Partitioner, lanes_by_topic, no_partition
+from bridge.deliver.position import Aside, Position, first_ordinal
 from bridge.deliver.transform import refusals_of, view_of
 from bridge.kafka.client import NotReachable, Refused
 from bridge.kafka.lane import NO_PARTITION, Refusal
@@ -27,24 +25,24 @@ if TYPE_CHECKING:
     from aolog.format.native.speed import Rows
     from aolog.read.batch import Batch
     from bridge.config.routing import Destination, Routing
-    from bridge.deliver.at_least_once.engine import LaneKey
-    from bridge.deliver.log_source import Source
+    from bridge.deliver.log_source import LogSource
     from bridge.deliver.partitions import Partitions
     from bridge.kafka.admission import Admission
+    from bridge.kafka.lane import LaneKey
     from bridge.kafka.messages import Callback, Messages
     from bridge.kafka.producer import Cluster
 
 __all__ = ["Ahead", "Ready"]
 
-_BATCHES = 64  # are held at most
-_BYTES_MAX = 16 << 20  # of keys and values too, and a batch more
+_BATCHES_MAX = 64
+_BYTES_MAX = 16 << 20  # of keys and values; one batch may exceed it
 
 
 class Ready:
-    """Records of one batch, and behind which position they end. refusal: why the record at `end`
-    is not sent, if it is not. asides: poison among them, to be set aside before the first is sent;
-    the records themselves, by address, and their epoch. next: of the first that was not taken.
-    bytes: of keys and values."""
+    """Records of one batch, and the position after them. refusal: why the record at `end` is not sent, if
+    it is not. asides: the poison among them, to be set aside before the first record is sent;
+    records_aside: those records, by address; epoch: theirs. next: index of the first record that was not
+    taken. bytes: of keys and values."""
 
     def __init__(self, messages: Messages, ordinals: Sequence[int] | None, end: Position) -> None:
         self.messages = messages
@@ -64,42 +62,42 @@ class Ready:
         return self.messages.records
 
     def part(self, count: int, callback_of: Callable[[int], Callback] | None) -> Rows:
-        """The next ones. callback_of: of the record at an address."""
+        """The next records. callback_of: makes the callback of the record at an address."""
         callbacks: list[Callback] | None = None
         if callback_of is not None:
             callbacks = [callback_of(address) for address in self.messages.addresses]
         return self.messages.part(self.lanes, self.next, self.next + count, callbacks)
 
     def position(self, i: int) -> Position:
-        """Of the record at i, or of the end."""
+        """Of the record at i, or the end."""
         if i == self.records:
             return self.end
         ordinal = None if self._ordinals is None else self._ordinals[i]
         return Position(self.messages.addresses[i], ordinal)
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Of the records only these."""
+        """Drops all other records."""
         self.messages = self.messages.take(kept)
         self.bytes, _ = total(self.messages.sizes)
         if self._ordinals is not None:
             self._ordinals = [self._ordinals[i] for i in kept]
 
     def refuse(self, i: int, refusal: Refusal) -> None:
-        """The record at i is refused; it and what follows are not sent."""
+        """The record at i is refused: neither it nor the following ones are sent."""
         self.end, self.refusal = self.position(i), refusal
         self.messages = self.messages.first(i)
         self.bytes, _ = total(self.messages.sizes)
 
 
 class Ahead:
-    """Reads a log as far ahead as `records`, or some megabytes. admission: what is known of topics.
-    routing: where records go. stop_at_poison: poison ends what is ready, as whatever else is not
-    sent does. refusals: of records that the cluster has refused. aside: addresses of those that
-    were set aside. Not thread-safe. Raises what Reader raises."""
+    """Reads a log ahead, up to `records` or 16 MiB. admission: the topics' limits. routing: where records
+    go. stop_at_poison: whether poison ends what is ready, as every other refused record does. refusals: of
+    records that the cluster has refused, by address. aside: addresses of records that were set aside.
+    idle: whether the last read found nothing new. Not thread-safe. Raises what Reader raises."""
 
     def __init__(
         self,
-        source: Source,
+        source: LogSource,
         partitions: Partitions,
         cluster: Cluster,
         *,
@@ -118,10 +116,10 @@ class Ahead:
         self._cluster = cluster
         self._routing = routing
         self._uuid = uuid
-        self._spreading = Spreading(uuid)
+        self._spreading = Partitioner(uuid)
         self._records = records
         self._held = 0
-        self._batch: Batch | None = None  # read, and not all of its topics are known yet
+        self._batch: Batch | None = None  # read, while some of its topics are not known yet
         self.ready: deque[Ready] = deque()
         self.idle = False
 
@@ -130,29 +128,29 @@ class Ahead:
         """Whether more may be read."""
         return (
             self._held < self._records
-            and len(self.ready) < _BATCHES
+            and len(self.ready) < _BATCHES_MAX
             and sum(ready.bytes for ready in self.ready) < _BYTES_MAX
         )
 
     @property
     def empty(self) -> bool:
-        """Whether all that was read was taken."""
+        """Whether everything that was read was taken."""
         return not self.ready and self._batch is None
 
     def forget(self) -> None:
-        """What was read will be read again."""
+        """Drops what was read; it will be read again."""
         self.ready.clear()
         self._held = 0
         self._batch = None
         self.idle = False
 
     def passed(self, address: int) -> None:
-        """Nothing before this address is read again."""
+        """Nothing before this address will be read again."""
         self.aside = {each for each in self.aside if each >= address}
         self.refusals = {at: why for at, why in self.refusals.items() if at >= address}
 
     def taken(self, records: int) -> None:
-        """So many of the first batch were sent; it goes when it is empty and ends well."""
+        """So many records of the first batch were sent. Drops a batch that is empty and has no refusal."""
         ready = self.ready[0]
         ready.next += records
         self._held -= records
@@ -160,15 +158,14 @@ class Ahead:
             self.ready.popleft()
 
     def read(self, timeout_s: float) -> None:
-        """Reads a batch, waiting for one so long, and makes its records ready. idle: there was
-        none."""
+        """Reads a batch, waits so long for one, and makes its records ready."""
         batch = self._batch or self._source.read_batch(timeout_s)
         self.idle = batch is None
         if batch is None:
             return
         self._batch = batch
         ready = self._ours(batch)
-        refusals: dict[int, Refusal] = {**refusals_of(batch)}
+        refusals: dict[int, Refusal] = {}
         for topic in dict.fromkeys(ready.messages.topics):
             to = self._routing.of(topic)
             assert to is not None
@@ -185,15 +182,15 @@ class Ahead:
         self._batch = None
         if messages.records or ready.asides or ready.refusal is not None:
             self._held += messages.records
-            self._source.pace.spend(messages.records, ready.bytes, now_s=time.monotonic())
+            self._source.rate_limit.spend(messages.records, ready.bytes, now_s=time.monotonic())
             self.ready.append(ready)
 
     def _admit(self, ready: Ready, batch: Batch, refusals: dict[int, Refusal]) -> None:
-        """Leaves out the records that cannot be sent. refusals: of those whose topic cannot be used."""
+        """Leaves out records that cannot be sent. refusals: of records whose topic cannot be used."""
         messages = ready.messages
         now_ms = int(time.time() * 1_000)
-        known = self._admission.refusals(messages, self._topic_of, now_ms=now_ms) | self.refusals
-        refusals = known | refusals
+        known = self._admission.refusals(messages, self._topic_of, now_ms=now_ms)
+        refusals = known | refusals_of(batch) | self.refusals | refusals
         if refusals.keys().isdisjoint(messages.addresses) and not self.aside:
             return
         kept, asides = [], []
@@ -219,7 +216,7 @@ class Ahead:
         return None if to is None else to.topic
 
     def _lane_of(self, messages: Messages, i: int) -> LaneKey:
-        """Where the record was to go; without a partition if its topic was not found."""
+        """The record's destination; without a partition if its topic was not found."""
         topic = self._topic_of(messages.topics[i])
         if topic is None or topic not in self._partitions.topics:
             return topic or "", NO_PARTITION
@@ -227,7 +224,7 @@ class Ahead:
         return lane
 
     def _ours(self, batch: Batch) -> Ready:
-        """Without records that go to another cluster."""
+        """The batch without records that go to another cluster."""
         of, messages = self._routing.of, messages_of(batch, self._uuid, view_of(batch))
         first = first_ordinal(batch)
         ordinals: Sequence[int] | None = None
@@ -250,7 +247,8 @@ class Ahead:
         return self._spreading.lanes(to, partitions, keys, addresses)
 
     def _find(self, to: Destination) -> tuple[bool, Refusal | None]:
-        """Whether it is there, else ask again; why nothing can ever be sent there, if so."""
+        """Whether the topic can be used; why nothing can ever be sent there, if so. (False, None): read
+        again in a moment."""
         if to.topic is None:
             return False, NO_TOPIC
         try:

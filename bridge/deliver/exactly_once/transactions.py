@@ -2,61 +2,53 @@
 
     state        event                           next         commands
     connecting   found, not yet proven           proving      Prove
+    connecting   found, one record suspected     settling     Settle
     connecting   found                           sending      -
     proving      proven                          sending      -
     proving      proven, perhaps asked twice     connecting   Connect
     sending      full, or its time is over       committing   Commit
+    sending      hurried, something open         committing   Commit
     committing   committed                       sending      -
     committing   unanswered                      committing   Commit
-    committing   committed, perhaps twice        connecting   Connect
-    sending      failed                          aborting     Abort
-    committing   failed                          backing_off  Save, Disconnect
-    committing   failed after a stop             aborting     Abort
-    sending      suspect                         aborting     Abort; then fewer records
-    committing   suspect                         aborting     Abort; then fewer records
-    sending      to be sent again at once        aborting     Abort
-    committing   to be sent again at once        aborting     Abort
-    aborting     unanswered                      aborting     Abort
-    aborting     aborted                         backing_off  -
-    aborting     aborted, one record suspected   settling     Settle
+    committing   committed, perhaps asked twice  connecting   Connect
+    sending      suspect                         connecting   Connect; then fewer records
+    committing   suspect                         connecting   Connect; then fewer records
+    sending      to be sent again at once        connecting   Connect
+    committing   to be sent again at once        connecting   Connect
+    committing   suspect after a stop            stopped      Save, Disconnect
     sending      refused, nothing open           settling     Settle
     sending      refused, something open         committing   Commit; then settling
     settling     settled: passed                 sending      -
-    settling     settled: passed, had aborted    connecting   Connect
-    settling     settled: stood before           failed       Save, Disconnect
+    settling     settled: not passed             failed       Save, Disconnect
     backing_off  tick                            connecting   Connect
     any          broken                          backing_off  Save, Disconnect
     any          impossible                      failed       Save, Disconnect
-    sending      hurried, something open         committing   Commit
     sending      stop, something open            committing   Commit; then stopped
     sending      stop                            stopped      Save, Disconnect
     committing   committed after a stop          stopped      Save, Disconnect
-    aborting     stop                            aborting     -
-    aborting     aborted after a stop            stopped      Save, Disconnect
+    any          broken after a stop             stopped      Save, Disconnect
     any          tick after a stop, late         stopped      Save, Disconnect
     elsewhere    stop                            stopped      Save, Disconnect
 
 Why each record arrives once. A transaction holds records of the log from the committed position
-on, in order, and the position behind them as a record of the cursor topic: the cluster makes all
-of it visible or none. Whatever happened to a transaction, its outcome stands in the cluster:
-`found` says where the last one that was committed ended, after everything that a predecessor had
-open was ended, and sending begins there. Nothing here guesses: what is neither committed nor
-aborted for certain (`broken`) is looked up by connecting again.
+on, in order, and the position after them as a record of the cursor topic. The cluster makes all of
+it visible, or none. The cluster keeps the outcome of every transaction: a new connection first
+aborts what a predecessor left open, and `found` then reports where the last committed transaction
+ended. Sending begins there. The machine never guesses: after `broken` it connects again to learn
+what was committed.
 
-Nor is a producer used on that has aborted, or that may have asked twice for an end (a commit's, or
-one of the proof's; see `ends`): whose connection broke, say. The request that was not answered may
-be carried out late, and would end the next transaction (KIP-890; Kafka tells them apart by the
-producer's epoch, which the client keeps); and what it takes back of an aborted one it numbers
-again, where the cluster may take it for what it has. So it connects again, which gives it another
-epoch.
+Nothing is aborted by name: a transaction that cannot be committed ends with its connection. Neither
+is a producer used again that may have requested an end twice (a commit's, or one of the proof's):
+the cluster may carry out the first request late, and would end the next transaction with it
+(KIP-890). Kafka tells the two apart by the producer's epoch, which only a new connection changes.
 
 Poison. The cluster refuses requests, not records, so a refusal makes the whole transaction
-*suspect*: it is aborted, and an eighth of the records are tried, until what is refused is one record
-alone (`Settle`). Everything before it is committed then. What is beyond it is not touched. Where
-the parts pass and the whole did not (requests too large for a topic that takes each of their
-records), transactions stay small and double with each that passes. Where the cluster may name the
-records (KIP-467), the same ones are first tried again, with a report on each; and where they are
-named, or the topic's settings tell, they are set aside as the rest is sent (`again`).
+*suspect*. The machine connects again and tries an eighth of the records, until a refused
+transaction holds one record alone (`Settle`). Everything before that record is committed by then,
+and nothing after it was touched. If the parts pass where the whole did not (the request was too
+large for the topic), transactions stay small, and double with each one that passes. If the cluster
+may name the records (KIP-467), the same records are first sent again, with a report on each. Records
+that are named, or refused by the topic's settings, are set aside while the rest is sent (`again`).
 
 The local cursor (`Save`) follows the committed position and is never ahead of it.
 """
@@ -71,10 +63,9 @@ from bridge.deliver.backoff import Backoff
 if TYPE_CHECKING:
     import random
 
-    from bridge.deliver.at_least_once.engine import Position
+    from bridge.deliver.position import Position
 
 __all__ = [
-    "Abort",
     "Command",
     "Commit",
     "Connect",
@@ -88,13 +79,12 @@ __all__ = [
 
 
 class State(Enum):
-    """Where the machine stands."""
+    """Of the machine."""
 
     CONNECTING = "connecting"
     PROVING = "proving"
     SENDING = "sending"
     COMMITTING = "committing"
-    ABORTING = "aborting"
     SETTLING = "settling"
     BACKING_OFF = "backing_off"
     STOPPED = "stopped"
@@ -102,8 +92,8 @@ class State(Enum):
 
 
 class Connect(NamedTuple):
-    """Make a producer, end what a predecessor has open, look up the cursor record, then report
-    `found`."""
+    """Make a new producer, abort what its predecessor has open, look up the cursor record, then
+    report `found`. Go back to the committed position."""
 
 
 class Prove(NamedTuple):
@@ -114,49 +104,44 @@ class Prove(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Commit what was sent, with a cursor record of this position; then report `committed`.
+    """Commit what was sent, with a cursor record of this position, then report `committed`.
     again: the same commit was not answered."""
 
     position: Position
     again: bool
 
 
-class Abort(NamedTuple):
-    """Abort what was sent and go back to this position; then report `aborted`."""
-
-    position: Position
-
-
 class Settle(NamedTuple):
-    """The record there will never be taken, and all before it is committed: keep it elsewhere,
-    drop it, or stand. Then report `settled`."""
+    """The record at this position will never be taken, and all before it is committed: set it
+    aside, drop it, or stop there. Then report `settled`."""
 
     position: Position
     reason: str
 
 
 class Disconnect(NamedTuple):
-    """Forget the producer; go back to the committed position."""
+    """Drop the producer; go back to the committed position."""
 
 
 class Save(NamedTuple):
-    """Make the local cursor durable there."""
+    """Make the local cursor durable at this position."""
 
     position: Position
 
 
-Command: TypeAlias = Connect | Prove | Commit | Abort | Settle | Disconnect | Save
+Command: TypeAlias = Connect | Prove | Commit | Settle | Disconnect | Save
 
-NARROWING = 8  # an abort costs a connection, as much as some commits: see suspect
-_RESTING = {State.STOPPED, State.FAILED}
+NARROWING = 8  # each narrower try costs a connection, as much as several commits: see suspect
+_FINAL = {State.STOPPED, State.FAILED}
 _OPEN = {State.SENDING, State.COMMITTING}
 
 
 class Transactions:
     """See the module. Times are seconds of any clock that only grows.
 
-    records, seconds: how much, and for how long, one transaction takes up at most. in_doubt:
-    whether the cluster may have committed more than this machine, or the local cursor, knows of.
+    records, seconds: the most that one transaction holds, and how long it stays open. save_s: how
+    often the local cursor is saved. stop_s: how long a stop waits for a commit. in_doubt: whether
+    the cluster may have committed more than the local cursor says.
     """
 
     def __init__(
@@ -174,20 +159,20 @@ class Transactions:
         entropy: random.Random | None = None,
     ) -> None:
         self.state = State.BACKING_OFF
-        self.position = start
-        self.saved = start
+        self.position = start  # everything before it is committed
+        self.saved = start  # where the local cursor is durable
         self.sent_to = start
         self.outstanding = 0
         self.acknowledged = 0
         self.failure: str | None = None
-        self.failed_at: Position | None = None
+        self.failed_at: Position | None = None  # of the record to settle
         self.limit = records
-        self.suspected = 0  # so many records from the committed position on hold a refused one
+        self.suspected = 0  # this many records after the committed position hold a refused one
         self.stopping = False
         self.in_doubt = in_doubt
-        self._first: Position | None = None
+        self._first: Position | None = None  # of the open transaction
         self._proven = False
-        self._intact = False  # nothing of the producer's can come late: it may go on
+        self._intact = False  # no request of this producer can arrive late: it may go on
         self._records = records
         self._seconds = seconds
         self._save_s = save_s
@@ -206,28 +191,33 @@ class Transactions:
         return self.limit - self.outstanding if self.state is State.SENDING else 0
 
     @property
+    def is_open(self) -> bool:
+        """Whether a transaction is sent or committed, or may begin."""
+        return self.state in _OPEN
+
+    @property
     def intact(self) -> bool:
-        """Whether all that its producer ever began is committed, as far as the cluster says."""
+        """Whether everything that its producer began is committed, as far as the cluster says."""
         return self._intact and not self.in_doubt
 
     @property
     def over(self) -> bool:
-        """Stopped or failed: no command will follow."""
-        return self.state in _RESTING
+        """Stopped or failed: no command follows."""
+        return self.state in _FINAL
 
     def seconds_to_tick(self, now_s: float) -> float:
-        """How long nothing is due."""
+        """Until the next time-out; endless while the cluster's answer is awaited."""
         if self.state is State.BACKING_OFF:
             return max(0.0, self._retry_at_s - now_s)
-        if self.state is not State.SENDING:  # the cluster is asked: its answer is waited for
+        if self.state is not State.SENDING:
             return float("inf")
         return max(0.0, min(self._save_due_s, self._commit_due_s) - now_s)
 
     # --- connecting ---------------------------------------------------------------------------
 
     def found(self, position: Position, *, now_s: float) -> list[Command]:
-        """Nothing of a predecessor is open, and the last transaction that was committed ended
-        here (or there was none, and the local cursor stands here)."""
+        """Nothing of a predecessor is open, and the last committed transaction ended at this
+        position (the local cursor's, if there was none)."""
         if self.state is not State.CONNECTING:
             return []
         before = self.position
@@ -239,11 +229,14 @@ class Transactions:
         if not self._proven:
             self.state = State.PROVING
             return [Prove(position)]
+        if self.failed_at is not None and self.failed_at.address >= position.address:
+            return self._settle()
+        self.failed_at = None
         return self._send_on(now_s)
 
     def proven(self, *, now_s: float, twice: bool = False) -> list[Command]:
-        """The cluster isolates transactions. twice: the client may have asked more than once for
-        the end of one of those that proved it."""
+        """The cluster isolates transactions. twice: the client may have requested the end of one of
+        the proof's transactions more than once."""
         if self.state is not State.PROVING:
             return []
         self._proven = True
@@ -253,7 +246,7 @@ class Transactions:
     # --- sending ------------------------------------------------------------------------------
 
     def sent(self, first: Position, to: Position, records: int, *, now_s: float) -> list[Command]:
-        """Records from `first` on were handed to the producer, all that lie before `to`."""
+        """The producer has taken records from `first` on, all before `to`."""
         assert self.state is State.SENDING
         assert 0 < records <= self.room
         if not self.outstanding:
@@ -264,14 +257,14 @@ class Transactions:
         return self._commit_if_due(now_s)
 
     def moved(self, to: Position) -> None:
-        """Up to there the log has no more records: seals and gaps were passed."""
+        """The log has no more records before this position: seals and gaps were passed."""
         if self.state is State.SENDING:
             self.sent_to = to
             if not self.outstanding:
                 self.position = to
 
     def refused(self, reason: str, at: Position) -> list[Command]:
-        """The record there can never be sent; all before it was."""
+        """The record at this position can never be sent; all before it was."""
         if self.state is not State.SENDING:
             return []
         self.failure, self.failed_at = reason, at
@@ -279,14 +272,14 @@ class Transactions:
         return self._commit() if self.outstanding else self._settle()
 
     def hurry(self) -> list[Command]:
-        """No more comes for now: what is open need not wait until its time is over."""
+        """No more records come for now: commits what is open without waiting for its time."""
         return self._commit() if self.state is State.SENDING and self.outstanding else []
 
-    # --- what became of it --------------------------------------------------------------------
+    # --- outcomes -----------------------------------------------------------------------------
 
     def committed(self, *, now_s: float, twice: bool = False) -> list[Command]:
-        """The cluster has committed what `Commit` asked for. twice: the client may have asked for
-        it more than once."""
+        """The cluster has committed what `Commit` asked for. twice: the client may have requested
+        that more than once."""
         if self.state is not State.COMMITTING:
             return []
         self._intact = self._intact and not twice
@@ -301,66 +294,41 @@ class Transactions:
             self.failure = None
         if self.stopping:
             return self._end(State.STOPPED)
-        if self.failed_at is not None:
-            return self._settle()
-        return self._go_on(now_s)
+        return self._go_on(now_s) if self.failed_at is None else self._settle()
 
     def unanswered(self, reason: str) -> list[Command]:
-        """The cluster has not said yet what became of a commit or an abort: ask again."""
+        """The cluster has not answered a commit yet: asks again."""
         self.failure = reason
-        if self.state is State.COMMITTING:
-            return [Commit(self.sent_to, again=True)]
-        return [Abort(self.position)] if self.state is State.ABORTING else []
-
-    def failed(self, reason: str, *, now_s: float) -> list[Command]:
-        """The transaction cannot be committed, but the next one may."""
-        if self.state not in _OPEN:
-            return []
-        if self.state is State.COMMITTING and not self.stopping:  # who knows how far that came
-            return self.broken(reason, now_s=now_s)
-        self.failure = reason
-        self.failed_at = None  # it is found again
-        return self._abort(now_s, at_once=False)
+        return [Commit(self.sent_to, again=True)] if self.state is State.COMMITTING else []
 
     def suspect(self, reason: str, *, now_s: float, names: bool = False) -> list[Command]:
-        """Something in the transaction was refused; nothing says which record. names: it may be
-        said where each record has a report."""
-        if self.state not in _OPEN or not self.outstanding:
-            return self.failed(reason, now_s=now_s)
-        self.failure = reason
-        self.failed_at = self._first if self.outstanding == 1 else None
+        """The cluster refused something in the transaction, and nothing says which record. names:
+        it may name the record if each has a report."""
+        if not self.is_open:
+            return []
+        if not self.outstanding:
+            return self.broken(reason, now_s=now_s)
+        failed_at = self._first if self.outstanding == 1 else None
         whole = names and not self.suspected
         self.suspected = self.outstanding
         self.limit = self.suspected if whole else max(1, self.suspected // NARROWING)
-        return self._abort(now_s, at_once=True)
+        return self._connect_again(reason, failed_at)
 
-    def again(self, reason: str, *, now_s: float, named: bool = False) -> list[Command]:
+    def again(self, reason: str, *, named: bool = False) -> list[Command]:
         """The transaction cannot be committed, and what the next one must leave out is known. named:
-        by reports on its records; there may be more to name."""
-        if self.state not in _OPEN:
+        from reports on its records; there may be more to name."""
+        if not self.is_open:
             return []
-        self.failure, self.failed_at = reason, None
         self.suspected, self.limit = self.outstanding if named else 0, self._records
-        return self._abort(now_s, at_once=True)
+        return self._connect_again(reason, None)
 
-    def aborted(self, *, now_s: float) -> list[Command]:
-        """Nothing of the transaction will ever be seen."""
-        if self.state is not State.ABORTING:
-            return []
-        if self.stopping:
-            return self._end(State.STOPPED)
-        if self.failed_at is not None:
-            return self._settle()
-        self.state = State.BACKING_OFF
-        return self.tick(now_s)
-
-    def settled(self, behind: Position | None, *, now_s: float) -> list[Command]:
-        """What `Settle` asked for is done, durably: go on behind the record. None: stand."""
+    def settled(self, after: Position | None, *, now_s: float) -> list[Command]:
+        """What `Settle` asked for is durable: goes on after the record. None: stops there."""
         if self.state is not State.SETTLING:
             return []
-        if behind is None:
+        if after is None:
             return self._end(State.FAILED)
-        self.position = self.sent_to = behind
+        self.position = self.sent_to = after
         self.backoff.reset()
         self.failed_at = self.failure = None
         self.suspected = 0
@@ -368,7 +336,8 @@ class Transactions:
         return self._go_on(now_s)
 
     def broken(self, reason: str, *, now_s: float) -> list[Command]:
-        """The producer is of no more use, and what became of its transaction is not known."""
+        """The producer cannot be used any more. The next connection looks up what became of its
+        transaction."""
         if self.over:
             return []
         self.failure = reason
@@ -378,12 +347,12 @@ class Transactions:
         self._forget_open()
         if self.stopping:
             return self._end(State.STOPPED)
-        self._back_off(now_s, at_once=False)
+        self._retry_at_s = now_s + self.backoff.next_s()
         self.state = State.BACKING_OFF
         return [Save(self.position), Disconnect()]
 
     def impossible(self, reason: str) -> list[Command]:
-        """No retry will help."""
+        """No retry helps."""
         if self.over:
             return []
         self.failure = reason
@@ -393,19 +362,17 @@ class Transactions:
     # --- time ---------------------------------------------------------------------------------
 
     def stop(self, *, now_s: float) -> list[Command]:
-        """No more is sent; what was sent may be committed for a while yet."""
+        """Sends no more; commits what was sent, if that succeeds within `stop_s`."""
         if self.stopping or self.over:
             return []
         self.stopping = True
         self._stop_at_s = now_s + self._stop_s
         if self.state is State.SENDING and self.outstanding:
             return self._commit()
-        if self.state in {State.COMMITTING, State.ABORTING}:
-            return []
-        return self._end(State.STOPPED)
+        return [] if self.state is State.COMMITTING else self._end(State.STOPPED)
 
     def retry(self, *, now_s: float) -> None:
-        """Somebody may have corrected what it waits for: it is tried at once."""
+        """Tries at once: the cause of the failure may have been corrected."""
         self.backoff.reset()
         self._retry_at_s = min(self._retry_at_s, now_s)
 
@@ -434,6 +401,13 @@ class Transactions:
         self.state = State.CONNECTING
         return [Connect()]
 
+    def _connect_again(self, reason: str, failed_at: Position | None) -> list[Command]:
+        """At once: the cluster answers, it only refused a record."""
+        self.failure, self.failed_at = reason, failed_at
+        self._intact = False
+        self._forget_open()
+        return self._end(State.STOPPED) if self.stopping else self._connect()
+
     def _commit_if_due(self, now_s: float) -> list[Command]:
         due = self.outstanding >= self.limit or now_s >= self._commit_due_s
         return self._commit() if self.outstanding and due else []
@@ -442,24 +416,11 @@ class Transactions:
         self.state = State.COMMITTING
         return [Commit(self.sent_to, again=False)]
 
-    def _abort(self, now_s: float, *, at_once: bool) -> list[Command]:
-        self._forget_open()
-        self._intact = False
-        self._back_off(now_s, at_once=at_once)
-        self.state = State.ABORTING  # also on the way to a stop: consumers wait for what is open
-        return [Abort(self.position)]
-
     def _settle(self) -> list[Command]:
         assert self.failed_at is not None
         self.position = self.sent_to = self.failed_at
         self.state = State.SETTLING
         return [Settle(self.failed_at, self.failure or "")]
-
-    def _back_off(self, now_s: float, *, at_once: bool) -> None:
-        delay = 0.0
-        if not at_once:
-            delay = self.backoff.next_s()
-        self._retry_at_s = now_s + delay
 
     def _forget_open(self) -> None:
         self.outstanding = 0
@@ -476,7 +437,7 @@ class Transactions:
         return [Save(self.position)]
 
     def saved_at(self, position: Position) -> None:
-        """The local cursor is durable there."""
+        """The local cursor is durable at this position."""
         self.saved = position
 
     def _end(self, state: State) -> list[Command]:

@@ -24,7 +24,7 @@ from aolog.cli import main
 from aolog.cli.output import human_bytes, iso_time, one_line, table
 from aolog.cli.parse import where
 from aolog.errors import CursorLocked
-from aolog.log.quantity import duration_seconds, size_bytes
+from aolog.log.units import duration_seconds, size_bytes
 from aolog.storage.system import RealSystem
 from bridge.cli import main as bridge_main
 from tests.aolog.commands import answer, damage, ended, failure, fill, run, started, well
@@ -68,6 +68,17 @@ def test_info_tells_extent_times_cursors_and_what_was_set_aside(log_path):
     shown = well("info", log_path, "--slabs").stdout
     for part in (found["topic_uuid"], "1 to 2", "1 file, ", "records:    3\n", "CURSOR"):
         assert part in shown, part
+
+
+@pytest.mark.parametrize(("read", "passed"), [(0, 0), (1, 1), (50, 20), (99, 39), (100, 40)])
+def test_info_draws_what_each_cursor_has_passed(log_path, read, passed):
+    fill(log_path, [bytes(100)] * 100, slab_bytes=8192, batch_bytes=0)
+    with aolog.Reader(log_path, cursor="billing") as reader:
+        for _ in range(read):
+            reader.read()
+        reader.commit()
+    bar = "█" * passed + "░" * (40 - passed)
+    assert f"[{bar}] billing\n" in well("info", log_path).stdout
 
 
 def test_info_shows_a_pruned_log_whose_last_header_is_lost(log_path):
@@ -212,7 +223,7 @@ def test_a_cursor_is_set_shown_listed_and_deleted(log_path, ten):
     assert well("cursor", "list", log_path).stdout.count("\n") == 3
     for said in (b"", b"n\n", b"\n"):
         assert run("cursor", "delete", log_path, "c", given=said).exit_code == 2
-    assert "10 records behind" in well("cursor", "delete", log_path, "c", given=b"y\n").stderr
+    assert "10 records unread" in well("cursor", "delete", log_path, "c", given=b"y\n").stderr
     assert answer("cursor", "delete", log_path, "d", "--yes")["deleted"] == "d"
     assert failure("cursor", "show", log_path, "c")["code"] == "no_such_cursor"
     assert failure("cursor", "delete", log_path, "c", "-y")["code"] == "no_such_cursor"

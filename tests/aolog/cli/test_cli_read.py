@@ -74,7 +74,7 @@ def test_a_cursor_is_only_looked_at_unless_it_is_to_be_committed(log_path, ten):
     assert well("read", log_path, "--cursor", "c", "--commit", "-n", 1).stdout == "v6\n"
     fresh = well("read", log_path, "--cursor", "new", "--from", ten[8], "--commit")
     assert fresh.stdout == "v8\nv9\n"
-    assert "not there yet" in fresh.stderr
+    assert "does not exist yet" in fresh.stderr
     assert well("read", log_path, "--cursor", "new").stdout == ""
 
 
@@ -111,7 +111,7 @@ def test_head_ends_it_without_a_word_and_nothing_is_committed(log_path):
         child.stdout.close()
         assert child.wait(SOON_S) == 141
         assert [
-            line for line in child.stderr.read().splitlines() if b"not there yet" not in line
+            line for line in child.stderr.read().splitlines() if b"does not exist yet" not in line
         ] == []
         assert well("cursor", "list", log_path).stdout == ""
 

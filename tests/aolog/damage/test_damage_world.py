@@ -3,8 +3,6 @@ are read. About 10 s."""
 
 from __future__ import annotations
 
-import random
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,51 +72,3 @@ def test_a_clock_that_jumps_moves_timestamps_and_nothing_else(
         assert {record.timestamp for record in found} == set(jumps)
         assert reader.gaps == []
     assert_clean(log_path)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_readers_beside_rotation_and_pruning_count_every_record(log_path: str, seed: int) -> None:
-    """One by one and in batches; each record is read once or told as pruned."""
-    total = 1_500
-    keep = aolog.Retention(max_slabs=3)
-    begun, done = threading.Barrier(3, timeout=20), threading.Event()
-    counts: list[tuple[int, int, set[str]]] = []
-
-    def read(batches: bool) -> None:
-        with aolog.Reader(log_path) as reader:
-            begun.wait()
-            read = 0
-            while True:
-                last = done.is_set()
-                if batches:
-                    got = 0
-                    while (batch := reader.read_batch()) is not None:
-                        got += len(batch)
-                else:
-                    got = sum(1 for _ in reader)
-                read += got
-                if last:
-                    break
-            lost = sum(gap.records_lost for gap in reader.gaps)
-            counts.append((read, lost, {gap.reason for gap in reader.gaps}))
-
-    rng = random.Random(seed)
-    with aolog.Writer(
-        log_path, slab_bytes=8600, flush_seconds=None, sync="never", retention=keep
-    ) as writer:
-        writer.append(b"first")
-        writer.flush()
-        threads = [threading.Thread(target=read, args=(batches,)) for batches in (False, True)]
-        for thread in threads:
-            thread.start()
-        begun.wait()
-        for i in range(total):
-            writer.append(b"%d" % i)
-            if rng.random() < 0.3:
-                writer.flush()
-        writer.flush()
-        done.set()
-        for thread in threads:
-            thread.join(20)
-    assert [read + lost for read, lost, _ in counts] == [total + 1] * 2
-    assert all(reasons <= {"pruned"} for _, _, reasons in counts)

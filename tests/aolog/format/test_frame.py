@@ -24,7 +24,6 @@ from aolog.format.frame import (
     frame_len,
     hop_headers,
     intact_frames,
-    padding,
 )
 
 U32 = st.integers(0, 2**32 - 1)
@@ -115,15 +114,6 @@ def test_every_single_flipped_bit_of_a_frame_is_refused(body):
         assert not is_intact(bytes(flipped), 8192, 7), f"bit {bit}"
 
 
-def test_every_single_flipped_bit_of_the_padding_is_refused():
-    intact = frame(body=b"abc")
-    assert padding(3) == 5
-    for bit in range(8 * (FRAME_HEADER_LEN + 3), 8 * len(intact)):
-        flipped = bytearray(intact)
-        flipped[bit // 8] ^= 1 << bit % 8
-        assert not is_intact(bytes(flipped), 8192, 7)
-
-
 @bounded
 @given(offset=OFFSETS, elsewhere=OFFSETS, salt=U32, other=U32)
 def test_a_header_at_another_place_or_of_another_slab_is_refused(offset, elsewhere, salt, other):
@@ -163,10 +153,6 @@ def resealed(**changes: int) -> bytes:
     return head + struct.pack("<I", xxhash.xxh32_intdigest(head, 7 ^ 8192 // 8)) + frame()[40:]
 
 
-def test_a_header_resealed_without_a_change_is_the_same():
-    assert resealed() == frame()
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -196,13 +182,6 @@ def test_the_longest_body_makes_a_frame_whose_length_is_a_u32():
     assert frame_len(BODY_LEN_MAX) <= 2**32 - 1
     assert MAGIC_BYTES == b"\xa0\xf2"
     assert not MAGIC_BYTES.isascii()
-
-
-@bounded
-@given(st.binary(min_size=40, max_size=200), OFFSETS, U32)
-def test_arbitrary_bytes_are_no_frame(junk, offset, salt):
-    assert decode_header(junk, 0, offset, salt) is None
-    assert decode_header(MAGIC_BYTES + junk[2:], 0, offset, salt) is None
 
 
 @bounded
@@ -243,11 +222,11 @@ def test_every_single_flipped_bit_of_a_frame_ends_a_run_before_it():
         flipped = bytearray(intact)
         flipped[bit // 8] ^= 1 << bit % 8
         chunk = bytes(flipped)
-        assert intact_frames(chunk, memoryview(chunk), 8192, 8192, 7) == [], f"bit {bit}"
+        assert intact_frames(chunk, memoryview(chunk), 8192, 8192, 7, 9) == [], f"bit {bit}"
 
 
 def test_a_run_does_not_begin_before_its_chunk():
-    assert intact_frames(frame(), memoryview(frame()), 8192 + 8, 8192, 7) == []
+    assert intact_frames(frame(), memoryview(frame()), 8192 + 8, 8192, 7, 9) == []
 
 
 def test_hopping_over_headers_ends_where_the_frame_begins_or_a_header_is_not_right():

@@ -32,9 +32,7 @@ def last_slab(path: Path) -> tuple[Path, int]:
 
 
 @pytest.mark.parametrize("fields", [{"base_ordinal": 2**63 - 1}, {"epoch": 2**32 - 1}])
-def test_where_no_header_can_follow_a_writer_says_so(
-    tmp_path: Path, fields: dict[str, int]
-) -> None:
+def test_a_writer_reports_that_no_header_can_follow(tmp_path: Path, fields: dict[str, int]) -> None:
     """Not a slab that no reader believes, with what was synced in it."""
     with Writer(tmp_path) as writer:
         writer.append(b"old")
@@ -49,9 +47,7 @@ def test_where_no_header_can_follow_a_writer_says_so(
 
 
 @pytest.mark.parametrize("field", ["predecessor_end", "predecessor_cut"])
-def test_what_a_header_says_of_the_slab_before_hides_nothing_behind_it(
-    tmp_path: Path, field: str
-) -> None:
+def test_predecessor_fields_of_a_header_hide_no_later_slab(tmp_path: Path, field: str) -> None:
     with Writer(tmp_path, slab_bytes=1, batch_bytes=0) as writer:
         for value in (b"0", b"1", b"2"):
             writer.append(value)

@@ -111,11 +111,6 @@ def test_no_single_flipped_bit_of_a_copy_gives_a_header():
         assert found is None or (bit in version_bits and isinstance(found, NewerVersion))
 
 
-@pytest.mark.parametrize("size", [0, 7, 8, 9, 138, HEADER_LEN - 1])
-def test_a_cut_copy_is_no_header(size):
-    assert decode_slab_header(HEADER.encode()[:size]) is None
-
-
 def rehashed(copy: bytes) -> bytes:
     return copy[:-4] + struct.pack("<I", xxhash.xxh32_intdigest(copy[:-4]))
 
@@ -129,7 +124,7 @@ def test_a_newer_version_is_recognised_as_one(version, finish):
 
 
 @pytest.mark.parametrize("at_and_bytes", [(136, b"\xfa\x00"), (138, b"\xff")], ids=["len", "text"])
-def test_a_topic_that_is_nonsense_under_a_right_hash_is_no_header(at_and_bytes):
+def test_a_topic_that_is_not_utf_8_is_no_header(at_and_bytes):
     at, octets = at_and_bytes
     copy = bytearray(HEADER.encode())
     copy[at : at + len(octets)] = octets
@@ -143,13 +138,6 @@ def test_a_place_that_no_writer_comes_to_is_no_header(field):
     """Under a right hash: what follows from it would not fit a frame's or a successor's fields."""
     for place in (ADDRESS_END, 2**64 - 2):
         assert decode_slab_header(HEADER._replace(**{field: place}).encode()) is None
-
-
-@bounded
-@given(st.binary(max_size=600))
-def test_arbitrary_bytes_are_no_header(junk):
-    assert decode_slab_header(junk) is None
-    assert not isinstance(decode_slab_header(slab.MAGIC + junk), SlabHeader)
 
 
 # --- names ----------------------------------------------------------------------------------
@@ -239,11 +227,6 @@ def test_lookups_are_what_brute_force_finds(seed):
         assert index.at_time(moment) == last(earlier)
 
 
-def test_an_empty_index_has_no_mark():
-    index = Index()
-    assert index.at_offset(10) is index.at_ordinal(0) is index.at_time(0) is None
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_an_index_comes_back_as_it_was_written(seed):
     index, _ = made(seed)
@@ -309,25 +292,7 @@ def test_a_trailer_of_another_length_is_none(size):
     assert decode_trailer(trailer[:size]) is None
 
 
-@bounded
-@given(st.binary(max_size=700), st.binary(max_size=40), U32)
-def test_nonsense_in_a_seals_body_is_none_or_a_seal_never_an_error(junk, index, entries):
-    assert decode_seal_body(memoryview(junk)) is None
-    summary = bytearray(48)
-    struct.pack_into("<I", summary, 40, entries)
-    body = bytes(summary) + HEADER.encode() + index + bytes(TRAILER_LEN)
-    seal = decode_seal_body(memoryview(body))
-    assert seal is None or len(seal.index.offsets) == entries
-
-
 def test_a_seal_whose_header_copy_is_damaged_is_none():
     body = bytearray(body_of(seal_frame(Seal(HEADER), 8192), 8192, HEADER.salt))
     body[48 + 40] ^= 1
     assert decode_seal_body(memoryview(bytes(body))) is None
-
-
-@pytest.mark.parametrize("size", [0, 47, 48, 560, 583])
-def test_a_cut_seals_body_is_none(size):
-    body = body_of(seal_frame(Seal(HEADER), 8192), 8192, HEADER.salt)
-    assert len(body) == 584
-    assert decode_seal_body(body[:size]) is None

@@ -38,7 +38,7 @@ def test_without_a_gap_there_is_nothing_to_say():
         ),
     ],
 )
-def test_every_gap_counts_with_its_reason_and_an_unknown_number_is_never_told_as_known(
+def test_every_gap_counts_with_its_reason_and_an_unknown_number_is_never_reported_as_known(
     gaps: list[Gap], said: str, lost: int | None
 ):
     error = error_of(*gaps)
@@ -47,7 +47,7 @@ def test_every_gap_counts_with_its_reason_and_an_unknown_number_is_never_told_as
     assert error.details == {"path": "LOG", "gaps": len(gaps), "records_lost": lost}
 
 
-def test_for_what_was_pruned_nobody_is_sent_to_verify_which_does_not_see_it():
+def test_pruned_records_give_no_hint_at_verify():
     pruned, corrupt = Gap(0, 8, "pruned", 1), Gap(9, 16, "corrupt", 1)
     assert "verify" not in str(error_of(pruned))
     assert str(error_of(pruned, corrupt)).endswith(

@@ -23,7 +23,6 @@ from tests.aolog.conftest import (
     eventually,
     in_thread,
     raising_at,
-    read_all,
     slab_files,
     values,
 )
@@ -139,11 +138,6 @@ def test_a_total_may_be_text() -> None:
 # --- by a writer -----------------------------------------------------------------------------
 
 
-def test_nothing_goes_unless_it_is_asked(log_path: str) -> None:
-    written(log_path)
-    assert len(values(log_path)) == 32
-
-
 def test_the_total_is_never_passed(log_path: str) -> None:
     keep = aolog.Retention(max_bytes=40_000)
     with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER) as writer:
@@ -157,17 +151,7 @@ def test_the_total_is_never_passed(log_path: str) -> None:
     assert_clean(log_path)
 
 
-def test_the_count_of_slabs_includes_the_open_one(log_path: str) -> None:
-    keep = aolog.Retention(max_slabs=3)
-    with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER) as writer:
-        for i in range(40):
-            writer.append_many([b"%010d" % i + b"x" * 440])
-            assert len(slab_files(log_path)) <= 3
-    assert len(slab_files(log_path)) == 3
-    assert_clean(log_path)
-
-
-def test_old_slabs_go_though_nobody_appends(log_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_slabs_go_though_no_one_appends(log_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aolog.write.background._AGE_CHECK_S", 0.1)
     keep = aolog.Retention(max_age_s=100.0)
     slabs = written(log_path, 6)
@@ -176,15 +160,6 @@ def test_old_slabs_go_though_nobody_appends(log_path: str, monkeypatch: pytest.M
     with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep):
         eventually(lambda: slab_files(log_path) == slabs[4:])
     assert_clean(log_path)
-
-
-def test_a_writer_that_opens_a_log_that_is_too_large_prunes_when_it_rolls(log_path: str) -> None:
-    written(log_path, 8)
-    keep = aolog.Retention(max_slabs=2)
-    with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER) as writer:
-        writer.append(b"a")
-    assert len(slab_files(log_path)) == 2
-    assert values(log_path)[-1] == b"a"
 
 
 def test_format_1_is_pruned_too(log_path: str) -> None:
@@ -225,29 +200,6 @@ def test_a_bounded_log_looks_at_each_slab_once_however_often_it_rolls(log_path: 
     assert len(slab_files(log_path)) > 10
     assert max(looks[40:]) <= 2  # the one that was the last, and the one that is
     assert len(values(log_path)) == len(slab_files(log_path))
-
-
-def test_slabs_that_others_prune_are_forgotten(log_path: str) -> None:
-    known: dict[int, SlabSize] = {}
-    slabs = written(log_path)
-    keep = aolog.Retention(max_bytes=1 << 30)
-    prune(log_path, Storage(), keep, known=known)
-    assert len(known) == 7  # the last has no successor
-    prune(log_path, Storage(), aolog.Retention(max_slabs=3))
-    assert prune(log_path, Storage(), keep, known=known).slabs == 0
-    assert list(known) == [int(slab.stem) for slab in slabs[5:7]]
-
-
-def test_without_a_total_only_what_may_go_is_looked_at(log_path: str) -> None:
-    """As the bridge does at each commit."""
-    written(log_path, 20)
-    hold(log_path, 9)  # in the third slab
-    storage = CountingStorage()
-    assert prune(log_path, storage, aolog.Retention(max_slabs=1)).slabs == 2
-    assert storage.looks <= 3
-    storage.looks = 0
-    assert prune(log_path, storage, aolog.Retention(max_slabs=1)).slabs == 0
-    assert storage.looks == 1
 
 
 # --- what cursors need ---------------------------------------------------------------------------
@@ -294,35 +246,6 @@ def test_when_full_prune_lets_the_oldest_go_and_readers_are_told_exactly(log_pat
             assert lost > 10
             assert reader.gaps == [(stands, first, "pruned", lost)]
             assert reader.ordinal == 40
-
-
-@pytest.mark.parametrize("stays_in", ["the open slab", "a sealed slab"])
-def test_a_reader_that_is_left_behind_is_told_what_was_pruned(log_path: str, stays_in: str) -> None:
-    """Its slab was unlinked under it: it reads that to its end, then hears of the rest."""
-    keep = aolog.Retention(max_slabs=2)
-    with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER) as writer:
-        fill(writer, 1 if stays_in == "a sealed slab" else 0)
-        writer.append(b"first")
-        writer.flush()
-        with aolog.Reader(log_path) as reader:
-            seen = 0
-            if stays_in == "the open slab":
-                while reader.read() is not None:
-                    seen += 1
-            else:
-                assert reader.read() is not None
-                seen = 1
-            fill(writer, 9)
-            found = list(reader)
-            told = sum(gap.records_lost for gap in reader.gaps)
-            assert {gap.reason for gap in reader.gaps} == {"pruned"}
-            assert len(reader.gaps) == 1
-            total_records = 36 + 1 + (4 if stays_in == "a sealed slab" else 0)
-            assert seen + told + len(found) == total_records
-            before = [record.address for record in found if record.address < reader.gaps[0].begin]
-            behind = [record.address for record in found if record.address >= reader.gaps[0].end]
-            assert len(before) + len(behind) == len(found)
-            assert behind == [record.address for record in read_all(log_path)]
 
 
 def test_a_follower_beside_a_pruning_writer_counts_every_record(log_path: str) -> None:
@@ -383,23 +306,6 @@ def test_error_refuses_the_append_and_takes_it_when_there_is_room(log_path: str)
     assert_clean(log_path)
 
 
-def test_a_log_that_is_full_may_be_closed_and_opened(log_path: str) -> None:
-    keep = aolog.Retention(max_bytes=40_000, when_full="error")
-    writer = aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER)
-    fill(writer, 1)
-    hold(log_path, 1)
-    with pytest.raises(aolog.RetentionFull):
-        fill(writer, 9)
-    writer.close()
-    n = len(values(log_path))
-    with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER) as writer:
-        with pytest.raises(aolog.RetentionFull):
-            writer.append(b"no")
-        hold(log_path, n)
-        writer.append(b"yes")
-    assert values(log_path)[-1] == b"yes"
-
-
 def test_block_waits_until_a_cursor_commits(log_path: str) -> None:
     keep = aolog.Retention(max_bytes=40_000, when_full="block")
     with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER) as writer:
@@ -422,44 +328,6 @@ def test_block_waits_until_a_cursor_commits(log_path: str) -> None:
     assert_clean(log_path)
 
 
-@pytest.mark.parametrize("call", ["append", "append_many", "mixed"])
-def test_two_blocked_threads_go_on_and_nothing_is_lost_or_swapped(log_path: str, call: str) -> None:
-    keep = aolog.Retention(max_bytes=40_000, when_full="block")
-    with aolog.Writer(
-        log_path, slab_bytes=SLAB, retention=keep, batch_bytes=1000, flush_seconds=0.02
-    ) as writer:
-        writer.append(b"first")
-        writer.flush()
-        hold(log_path, 0)
-
-        def append(which: int) -> None:
-            for i in range(200):
-                value = b"%d %d" % (which, i) + b" " * 300
-                if call == "append" or (call == "mixed" and which):
-                    writer.append(value)
-                else:
-                    writer.append_many([value])
-
-        threads = [in_thread(lambda which=which: append(which)) for which in range(3)]
-        assert threads[0].waits(0.3)
-        seen: list[bytes] = []
-        with aolog.Reader(log_path, cursor="c") as reader:
-            until = time.monotonic() + 30
-            while len(seen) < 601 and time.monotonic() < until:
-                batch = reader.read_batch(timeout=0.1)
-                if batch is not None:
-                    seen += [record.value for record in batch]
-                    reader.commit()
-            assert reader.gaps == []
-        for thread in threads:
-            thread.result()
-    assert len(seen) == 601
-    for which in range(3):
-        mine = [int(value.split()[1]) for value in seen[1:] if value.startswith(b"%d " % which)]
-        assert mine == list(range(200))
-    assert_clean(log_path)
-
-
 def test_closing_ends_a_blocked_append(log_path: str) -> None:
     keep = aolog.Retention(max_bytes=40_000, when_full="block")
     writer = aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER)
@@ -471,17 +339,6 @@ def test_closing_ends_a_blocked_append(log_path: str) -> None:
     with pytest.raises(aolog.LogClosed):
         appending.result()
     assert_clean(log_path)
-
-
-def test_deleting_the_cursor_ends_a_blocked_append(log_path: str) -> None:
-    keep = aolog.Retention(max_bytes=40_000, when_full="block")
-    with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER) as writer:
-        fill(writer, 1)
-        hold(log_path, 1)
-        appending = in_thread(lambda: fill(writer, 9))
-        assert appending.waits()
-        (Path(log_path) / "cursors" / "c.cursor").unlink()
-        appending.result()
 
 
 def test_a_damaged_cursor_frees_nothing(log_path: str) -> None:
@@ -552,7 +409,7 @@ def test_the_writer_warns_of_each_unread_record_that_it_prunes(
 def test_a_writer_that_prunes_often_warns_at_once_and_then_once_a_minute_with_the_sum(
     log_path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aolog.log.pruned.WARN_EVERY_S", 1.0)
+    monkeypatch.setattr("aolog.log.pruned_records.WARN_EVERY_S", 1.0)
     with aolog.Writer(log_path, **BOUNDED) as writer:
         fill(writer, 1)
         hold(log_path, 0)
@@ -568,19 +425,6 @@ def test_a_writer_that_prunes_often_warns_at_once_and_then_once_a_minute_with_th
         eventually(lambda: counts(said(caplog)) == lost)  # though nobody calls the writer
         assert len(said(caplog)) <= 2 + int(time.monotonic() - begun)
     assert counts(said(caplog)) == lost
-
-
-def test_a_closing_writer_says_what_it_has_not_warned_of_yet(
-    log_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with aolog.Writer(log_path, **BOUNDED) as writer:
-        fill(writer, 1)
-        hold(log_path, 0)
-        fill(writer, 20)
-        lost = writer.pruned_unread["c"].records_lost
-        assert len(said(caplog)) == 1
-    assert len(said(caplog)) == 2
-    assert counts(said(caplog)) == lost == 84 - len(values(log_path))
 
 
 def test_each_cursor_that_loses_records_is_named_and_others_are_not(
@@ -602,70 +446,6 @@ def test_each_cursor_that_loses_records_is_named_and_others_are_not(
     for name, count in lost.items():
         assert counts(said(caplog), name) == count
     assert not any("'fast'" in m or "'free'" in m for m in said(caplog))
-
-
-def test_where_nothing_unread_goes_nothing_is_said(
-    log_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Also where a cursor is at the very end of a slab that goes, before its seal."""
-    with aolog.Writer(log_path, **BOUNDED) as writer:
-        for i in range(20):
-            fill(writer, 1, first=4 * i)
-            with aolog.Reader(log_path, cursor="c") as reader:
-                list(reader)
-                reader.commit()
-        assert writer.pruned_unread == {}
-        with aolog.Reader(log_path, cursor="c") as reader:
-            assert reader.pruned() is None
-    assert said(caplog) == []
-
-
-def test_format_1_says_that_the_number_is_unknown(
-    log_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    keep = aolog.Retention(max_bytes=2000)
-    with aolog.Writer(log_path, format="queuefka", slab_bytes=500, retention=keep) as writer:
-        writer.append(b"%0100d" % 0)
-        writer.flush()
-        hold(log_path, 0)
-        for i in range(100):
-            writer.append(b"%0100d" % i)
-        assert writer.pruned_unread["c"].records_lost is None
-    assert "an unknown number of records that cursor 'c'" in said(caplog)[0]
-
-
-@pytest.mark.parametrize("format_", ["aolog", "queuefka"])
-def test_a_writer_that_is_opened_again_counts_only_what_it_prunes_itself(
-    log_path: str, format_: str
-) -> None:
-    options = {**BOUNDED, "format": format_}
-    records = 0
-
-    def fill_one() -> None:
-        nonlocal records
-        for _ in range(4):
-            writer.append(b"x" * 2400)
-            records += 1
-
-    with aolog.Writer(log_path, **options) as writer:
-        fill_one()
-        writer.flush()
-        hold(log_path, 0)
-        for _ in range(7):
-            fill_one()
-        first = writer.pruned_unread["c"]
-    with aolog.Writer(log_path, **options) as writer:
-        assert writer.pruned_unread == {}
-        for _ in range(3):
-            fill_one()
-        second = writer.pruned_unread["c"]
-    (cursor,) = aolog.cursors(log_path)
-    assert cursor.pruned is not None
-    assert (first.begin, second.end) == (cursor.pruned.begin, cursor.pruned.end)
-    assert first.end == second.begin
-    if format_ == "aolog":
-        lost = records - len(values(log_path))
-        assert first.records_lost + second.records_lost == cursor.pruned.records_lost == lost
 
 
 def test_lag_and_the_list_of_cursors_tell_what_is_left_from_what_is_gone(log_path: str) -> None:
@@ -718,7 +498,7 @@ def test_a_log_that_begins_at_a_later_address_has_lost_nothing(log_path: str) ->
         assert reader.lag().records == 1
 
 
-def test_a_dry_run_says_what_it_would_cost_and_costs_nothing(log_path: str) -> None:
+def test_a_dry_run_reports_the_loss_and_removes_nothing(log_path: str) -> None:
     written(log_path)
     hold(log_path, 13)
     keep = aolog.Retention(max_bytes=25_000, when_full="prune")
@@ -734,33 +514,6 @@ def test_a_dry_run_says_what_it_would_cost_and_costs_nothing(log_path: str) -> N
 
 
 # --- by anybody ------------------------------------------------------------------------------
-
-
-def test_a_dry_run_beside_a_pruner_looks_again(log_path: str) -> None:
-    written(log_path)
-
-    class Racing(Storage):
-        raced = False
-
-        def open_read(self, path: str) -> File:
-            if not self.raced:
-                self.raced = True
-                prune(log_path, Storage(), aolog.Retention(max_slabs=2))
-            return super().open_read(path)
-
-    would = prune(log_path, Racing(), aolog.Retention(max_slabs=1), dry_run=True)
-    assert would.slabs == 1
-
-
-def test_a_dry_run_removes_nothing_and_says_what_would_go(log_path: str) -> None:
-    slabs = written(log_path)
-    sizes_of = [slab.stat().st_size for slab in slabs]
-    expected = prune(log_path, Storage(), aolog.Retention(max_slabs=3), dry_run=True)
-    assert slab_files(log_path) == slabs
-    assert prune(log_path, Storage(), aolog.Retention(max_slabs=3)) == expected
-    assert expected.slabs == 5
-    assert expected.bytes == sum(sizes_of[:5])
-    assert slab_files(log_path) == slabs[5:]
 
 
 def test_the_last_slab_stays_beside_a_live_writer(log_path: str) -> None:
@@ -809,7 +562,7 @@ def test_pruning_that_dies_anywhere_leaves_no_hole(log_path: str, n: int) -> Non
     assert slab_files(log_path) == slabs[4:]
 
 
-def test_who_prunes_waits_for_who_prunes(log_path: str) -> None:
+def test_two_prunings_wait_for_each_other(log_path: str) -> None:
     slabs = written(log_path)
     storage = Storage()
     lock = storage.open_lock(f"{log_path}/retention.lock")
@@ -819,19 +572,3 @@ def test_who_prunes_waits_for_who_prunes(log_path: str) -> None:
     assert slab_files(log_path) == slabs
     lock.close()
     assert pruning.result().slabs == 7
-
-
-def test_pruning_what_is_no_log_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(aolog.AologError):
-        prune(str(tmp_path / "missing"), Storage(), aolog.Retention(max_slabs=1))
-    assert os.listdir(tmp_path) == []
-
-
-def test_damage_does_not_hinder_pruning(log_path: str) -> None:
-    slabs = written(log_path)
-    for slab in slabs[:3]:
-        with slab.open("r+b") as file:
-            file.write(bytes(9000))
-    prune(log_path, Storage(), aolog.Retention(max_slabs=4))
-    assert slab_files(log_path) == slabs[4:]
-    assert_clean(log_path)

@@ -94,12 +94,6 @@ def test_a_reader_is_refused_before_it_sends_what_it_could_not_commit(log: str) 
         assert len(list(reader)) == 49
 
 
-def test_an_owner_without_a_name_is_named_by_number(log: str) -> None:
-    give_away(log, 12345)
-    with pytest.raises(aolog.PermissionDenied, match=r"sudo -u '#12345'.*User=12345"):
-        aolog.Writer(log)
-
-
 def test_the_command_of_the_hint_works(log: str, tmp_path: Path) -> None:
     for above in Path(log).parents:  # as pytest makes them, nobody may enter
         if above.stat().st_mode & 0o001 == 0:

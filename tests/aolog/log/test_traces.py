@@ -17,7 +17,7 @@ import aolog
 from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
 from tests.aolog.commands import failure, fill, run
-from tests.aolog.conftest import by_iteration, slab_files, snapshot
+from tests.aolog.conftest import slab_files, snapshot
 
 
 def commit(path: str) -> None:
@@ -79,16 +79,6 @@ def test_an_only_slab_that_was_cut_is_lost_where_a_trace_of_format_2_is_left(
     with pytest.raises(aolog.HeaderLost):
         aolog.repair(log_path, f"{log_path}.copy")
     assert snapshot(log_path) == before
-
-
-def test_a_reader_resumes_in_front_of_an_only_slab_that_was_cut_and_is_told(log_path: str) -> None:
-    with_a_cursor(log_path)
-    (slab,) = slab_files(log_path)
-    slab.write_bytes(b"")
-    records, (gap,) = by_iteration(log_path, cursor="c")
-    assert records == []
-    assert (gap.reason, gap.records_lost) == ("corrupt", None)
-    assert gap.begin <= gap.end
 
 
 def test_an_empty_log_of_format_1_stays_one_beside_a_cursor_of_its_own(log_path: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 import aolog.log.walk
 from aolog.format import format1, frame
 from aolog.format.frame import FLAG_DURABLE, KIND_MARK, Frame, encode_frame
-from aolog.log.walk import CHUNK_BYTES, HOP_BYTES, Damage, Outcome, Tail, Walker
+from aolog.log.walk import CHUNK_BYTES, SEARCH_BYTES, Damage, Outcome, Tail, Walker
 from aolog.log.walk_format1 import QueuefkaWalker
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
@@ -103,7 +102,7 @@ def damages(outcomes: list[Outcome]) -> list[Damage]:
 # --- intact ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, HOP_BYTES, CHUNK_BYTES - 30, CHUNK_BYTES + 5])
+@pytest.mark.parametrize("size", [0, 1, 100, SEARCH_BYTES, CHUNK_BYTES - 30, CHUNK_BYTES + 5])
 def test_an_intact_chain_is_walked_frame_by_frame_to_its_end(slab, size):
     made = chain(4, size)
     outcomes = walk(Walker(slab(bytes(made.contents)), SALT, BEGIN))
@@ -114,7 +113,7 @@ def test_an_intact_chain_is_walked_frame_by_frame_to_its_end(slab, size):
     assert outcomes[-1] == Tail(made.ends[-1], made.ends[-1], blank=True)
 
 
-def test_a_walk_that_goes_on_for_ever_asks_for_runs_of_bounded_length(slab, monkeypatch):
+def test_a_walk_that_continues_for_ever_asks_for_runs_of_bounded_length(slab, monkeypatch):
     asked: list[int] = []
 
     def intact_frames(*given: Any) -> list[Frame]:
@@ -129,12 +128,6 @@ def test_a_walk_that_goes_on_for_ever_asks_for_runs_of_bounded_length(slab, monk
     assert max(asked) <= CHUNK_BYTES
 
 
-def test_views_of_earlier_frames_stay_valid_as_the_walk_goes_on(slab):
-    made = chain(8, CHUNK_BYTES // 3)
-    outcomes = walk(Walker(slab(bytes(made.contents)), SALT, BEGIN))
-    assert bodies(outcomes) == made.bodies
-
-
 @pytest.mark.parametrize("kib", [1, 64, 68, 90, 134, 160, 256, 300, 400, 1000, 3000])
 def test_frames_of_one_length_are_read_once(slab, kib):
     size = kib << 10
@@ -142,23 +135,6 @@ def test_frames_of_one_length_are_read_once(slab, kib):
     file = slab(bytes(made.contents))
     assert bodies(walk(Walker(file, SALT, BEGIN))) == made.bodies
     assert file.bytes_read < 1.1 * len(made.contents) + 3 * CHUNK_BYTES
-
-
-def test_hopping_reads_headers_only_and_gives_no_bodies(slab):
-    made = chain(64, HOP_BYTES)
-    file = slab(bytes(made.contents))
-    outcomes = walk(Walker(file, SALT, BEGIN, bodies=False))
-    assert [f.offset for f in outcomes[:-1]] == made.offsets
-    assert set(bodies(outcomes)) == {b""}
-    assert outcomes[-1].begin == made.ends[-1]
-
-
-@pytest.mark.parametrize("at", range(9))
-def test_a_walk_may_begin_at_any_frame(slab, at):
-    made = chain()
-    outcomes = walk(Walker(slab(bytes(made.contents)), SALT, made.offsets[at]))
-    assert bodies(outcomes) == made.bodies[at:]
-    assert not damages(outcomes)
 
 
 @pytest.mark.parametrize("at", range(9))
@@ -186,20 +162,6 @@ def test_a_damaged_frame_is_told_and_all_others_are_delivered(slab, at, within):
     outcomes = walk(Walker(slab(made.damaged(made.offsets[at] + within)), SALT, BEGIN))
     assert damages(outcomes) == [Damage(made.offsets[at], made.ends[at], durable=False)]
     assert bodies(outcomes) == made.bodies[:at] + made.bodies[at + 1 :]
-
-
-@pytest.mark.parametrize("size", [10, 5000, HOP_BYTES, CHUNK_BYTES // 2, CHUNK_BYTES + 100])
-@pytest.mark.parametrize("run", [(1,), (1, 2), (0, 1, 2, 3), (0, 2, 4), (4,)], ids=str)
-def test_damage_next_to_damage_is_one_range(slab, size, run):
-    made = chain(6, size)
-    contents = made.damaged(*(made.offsets[i] + 44 for i in run))
-    outcomes = walk(Walker(slab(contents), SALT, BEGIN))
-    assert bodies(outcomes) == [body for i, body in enumerate(made.bodies) if i not in run]
-    covered = {made.offsets.index(begin) for begin, end, _ in damages(outcomes)}
-    for begin, end, _ in damages(outcomes):
-        covered |= {i for i, offset in enumerate(made.offsets) if begin <= offset < end}
-        assert end in made.offsets
-    assert covered == set(run)
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -234,17 +196,8 @@ def test_whatever_is_overwritten_every_untouched_frame_is_delivered(slab, seed):
     assert covered == len(copy)
 
 
-def test_hopping_passes_over_a_damaged_body_and_tells_a_damaged_header(slab):
-    made = chain()
-    contents = made.damaged(made.offsets[2] + 50, made.offsets[5] + 5)
-    outcomes = walk(Walker(slab(contents), SALT, BEGIN, bodies=False))
-    assert damages(outcomes) == [Damage(made.offsets[5], made.ends[5], durable=False)]
-    hopped = [found.offset for found in outcomes if isinstance(found, Frame)]
-    assert hopped == [*made.offsets[:5], *made.offsets[6:]]
-
-
 @pytest.mark.parametrize("mark_behind", [3, 6, 8])
-def test_damage_was_durable_if_a_mark_stands_behind_it(slab, mark_behind):
+def test_damage_was_durable_if_a_mark_follows(slab, mark_behind):
     made = Chain([b"x" * 100] * 9, marks=(mark_behind,))
     hit = [offset + 50 for offset in made.offsets[:8]]
     outcomes = walk(Walker(slab(made.damaged(*hit[1::2])), SALT, BEGIN))
@@ -272,20 +225,13 @@ def test_an_unfinished_frame_is_a_tail_that_is_not_blank(slab, cut):
 
 
 @pytest.mark.parametrize("zeros", [1, 40, 4096, CHUNK_BYTES + 1])
-def test_zeros_behind_the_last_frame_are_a_blank_tail(slab, zeros):
+def test_zeros_after_the_last_frame_are_a_blank_tail(slab, zeros):
     made = chain()
     outcomes = walk(Walker(slab(bytes(made.contents) + bytes(zeros)), SALT, BEGIN))
     assert bodies(outcomes) == made.bodies
     assert outcomes[-1] == Tail(made.ends[-1], made.ends[-1] + zeros, blank=True)
     outcomes = walk(Walker(slab(bytes(made.contents) + bytes(zeros) + b"!"), SALT, BEGIN))
     assert outcomes[-1] == Tail(made.ends[-1], made.ends[-1] + zeros + 1, blank=False)
-
-
-def test_a_damaged_last_frame_is_a_tail_not_damage(slab):
-    made = chain()
-    outcomes = walk(Walker(slab(made.damaged(made.offsets[8] + 60)), SALT, BEGIN))
-    assert not damages(outcomes)
-    assert outcomes[-1] == Tail(made.offsets[8], made.ends[8], blank=False)
 
 
 def test_a_tail_is_looked_at_afresh_each_time_it_is_asked_for(slab):
@@ -331,7 +277,7 @@ class FinishedMeanwhile(CountingFile):
         return data
 
 
-@pytest.mark.parametrize("size", [100, HOP_BYTES, CHUNK_BYTES + 5])
+@pytest.mark.parametrize("size", [100, SEARCH_BYTES, CHUNK_BYTES + 5])
 @pytest.mark.parametrize("after", range(3))
 def test_a_write_that_is_finished_in_between_is_no_damage(slab, size, after):
     made = chain(5, size)
@@ -368,14 +314,6 @@ def test_a_whole_frame_of_the_slab_stored_as_a_payload_is_never_returned(slab, d
     assert bodies(outcomes) == (made.bodies if damage is None else [b"first", b"last"])
 
 
-def test_a_copy_of_the_slab_as_a_payload_of_itself_is_never_returned(slab):
-    first = chain(5)
-    made = Chain([*first.bodies, bytes(first.contents), b"behind"])
-    outcomes = walk(Walker(slab(made.damaged(made.offsets[5] + 5)), SALT, BEGIN))
-    assert bodies(outcomes) == [*first.bodies, b"behind"]
-    assert damages(outcomes) == [Damage(made.offsets[5], made.ends[5], durable=False)]
-
-
 # --- linear ---------------------------------------------------------------------------------
 
 READS_MAX = 8  # times that each byte may be read: once to walk, the rest to look over damage
@@ -385,29 +323,16 @@ def assert_linear(file: CountingFile, size: int) -> None:
     assert file.bytes_read <= READS_MAX * size + 8 * CHUNK_BYTES
 
 
-@pytest.mark.parametrize("bodies_wanted", [True, False])
 @pytest.mark.parametrize("marked", [False, True], ids=["unmarked", "mark last"])
 @pytest.mark.parametrize("within", [44, 5], ids=["bodies", "headers"])
 @pytest.mark.parametrize(("count", "size"), [(20_000, 24), (4_000, 1000), (64, 200_000)])
 def test_every_second_frame_damaged_takes_time_linear_in_the_bytes(
-    slab, count, size, within, marked, bodies_wanted
+    slab, count, size, within, marked
 ):
     made = Chain([b"x" * size] * count, marks=(count - 1,) if marked else ())
     contents = made.damaged(*(offset + within for offset in made.offsets[::2]))
     file = slab(contents)
-    outcomes = walk(Walker(file, SALT, BEGIN, bodies=bodies_wanted))
-    if within == 5 or bodies_wanted:
-        assert len(damages(outcomes)) == count // 2
-    factor = 1 if bodies_wanted else 4  # small reads, to hop, cost more where they do not hop
-    assert_linear(file, factor * len(contents))
-
-
-def test_a_body_full_of_magics_takes_time_linear_in_the_bytes(slab):
-    body = b"\xa0\xf2\x01\x00\x08\x00\x00\x00" * (CHUNK_BYTES // 4)
-    made = Chain([b"first", body, b"last"])
-    contents = made.damaged(made.offsets[1] + 5)
-    file = slab(contents)
-    assert bodies(walk(Walker(file, SALT, BEGIN))) == [b"first", b"last"]
+    assert len(damages(walk(Walker(file, SALT, BEGIN)))) == count // 2
     assert_linear(file, len(contents))
 
 
@@ -450,27 +375,8 @@ def test_a_format_1_chain_is_walked_frame_by_frame(slab):
     assert outcomes[-1][:2] == (made.ends[-1], made.ends[-1])
 
 
-@pytest.mark.parametrize("resync", [False, True])
 @pytest.mark.parametrize("at", range(5))
-def test_a_format_1_payload_that_is_altered_costs_itself_alone(slab, at, resync):
-    made = chain1()
-    file = slab(made.damaged(made.offsets[at] + 9))
-    outcomes = walk(QueuefkaWalker(file, 0, resync=resync))
-    assert damages(outcomes) == [Damage(made.offsets[at], made.ends[at], durable=False)]
-    assert bodies(outcomes) == made.bodies[:at] + made.bodies[at + 1 :]
-
-
-@pytest.mark.parametrize("at", range(5))
-def test_a_format_1_length_that_is_altered_ends_the_chain(slab, at):
-    made = chain1()
-    for octet in (0, 1, 3):
-        outcomes = walk(QueuefkaWalker(slab(made.damaged(made.offsets[at] + octet)), 0))
-        assert bodies(outcomes) == made.bodies[:at]
-        assert outcomes[-1] == Tail(made.offsets[at], len(made.contents), blank=False)
-
-
-@pytest.mark.parametrize("at", range(5))
-def test_resynchronising_finds_the_frames_behind_an_altered_length(slab, at):
+def test_resynchronising_finds_the_frames_after_an_altered_length(slab, at):
     made = chain1()
     for octet in (0, 1, 3):
         file = slab(made.damaged(made.offsets[at] + octet))
@@ -511,7 +417,7 @@ def test_an_unfinished_format_1_frame_claims_more_than_there_is(slab, keep):
     assert walker.claims_more_than_there_is(tail.begin)
 
 
-def test_a_torn_format_1_frame_with_an_intact_one_behind_it_is_not_unfinished(slab):
+def test_a_torn_format_1_frame_with_an_intact_one_after_it_is_not_unfinished(slab):
     made = chain1()
     behind = b"".join(format1.encode_record(b"behind"))
     contents = bytes(made.contents[: made.offsets[5] + 20]) + behind
@@ -528,14 +434,6 @@ def test_a_format_1_frame_that_is_finished_meanwhile_is_delivered(slab):
     assert bodies(walk(walker)) == made.bodies[:3]
     file.pwrite_all([made.contents], 0)
     assert bodies(walk(walker)) == made.bodies[3:]
-
-
-@pytest.mark.parametrize("zeros", [1, 8, 100])
-def test_zeros_are_no_frame_of_format_1(slab, zeros):
-    made = chain1()
-    outcomes = walk(QueuefkaWalker(slab(bytes(made.contents) + bytes(zeros)), 0, resync=True))
-    assert bodies(outcomes) == made.bodies
-    assert outcomes[-1][:2] == (made.ends[-1], made.ends[-1] + zeros)
 
 
 def test_a_format_1_slab_ends_at_its_limit(slab):
@@ -561,8 +459,3 @@ def test_a_search_in_format_1_reads_no_byte_for_each_offset(slab):
     outcomes = walk(QueuefkaWalker(file, 0, resync=True))
     assert bodies(outcomes) == [b"first", b"last"]
     assert_linear(file, len(made.contents))
-
-
-def test_the_fixture_is_a_real_file(slab):
-    file = slab(b"abc")
-    assert Path(file.path).read_bytes() == file.pread(10, 0) == b"abc"

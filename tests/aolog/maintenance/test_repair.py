@@ -654,7 +654,7 @@ def test_a_copy_that_does_not_read_as_the_log_is_removed(broken: Built, into: Pa
             return Altering(path, os.dup(made.fd)) if path.endswith(".slab") else made
 
     before = snapshot(str(into.parent))
-    with pytest.raises(StorageFailed, match="does not read as the log"):
+    with pytest.raises(StorageFailed, match="differs from the log"):
         aolog.repair(broken.path, into, storage=Device())
     assert snapshot(str(into.parent)) == before
 
@@ -682,12 +682,9 @@ def test_killed_at_random_moments_a_copy_is_complete_or_absent(broken: Built, in
 def test_a_copy_beside_a_live_writer_is_a_consistent_prefix(log_path: str, tmp_path: Path) -> None:
     """The writer appends at every operation of the repair and at every step of its reading."""
     written: list[int] = []
-    first = 0
     with aolog.Writer(log_path, slab_bytes=DATA_BEGIN + 3000, batch_bytes=300) as writer:
 
         def append(*_: object) -> None:
-            if len(written) - first > 300:  # an audit goes on as long as the log grows
-                return
             for _ in range(7):
                 writer.append(b"record %d" % len(written))
                 written.append(0)

@@ -57,6 +57,28 @@ def test_an_intact_log_has_no_findings(log: Built) -> None:
     assert sum(slab.bytes for slab in report.health) == report.bytes
 
 
+def test_verify_ends_beside_a_writer_that_appends_faster_than_it_is_read(tmp_path: Path) -> None:
+    path, calls = str(tmp_path / "log"), 0
+    with aolog.Writer(path, batch_bytes=0, slab_bytes=65536, sync="never") as writer:
+
+        def append(_done: int, _total: int) -> None:
+            nonlocal calls
+            calls += 1
+            assert calls < 2000, "verify follows the writer"
+            writer.append_many([b"x" * 1000] * 3)
+            writer.flush()
+
+        for _ in range(1000):
+            writer.append(b"x")
+        writer.flush()
+        report = aolog.verify(path, progress=append)
+        assert report.ok
+        assert 1000 <= report.records < 3 * calls
+        assert report.end < writer.end
+        assert report.slabs == len(report.health) < len(slab_files(path))
+    assert aolog.verify(path).records == 1000 + 3 * calls
+
+
 @pytest.mark.parametrize("at", [0, 4096])
 def test_a_damaged_header_copy_is_named(log: Built, at: int) -> None:
     test_gaps.flip(log.slabs[1], at, 512)
@@ -115,8 +137,8 @@ def reseal(log: Built, i: int, **changes: object) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"records": 49}, "records 49, the frames 50"),
-        ({"frames": 7}, "frames 7, the frames 5"),
+        ({"records": 49}, "records 49, the frames have 50"),
+        ({"frames": 7}, "frames 7, the frames have 5"),
         ({"least_us": 3}, "least timestamp 3"),
         ({"greatest_us": 4}, "greatest timestamp 4"),
         ({"headers_hash": 1}, "hash of the frame headers 1"),
@@ -150,7 +172,7 @@ def test_an_index_that_leads_elsewhere_is_named(log: Built) -> None:
     index.offsets[0] += 8
     reseal(log, 1, index=index)
     assert codes(log.path) == ["seal_differs"]
-    assert "index leads to other places" in aolog.verify(log.path).problems[0]
+    assert "its index differs from the frames' offsets" in aolog.verify(log.path).problems[0]
 
 
 def test_timestamps_of_columns_are_compared_with_the_seal(log_path: str) -> None:
@@ -340,7 +362,7 @@ def test_leftovers_are_listed_and_are_no_damage(log: Built) -> None:
     assert found == {f"{log.path}/{name}": what for name, what in there.items()}
     assert report.ok
     assert len(report.notes) == 5
-    notes = f"{log.path}/cursors/gone.lanes: the bridge's notes on a cursor that is not there"
+    notes = f"{log.path}/cursors/gone.lanes: the bridge's notes on a cursor that does not exist"
     assert notes in report.notes
 
 
@@ -386,9 +408,9 @@ def test_the_command_tells_damage_by_what_it_cost(log: Built) -> None:
     Path(log.path, "stray").touch()
     result = run("verify", log.path)
     assert result.exit_code == 3
-    assert "Damage that costs no record:\n  " in result.stdout
+    assert "Damage that cost no record:\n  " in result.stdout
     assert "header copy at 0 is damaged" in result.stdout
-    assert "No damage:\n  " in result.stdout
+    assert "Notes:\n  " in result.stdout
     assert "BEGIN" not in result.stdout
     test_gaps.body(log.frames[1][2])
     assert "RECORDS LOST" in run("verify", log.path).stdout
@@ -430,7 +452,7 @@ def test_gaps_of_the_baseline_are_accepted_and_a_new_one_is_not(log: Built, tmp_
     assert run("verify", log.path).exit_code == 3
     assert new_gaps(log.path, known) == []
     said = run("verify", log.path, "--baseline", known).stdout
-    assert said.startswith(f"{log.path}: ok but for known gaps\n")
+    assert said.startswith(f"{log.path}: ok except for known gaps\n")
     assert "\n1 gap known, 0 new\n" in said
     test_gaps.body(log.frames[0][1])
     new = log.frames[0][1]
@@ -520,12 +542,12 @@ def test_a_directory_in_aside_that_cannot_be_read_is_a_note(log: Built) -> None:
             return super().list_names(path)
 
     report = aolog.verify(log.path, storage=Closed())
-    assert report.notes == [f"{path}: cannot be looked into"]
+    assert report.notes == [f"{path}: cannot be listed"]
     assert [(left.kind, left.path) for left in report.leftovers] == [("unreadable", path)]
 
 
 def test_a_file_in_the_place_of_aside_is_a_note(log: Built) -> None:
     path = Path(log.path, "aside")
     path.write_bytes(b"x")
-    assert aolog.verify(log.path).notes == [f"{path}: no file of a log's"]
+    assert aolog.verify(log.path).notes == [f"{path}: not a file of a log"]
     assert run("info", log.path).exit_code == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.storage import watch
+from aolog.storage.watch import Watch
 from tests.aolog.conftest import Child, WatchedStorage, eventually, in_thread, slab_files
 
 
@@ -38,22 +38,13 @@ def test_following_ends_when_nothing_came_for_the_timeout(log_path: str) -> None
             assert [record.value for record in reader.follow(timeout=0.0)] == [b"b"]
 
 
-def test_following_for_ever_waits_for_ever(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer, aolog.Reader(log_path) as reader:
-        waiting = in_thread(lambda: next(reader.follow()))
-        assert waiting.waits(0.3)
-        writer.append(b"a")
-        writer.flush()
-        assert waiting.result().value == b"a"
-
-
 @pytest.mark.parametrize("kind", ["aolog", "queuefka"])
 @pytest.mark.parametrize("notified", [True, False])
 def test_records_come_in_order_over_many_slabs(
     log_path: str, kind: str, notified: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not notified:
-        monkeypatch.setattr(watch, "_Inotify", _no_inotify)
+        monkeypatch.setattr("inotify_simple.INotify", _no_inotify)
     with aolog.Writer(log_path, slab_bytes=10_000, batch_bytes=0, format=kind) as writer:
         waiting = in_thread(lambda: following(log_path, 300))
         for i in range(300):
@@ -67,16 +58,15 @@ def test_records_come_in_order_over_many_slabs(
     assert len(slab_files(log_path)) > 3
 
 
-def _no_inotify(path: str) -> object:
+def _no_inotify(*, nonblocking: bool) -> object:
     raise OSError(28, "no inotify")
 
 
 def test_a_follower_is_woken_and_does_not_look_before(log_path: str) -> None:
     storage = WatchedStorage()
     with aolog.Writer(log_path, flush_seconds=None, sync="never") as writer:
+        pytest.importorskip("inotify_simple")
         reader = aolog.Reader(log_path, storage=storage)
-        if not isinstance(watch.watch(log_path), watch._Inotify):
-            pytest.skip("needs inotify")
         waiting = in_thread(lambda: next(reader.follow()))
         time.sleep(0.1)
         looks = storage.lists
@@ -93,7 +83,7 @@ def test_a_follower_is_woken_and_does_not_look_before(log_path: str) -> None:
 def test_a_follower_without_inotify_looks_again_soon(
     log_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_Inotify", _no_inotify)
+    monkeypatch.setattr("inotify_simple.INotify", _no_inotify)
     with aolog.Writer(log_path) as writer, aolog.Reader(log_path) as reader:
         waiting = in_thread(lambda: next(reader.follow()))
         assert waiting.waits(0.3)
@@ -104,14 +94,19 @@ def test_a_follower_without_inotify_looks_again_soon(
         assert time.monotonic() - begun < 5.0
 
 
-def test_watches_end_by_themselves_and_close_twice(tmp_path: Path) -> None:
-    for made in (watch.watch(str(tmp_path)), watch._Poll()):
-        begun = time.monotonic()
-        with made:
-            made.wait(0.05)
-            made.wait(0.0)
-        made.close()
-        assert time.monotonic() - begun < 10.0
+@pytest.mark.parametrize("notified", [True, False])
+def test_a_watch_ends_at_its_time_out_and_closes_twice(
+    tmp_path: Path, notified: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not notified:
+        monkeypatch.setattr("inotify_simple.INotify", _no_inotify)
+    watch = Watch(str(tmp_path))
+    begun = time.monotonic()
+    watch.wait(0.05)
+    watch.wait(0.0)
+    watch.close()
+    watch.close()
+    assert time.monotonic() - begun < 10.0
 
 
 WRITE_IN_CHILD = """
@@ -138,16 +133,6 @@ def test_another_process_is_followed(log_path: str, preallocate: str) -> None:
             assert reader.gaps == []
 
 
-def test_many_follow_one_log(log_path: str) -> None:
-    with aolog.Writer(log_path, slab_bytes=10_000) as writer:
-        waiting = [in_thread(lambda: following(log_path, 100)) for _ in range(5)]
-        for i in range(100):
-            writer.append_many([b"%d" % i])
-            writer.flush()
-        for call in waiting:
-            assert call.result() == [b"%d" % i for i in range(100)]
-
-
 def test_a_batch_is_followed_whole(log_path: str) -> None:
     stop = threading.Event()
     sizes = set()
@@ -168,15 +153,6 @@ def test_a_batch_is_followed_whole(log_path: str) -> None:
     stop.set()
     writing.result()
     assert sizes == {700}
-
-
-def test_a_follower_left_in_the_middle_goes_on_with_the_next_call(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer, aolog.Reader(log_path) as reader:
-        writer.append_many([b"a", b"b", b"c"])
-        writer.flush()
-        assert next(reader.follow(0.0)).value == b"a"
-        assert reader.read().value == b"b"
-        assert [record.value for record in reader.follow(0.0)] == [b"c"]
 
 
 def test_a_follower_sees_what_comes_after_an_unclean_stop(log_path: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 import aolog
 from aolog.log.directory import Log
 from aolog.read import seek
+from aolog.read.batch import RecordFrame
 from aolog.read.ranges import Range, read_range
-from aolog.read.record_frame import RecordFrame
 from aolog.read.scan import Scan
 from aolog.record import Gap
 from aolog.storage.storage import Storage
@@ -137,7 +137,7 @@ def test_what_was_there_and_cannot_be_read_any_more_is_a_gap(tmp_path):
     assert found[1:] == [Gap(second, end, "torn_or_corrupt", None)]
 
 
-def test_slabs_pruned_under_ranges_are_told_once_in_parts(tmp_path):
+def test_slabs_pruned_under_ranges_are_reported_once_in_parts(tmp_path):
     with aolog.Writer(tmp_path, slab_bytes=9000, batch_bytes=0) as log:
         addresses = [log.append(bytes(300)) for _ in range(20)]
     slabs = sorted(tmp_path.glob("*.slab"))

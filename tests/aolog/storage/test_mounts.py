@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.log import admission
 from aolog.storage.mounts import Mount, limits_of, parse_mount
 from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, well
@@ -79,13 +78,6 @@ def test_what_is_not_listed_or_not_whole_is_no_mount(number) -> None:
     assert parse_mount(MOUNTINFO, number) is None
 
 
-@pytest.mark.parametrize(
-    "text", ["", "\n", " - ", "7 - ", "7 1 0:1 / /x rw -", "7 1 0:1 / /x - a b c"]
-)
-def test_no_text_raises(text) -> None:
-    assert parse_mount(text, 7) is None
-
-
 def test_the_kernel_says_where_a_directory_is() -> None:
     shared = Storage().mount_of("/dev/shm")
     proc = Storage().mount_of("/proc/self")
@@ -112,9 +104,7 @@ def test_the_kernel_says_it_of_a_bind_mount(tmp_path, small_disk) -> None:
 
 
 @pytest.mark.parametrize(("options", "codes"), [("", []), (",volatile", ["sync_omitted"])])
-def test_an_overlay_that_omits_syncs_is_told_from_one_that_does_not(
-    tmp_path, options, codes
-) -> None:
+def test_an_overlay_that_omits_syncs_is_distinguished(tmp_path, options, codes) -> None:
     """However this kernel words it."""
     for name in ("lower", "upper", "work", "merged"):
         (tmp_path / name).mkdir()
@@ -138,11 +128,11 @@ def test_an_overlay_that_omits_syncs_is_told_from_one_that_does_not(
 @pytest.fixture
 def in_memory(small_disk, monkeypatch) -> Path:
     """A directory that no power loss is survived in, of which nobody was warned yet."""
-    monkeypatch.setattr(admission, "_warned", set())
+    monkeypatch.setattr("aolog.log.writer_checks._warned", set())
     return small_disk(1 << 20)
 
 
-def test_a_writer_that_syncs_in_vain_says_so_once(in_memory, caplog) -> None:
+def test_a_writer_whose_syncs_do_nothing_warns_once(in_memory, caplog) -> None:
     with caplog.at_level(logging.WARNING, "aolog"):
         for name in "ab":
             with aolog.Writer(in_memory / name) as writer:
@@ -152,14 +142,8 @@ def test_a_writer_that_syncs_in_vain_says_so_once(in_memory, caplog) -> None:
     assert "tmpfs" in message
 
 
-def test_a_writer_that_never_syncs_was_promised_nothing(in_memory, caplog) -> None:
-    with caplog.at_level(logging.WARNING, "aolog"):
-        aolog.Writer(in_memory / "log", sync="never").close()
-    assert caplog.messages == []
-
-
 def test_on_a_disk_nothing_is_said(tmp_path, caplog, monkeypatch) -> None:
-    monkeypatch.setattr(admission, "_warned", set())
+    monkeypatch.setattr("aolog.log.writer_checks._warned", set())
     mount = Storage().mount_of(str(tmp_path))
     if mount is None or limits_of(mount):
         pytest.skip(f"the temporary directory is on {mount}")

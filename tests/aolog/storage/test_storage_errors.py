@@ -17,14 +17,12 @@ from aolog.storage.storage import Storage
 from aolog.storage.system import RealSystem
 from aolog.testing import Fault, SimulatedSystem
 from tests.aolog.conftest import (
-    Call,
     Operation,
     WatchedStorage,
     assert_clean,
     by_iteration,
     eventually,
     frames_of,
-    in_thread,
     kill,
     read_all,
     slab_files,
@@ -172,56 +170,6 @@ def test_a_writer_that_gives_up_says_what_is_in_the_log(kind: str, failing: str 
     assert len(ends) == (3 if kind == "queuefka" else 4)  # behind each of the frames
 
 
-def test_a_writer_that_gives_up_cuts_nothing_that_it_had_written(log_path: str) -> None:
-    """Its last frame on the device is damaged by then: that is for readers to tell."""
-    writer = aolog.Writer(log_path, **NEVER)
-    writer.append_many([b"one", b"two"])
-    writer.sync()
-    address = writer.append(b"written")
-    end = writer.sync()
-    slab = slab_files(log_path)[0]
-    with slab.open("r+b") as file:
-        file.seek(address + 40)
-        file.write(b"W")
-    damaged = slab.read_bytes()
-    writer.append(b"in memory only")
-    assert writer.give_up() == end
-    assert slab.read_bytes()[:end] == damaged[:end]
-    with aolog.Reader(log_path) as reader:
-        assert [record.value for record in reader] == [b"one", b"two"]
-
-
-def test_a_writer_that_could_not_be_closed_flushes_by_itself_again(
-    small_disk: Callable[[int], Path],
-) -> None:
-    disk = small_disk(1 << 20)
-    path = str(disk / "log")
-    writer = aolog.Writer(path, flush_seconds=0.05)
-    weight = ballast(disk)
-    writer.append(b"a" * 10_000)
-    with pytest.raises(aolog.StorageFull):
-        writer.close()
-    weight.unlink()
-    writer.append(b"b")
-    eventually(lambda: len(values(path)) == 2)
-    writer.close()
-
-
-def test_a_background_flush_goes_on_by_itself_when_there_is_room(
-    small_disk: Callable[[int], Path],
-) -> None:
-    disk = small_disk(1 << 20)
-    path = str(disk / "log")
-    with aolog.Writer(path, flush_seconds=0.05) as writer:
-        weight = ballast(disk)
-        address = writer.append(b"a" * 10_000)
-        time.sleep(0.3)
-        assert values(path) == []
-        weight.unlink()
-        eventually(lambda: [r.address for r in read_all(path)] == [address])
-        eventually(lambda: writer.durable > address)
-
-
 def test_opening_on_a_full_disk_changes_nothing_and_may_be_repeated(
     small_disk: Callable[[int], Path],
 ) -> None:
@@ -301,26 +249,6 @@ def test_a_log_on_a_full_disk_is_drained_and_frees_itself(
 # --- writes that fail ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [aolog.StorageFailed, aolog.StorageFull])
-def test_a_failed_write_is_repeated_at_the_same_place(
-    log_path: str, error: type[aolog.StorageError]
-) -> None:
-    faults = Faults("write", error)
-    with aolog.Writer(log_path, storage=WatchedStorage(faults), batch_bytes=0, **NEVER) as writer:
-        addresses = [writer.append(b"a")]
-        faults.on = True
-        addresses.append(writer.append(b"b"))  # in memory: no need to write yet
-        for call in (writer.flush, writer.sync, writer.flush):
-            with pytest.raises(error):
-                call()
-        assert values(log_path) == []
-        faults.on = False
-        addresses.append(writer.append(b"c"))
-        writer.flush()
-        assert [record.address for record in read_all(log_path)] == addresses
-    assert_clean(log_path)
-
-
 def test_a_write_that_was_cut_short_is_repeated_over_what_it_left(log_path: str) -> None:
     """As a full disk does: some of the bytes are there."""
 
@@ -369,34 +297,6 @@ def test_a_flush_by_policy_that_failed_surfaces_at_the_next_call(
     assert [record.value for record in read_all(log_path)] == [b"a", b"b"]
     assert read_all(log_path)[0].address == address
     assert_clean(log_path)
-
-
-@pytest.mark.parametrize("what", ["create", "write", "rename", "truncate"])
-@pytest.mark.parametrize("preallocate", [False, True])
-def test_rolling_that_fails_anywhere_goes_on_where_it_stopped(
-    log_path: str, what: str, preallocate: bool
-) -> None:
-    taken: dict[int, bytes] = {}
-    for name in (".slab", ".slab.tmp"):
-        faults = Faults(what, aolog.StorageFailed, name)
-        path = log_path + name
-        storage = WatchedStorage(faults)
-        with aolog.Writer(
-            path, storage=storage, slab_bytes=9000, batch_bytes=0, preallocate=preallocate, **NEVER
-        ) as writer:
-            taken.clear()
-            for i in range(60):
-                faults.on = i % 3 != 2
-                try:
-                    taken[writer.append(b"%0100d" % i)] = b"%0100d" % i
-                    writer.flush()
-                except aolog.StorageFailed:
-                    pass
-            faults.on = False
-            writer.flush()
-        assert len(slab_files(path)) > 3
-        assert {record.address: record.value for record in read_all(path)} == taken
-        assert_clean(path)
 
 
 def test_a_seal_that_could_not_be_written_stays_the_last_of_its_slab(log_path: str) -> None:
@@ -511,24 +411,6 @@ def test_a_background_fsync_that_failed_surfaces_at_the_next_call(
         assert values(path) == [b"a"]
 
 
-def test_a_failed_fsync_at_a_seal_ends_the_writer_too(log_path: str) -> None:
-    faults, storage = failing_sync()
-    writer = aolog.Writer(log_path, storage=storage, slab_bytes=8300, **NEVER)
-    writer.append_many([b"x" * 200])
-    faults.on = True
-    with pytest.raises(aolog.SyncFailed):
-        writer.append(b"y")
-    faults.on = False
-    with pytest.raises(aolog.SyncFailed):
-        writer.append(b"y")
-    with pytest.raises(aolog.SyncFailed):
-        writer.close()
-    assert [value[:1] for value in values(log_path)] == [b"x"]
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"z")
-    assert [value[:1] for value in values(log_path)] == [b"x", b"z"]
-
-
 def test_a_failed_fsync_of_the_directory_ends_the_writer(log_path: str) -> None:
     faults = Faults("sync", aolog.SyncFailed)
     writer = aolog.Writer(log_path, storage=WatchedStorage(faults), slab_bytes=8300, **NEVER)
@@ -545,40 +427,6 @@ def test_a_failed_fsync_of_the_directory_ends_the_writer(log_path: str) -> None:
     with aolog.Writer(log_path) as writer:
         writer.append(b"z")
     assert [value[:1] for value in values(log_path)] == [b"x", b"z"]
-
-
-def test_all_that_wait_for_a_sync_that_fails_are_told(log_path: str) -> None:
-    def before(operation: Operation) -> None:
-        if on and operation.what == "datasync":
-            time.sleep(0.1)
-            raise aolog.SyncFailed("injected", path=operation.name)
-
-    on = False
-    writer = aolog.Writer(log_path, storage=WatchedStorage(before), **NEVER)
-    writer.append(b"a")
-    on = True
-    waiting = [in_thread(writer.sync) for _ in range(5)]
-    for call in waiting:
-        with pytest.raises(aolog.SyncFailed):
-            call.result()
-    with pytest.raises(aolog.SyncFailed):
-        writer.close()
-
-
-def test_with_a_failed_fsync_the_with_block_does_not_end_in_peace(log_path: str) -> None:
-    faults, storage = failing_sync()
-
-    def block() -> None:
-        options = {"storage": storage, "flush_seconds": 0.01, "sync_seconds": 0.01}
-        with aolog.Writer(log_path, **options) as writer:
-            writer.append(b"a")
-            faults.on = True
-            eventually(lambda: faults.met > 0)
-
-    with pytest.raises(aolog.SyncFailed):
-        block()
-    with aolog.Writer(log_path):
-        pass
 
 
 # --- the log vanishes ----------------------------------------------------------------------------
@@ -649,31 +497,3 @@ def test_a_log_may_be_a_mount_point_in_a_read_only_image(code: int) -> None:
         assert [record.value for record in reader] == [b"here"]
     with pytest.raises(aolog.StorageError):
         storage.make_directory("/new")
-
-
-class MetMeanwhile(aolog.Writer):
-    """Another thread meets an error just when an append lets values join again."""
-
-    other: Call | None = None
-
-    def _open_gate(self, *bounds: object) -> None:
-        if self.other is None:
-            self.other = in_thread(lambda: self._quietly(self._fail))
-            self.other.waits()
-        super()._open_gate(*bounds)
-
-    def _fail(self) -> None:
-        raise aolog.SyncFailed("injected")
-
-
-def test_an_error_met_while_values_begin_to_join_surfaces_at_the_next_append(
-    log_path: str,
-) -> None:
-    writer = MetMeanwhile(log_path, **NEVER)
-    writer.append(b"taken")
-    assert writer.other is not None
-    writer.other.result()
-    with pytest.raises(aolog.SyncFailed):
-        writer.append(b"refused")
-    with pytest.raises(aolog.SyncFailed):
-        writer.close()

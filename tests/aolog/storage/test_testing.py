@@ -7,7 +7,6 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterable
-from random import Random
 
 import pytest
 
@@ -15,7 +14,7 @@ import aolog
 import aolog.testing
 from aolog.errors import StorageFull, SyncFailed
 from aolog.storage.storage import Storage
-from aolog.testing import Call, Effect, Fault, Killed, RandomFaults, SimulatedSystem
+from aolog.testing import Effect, Fault, Killed, SimulatedSystem
 
 CREATE = os.O_RDWR | os.O_CREAT
 A, B = b"a" * 512, b"b" * 512
@@ -69,15 +68,6 @@ def test_pieces_and_size_survive_in_any_combination():
     }  # fmt: skip  # sizes 0, 512 and 1024; where bytes are missing, zeros
 
 
-def test_a_piece_that_was_written_twice_may_be_either():
-    system, fd = durable_file()
-    system.pwritev(fd, [A], 0)
-    system.fdatasync(fd)
-    system.pwritev(fd, [B], 0)
-    system.pwritev(fd, [b"c"], 0)
-    assert set(left(system)) == {A, B, b"c" + B[1:]}
-
-
 def test_pieces_of_4096_bytes_are_whole_or_not_there():
     system = SimulatedSystem(piece_bytes=4096)
     fd = system.open("/f", CREATE)
@@ -93,26 +83,6 @@ def test_what_a_truncation_cut_does_not_come_back_with_the_new_size():
     system.ftruncate(fd, 512)
     system.ftruncate(fd, 1024)
     assert set(left(system)) == {A + A, A, A + bytes(512)}
-
-
-def test_states_are_different_and_in_the_same_order_each_time():
-    def states(seed: int) -> list[bytes]:
-        system, fd = durable_file(seed=seed)
-        for i in range(12):
-            system.pwritev(fd, [bytes([i + 1]) * 512], i * 512)
-        return [s.content_hash for s in system.power_cut(50, 50, Random(1))]
-
-    first = states(1)
-    assert len(set(first)) == len(first) > 90
-    assert states(1) == first
-
-
-def test_every_state_comes_once_if_there_are_no_more_than_the_limit():
-    system, fd = durable_file()
-    system.pwritev(fd, [A, B], 0)
-    hashes = [s.content_hash for s in system.snapshot().power_cut(100)]
-    assert len(hashes) == len(set(hashes)) == 7
-    assert len(list(system.snapshot().power_cut(5))) in {4, 5}  # one may be met twice
 
 
 # --- names ------------------------------------------------------------------------------------------
@@ -194,15 +164,6 @@ def test_a_kill_keeps_the_page_cache_and_drops_descriptors_and_locks():
     other.flock(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert after.files() == {"/f": A}
     assert after.boot_id() == system.boot_id()
-
-
-def test_a_power_cut_is_a_new_boot_and_states_are_independent():
-    system, fd = durable_file()
-    system.pwritev(fd, [A], 0)
-    first, second = list(system.power_cut(2))
-    assert first.system.boot_id() != system.boot_id()
-    first.system.unlink("/f")
-    assert "/f" in second.system.files()
 
 
 def test_a_writer_of_a_killed_process_refuses_and_a_new_one_recovers():
@@ -319,15 +280,6 @@ def test_a_directory_sync_that_lies_loses_the_name():
         sync_directory(system)
     sync_directory(system)
     assert names(system) == {frozenset(), frozenset(["/f"])}
-
-
-def test_random_faults_are_the_same_for_a_seed():
-    def outcomes(seed: int) -> list[Effect | None]:
-        rule = RandomFaults(seed, rate=0.3)
-        return [rule(Call(i, "pwritev", "/f", 100)) for i in range(200)]
-
-    assert outcomes(3) == outcomes(3) != outcomes(4)
-    assert {type(effect) for effect in outcomes(3)} == {Effect, type(None)}
 
 
 @pytest.mark.parametrize(

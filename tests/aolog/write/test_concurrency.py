@@ -13,7 +13,6 @@ import pytest
 
 import aolog
 from aolog.format.frame import KIND_RECORDS
-from aolog.write.ticker import Ticker
 from tests.aolog.conftest import (
     SOON_S,
     Child,
@@ -481,22 +480,33 @@ def test_a_log_is_made_once_by_threads_that_race(tmp_path: Path) -> None:
         assert len(values(str(path))) == outcomes.count("made")
 
 
-def test_a_ticker_may_be_stopped_while_its_thread_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Ticked:
-        def tick(self) -> None:
-            return None
+FORGETFUL = """
+import gc, sys, threading, time, aolog
+gc.set_threshold(3, 10, 10)
+class Cycle:
+    pass
+for i in range(12):
+    gc.disable()
+    writer = aolog.Writer(f"{sys.argv[1]}/{i}", flush_seconds=0.002, sync_seconds=0.003)
+    for _ in range(4):
+        writer.append(b"y")
+        time.sleep(0.004)
+    cycle = Cycle()
+    cycle.writer, cycle.itself = writer, cycle
+    writer.append(b"z")
+    del writer, cycle
+    gc.enable()
+    time.sleep(0.05)  # its own thread collects it
+gc.collect()
+for thread in threading.enumerate():
+    if thread is not threading.main_thread():
+        thread.join(20)
+        assert not thread.is_alive(), thread.name
+"""
 
-    ticked, begun = Ticked(), []
-    ticker = Ticker(ticked.tick, "ticker under test")
-    start = threading.Thread.start
 
-    def stopped_first(thread: threading.Thread) -> None:
-        ticker.stop()
-        begun.append(thread)
-        start(thread)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", stopped_first)
-        ticker.wake()
-    begun[0].join(SOON_S)
-    assert not begun[0].is_alive()
+def test_a_writer_that_its_own_thread_collects_is_closed_by_it(tmp_path: Path) -> None:
+    with Child(FORGETFUL, str(tmp_path)) as child:
+        child.wait()
+    for log in tmp_path.iterdir():
+        assert values(str(log)) == [b"y"] * 4 + [b"z"]

@@ -12,13 +12,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import aolog
@@ -28,7 +26,6 @@ from aolog.record import Record
 from aolog.storage.storage import Storage
 from tests.aolog.conftest import (
     ROOT,
-    SOON_S,
     Child,
     Operation,
     WatchedStorage,
@@ -385,123 +382,6 @@ def test_a_close_ends_both_threads(log_path: str) -> None:
     assert not own & {thread.name for thread in threading.enumerate()}
 
 
-APPENDS: dict[str, tuple[dict[str, Any], Callable[[aolog.Writer], object]]] = {
-    "a value": ({}, lambda writer: writer.append(b"a")),
-    "with a key": ({}, lambda writer: writer.append(b"a", key=b"k")),
-    "a frame by itself": ({"batch_bytes": 0}, lambda writer: writer.append(b"a")),
-    "many": ({}, lambda writer: writer.append_many([b"a"])),
-    "arrow": ({}, lambda writer: writer.append_arrow(pa.record_batch({"value": [b"a"]}))),
-    "format 1": ({"format": "queuefka"}, lambda writer: writer.append(b"a")),
-    "synced at flushes": ({"sync": "flush"}, lambda writer: writer.append(b"a")),
-    "by age": ({"retention": aolog.Retention(max_age_s=60)}, lambda writer: writer.append(b"a")),
-}
-
-
-@pytest.mark.parametrize("how", APPENDS)
-def test_where_no_thread_is_to_be_had_each_append_flushes_and_syncs_for_itself(
-    log_path: str, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    options, append = APPENDS[how]
-
-    with monkeypatch.context() as patched:
-        refuse_threads(patched)
-        writer = aolog.Writer(log_path, **{"flush_seconds": 0.05, "sync_seconds": 0.05, **options})
-        for count in (1, 2):
-            append(writer)
-            assert values(log_path) == [b"a"] * count
-            assert writer.durable == writer.end
-    append(writer)
-    eventually(lambda: values(log_path) == [b"a"] * 3)
-    eventually(lambda: writer.durable == writer.end)
-    assert {f"aolog-writer {writer.path}"} <= {thread.name for thread in threading.enumerate()}
-    writer.close()
-    assert values(log_path) == [b"a"] * 3
-
-
-def test_where_no_thread_is_to_be_had_a_flush_and_a_sync_sync(
-    log_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with aolog.Writer(log_path, flush_seconds=None) as writer, monkeypatch.context() as patched:
-        refuse_threads(patched)
-        for sync in (writer.flush, writer.sync) * 2:
-            address = writer.append(b"a")
-            sync()
-            assert writer.durable > address
-
-
-@pytest.mark.parametrize("sync", ["interval", "never", "flush"])
-def test_a_thread_is_asked_for_again_by_whoever_appends(
-    log_path: str, monkeypatch: pytest.MonkeyPatch, sync: Literal["interval", "never", "flush"]
-) -> None:
-    """Also where the first was asked for by nothing but the look after age."""
-    retention = aolog.Retention(max_age_s=60)
-    with monkeypatch.context() as patched:
-        refuse_threads(patched)
-        writer = aolog.Writer(log_path, flush_seconds=None, sync=sync, retention=retention)
-        writer.append(b"a")
-        assert values(log_path) == [b"a"]
-    writer.append(b"b")
-    assert f"aolog-writer {writer.path}" in {thread.name for thread in threading.enumerate()}
-    assert values(log_path) == [b"a"]  # gathered as ever
-    writer.close()
-
-
-def interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_a_close_that_was_interrupted_leaves_a_writer_that_flushes(
-    log_path: str, monkeypatch: pytest.MonkeyPatch, alone: bool
-) -> None:
-    writer = aolog.Writer(log_path, flush_seconds=0.05)
-    writer.append(b"a")
-    with monkeypatch.context() as patched:
-        if alone:
-            refuse_threads(patched)
-        with monkeypatch.context() as joining, pytest.raises(KeyboardInterrupt):
-            joining.setattr(threading.Thread, "join", interrupt)
-            writer.close()
-        eventually(lambda: alone or values(log_path) == [b"a"])
-        writer.append(b"b")
-        eventually(lambda: values(log_path) == [b"a", b"b"])
-    writer.close()
-
-
-def test_a_close_that_was_interrupted_while_its_thread_worked_leaves_a_writer_that_flushes(
-    log_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What that thread says last, of when it looks next, is true no more."""
-    disk = StallingSystem()
-    often: dict[str, Any] = {"flush_seconds": 0.05, "sync_seconds": 0.01}
-    writer = aolog.Writer(log_path, sync="flush", storage=Storage(disk), **often)
-    with disk.stalled(), monkeypatch.context() as patched:
-        writer.append(b"a")
-        eventually(lambda: values(log_path) == [b"a"])  # its sync is going on
-        before = writer._ticker._thread
-        patched.setattr(threading.Thread, "join", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            writer.close()
-    assert before is not None
-    before.join(SOON_S)
-    for value in (b"b", b"c"):
-        time.sleep(0.1)  # behind the time at which it would look
-        address = writer.append(value)
-        eventually(lambda address=address: writer.durable > address)
-    writer.close()
-    assert values(log_path) == [b"a", b"b", b"c"]
-
-
-def test_an_error_that_comes_behind_the_close_opens_nothing(log_path: str) -> None:
-    """Another thread's, of a sync that was under way: else appends went on without the lock."""
-    writer = aolog.Writer(log_path)
-    writer.close()
-    writer._meet(aolog.StorageFailed("no room", path=log_path))
-    for _ in range(2):
-        with pytest.raises(aolog.LogClosed):
-            writer.append(b"a")
-
-
 def test_where_no_second_thread_is_to_be_had_the_first_one_syncs(
     log_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -510,6 +390,34 @@ def test_where_no_second_thread_is_to_be_had_the_first_one_syncs(
         for _ in range(3):
             address = writer.append(b"a")
             eventually(lambda address=address: writer.durable > address)
+
+
+def test_what_is_due_in_centuries_does_not_end_the_writers_thread(log_path: str) -> None:
+    with aolog.Writer(log_path, flush_seconds=1e10, sync_seconds=1e10, slab_seconds=0.2) as writer:
+        for count in (1, 2):
+            writer.append(b"x")
+            eventually(lambda count=count: len(values(log_path)) == count)  # sealed in time
+
+
+def test_flushes_do_not_wake_the_writers_thread(log_path: str) -> None:
+    def switches() -> int:
+        return sum(
+            int(line.split()[1])
+            for task in Path("/proc/self/task").iterdir()
+            if task.name != str(threading.main_thread().native_id)
+            for line in (task / "status").read_text().splitlines()
+            if line.startswith("voluntary_ctxt_switches")
+        )
+
+    with aolog.Writer(log_path, sync="never", flush_seconds=600) as writer:
+        writer.append(b"x")
+        writer.flush()
+        time.sleep(0.1)
+        before = switches()
+        for _ in range(50):
+            writer.append(b"x")
+            writer.flush()
+        assert switches() - before < 10
 
 
 def test_what_a_call_flushed_is_synced_in_time(log_path: str) -> None:
@@ -960,17 +868,6 @@ def test_a_bound_may_be_as_large_as_one_likes(log_path: str, options: dict[str, 
         assert [writer.append(b"x") - writer.append(b"y") for _ in range(3)] == [-1] * 3
 
 
-def test_what_is_due_in_centuries_does_not_end_the_writers_thread(log_path: str) -> None:
-    with aolog.Writer(log_path, flush_seconds=1e10, sync_seconds=1e10) as writer:
-        writer.append(b"x")
-        eventually(lambda: writer._looks_s != float("inf"))
-        writer._ticker.wake()
-        eventually(writer._ticker._wakes.empty)
-        assert writer._ticker._thread is not None
-        writer._ticker._thread.join(0.2)
-        assert writer._ticker._thread.is_alive()
-
-
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_a_value_of_a_batchs_size_is_a_frame_of_its_own_in_its_place(
     log_path: str, compression: Literal["none", "zstd"]
@@ -992,34 +889,6 @@ def test_a_value_of_a_batchs_size_is_a_frame_of_its_own_in_its_place(
     assert [r.address for r in read_all(log_path)] == addresses
     counts = [frame.records for frame in frames_of(log_path) if frame.kind == KIND_RECORDS]
     assert counts == [1, 1, 1, 2, 1, 1]
-
-
-def test_flushes_do_not_wake_the_writers_thread_and_an_idle_one_sleeps(log_path: str) -> None:
-    delays: list[float | None] = []
-
-    class Watched(aolog.Writer):
-        def _tick(self) -> float | None:
-            delays.append(super()._tick())
-            return delays[-1]
-
-    with Watched(log_path, sync="never", flush_seconds=600) as writer:
-        with writer._lock:  # so that all is flushed again when the thread looks
-            writer._gather(b"x", None, (), None, None, 5)
-            writer._flush_locked()
-        eventually(lambda: len(delays) == 1)
-        for _ in range(20):
-            writer.append(b"x")
-            writer.flush()
-            assert writer._ticker._wakes.empty()
-        assert len(delays) == 1
-        writer._tick()  # in ten minutes' time, and again
-        writer._tick()
-        looks_s, busy_s, idle_s = delays
-        assert looks_s is not None
-        assert busy_s is not None
-        assert 590 < looks_s <= 600
-        assert 590 < busy_s <= 600
-        assert idle_s is None
 
 
 def test_a_writer_is_neither_copied_nor_pickled(log_path: str) -> None:

@@ -16,26 +16,26 @@ from typing import Any, get_args
 
 import pytest
 
-import bridge.buffer.buffer
 from aolog.errors import (
     Forked,
     LogClosed,
     LogLocked,
     RecordRefused,
     RecordTooLarge,
-    StorageFull,
     SyncFailed,
     UsageError,
 )
 from aolog.storage.storage import Storage
 from aolog.storage.system import RealSystem
-from bridge.buffer import store_forward
 from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer
-from bridge.buffer.provider import FaultyProvider, FileProvider, MemoryProvider, Message
-from bridge.buffer.provider_sender import Item, Outlet
-from bridge.buffer.store_forward import Mode
+from bridge.buffer.file_provider import FileProvider
+from bridge.buffer.memory_queue import Item, MemoryQueue
+from bridge.buffer.provider import Message
+from bridge.buffer.provider_sender import ProviderSender
+from bridge.buffer.settings import Mode
 from bridge.errors import NotDelivered
+from bridge.testing.providers import FaultyProvider, MemoryProvider
 from tests.aolog.conftest import refuse_threads
 from tests.bridge.conftest import Limited, wait_until
 from tests.stalling import StallingSystem
@@ -73,7 +73,7 @@ def send(buffer: Buffer, numbers: Iterable[int]) -> None:
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
-def test_all_that_is_sent_is_delivered_once_and_in_order(
+def test_everything_that_is_sent_is_delivered_once_and_in_order(
     destination: Destination, tmp_path: Path, mode: Mode
 ) -> None:
     with Buffer(destination, tmp_path / "log", mode=mode, **QUICK) as buffer:
@@ -165,37 +165,6 @@ class FailsOnce(RealSystem):
     fdatasync = fsync = _sync  # type: ignore[assignment]  # methods for functions
 
 
-class Full(RealSystem):
-    """A disk with room for some writes."""
-
-    def __init__(self, writes: int) -> None:
-        self.left = writes
-
-    def pwritev(self, fd: int, parts: Any, offset: int, /) -> int:  # type: ignore[override]  # a method for a function
-        self.left -= 1
-        if self.left < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return os.pwritev(fd, parts, offset)
-
-
-def test_a_buffer_that_finds_no_room_to_open_keeps_no_log(
-    destination: Destination, tmp_path: Path
-) -> None:
-    refused = []
-    for writes in range(20):
-        log, disk = tmp_path / str(writes), Full(writes)
-        try:
-            buffer = Buffer(destination, log, mode="always", storage=Storage(disk), **QUICK)
-        except StorageFull as error:
-            refused.append(error)  # its traceback keeps all that it was raised through
-        else:
-            disk.left = 1000  # for the seal
-            buffer.close()
-            break
-        Buffer(destination, log, mode="always", **QUICK).close()
-    assert len(refused) >= 2
-
-
 def test_a_buffer_without_a_thread_keeps_no_log(
     destination: Destination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,47 +183,17 @@ def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [
-        (bridge.buffer.buffer, "RejectedMessages"),
-        (bridge.buffer.buffer, "StoreForward"),
-        (bridge.buffer.buffer.atexit, "register"),
-        (threading.Thread, "start"),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
-)
-def test_an_opening_that_is_interrupted_releases_its_logs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+def test_an_interrupted_send_fails_the_buffer_and_the_next_one_delivers_what_it_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options: dict[str, Any] = {**QUICK, "mode": "always", "dead_letters": tmp_path / "dead"}
-    with monkeypatch.context() as patched:
-        patched.setattr(owner, name, interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            Buffer(Destination(), tmp_path / "log", **options)
-    Buffer(Destination(), tmp_path / "log", **options).close()
-
-
-@pytest.mark.parametrize("place", ["append", "flush"])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_send_that_is_interrupted_fails_the_buffer_and_its_log_is_whole_on_reopening(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, *, after: bool
-) -> None:
-    """Live ends in it, as memory is full: it stores what waits."""
+    """The send ends live, as memory is full, and stores what waits."""
     held = Held()
     options: dict[str, Any] = {**QUICK, "live_age_s": 3600.0, "close_s": 0.1}
     buffer = Buffer(held, tmp_path / "log", memory_messages=5, **options)
     send(buffer, range(5))
     held.asked.wait(60)
-    as_ever = getattr(Backlog, place)
-
-    def interrupted(*arguments: Any) -> None:
-        if after:
-            as_ever(*arguments)
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched:
-        patched.setattr(Backlog, place, interrupted)
+        patched.setattr(Backlog, "flush", interrupt)
         with pytest.raises(KeyboardInterrupt):
             send(buffer, [5])
     calls: list[Callable[[], object]] = [lambda: send(buffer, [6]), buffer.flush]
@@ -278,7 +217,7 @@ def test_a_buffer_without_a_log_that_failed_gives_back_what_is_left(
     destination.down = True
     buffer = Buffer(destination, mode="block", **QUICK)
     send(buffer, range(1))
-    monkeypatch.setattr(store_forward.StoreForward, "_full", interrupt)
+    monkeypatch.setattr(MemoryQueue, "append", interrupt)
     with pytest.raises(KeyboardInterrupt):
         send(buffer, range(1, 2))
     with pytest.raises(NotDelivered) as caught:
@@ -439,7 +378,7 @@ def test_a_message_that_is_rejected_comes_back_and_holds_up_nothing(
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
-def test_what_was_rejected_comes_back_at_the_latest_when_the_buffer_closes(
+def test_a_rejected_message_comes_back_at_close_at_the_latest(
     destination: Destination, tmp_path: Path, mode: Mode
 ) -> None:
     destination.reject = lambda message: message.value == b"2"
@@ -510,7 +449,7 @@ def test_many_threads_keep_their_own_order(destination: Destination, tmp_path: P
         assert list(dict.fromkeys(values)) == numbered(range(300))
 
 
-def test_a_retention_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_invalid_retention_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="retention=1000000000"):
         Buffer(Destination(), tmp_path / "log", mode="always", retention=10**9)
 
@@ -543,7 +482,7 @@ def test_retention_bounds_the_log_and_what_it_costs_is_counted(
 def test_where_the_log_is_full_and_blocks_only_send_waits(
     destination: Destination, tmp_path: Path, mode: Mode
 ) -> None:
-    """The writer once waited for room under the lock that whoever makes room needs."""
+    """The writer once waited for room under the lock that making room needs."""
     from aolog import Retention
 
     destination.down = True
@@ -613,7 +552,7 @@ def test_a_close_that_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
         with pytest.raises(KeyboardInterrupt):
-            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGUSR1)).start()
             buffer.close()  # waits for the destination, which does not answer
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -627,7 +566,7 @@ def test_a_close_that_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("call", ["send", "flush", "close"])
-def test_what_a_signals_handler_calls_in_the_middle_of_a_send_is_refused(
+def test_a_call_that_a_signal_handler_makes_in_the_middle_of_a_send_is_refused(
     destination: Destination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """A close waited for the thread that waited for the lock of that send, for ever."""
@@ -641,12 +580,11 @@ def test_what_a_signals_handler_calls_in_the_middle_of_a_send_is_refused(
     def handle(*_: object) -> None:
         calls[call]()
 
-    def interrupted() -> bool:
+    def interrupted(*_: object) -> None:
         monkeypatch.undo()
         signal.raise_signal(signal.SIGUSR1)
-        return False
 
-    monkeypatch.setattr(buffer._core, "_full", interrupted)
+    monkeypatch.setattr(MemoryQueue, "append", interrupted)
     before = signal.signal(signal.SIGUSR1, handle)
     try:
         with pytest.raises(UsageError, match="within another call of the same buffer"):
@@ -701,7 +639,9 @@ def test_the_time_to_close_counts_from_the_call(tmp_path: Path) -> None:
     assert held.values + left == numbered(range(20))
 
 
-def test_a_destination_that_does_not_answer_is_told_before_anything_fails(tmp_path: Path) -> None:
+def test_status_reports_a_destination_that_does_not_answer_before_anything_fails(
+    tmp_path: Path,
+) -> None:
     held = Held()
     with Buffer(held, tmp_path / "log", **QUICK) as buffer:
         assert buffer.status().error is None
@@ -731,7 +671,7 @@ def test_a_second_close_waits_for_the_first(tmp_path: Path) -> None:
     assert held.values == numbered(range(3))
 
 
-def test_what_a_full_log_does_not_take_comes_back_at_close(tmp_path: Path) -> None:
+def test_close_gives_back_messages_that_a_full_log_did_not_accept(tmp_path: Path) -> None:
     from aolog import Retention
 
     held, retention = Held(), Retention(max_bytes=100_000, when_full="block")
@@ -838,7 +778,7 @@ def test_a_forked_child_closes_nothing_of_its_parents() -> None:
 
 
 @pytest.mark.parametrize("mode", ["buffer", "always"])
-def test_what_the_log_would_not_take_is_refused_at_once(
+def test_a_message_too_large_for_the_log_is_refused_at_once(
     destination: Destination, tmp_path: Path, mode: Mode
 ) -> None:
     """Accepted while live, it once stood before everything when live had ended."""
@@ -875,7 +815,7 @@ def test_wrong_options_are_refused_before_anything_is_made(
     assert next(reversed(options)) in str(caught.value)
 
 
-def test_what_is_no_message_is_refused(destination: Destination) -> None:
+def test_an_invalid_message_is_refused(destination: Destination) -> None:
     with Buffer(destination, mode="block", **QUICK) as buffer:
         wrong: list[tuple[Any, ...]] = [
             ("t", "text"), ("", b""), (None, b""), (7, b""), ("t", b"", "key"),
@@ -927,9 +867,9 @@ def test_a_line_that_a_write_cut_off_is_ended_before_the_message_is_sent_again(
     """They were one line, which nothing can read."""
     path = tmp_path / "out.jsonl"
     provider = FileProvider(path)
-    outlet = Outlet(provider, lambda *_: None, retry_max_s=0.0)
+    sender = ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
     batch = [Item(Message("t", b"%d" % number), 0.0) for number in range(3)]
-    assert outlet.deliver(batch[:1]) is None
+    assert sender.deliver(batch[:1]) is None
 
     class Short:
         def write(self, line: bytes) -> int:
@@ -941,9 +881,9 @@ def test_a_line_that_a_write_cut_off_is_ended_before_the_message_is_sent_again(
 
     provider.close()
     provider._file = Short()  # type: ignore[assignment]  # as much of a file as is used
-    assert "bytes written" in (outlet.deliver(batch[1:]) or "")
-    assert outlet.deliver(batch[1:]) is None
-    outlet.close()
+    assert "bytes written" in (sender.deliver(batch[1:]) or "")
+    assert sender.deliver(batch[1:]) is None
+    sender.close()
     first, cut, *rest = path.read_text().splitlines()
     assert [json.loads(line)["value"] for line in (first, *rest)] == ["0", "1", "2"]
     assert cut == '{"topic'
@@ -955,7 +895,8 @@ PROGRAM = """
 import sys
 from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer
-from bridge.buffer.provider import FaultyProvider, FileProvider
+from bridge.buffer.file_provider import FileProvider
+from bridge.testing.providers import FaultyProvider
 mode, log, out, down = sys.argv[1:]
 provider = FaultyProvider(FileProvider(out))
 provider.retry_wait_s = 0.01
@@ -971,7 +912,7 @@ with Buffer(provider, log, mode=mode, retry_max_s=0.05, memory_messages=10**9,
 
 
 def run_until_killed(mode: str, tmp_path: Path, *, down: bool) -> int:
-    """The last number that a flush covered, as an observer outside was told."""
+    """The last number that a flush covered, as the program printed it."""
     arguments = [mode, str(tmp_path / "log"), str(tmp_path / "out"), str(down)]
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True

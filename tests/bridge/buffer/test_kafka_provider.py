@@ -1,4 +1,4 @@
-"""Kafka behind a Buffer: a broker that comes and goes, poison, partitions, wrong settings."""
+"""Kafka as a Buffer's destination: a broker that comes and goes, poison, partitions, wrong settings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from aolog.errors import UsageError
 from bridge.buffer import kafka_provider as kafka_provider_module
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.kafka_provider import KafkaProvider
+from bridge.buffer.memory_queue import Item
 from bridge.buffer.provider import Message
-from bridge.buffer.provider_sender import Item, Outlet
-from bridge.buffer.store_forward import Mode
+from bridge.buffer.provider_sender import ProviderSender
+from bridge.buffer.settings import Mode
 from bridge.config.routing import partition_of_key
 from bridge.errors import NotDelivered, WrongSetting
 from bridge.kafka.client import NotReachable
@@ -193,23 +194,23 @@ class Slowly(list[Item]):
             yield item
 
 
-def deliver_through(outlet: Outlet, count: int, *, begin: Act, end: Act) -> list[str]:
-    """Messages with one key, with a silence behind the first 20; why tries failed."""
+def deliver_through(sender: ProviderSender, count: int, *, begin: Act, end: Act) -> list[str]:
+    """Messages with one key, with a silence after the first 20. Returns why tries failed."""
     left = items(count, TOPIC)
-    while outlet.deliver(left_of(left[:20])):
+    while sender.deliver(left_of(left[:20])):
         pass  # on a machine that is slow to connect
     begin()
     timer = threading.Timer(3.0, end)
     timer.start()
     try:
-        failures = [outlet.deliver(Slowly(left[20:])) or ""]
+        failures = [sender.deliver(Slowly(left[20:])) or ""]
         until_s = time.monotonic() + SOON_S
         while left := left_of(left):
             assert time.monotonic() < until_s, failures
-            failures.append(outlet.deliver(left) or "")
+            failures.append(sender.deliver(left) or "")
     finally:
         timer.join()
-        outlet.close()
+        sender.close()
     return failures
 
 
@@ -238,8 +239,8 @@ def test_what_took_too_long_is_overtaken_by_nothing(
     monkeypatch.setattr(kafka_provider_module, "Producer", Watched)
     settings = {"reconnect.backoff.max.ms": "100"}
     provider = KafkaProvider(broker.bootstrap_servers, settings, delivery_s=1.0)
-    outlet = Outlet(provider, lambda *_: None, retry_max_s=0.0)
-    failures = deliver_through(outlet, 450, begin=begin, end=end)
+    sender = ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
+    failures = deliver_through(sender, 450, begin=begin, end=end)
     values = values_by_key(consume(broker.bootstrap_servers, TOPIC, PARTITIONS))[b"k"]
     assert list(dict.fromkeys(values)) == list(range(450))
     assert failures[0] == "no answer within 1 s"
@@ -257,9 +258,9 @@ DELIVERY_S = 7.5
 
 class Client:
     """Stands for confluent_kafka's Producer: outcomes as planned, one or several like ones a
-    poll, in order; behind one that is silent none, which takes the time of the poll."""
+    poll, in order; none after a silent one, which takes the time of the poll."""
 
-    plan: list[KafkaError | None]  # of the next messages; those behind them are delivered
+    plan: list[KafkaError | None]  # of the next messages; later ones are delivered
     room: int
     asked: list[bytes]
     arrived: list[bytes]
@@ -311,8 +312,8 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> KafkaProvider:
 
 
 @pytest.fixture
-def outlet(provider: KafkaProvider) -> Outlet:
-    return Outlet(provider, lambda *_: None, retry_max_s=0.0)
+def sender(provider: KafkaProvider) -> ProviderSender:
+    return ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
 
 
 def items(count: int, topic: str = "t") -> list[Item]:
@@ -339,62 +340,62 @@ NOT_DELIVERED = pytest.mark.parametrize(
 
 
 @NOT_DELIVERED
-def test_behind_a_suspect_that_is_not_delivered_nothing_is_sent(
-    outlet: Outlet, outcome: KafkaError, said: str
+def test_nothing_is_sent_after_a_suspect_that_is_not_delivered(
+    sender: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     """Each waited in turn for as long as a message may take, and one arrived before another."""
     batch = items(5)
     Client.plan = [TOO_LARGE] * 5  # of one request: all are suspects
-    assert outlet.deliver(batch)
+    assert sender.deliver(batch)
     Client.asked, Client.plan = [], [None, outcome]
-    assert said in (outlet.deliver(batch) or "")
+    assert said in (sender.deliver(batch) or "")
     assert Client.asked == [b"0", b"1"]
     assert values_of(left_of(batch)) == [b"1", b"2", b"3", b"4"]
     Client.asked, Client.plan = [], [TOO_LARGE]  # one after the other still
-    assert outlet.deliver(left_of(batch)) is None
-    assert outlet.rejected == 1
+    assert sender.deliver(left_of(batch)) is None
+    assert sender.rejected == 1
     assert Client.arrived == [b"0", b"2", b"3", b"4"]
 
 
 @NOT_DELIVERED
-def test_a_suspect_is_not_sent_behind_a_message_that_is_not_delivered(
-    outlet: Outlet, outcome: KafkaError, said: str
+def test_a_suspect_is_not_sent_after_a_message_that_is_not_delivered(
+    sender: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     batch = items(3)
     Client.plan = [TOO_LARGE]
-    assert outlet.deliver(batch[2:])
+    assert sender.deliver(batch[2:])
     Client.asked, Client.plan = [], [outcome]
-    assert said in (outlet.deliver(batch) or "")
+    assert said in (sender.deliver(batch) or "")
     assert Client.asked == [b"0", b"1"]
-    assert outlet.deliver(left_of(batch)) is None
+    assert sender.deliver(left_of(batch)) is None
     assert Client.arrived == [b"0", b"1", b"2"]
 
 
 @NOT_DELIVERED
-def test_behind_a_message_that_is_not_delivered_none_follows_into_a_full_queue(
-    outlet: Outlet, outcome: KafkaError, said: str
+def test_after_a_message_that_is_not_delivered_none_enters_a_full_queue(
+    sender: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     batch = items(10)
     Client.room, Client.plan = 3, [None, outcome]
-    assert said in (outlet.deliver(batch) or "")
+    assert said in (sender.deliver(batch) or "")
     assert Client.arrived == [b"0"]
     assert values_of(left_of(batch)) == [b"%d" % number for number in range(1, 10)]
-    assert outlet.deliver(left_of(batch)) is None
+    assert sender.deliver(left_of(batch)) is None
     assert Client.arrived == [b"%d" % number for number in range(10)]
 
 
-def test_a_status_says_how_many_were_not_delivered_and_why(outlet: Outlet) -> None:
+def test_a_status_says_how_many_were_not_delivered_and_why(sender: ProviderSender) -> None:
     """It said that 0 messages were not, and to send them again."""
     Client.plan = [None, SILENT]
     said = "3 messages were not acknowledged: no answer within 7.5 s"
-    assert outlet.deliver(items(4)) == outlet.error == said
+    assert sender.deliver(items(4)) == sender.error == said
     Client.plan = [FAILED] * 3
     said = "3 messages were not acknowledged: _UNKNOWN_PARTITION: Local: Unknown partition"
-    assert outlet.deliver(items(3)) == outlet.error == said
+    assert sender.deliver(items(3)) == sender.error == said
 
 
 @NOT_DELIVERED
-def test_behind_a_message_that_is_not_delivered_another_client_sends(
+def test_after_a_message_that_is_not_delivered_a_new_client_sends(
     provider: KafkaProvider, outcome: KafkaError, said: str
 ) -> None:
     """Also where the provider is not opened again. What is known to be delivered stays so."""
@@ -423,7 +424,7 @@ def test_behind_a_message_that_is_not_delivered_another_client_sends(
 
 
 def test_a_message_that_takes_too_long_is_noticed_by_the_next_one(provider: KafkaProvider) -> None:
-    """Not only by `flush`: those that come later do not put it off. Until `flush` has told,
+    """Not only by `flush`: those that come later do not put it off. Until `flush` has reported it,
     nothing more is taken."""
     Client.plan = [None, SILENT]
     first, second, *more = [item.message for item in items(1_000)]
@@ -456,18 +457,18 @@ def test_what_was_delivered_long_ago_is_not_late(provider: KafkaProvider) -> Non
 
 
 def test_suspects_that_never_come_again_are_forgotten(
-    provider: KafkaProvider, outlet: Outlet
+    provider: KafkaProvider, sender: ProviderSender
 ) -> None:
     """In mode error they go back to the program, which may send what it likes."""
     for begin in range(0, 50, 5):
         batch = [Item(Message("t", b"%d" % (begin + number)), 0.0) for number in range(5)]
         Client.plan = [TOO_LARGE] * 5
-        assert outlet.deliver(batch)
+        assert sender.deliver(batch)
         assert len(provider._suspects) == 5
 
 
 def test_what_an_open_that_failed_has_made_is_closed_and_gone(
-    outlet: Outlet, monkeypatch: pytest.MonkeyPatch
+    sender: ProviderSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In an outage there was one client more, with its threads, after each try."""
     purged: list[object] = []
@@ -481,7 +482,7 @@ def test_what_an_open_that_failed_has_made_is_closed_and_gone(
     gc.disable()
     try:
         for _ in range(3):
-            assert outlet.deliver(items(1))
+            assert sender.deliver(items(1))
         assert clients() == 0
     finally:
         gc.enable()
@@ -502,7 +503,7 @@ def test_a_time_that_is_none_is_refused(delivery_s: float) -> None:
         KafkaProvider("localhost:1", delivery_s=delivery_s)
 
 
-def test_a_cluster_that_is_not_there_is_waited_for_and_said(tmp_path: Path) -> None:
+def test_a_cluster_that_is_unreachable_is_waited_for_and_reported(tmp_path: Path) -> None:
     with Buffer(KafkaProvider("127.0.0.1:1"), tmp_path / "log", **QUICK) as buffer:
         buffer.send(TOPIC, b"1")
         wait_until(lambda: "127.0.0.1:1" in (buffer.status().error or ""))

@@ -15,11 +15,13 @@ from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer
-from bridge.buffer.provider import FaultyProvider, MemoryProvider, Message, Rejected
-from bridge.buffer.store_forward import Mode, Settings, StoreForward
+from bridge.buffer.provider import Message, Rejected
+from bridge.buffer.settings import Mode, Settings
+from bridge.buffer.store_forward import StoreForward
 from bridge.deliver import replay
 from bridge.deliver.dead_letter import read_dead_letter
 from bridge.kafka.embedded import EmbeddedBroker
+from bridge.testing.providers import FaultyProvider, MemoryProvider
 from tests.bridge.buffer.test_buffer import QUICK, Destination, numbered, send
 from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, wait_until
 
@@ -42,7 +44,7 @@ def values_in(log: Path) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
-def test_what_is_rejected_becomes_a_dead_letter_and_is_not_raised(
+def test_a_rejected_message_becomes_a_dead_letter_and_is_not_raised(
     destination: Destination, tmp_path: Path, mode: Mode
 ) -> None:
     destination.reject = lambda message: message.value in {b"2", b"3"}
@@ -117,7 +119,7 @@ def test_a_dead_letter_for_which_there_is_no_room_waits_and_has_no_second_copy(
         assert [record.value for record in reader] == [big]
 
 
-def test_what_stands_before_a_dead_letter_that_waits_for_room_is_delivered_once() -> None:
+def test_messages_before_a_dead_letter_that_waits_for_room_are_delivered_once() -> None:
     """It was sent, not flushed, and sent again with each try."""
     memory = MemoryProvider()
     now_s, room = 0.0, False
@@ -140,7 +142,7 @@ def test_what_stands_before_a_dead_letter_that_waits_for_room_is_delivered_once(
     assert core.status()[1:5] == (0, 0, 3, 1)
 
 
-def test_words_that_are_no_utf_8_hold_up_nothing(tmp_path: Path) -> None:
+def test_an_error_text_that_is_not_utf_8_delays_nothing(tmp_path: Path) -> None:
     """A file's name as os.fsdecode gives it, in the error of a program's own provider."""
 
     class Refusing(Destination):
@@ -164,7 +166,7 @@ def test_words_that_are_no_utf_8_hold_up_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format_", ["aolog", "queuefka"])
-def test_a_log_that_is_another_programs_is_refused_and_not_touched(
+def test_another_programs_log_is_refused_and_not_changed(
     destination: Destination, tmp_path: Path, format_: Any
 ) -> None:
     path = tmp_path / "log"
@@ -178,7 +180,7 @@ def test_a_log_that_is_another_programs_is_refused_and_not_touched(
         assert not (tmp_path / "own").exists()
 
 
-def test_a_log_that_waits_and_an_empty_one_are_taken(
+def test_an_empty_log_and_a_log_with_undelivered_messages_are_accepted(
     destination: Destination, tmp_path: Path
 ) -> None:
     with Writer(tmp_path / "log"):
@@ -198,7 +200,7 @@ def test_a_log_that_waits_and_an_empty_one_are_taken(
 
 
 @pytest.mark.parametrize(("wait_s", "max_s"), [(0.0, 30.0), (-1.0, 30.0), (0.0, 0.0), (1.0, 0.0)])
-def test_a_provider_that_names_no_pause_is_not_tried_without_one(
+def test_a_provider_without_a_pause_is_tried_again_after_the_shortest_pause(
     destination: Destination, wait_s: float, max_s: float
 ) -> None:
     destination.retry_wait_s, destination.down = wait_s, True
@@ -232,7 +234,7 @@ def test_a_flush_on_a_full_disk_ends_in_time_the_status_says_why_and_room_mends_
         assert "space" in (buffer.status().error or "")
         with pytest.raises(StorageFull):  # where it may wait for ever
             buffer.flush()
-        with pytest.raises(StorageFull):  # not accepted, and told so
+        with pytest.raises(StorageFull):  # not accepted
             buffer.send("t", large[1], b"k")
         system.capacity = None
         assert buffer.flush(20)
@@ -244,7 +246,7 @@ def test_a_flush_on_a_full_disk_ends_in_time_the_status_says_why_and_room_mends_
 
 
 @pytest.mark.parametrize("mode", ["always", "buffer"])
-def test_a_disk_that_has_room_again_is_told_of_no_longer(mode: Mode) -> None:
+def test_status_stops_reporting_a_full_disk_that_has_room_again(mode: Mode) -> None:
     """Whether all is then in the log, or was in memory and is delivered from there."""
     system, memory, now_s = SimulatedSystem(), MemoryProvider(), 0.0
     provider = FaultyProvider(memory)

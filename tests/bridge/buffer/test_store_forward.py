@@ -18,9 +18,11 @@ from aolog.errors import StorageFull
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.buffer.backlog import Backlog
-from bridge.buffer.provider import FaultyProvider, MemoryProvider, Message
-from bridge.buffer.store_forward import Mode, Settings, StoreForward
+from bridge.buffer.provider import Message
+from bridge.buffer.settings import Mode, Settings
+from bridge.buffer.store_forward import StoreForward
 from bridge.errors import NotDelivered
+from bridge.testing.providers import FaultyProvider, MemoryProvider
 from tests.bridge.conftest import Limited
 
 LIVE_AGE_S = 5.0
@@ -188,17 +190,19 @@ class Sending(RuleBasedStateMachine):
         """What the log does not keep is given back, and the next program begins with the rest."""
         with self.core.changed:
             with suppress(StorageFull):
-                self.core.store_rest(broken=False)
+                self.core.store_rest()
             left = {int(message.value or b"") for message in self.core.give_up()}
-        self.core.outlet.close()
+        self.core.sender.close()
         if self.answers_all_arrived:
             self.given_back |= left
-        if self.core.outlet.error is not None:  # what was delivered of a batch behind what was not
+        if (
+            self.core.sender.error is not None
+        ):  # of a batch, messages after a failed one were delivered
             self.answers_all_arrived = False
         self.may_be_lost |= left
         self.must_arrive -= left
         if self.backlog is not None:
-            self.system.capacity = None  # else it is told to close again, once there is room
+            self.system.capacity = None  # otherwise the program closes again when there is room
             self.backlog.close()
         self.start()
 
@@ -276,7 +280,7 @@ def values_in_log(system: SimulatedSystem) -> list[bytes]:
 
 
 def live_again(buffered: int) -> Sending:
-    """As live begins behind so many messages of the backlog, which is never found empty: with each
+    """As live begins after so many messages of the backlog, which is never found empty: with each
     delivery something comes."""
     machine = Sending()
     machine.begin(1, "buffer")
@@ -293,40 +297,41 @@ def live_again(buffered: int) -> Sending:
         machine.provider.meanwhile = [machine.new()]
         machine.now_s += min(max(machine.core.turn(), 0.1), 1.0)
     assert machine.core.status().state == "live"
+    machine.provider.meanwhile = []
     return machine
 
 
-def test_it_is_live_again_though_the_program_never_pauses() -> None:
+def test_live_begins_again_although_the_program_never_pauses() -> None:
     machine = live_again(30)
     machine.teardown()
     assert len(machine.destination.messages) == len(machine.must_arrive)
 
 
-def test_a_kill_after_live_began_does_not_repeat_the_old_behind_the_new() -> None:
+def test_a_kill_after_live_began_does_not_repeat_old_messages_after_new_ones() -> None:
     """What live begins with is let go by the backlog before what came later is delivered: else
     only the old would be delivered again, and stand last."""
     machine = live_again(6)
-    assert machine.core.status().in_memory  # what was read last, and is not delivered
+    assert machine.core.status().in_backlog  # read last, and not delivered
     machine.send(9)
-    while machine.core.status().in_memory:
+    while not machine.core.all_delivered:
         machine.core.turn()
         machine.kill_and_look()
     machine.teardown()
 
 
-def test_where_live_ends_as_a_turn_begins_nothing_that_it_began_with_is_let_go() -> None:
-    """Whoever offers ends live between two steps of who delivers."""
+def test_live_may_end_before_the_messages_that_it_began_with_are_delivered() -> None:
+    """They are on disk, before the later ones, and the cursor does not pass them."""
     machine = live_again(6)
-    assert machine.core._carried
-    with machine.core.changed:
-        machine.core._end_live("another thread")
-    machine.core._turn_live()  # it was live when this turn began
+    assert machine.core.status().in_backlog
+    machine.send(30)  # more than memory may hold
+    assert machine.core.status().state == "buffering"
     machine.flush()
-    machine.kill()
+    machine.kill_and_look()
     machine.teardown()
+    assert len(machine.destination.messages) == len(machine.must_arrive)
 
 
-def test_what_was_delivered_while_it_went_to_the_log_is_not_repeated_behind_a_close() -> None:
+def test_a_batch_delivered_while_it_went_to_the_log_is_not_repeated_after_a_close() -> None:
     machine = Sending()
     machine.begin(0, "buffer")
     machine.send(5)
@@ -339,7 +344,7 @@ def test_what_was_delivered_while_it_went_to_the_log_is_not_repeated_behind_a_cl
     machine.teardown()
 
 
-def test_what_is_rejected_behind_what_was_not_taken_is_set_aside_once_in_many_programs() -> None:
+def test_a_rejected_message_after_one_that_failed_is_stored_once_over_many_programs() -> None:
     """It was set aside by each of them: the log still begins with what stands ahead."""
     machine = Sending()
     machine.begin(1, "always", rejects=True)
@@ -356,7 +361,7 @@ def test_what_is_rejected_behind_what_was_not_taken_is_set_aside_once_in_many_pr
     machine.teardown()
 
 
-def test_nothing_is_sent_behind_what_is_rejected_and_cannot_be_set_aside() -> None:
+def test_nothing_is_sent_after_a_rejected_message_that_cannot_be_stored() -> None:
     """Each program that ends then would have it sent again."""
     machine = Sending()
     machine.begin(1, "always", rejects=True)
@@ -373,7 +378,7 @@ def test_nothing_is_sent_behind_what_is_rejected_and_cannot_be_set_aside() -> No
     machine.teardown()
 
 
-def test_what_is_delivered_while_the_log_takes_a_part_of_memory_is_not_delivered_again() -> None:
+def test_a_batch_is_not_delivered_again_if_a_full_disk_took_a_part_of_it_meanwhile() -> None:
     """Live ends on a disk that is full while a batch is under way: its end stays in memory."""
     system, now_s, refused = SimulatedSystem(), 0.0, 0
 
@@ -385,7 +390,7 @@ def test_what_is_delivered_while_the_log_takes_a_part_of_memory_is_not_delivered
                 now_s += 10.0
                 with pytest.raises(StorageFull):
                     core.offer(Message("t", b"last", b"k"))
-                refused = len(core._memory)
+                refused = core.status().in_memory
                 system.capacity = None
             return ()
 
@@ -404,11 +409,10 @@ def test_what_is_delivered_while_the_log_takes_a_part_of_memory_is_not_delivered
     for _ in range(10):
         core.turn()
     assert [message.value for message in slow.messages] == [*values, b"next"]
-    assert core._bytes == 0
     backlog.close()
 
 
-def test_what_was_delivered_before_the_log_removed_it_is_not_counted_as_lost() -> None:
+def test_messages_delivered_before_retention_removed_them_are_not_counted_as_lost() -> None:
     """It was counted twice, and there were less than no messages in the log."""
     now_s, sent = 0.0, 0
 
@@ -446,9 +450,11 @@ def test_what_was_delivered_before_the_log_removed_it_is_not_counted_as_lost() -
 
 @pytest.mark.parametrize("more", [0, 30, 100])
 @pytest.mark.parametrize("taken", [0, 3, 15])
-def test_what_retention_removed_before_a_close_is_told(taken: int, more: int) -> None:
-    """Of what was read and not delivered: none, some or all. The cursor then stood behind all that
-    was removed, and nobody told of it."""
+def test_messages_that_retention_removed_before_a_close_are_counted_as_lost(
+    taken: int, more: int
+) -> None:
+    """Of what was read and not delivered: none, some or all. The cursor once passed all that
+    was removed, and nothing reported it."""
 
     limited, system = Limited(taken), SimulatedSystem()
 
@@ -470,7 +476,7 @@ def test_what_retention_removed_before_a_close_is_told(taken: int, more: int) ->
     assert len(limited.messages) == taken
     send(core, range(20, 20 + more))
     with core.changed:
-        core.store_rest(broken=False)
+        core.store_rest()
     lost = core.status().lost
     backlog.close()
     limited.most = 1_000
@@ -500,7 +506,9 @@ class Stuffed(Backlog):
 
 @pytest.mark.parametrize("room", [0, 1, 1_000])
 @pytest.mark.parametrize("taken", [0, 1])
-def test_what_the_log_keeps_is_neither_written_anew_nor_given_back(taken: int, room: int) -> None:
+def test_messages_that_the_log_keeps_are_neither_written_again_nor_given_back(
+    taken: int, room: int
+) -> None:
     """Live began with it, and ended before it was delivered. It went to the log once more; and a
     close on a full disk gave back what the log kept, which was delivered all the same."""
 
@@ -530,7 +538,7 @@ def test_what_the_log_keeps_is_neither_written_anew_nor_given_back(taken: int, r
     assert len(limited.messages) == 3
     send(core, range(3, 6))  # to the log: it is not known to be empty yet
     turn(core, 1)
-    assert core.status()[:3] == ("live", 3, 0)
+    assert core.status()[:3] == ("live", 0, 3)
     send(core, range(6, 8))
     backlog.room = room
     limited.most += taken
@@ -540,11 +548,11 @@ def test_what_the_log_keeps_is_neither_written_anew_nor_given_back(taken: int, r
     with core.changed:
         if given_back:
             with pytest.raises(StorageFull):
-                core.store_rest(broken=False)
+                core.store_rest()
         else:
-            core.store_rest(broken=False)
+            core.store_rest()
         left = [message.value for message in core.give_up()]
-    core.outlet.close()
+    core.sender.close()
     backlog.close()
     assert left == [b"6", b"7"][2 - given_back :]
     assert values_in_log(system) == [b"%d" % number for number in range(8 - given_back)]

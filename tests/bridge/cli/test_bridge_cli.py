@@ -29,7 +29,7 @@ from bridge.cli.report import reporter
 from bridge.config.names import check_servers
 from bridge.errors import WrongSetting
 from bridge.kafka.client import away
-from bridge.kafka.producer import check
+from bridge.kafka.settings import check
 from bridge.supervise.status import Overview, overview
 from tests.aolog.commands import on_terminal
 from tests.bridge.conftest import Process, append, cursor_of, fill, notes_of, wait_until
@@ -146,7 +146,7 @@ def test_arguments_that_make_no_sense_are_refused_with_a_word_on_how(
     [
         (["frob"], "No such command 'frob'"),
         (["run", "--nope"], "No such option"),
-        (["seek", "LOG"], "say where it goes on: --to PLACE"),
+        (["seek", "LOG"], "name the new position: --to PLACE"),
         (["replay"], "Missing argument 'LOG'"),
         (["run", "--log", "l", "--poison", "x"], "Invalid value for '--poison'"),
         (["run", "--log", "l", "--root", "r"], "name a --log or a --root, not both"),
@@ -178,7 +178,7 @@ def test_without_arguments_it_shows_its_help() -> None:
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["words", "json"])
-def test_problems_of_a_configuration_are_told_one_a_line_and_as_a_list(
+def test_problems_of_a_configuration_are_printed_one_a_line_and_as_a_list(
     tmp_path: Path, flags: list[str]
 ) -> None:
     file = tmp_path / "bridge.toml"
@@ -202,8 +202,8 @@ def test_problems_of_a_configuration_are_told_one_a_line_and_as_a_list(
         (["--log", "l", "--root", "r"], "name a --log or a --root, not both"),
         (["--config", "/no/such"], "wrong_configuration: /no/such: 1 problem"),
         (["--root", "r", "--bootstrap-servers", "k:1", "-X", "acks=1"], "acks is set by the"),
-        (["--root", "r", "--bootstrap-servers", "k:1", "--http", "x"], "'x' is no HOST:PORT"),
-        (["--log", "l", "--bootstrap-servers", "k:1", "--http", "x"], "'x' is no HOST:PORT"),
+        (["--root", "r", "--bootstrap-servers", "k:1", "--http", "x"], "'x' is not HOST:PORT"),
+        (["--log", "l", "--bootstrap-servers", "k:1", "--http", "x"], "'x' is not HOST:PORT"),
         (["--root", "r", "--bootstrap-servers", "k:1", "--drain"], "not_a_log: r: no such dir"),
     ],
 )
@@ -247,7 +247,7 @@ def test_the_live_line_of_a_terminal_shows_an_error_harmlessly(tmp_path: Path) -
         assert sign.encode() not in seen, seen
 
 
-def test_a_tree_that_is_named_as_a_log_is_told_so(
+def test_log_with_a_directory_of_logs_gets_a_hint_at_root(
     bridge: Callable[..., Process], log: Path
 ) -> None:
     fill(log, 1)
@@ -287,7 +287,7 @@ def test_a_drain_that_is_stopped_before_its_time_does_not_say_that_it_is_done(
 )
 def test_what_names_no_broker_is_refused(log: Path, servers: str) -> None:
     fill(log, 1)
-    named = f"{servers.split(',')[1 if ',' in servers else 0]!r} is no HOST:PORT"
+    named = f"{servers.split(',')[1 if ',' in servers else 0]!r} is not HOST:PORT"
     for command in (
         ["run", "--log", str(log)],
         ["run", "--root", str(log.parent)],
@@ -383,7 +383,7 @@ def test_with_json_every_line_of_output_is_one_status_of_a_known_shape(
         "lag_records": int, "lag_bytes": int, "lag_seconds": float, "lost_records": int,
         "gaps": int, "dead_lettered": int, "dropped": int, "error": str, "rate": float,
         "ahead_records": int, "reachable": bool, "held_back": int, "standing_lanes": int,
-        "stalled": list,
+        "stalled": list, "filtered": int,
     }  # fmt: skip
     assert tuple(kinds) == Overview._fields
     assert len(process.lines) >= 2
@@ -579,11 +579,11 @@ def test_the_last_line_adds_up_where_a_record_names_no_topic_which_is_never_set_
     assert "name a default with --topic" in process.stderr
     again = bridge(*arguments, "--poison", "dead-letter")
     assert again.end() == 6, "the configuration's fault is no poison"
-    assert "0 acknowledged, 5 there already, 1 pending, " in again.stderr
+    assert "0 acknowledged, 5 already in Kafka, 1 pending, " in again.stderr
     assert not (log / "dead-letter").exists()
 
 
-def test_a_log_at_rest_is_told_the_same_by_the_bridge_and_from_the_disk(
+def test_the_bridge_and_the_disk_report_an_idle_log_equally(
     bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
 ) -> None:
     """Also in the middle of a frame, where a lane stands."""
@@ -603,7 +603,7 @@ def test_a_log_at_rest_is_told_the_same_by_the_bridge_and_from_the_disk(
     assert found["lag_bytes"] > 9000
 
 
-def test_an_error_is_said_when_it_comes_and_not_again_each_time(
+def test_an_error_is_logged_when_it_comes_and_then_once_a_minute(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -653,7 +653,7 @@ def test_of_what_the_client_says_which_broker_and_why_is_left(said: str, words: 
     assert away(said, "10.0.0.1:9092,[::1]:9 no.host:9092,ssl://k:1") == words
 
 
-def test_a_broker_that_the_cluster_named_is_told_from_one_that_was_configured() -> None:
+def test_an_error_distinguishes_advertised_brokers_from_configured_ones() -> None:
     said = "10.0.0.1:9092/7: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
     assert away(said, "kafka:9092, 10.0.0.1:9092") == "10.0.0.1:9092: connection refused"
     assert "advertises this address" in away(said, "kafka:9092")
@@ -693,7 +693,7 @@ def test_log_lines_come_with_a_change_of_state_and_seldom_else(
         "blocked: 10 acknowledged, 5 pending, 3/s (away)",
         "live: 10 acknowledged, ? pending, 3/s, 7 lost in 2 gaps of the log",
         (
-            "stopped: 10 acknowledged, 2 there already, 1 set aside, 3 dropped, 4 pending, 3/s, "
+            "stopped: 10 acknowledged, 2 already in Kafka, 1 dead letters, 3 dropped, 4 pending, 3/s, "
             "512 lost in 1 gap of the log"
         ),
     ]

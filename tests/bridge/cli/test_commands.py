@@ -170,13 +170,13 @@ def test_places_are_addresses_times_ordinals_cursors_and_offsets_in_kafka(
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ("nonsense", "no place in a log"),
+        ("nonsense", "not a valid position"),
         ("kafka:t/0@5", "needs --bootstrap-servers"),
         ("cursor:none", "no cursor"),
         ("99999999999", "end"),
     ],
 )
-def test_a_place_that_is_none_is_refused_before_anything_moves(
+def test_an_invalid_position_is_refused_before_anything_moves(
     log: Path, delivered: list[int], place: str, words: str
 ) -> None:
     before = cursor_of(log)
@@ -464,9 +464,7 @@ def test_dead_letters_go_where_they_were_meant_to_and_only_once(
     larger = (*arguments, "-X", "message.max.bytes=4000000")
     assert told(*larger)["acknowledged"] == 3
     assert run(*larger).stdout == "0 dead letters were sent again\n"
-    assert run(*larger, "--dry-run").stdout == (
-        "there are no dead letters that were not sent again\n"
-    )
+    assert run(*larger, "--dry-run").stdout == ("all dead letters were sent again\n")
     own = consume(broker.bootstrap_servers, "own", 2)
     here = [m for m in consume(broker.bootstrap_servers) if len(m.value or b"") > 1000]
     assert [m.value for m in own] == [b"1" * 2_000_000]
@@ -526,7 +524,7 @@ def test_a_configuration_that_is_wrong_or_has_no_such_cluster_is_refused_before_
     before = cursor_of(log)
     back = ("seek", log, "--to", "earliest")
     assert "no cluster 'x'; known are main" in refused(*back, "--config", config, "--cluster", "x")
-    assert "give its --config" in refused(*back, "--cluster", "main")
+    assert "name it with --config" in refused(*back, "--cluster", "main")
     assert "acks" in refused(*back, "--config", config, "-X", "acks=0")
     everything = ("replay", log, "--from", "earliest", "--to", "latest")
     assert "or --config" in refused(*everything)
@@ -551,8 +549,8 @@ def test_cursors_says_where_bridges_stand_and_what_their_lanes_hold(
     assert [lane["partition"] for lane in found["lanes"]] == list(range(PARTITIONS))
     assert max(lane["address"] for lane in found["lanes"]) == delivered[-1]
     words = run("cursors", log).stdout
-    assert f"bridge: address {cursor_of(log)}, 0 records to go" in words
-    assert f"{TOPIC}/3  holds up to" in words
+    assert f"bridge: address {cursor_of(log)}, 0 records pending" in words
+    assert f"{TOPIC}/3  up to address" in words
     assert "no-bridge" not in words
 
 
@@ -587,5 +585,5 @@ def test_a_bridge_has_not_the_cursor_of_a_replay(log: Path) -> None:
     fill(log, 1)
     for which in ("--log", "--root"):
         said = refused("run", which, log, "--bootstrap-servers", NOWHERE, "--cursor", "replay")
-        assert "the cursor 'replay' is that of a replay; use another name" in said
+        assert "the cursor 'replay' is reserved for replays; use another name" in said
     assert not (log / "cursors").exists()

@@ -73,8 +73,8 @@ def test_names_that_are_no_text_become_keys(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("missing", "no such file"), ("directory", "is no file"), ("pipe", "is no file"),
-     ("empty", "holds no line")],
+    [("missing", "no such file"), ("directory", "not a file"), ("pipe", "not a file"),
+     ("empty", "there is no line in it")],
 )  # fmt: skip
 def test_what_cannot_be_read_is_named_at_once(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "directory").mkdir()

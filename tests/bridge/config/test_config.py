@@ -23,7 +23,7 @@ from bridge.cli import main
 from bridge.config.files import load, load_text
 from bridge.config.models import Config
 from bridge.config.routing import Rule
-from bridge.deliver.forwarder import OPTIONS, Forwarder
+from bridge.deliver.options import OPTIONS, ForwarderOptions
 from bridge.errors import WrongConfiguration
 from tests.bridge.conftest import Process, fill
 
@@ -71,9 +71,7 @@ def with_settings(text: str) -> str:
     return LEAST + f"[clusters.main.settings]\n{text}\n"
 
 
-def test_everything_that_can_be_said_is_understood(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_every_key_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PASSWORD", "hunter2")
     file = tmp_path / "bridge.toml"
     file.write_text(WHOLE)
@@ -122,13 +120,13 @@ def test_json_says_the_same_as_toml() -> None:
         ("active_max = 1.5", "active_max: input should be a valid integer"),
         ('delivery = "twice"', "delivery: input should be 'at_least_once' or 'exactly_once'"),
         ('cursor = "../x"', "cursor: '../x' is not a valid name for a cursor"),
-        ('cursor = "replay"', "cursor: the cursor 'replay' is that of a replay; use another"),
-        ('http = "x"', "http: 'x' is no HOST:PORT; such as 127.0.0.1:9100"),
-        ('http = "x\\u0000y:80"', "http: 'x\\x00y:80' is no HOST:PORT"),
+        ('cursor = "replay"', "cursor: the cursor 'replay' is reserved for replays; use another"),
+        ('http = "x"', "http: 'x' is not HOST:PORT; such as 127.0.0.1:9100"),
+        ('http = "x\\u0000y:80"', "http: 'x\\x00y:80' is not HOST:PORT"),
         ('prune = "yes"', "prune: input should be a valid boolean, not str"),
         ("prune = {max_slab = 3}", "prune.max_slab: unknown key; did you mean 'max_slabs'?"),
         ('cluster = "mian"', "cluster: there is no cluster 'mian'; did you mean 'main'?"),
-        ('logs = ["x"]', "logs: exclude one another with root"),
+        ('logs = ["x"]', "logs: cannot be used with root"),
         ("routes = [{topics = 'x'}]", "routes[0].topics: unknown key; did you mean 'topic'?"),
         ("routes = [{}, {cluster = 'x'}]", "routes[1].cluster: there is no cluster 'x'"),
         ("routes = [{partition = 'k'}]", "routes[0].partition: input should be 'key' or"),
@@ -137,7 +135,7 @@ def test_json_says_the_same_as_toml() -> None:
         ("routes = {}", "routes: input should be a valid list, not dict"),
     ],
 )  # fmt: skip  # a table
-def test_what_is_wrong_is_told_with_its_path(text: str, problem: str) -> None:
+def test_a_problem_is_reported_with_its_path(text: str, problem: str) -> None:
     (said,) = problems_of(f"{text}\n{LEAST}")
     assert said.startswith(problem)
 
@@ -159,30 +157,30 @@ def test_a_setting_that_the_bridge_has_anyway_is_accepted(value: str) -> None:
         ('sasl.password = {env = "NO_SUCH"}', ".sasl.password: the environment has no variable NO_SUCH"),
         ("sasl.password = {env = 3}", ".sasl.password: env should be a non-empty string, not a number"),
         ('sasl.password = {file = "/no/such"}', ".sasl.password: /no/such: No such file or directory; the file holds the value and nothing else"),
-        ('linger.ms = 1\n"linger.ms" = 2', ".linger.ms: is given twice"),
+        ('linger.ms = 1\n"linger.ms" = 2', ".linger.ms: appears twice"),
         ('security.protocol = "SASL_SSL"\nsasl.username = "me"', ": the Kafka client refuses a setting: Failed to create"),
     ],
 )  # fmt: skip  # a table
-def test_what_is_wrong_with_a_setting_is_told_with_its_key(setting: str, problem: str) -> None:
+def test_a_problem_of_a_setting_is_reported_with_its_key(setting: str, problem: str) -> None:
     (said,) = problems_of(with_settings(setting))
     assert said.startswith(f"clusters.main.settings{problem}")
 
 
 @pytest.mark.parametrize("servers", ["http://k:9092", "k:99999", "", "a:1,:2"])
-def test_servers_that_are_none_are_told_with_their_key(servers: str) -> None:
+def test_invalid_servers_are_reported_with_their_key(servers: str) -> None:
     (said,) = problems_of(LEAST.replace("kafka:9092", servers))
     named = repr(servers.rsplit(",", maxsplit=1)[-1])
     assert said.startswith(
-        f"clusters.main.bootstrap_servers: {named} is no HOST:PORT; name brokers"
+        f"clusters.main.bootstrap_servers: {named} is not HOST:PORT; write brokers"
     )
 
 
-def test_all_problems_are_told_at_once() -> None:
-    told = problems_of(
+def test_all_problems_are_reported_at_once() -> None:
+    shown = problems_of(
         'rot = 1\ntopic = 3\ncluster = "b"\n[clusters.main]\nbootstrap_server = "x"\n'
         'settings = {acks = 1, lingerms = 2}\n[[routes]]\ncluster = "c"\n'
     )
-    assert sorted(problem.split(":")[0] for problem in told) == [
+    assert sorted(problem.split(":")[0] for problem in shown) == [
         "cluster", "clusters.main.bootstrap_server", "clusters.main.bootstrap_servers",
         "clusters.main.settings.acks", "clusters.main.settings.lingerms", "root", "rot",
         "routes[0].cluster", "topic",
@@ -193,13 +191,13 @@ def test_all_problems_are_told_at_once() -> None:
     ("text", "said"),
     [
         ("root = ", "Invalid value"),
-        ('{"root": "a", "root": "b"}', "the key 'root' is given twice"),
-        ('{"commit_seconds": NaN}', "NaN is no number"),
+        ('{"root": "a", "root": "b"}', "the key 'root' appears twice"),
+        ('{"commit_seconds": NaN}', "NaN is not a number"),
         ("{", "Expecting property name"),
         ('root = "a"\nroot = "b"', "Cannot overwrite a value"),
     ],
 )
-def test_what_is_no_toml_or_json_is_refused(text: str, said: str) -> None:
+def test_a_file_that_is_neither_toml_nor_json_is_refused(text: str, said: str) -> None:
     assert said in problems_of(text)[0]
 
 
@@ -207,7 +205,9 @@ def test_several_clusters_need_a_default_and_cursors_of_their_own() -> None:
     two = LEAST + '[clusters.b]\nbootstrap_servers = "b:9092"\n'
     assert problems_of(two) == ["cluster: is missing; say which of main, b is the default"]
     same = 'cluster = "main"\n' + two + 'cursor = "bridge"\n'
-    assert problems_of(same) == ["clusters.b.cursor: is that of cluster 'main'; each needs its own"]
+    assert problems_of(same) == [
+        "clusters.b.cursor: cluster 'main' has this cursor; each needs its own"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_several_clusters_need_a_default_and_cursors_of_their_own() -> None:
     [
         ("bridge", "../../bad name", "'../../bad name' is not a valid name for a cursor"),
         ("bridge", "", "'' is not a valid name for a cursor"),
-        ("bridge", "replay", "the cursor 'replay' is that of a replay"),
+        ("bridge", "replay", "the cursor 'replay' is reserved for replays"),
         ("a" * 121, None, f"{'a' * 121 + '.archive'!r} is not a valid name for a cursor"),
     ],
 )
@@ -231,7 +231,7 @@ def test_a_clusters_cursor_is_a_name(base: str, own: str | None, problem: str) -
 
 
 def test_options_have_the_forwarders_defaults() -> None:
-    known = inspect.signature(Forwarder).parameters
+    known = inspect.signature(ForwarderOptions).parameters
     config = load_text(LEAST)
     assert {name: getattr(config, name) for name in OPTIONS} == {
         name: known[name].default for name in OPTIONS
@@ -266,7 +266,7 @@ def test_without_a_file_options_are_the_whole() -> None:
 # --- secrets --------------------------------------------------------------------------------
 
 
-def test_a_secret_is_nowhere_to_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_is_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", "hunter2-env")
     (tmp_path / "secret").write_text("hunter2-file\n")
     file = tmp_path / "c.toml"
@@ -330,7 +330,7 @@ _VALUES = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(_KEYS, _VALUES, max_size=5))
-def test_nothing_but_a_refusal_comes_of_nonsense(table: dict[str, Any]) -> None:
+def test_nonsense_is_refused_and_never_crashes(table: dict[str, Any]) -> None:
     problems: list[str] = []
     config = None
     try:
@@ -340,7 +340,7 @@ def test_nothing_but_a_refusal_comes_of_nonsense(table: dict[str, Any]) -> None:
     assert (config is not None and config.root == "/r") != any(problems)
 
 
-def test_a_refusal_can_be_handed_between_processes() -> None:
+def test_a_wrong_configuration_error_can_be_pickled() -> None:
     with pytest.raises(WrongConfiguration) as caught:
         load_text("x = 1")
     assert caught.value.problems == pickle.loads(pickle.dumps(caught.value)).problems
@@ -349,7 +349,7 @@ def test_a_refusal_can_be_handed_between_processes() -> None:
 # --- check-config ---------------------------------------------------------------------------
 
 
-def test_check_config_says_what_would_run_with_secrets_masked(
+def test_check_config_shows_what_would_run_with_secrets_masked(
     bridge: Callable[..., Process], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PASSWORD", "hunter2")
@@ -359,11 +359,11 @@ def test_check_config_says_what_would_run_with_secrets_masked(
         fill(tmp_path / "logs" / name, 1)
     process = bridge("check-config", file, "--json")
     assert process.end(30) == 0
-    told = json.loads(process.lines[0])
-    assert told["ok"] is True
-    assert told["logs"] == {"app/a": ["main", "safe"], "app/b": ["main", "safe"]}
+    shown = json.loads(process.lines[0])
+    assert shown["ok"] is True
+    assert shown["logs"] == {"app/a": ["main", "safe"], "app/b": ["main", "safe"]}
     assert "hunter2" not in process.lines[0]
-    assert told["configuration"]["clusters"]["safe"]["cursor"] == "bridge.safe"
+    assert shown["configuration"]["clusters"]["safe"]["cursor"] == "bridge.safe"
     process = bridge("check-config", file)
     assert process.end(30) == 0
     text = "".join(process.lines)
@@ -371,7 +371,7 @@ def test_check_config_says_what_would_run_with_secrets_masked(
     assert "app/a -> main, safe" in text
 
 
-def test_check_config_tells_each_problem_on_a_line(
+def test_check_config_prints_each_problem_on_a_line(
     bridge: Callable[..., Process], tmp_path: Path
 ) -> None:
     file = tmp_path / "bridge.json"
@@ -392,7 +392,7 @@ def test_check_config_tells_each_problem_on_a_line(
     ["check-config FILE", "run --config FILE", "status --config FILE",
      "seek LOG --to earliest --config FILE", "replay LOG --dead-letter --config FILE"],
 )  # fmt: skip  # a line a kind
-def test_a_configuration_without_an_end_is_refused_by_its_size(
+def test_an_endless_configuration_is_refused_by_its_size(
     log: Path, tmp_path: Path, command: str
 ) -> None:
     fill(log, 1)
@@ -410,7 +410,7 @@ def test_a_configuration_without_an_end_is_refused_by_its_size(
     )
 
 
-def test_a_password_file_without_an_end_is_refused_by_its_size() -> None:
+def test_an_endless_password_file_is_refused_by_its_size() -> None:
     (problem,) = problems_of(with_settings('"sasl.password" = {file = "/dev/zero"}'))
     assert problem == (
         "clusters.main.settings.sasl.password: /dev/zero: is larger than 1048576 bytes (1 MiB), "

@@ -1,5 +1,5 @@
-"""The cursor follows in a thread of its own: what a disk that stalls holds up, and what it does not.
-Against the embedded broker; exactly once in test_exactly_once_kafka.py. 5 s."""
+"""The cursor is committed in a thread of its own: what a stalled disk delays, and what not. Against the
+embedded broker; exactly once in test_exactly_once_kafka.py. 5 s."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from aolog import Reader
 from aolog.errors import StorageFull, SyncFailed
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.deliver import committer
-from bridge.deliver.at_least_once.delivery import AtLeastOnce
-from bridge.deliver.at_least_once.engine import Position
-from bridge.deliver.checkpoints import LaneNote, LaneNotes
-from bridge.deliver.exactly_once.delivery import ExactlyOnce
+from bridge.deliver.checkpoint_file import CheckpointFile
+from bridge.deliver.checkpoints import Checkpoint, Checkpoints
 from bridge.deliver.log_lines import naming
-from bridge.deliver.log_source import Source
+from bridge.deliver.log_source import LogSource
+from bridge.deliver.position import Position
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.operate import log_lines
-from tests.aolog.conftest import refuse_threads
 from tests.bridge.conftest import Run, consume, fill, wait_until
 from tests.stalling import StallingSystem
 
@@ -51,7 +48,7 @@ def cursor(log: Path) -> int:
     return read_position(str(log), "bridge", Storage()).address
 
 
-def test_records_go_on_while_the_disk_stalls_and_the_newest_position_is_next(
+def test_records_are_sent_while_the_disk_stalls_and_the_newest_position_is_next(
     run: Run,
     broker: EmbeddedBroker,
     log: Path,
@@ -83,57 +80,7 @@ def test_a_stop_waits_for_the_disk_and_for_the_last_position(
     assert run.end().committed == end == cursor(log)
 
 
-def test_where_no_thread_is_to_be_had_it_commits_all_the_same(
-    run: Run, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse_threads(monkeypatch, "aolog-bridge-commit")
-    fill(log, 10)
-    end = run.until(lambda s: s.acknowledged == 20 and s.committed == s.position).committed
-    assert cursor(log) == end
-    run.forwarder.stop()
-    assert run.end().committed == end
-
-
-@pytest.mark.parametrize("kind", [AtLeastOnce, ExactlyOnce])
-def test_an_interrupt_while_it_closes_gives_all_the_rest_free(
-    kind: type[AtLeastOnce | ExactlyOnce],
-) -> None:
-    given_free = []
-
-    class Part:
-        def __init__(self, name: str, error: BaseException | None = None) -> None:
-            self._name, self._error = name, error
-
-        def close(self) -> None:
-            given_free.append(self._name)
-            if self._error is not None:
-                raise self._error
-
-        disconnect = close
-
-    delivery: Any = kind.__new__(kind)
-    delivery._committer = Part("committer", KeyboardInterrupt())
-    delivery._cluster = Part("cluster", RuntimeError("not to be had"))
-    delivery._dead = Part("dead")
-    with pytest.raises((KeyboardInterrupt, RuntimeError)):
-        delivery.close()
-    assert given_free == ["committer", "cluster", "dead"]
-
-
-def test_an_interrupt_while_it_closes_gives_the_cursor_free_all_the_same(
-    run: Run, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(_: committer.Committer) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(committer.Committer, "close", interrupted)
-    run.forwarder.stop()
-    with pytest.raises(KeyboardInterrupt):
-        run.end()
-    Reader(log, cursor="bridge").close()
-
-
-def test_a_disk_that_takes_too_long_holds_up_the_rest_so_that_it_is_seen(
+def test_after_a_long_stall_the_delivery_waits_for_the_disk_too_so_that_it_is_visible(
     run: Run, log: Path, disk: StallingSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committer, "PATIENCE_S", 0.1)
@@ -151,7 +98,7 @@ def test_a_disk_that_takes_too_long_holds_up_the_rest_so_that_it_is_seen(
     wait_until(lambda: not silent())
 
 
-def test_a_commit_that_fails_ends_it_and_the_cursor_stays(
+def test_a_commit_that_fails_ends_the_forwarder_and_the_cursor_stays(
     run: Run, log: Path, disk: StallingSystem
 ) -> None:
     before = cursor(log)
@@ -163,7 +110,7 @@ def test_a_commit_that_fails_ends_it_and_the_cursor_stays(
 
 
 class Steps:
-    """A source, and notes: whose steps are written down, and wait until they may go on."""
+    """A source and checkpoints that list their steps, and wait for `go`."""
 
     def __init__(self) -> None:
         self.did: list[object] = []
@@ -179,8 +126,8 @@ class Steps:
 
         return commit
 
-    def notes(self) -> Callable[[], None]:
-        return lambda: self.did.append("notes")
+    def checkpoints(self) -> Callable[[], None]:
+        return lambda: self.did.append("checkpoints")
 
     def prune(self) -> None:
         self.did.append("prune")
@@ -193,20 +140,20 @@ def steps() -> Steps:
 
 @pytest.fixture
 def commits(steps: Steps) -> committer.Committer:
-    return committer.Committer(cast("Source", steps), lambda _: None, steps.notes)
+    return committer.Committer(cast("LogSource", steps), lambda _: None, steps.checkpoints)
 
 
-def test_the_cursor_is_first_and_pruning_last_and_none_is_repeated(
+def test_a_commit_is_the_cursor_then_checkpoints_then_pruning_and_none_is_repeated(
     steps: Steps, commits: committer.Committer
 ) -> None:
     for address in (8, 8, 16, 24, 24):
         commits.want(Position(address, None))
     steps.go.set()
     commits.finish()
-    assert steps.did == [8, "notes", "prune", 24, "notes", "prune"]
+    assert steps.did == [8, "checkpoints", "prune", 24, "checkpoints", "prune"]
 
 
-def test_a_close_waits_for_what_is_under_way_and_tells_what_it_failed_with(
+def test_a_close_waits_for_the_commit_under_way_and_logs_its_error(
     steps: Steps, commits: committer.Committer, caplog: pytest.LogCaptureFixture
 ) -> None:
     commits.want(Position(8, None))
@@ -221,40 +168,15 @@ def test_a_close_waits_for_what_is_under_way_and_tells_what_it_failed_with(
     assert "a commit failed: /log: no room for it" in caplog.text
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_a_close_behind_an_interrupted_begin_waits_if_there_is_something_to_wait_for(
-    steps: Steps,
-    commits: committer.Committer,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    begun: bool,
-) -> None:
-    start = threading.Thread.start
-
-    def interrupted(thread: threading.Thread) -> None:
-        if begun:
-            start(thread)
-            wait_until(lambda: commits._under_way is not None and commits._under_way.done.running())
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            commits.want(Position(8, None))
-    steps.go.set()
-    commits.close()
-    assert steps.did == [8, "notes", "prune"] * begun
-
-
-def test_what_a_commit_logs_is_about_its_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_lines_of_a_commit_name_its_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(log, 10)
-    source = Source(str(log), cursor="bridge")
-    notes = LaneNotes.of(source.reader, "bridge", source.storage)
+    source = LogSource(str(log), cursor="bridge")
+    notes = Checkpoints.of(source.reader, "bridge", source.storage)
 
-    def full(_: LaneNotes, text: bytes) -> None:
+    def full(_: CheckpointFile, text: bytes) -> None:
         raise StorageFull(f"no room for {len(text)} bytes", path=notes.path)
 
-    monkeypatch.setattr(LaneNotes, "_write", full)
+    monkeypatch.setattr(CheckpointFile, "write", full)
     said = io.StringIO()
     handler = logging.StreamHandler(said)
     handler.setFormatter(log_lines._Text("%(message)s"))
@@ -265,21 +187,25 @@ def test_what_a_commit_logs_is_about_its_log(log: Path, monkeypatch: pytest.Monk
         commits.want(source.position)
     commits.finish()
     source.close()
-    assert told == [source.position]  # older notes are no reason to stop
-    assert said.getvalue().startswith("lane notes were not saved: ")
+    assert told == [source.position]  # older checkpoints are no reason to stop
+    assert said.getvalue().startswith("checkpoints were not saved: ")
     assert said.getvalue().endswith(" [some/log]\n")
 
 
-def test_older_notes_are_not_saved_over_newer_ones(log: Path) -> None:
+def test_older_checkpoints_are_not_saved_over_newer_ones(log: Path) -> None:
     fill(log, 10)
-    source = Source(str(log), cursor="bridge")
-    notes = LaneNotes.of(source.reader, "bridge", source.storage)
+    source = LogSource(str(log), cursor="bridge")
+    notes = Checkpoints.of(source.reader, "bridge", source.storage)
     older = notes.saving()
-    notes.lanes["t", 1] = LaneNote(7)
+    notes.lanes["t", 1] = Checkpoint(7)
     notes.save()
     older()
-    assert LaneNotes.of(source.reader, "bridge", source.storage).lanes == {("t", 1): LaneNote(7)}
-    notes.lanes["t", 2] = LaneNote(8)
+    assert Checkpoints.of(source.reader, "bridge", source.storage).lanes == {
+        ("t", 1): Checkpoint(7)
+    }
+    notes.lanes["t", 2] = Checkpoint(8)
     notes.saving()()
-    assert LaneNotes.of(source.reader, "bridge", source.storage).lanes.keys() == notes.lanes.keys()
+    assert (
+        Checkpoints.of(source.reader, "bridge", source.storage).lanes.keys() == notes.lanes.keys()
+    )
     source.close()

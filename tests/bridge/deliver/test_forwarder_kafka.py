@@ -103,7 +103,7 @@ def test_a_broker_that_crashes_and_a_bridge_killed_meanwhile_lose_and_repeat_not
     assert_arrived(records_of(log), messages_in(kafka, name, partitions), topic=name)
 
 
-def test_a_frozen_broker_is_waited_for_and_what_it_had_taken_is_not_repeated(
+def test_a_frozen_broker_is_waited_for_and_its_records_are_not_sent_again(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     name = topic(1)
@@ -145,7 +145,7 @@ def test_a_record_too_large_for_its_topic_is_named_among_its_neighbours(
     assert_arrived(records, messages_in(kafka, name, 2), topic=name)
 
 
-def test_a_lane_that_stands_goes_on_after_sighup_once_its_topic_takes_more(
+def test_a_stopped_lane_goes_on_after_sighup_once_its_topic_takes_more(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     name = topic(2, {"max.message.bytes": "20000"})
@@ -160,12 +160,12 @@ def test_a_lane_that_stands_goes_on_after_sighup_once_its_topic_takes_more(
     process.popen.send_signal(signal.SIGHUP)
     process.until(lambda s: s["lag_records"] == 0 and s["standing_lanes"] == 0)
     assert process.terminate() == 0
-    assert f"stands before address {large}" in process.stderr
+    assert f"stopped before address {large}" in process.stderr
     assert_arrived(records_of(log), messages_in(kafka, name, 2), topic=name)
 
 
 @pytest.mark.parametrize("size", [1, 3, 10_000])
-def test_a_lanes_very_first_record_may_be_refused_and_nothing_behind_it_slips_through(
+def test_after_the_refusal_of_a_lanes_first_record_no_later_one_arrives(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run], size: int
 ) -> None:
     """Kafka takes the second request of a producer whose first it refused; the cursor, or a look
@@ -270,7 +270,7 @@ def test_a_topic_that_does_not_exist_is_waited_for_and_then_named_or_used(
     assert_arrived(records_of(log), messages_in(kafka, name), topic=name)
 
 
-def test_a_topic_that_is_missing_keeps_no_other_waiting_and_is_caught_up_once_it_is_there(
+def test_a_missing_topic_delays_no_other_and_gets_its_records_once_it_exists(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
 ) -> None:
     name, late = topic(1), f"late-{time.time_ns()}"
@@ -288,7 +288,7 @@ def test_a_topic_that_is_missing_keeps_no_other_waiting_and_is_caught_up_once_it
     assert_arrived([r for r in records if not r.topic], messages_in(kafka, name), topic=name)
 
 
-def test_a_topic_that_was_deleted_does_not_keep_the_others_waiting(
+def test_a_deleted_topic_does_not_delay_the_others(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
 ) -> None:
     name, old = topic(1), topic(2)
@@ -307,7 +307,7 @@ def test_a_topic_that_was_deleted_does_not_keep_the_others_waiting(
     assert_arrived(records, messages_in(kafka, name), topic=name)
 
 
-def test_a_topic_made_anew_with_fewer_partitions_is_used_as_it_is_now(
+def test_a_topic_that_was_created_again_with_fewer_partitions_is_used_with_these(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
 ) -> None:
     name = topic(3)
@@ -387,7 +387,7 @@ def test_a_topic_that_grew_while_lanes_were_uneven_gets_every_record_once(
 def test_a_topic_that_is_deleted_under_way_is_named_within_seconds_and_used_when_it_is_back(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run],
     delivery: str,
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     name, cursors = topic(2), topic(1, {"cleanup.policy": "compact"})
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     with Writer(log) as writer:
@@ -406,7 +406,7 @@ def test_a_topic_that_is_deleted_under_way_is_named_within_seconds_and_used_when
     assert_arrived(records_of(log)[100:], committed_in(kafka, name, 2), topic=name)
 
 
-def test_new_partitions_are_used_once_what_was_read_is_delivered_also_over_a_kill(
+def test_new_partitions_are_used_once_all_that_was_read_is_delivered_even_after_a_kill(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Callable[..., Process]
 ) -> None:
     name = topic(2)

@@ -86,7 +86,7 @@ def test_a_log_on_a_full_disk_is_drained_and_pruned_after_a_first_start(
 
 
 @DELIVERIES
-def test_a_first_start_on_a_full_disk_says_how_much_to_free(
+def test_a_first_start_on_a_full_disk_names_the_room_it_needs(
     drain: Callable[[str], tuple[int, str]], disk: Path, delivery: str
 ) -> None:
     with Writer(disk / "log") as writer:

@@ -1,180 +1,115 @@
-"""The notes of what each lane holds: as saved, or known to be lost."""
+"""A partition whose leader is down delays no other partition. Against two embedded brokers."""
 
 from __future__ import annotations
 
-import json
-import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from aolog.errors import StorageFull
-from aolog.storage.storage import Storage
-from bridge.deliver.checkpoints import LaneNote, LaneNotes
+from aolog import Writer
+from bridge.config.routing import partition_of_key
+from bridge.deliver.at_least_once import topics
+from bridge.deliver.status import Status
+from bridge.kafka.embedded import EmbeddedBroker
+from tests.bridge.conftest import (
+    TOPIC,
+    Run,
+    answer_within,
+    append,
+    assert_arrived,
+    consume,
+    fill,
+    records_of,
+)
 
-UUID = bytes(range(16))
-OTHER = bytes(16)
-
-
-def load(log: Path, uuid: bytes | None = UUID, *, begun: bool = True) -> LaneNotes:
-    return LaneNotes.load(str(log), "bridge", Storage(), topic_uuid=uuid, begun=begun)
-
-
-def saved(log: Path) -> LaneNotes:
-    notes = load(log, begun=False)
-    notes.lanes = {("t", 0): LaneNote(5, 70), ("t", 11): LaneNote(9), ("ü.x", 2): LaneNote(0, 0)}
-    notes.clean = False
-    notes.save()
-    return notes
-
-
-def test_what_was_saved_is_loaded_again(tmp_path: Path) -> None:
-    notes = saved(tmp_path)
-    again = load(tmp_path)
-    assert again.lanes == notes.lanes
-    assert again.lanes["t", 11] == LaneNote(9, -1)
-    assert (again.source, again.clean, again.lost) == (UUID, False, False)
-    assert again.path == f"{tmp_path}/cursors/bridge.lanes"
+Forward = Callable[..., Run]
 
 
-def test_each_cursor_has_notes_of_its_own(tmp_path: Path) -> None:
-    saved(tmp_path)
-    other = LaneNotes.load(str(tmp_path), "second", Storage(), topic_uuid=UUID, begun=False)
-    assert other.lanes == {}
-    other.save()
-    assert sorted(os.listdir(tmp_path / "cursors")) == ["bridge.lanes", "second.lanes"]
+@pytest.fixture
+def two() -> Iterator[EmbeddedBroker]:
+    """Two brokers: even partitions are led by the first, odd ones by the second."""
+    with EmbeddedBroker(2) as broker:
+        broker.create_topic(TOPIC, 2)
+        yield broker
 
 
-def test_a_log_that_was_never_forwarded_has_no_notes_and_lacks_none(tmp_path: Path) -> None:
-    notes = load(tmp_path, begun=False)
-    assert (notes.lanes, notes.clean, notes.lost) == ({}, True, False)
-    assert not (tmp_path / "cursors").exists()
-
-
-def test_notes_that_ought_to_be_there_and_are_not_are_lost(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("when", ["at the start", "under way"])
+def test_a_leader_that_is_down_delays_only_its_own_partitions(
+    two: EmbeddedBroker, log: Path, forward: Forward, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notes = load(tmp_path)
-    assert notes.lost
-    assert "is missing" in caplog.text
+    """More than the client's queue holds, for either. 10 s each."""
+    answer_within(monkeypatch, 1.0)
+    options: dict[str, Any] = {
+        "bootstrap_servers": two.bootstrap_servers,
+        "settings": {"compression.type": "lz4"},  # the broker keeps 5 MiB a partition
+    }
+    fill(log, 2000)
+    run = forward(**options)
+    run.until(lambda s: s.acknowledged == 2000)
+    if when == "at the start":
+        run.stop()
+    two.set_down(2)
+    with Writer(log) as writer:
+        append(writer, range(2000, 150_000))
+    up = wanted(log)
+    before = 2000
+    if when == "at the start":
+        run, before = forward(**options), 0
+    status = run.until(lambda s: there(s) >= before + up)
+    assert there(status) == before + up
+    assert status.held_back == 1
+    assert status.committed < records_of(log)[-1].address
+    two.set_up(2)
+    run.until(lambda s: there(s) == before + 148_000)
+    run.stop()
+    assert_arrived(records_of(log), consume(two.bootstrap_servers, TOPIC, 2))
 
 
-def damaged(how: str) -> bytes:
-    good = {"version": 1, "source": UUID.hex(), "clean": True, "lost": False, "lanes": []}
-    lane = {"topic": "t", "partition": 0, "offset": 1, "address": 2}
-    return {
-        "empty": b"",
-        "half": json.dumps(good).encode()[:30],
-        "binary": bytes(range(256)),
-        "a list": b"[]",
-        "a number": b"7",
-        "null": b"null",
-        "no lanes": json.dumps({k: v for k, v in good.items() if k != "lanes"}).encode(),
-        "lanes are a number": json.dumps({**good, "lanes": 3}).encode(),
-        "a lane is a number": json.dumps({**good, "lanes": [3]}).encode(),
-        "an offset is text": json.dumps({**good, "lanes": [{**lane, "offset": "x"}]}).encode(),
-        "an address is null": json.dumps({**good, "lanes": [{**lane, "address": None}]}).encode(),
-        "version 2": json.dumps({**good, "version": 2}).encode(),
-        "another log's": json.dumps({**good, "source": OTHER.hex()}).encode(),
-        "source is no hex": json.dumps({**good, "source": "zz"}).encode(),
-        "deep": b"[" * 100_000,
-    }[how]
+def there(status: Status) -> int:
+    """Records that arrived. Of some the answer may be lost with a connection that is given up: they
+    are recognised on the next one, and skipped."""
+    return status.acknowledged + status.skipped
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "empty", "half", "binary", "a list", "a number", "null", "no lanes", "lanes are a number",
-        "a lane is a number", "an offset is text", "an address is null", "version 2",
-        "another log's", "source is no hex", "deep",
-    ],
-)  # fmt: skip
-def test_damaged_or_foreign_notes_are_lost_and_never_half_believed(
-    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+def wanted(log: Path) -> int:
+    """Records after the 2,000th for the partition that is up."""
+    return sum(partition_of_key(r.key or b"", 2) == 0 for r in records_of(log)[2000:])
+
+
+def test_a_partition_that_never_answered_delays_no_other(
+    two: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "cursors").mkdir()
-    (tmp_path / "cursors/bridge.lanes").write_bytes(damaged(how))
-    notes = load(tmp_path)
-    assert notes.lost
-    assert notes.lanes == {}
-    assert notes.source == UUID
-    assert "is unreadable" in caplog.text
+    """Its leader is down before the bridge ever saw the topic: so it has no checkpoint."""
+    monkeypatch.setattr(topics, "SILENT_PAUSE_S", 0.5)
+    fill(log, 3000)
+    two.set_down(2)
+    run = forward(bootstrap_servers=two.bootstrap_servers)
+    up = sum(partition_of_key(r.key or b"", 2) == 0 for r in records_of(log))
+    status = run.until(lambda s: s.acknowledged == up)
+    assert (status.held_back, status.standing, status.state) == (1, 0, "sending")
+    assert f"{TOPIC}/1 waits" in (status.error or "")
+    two.set_up(2)
+    run.until(lambda s: s.acknowledged == 3000)
+    run.stop()
+    assert_arrived(records_of(log), consume(two.bootstrap_servers, TOPIC, 2))
 
 
-def test_that_notes_were_lost_is_not_forgotten_by_saving(tmp_path: Path) -> None:
-    load(tmp_path).save()
-    assert load(tmp_path).lost
-
-
-def test_a_log_without_a_uuid_keeps_the_one_that_its_notes_gave_it(tmp_path: Path) -> None:
-    first = load(tmp_path, None, begun=False)
-    assert len(first.source) == 16
-    first.save()
-    assert load(tmp_path, None).source == first.source
-    (tmp_path / "cursors/bridge.lanes").unlink()
-    assert load(tmp_path, None).source != first.source
-
-
-class FullStorage(Storage):
-    """No room for another byte of a new file."""
-
-    def create(self, path: str):
-        raise StorageFull("no room", path=path)
-
-
-def test_saving_again_needs_no_room_on_a_full_disk(tmp_path: Path) -> None:
-    """What frees space needs none: the notes are replaced in place, as cursors are."""
-    saved(tmp_path)
-    notes = LaneNotes.load(str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True)
-    before = (tmp_path / "cursors/bridge.lanes").stat()
-    for offset in range(1000, 1005):
-        notes.lanes["t", 0].offset = offset
-        notes.save()
-        assert load(tmp_path).lanes["t", 0] == LaneNote(offset, 70)
-    after = (tmp_path / "cursors/bridge.lanes").stat()
-    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
-
-
-def test_notes_that_outgrow_their_room_say_on_a_full_disk_how_much_to_free_and_stay(
-    tmp_path: Path,
+def test_after_a_restart_records_of_faster_lanes_are_not_sent_again(
+    two: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
-    saved(tmp_path)
-    notes = LaneNotes.load(str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True)
-    notes.lanes |= {("t", partition): LaneNote(1) for partition in range(1000)}
-    with pytest.raises(StorageFull, match=r"free [0-9]+ KiB"):
-        notes.save()
-    assert len(load(tmp_path).lanes) == 3
-    grown = LaneNotes.load(str(tmp_path), "bridge", Storage(), topic_uuid=UUID, begun=True)
-    grown.lanes |= notes.lanes
-    grown.save()
-    assert load(tmp_path).lanes == grown.lanes
-
-
-@pytest.mark.parametrize("cut", [0, 8, 30, 100])
-def test_a_save_that_is_cut_off_leaves_the_notes_before_it(tmp_path: Path, cut: int) -> None:
-    """Whatever part of a slot is damaged, the other one counts."""
-    notes = saved(tmp_path)
-    path = tmp_path / "cursors/bridge.lanes"
-    half = path.stat().st_size // 2
-    for offset, slot in ((6, half), (7, 0), (8, half)):
-        before = notes.lanes["t", 0].offset
-        notes.lanes["t", 0].offset = offset
-        notes.save()
-        whole = path.read_bytes()
-        path.write_bytes(whole[: slot + cut] + b"\xff" * 50 + whole[slot + cut + 50 :])
-        assert load(tmp_path).lanes["t", 0].offset == before
-        path.write_bytes(whole)
-        assert load(tmp_path).lanes["t", 0].offset == offset
-
-
-def test_notes_of_an_earlier_version_are_read_and_replaced(tmp_path: Path) -> None:
-    (tmp_path / "cursors").mkdir()
-    path = tmp_path / "cursors/bridge.lanes"
-    lane = {"topic": "t", "partition": 0, "offset": 1, "address": 2}
-    path.write_text(json.dumps({
-        "version": 1, "source": UUID.hex(), "clean": True, "lost": False, "lanes": [lane],
-    }))  # fmt: skip  # a table
-    notes = load(tmp_path)
-    assert notes.lanes == {("t", 0): LaneNote(1, 2)}
-    notes.save()
-    assert load(tmp_path).lanes == notes.lanes
+    """5 s: a stop waits so long for what is under way."""
+    options = {"bootstrap_servers": two.bootstrap_servers}
+    fill(log, 2000)
+    run = forward(**options)
+    run.until(lambda s: s.acknowledged == 2000)
+    two.set_down(2)
+    with Writer(log) as writer:
+        append(writer, range(2000, 6000))
+    run.until(lambda s: s.acknowledged == 2000 + wanted(log))
+    run.stop()
+    two.set_up(2)
+    status = forward(drain=True, **options).end()
+    assert status.acknowledged == 4000 - wanted(log)
+    assert_arrived(records_of(log), consume(two.bootstrap_servers, TOPIC, 2))

@@ -111,7 +111,7 @@ def test_an_end_that_arrives_late_ends_no_other_transaction(
     ended(process, behind, log)
 
 
-def test_who_is_answered_late_but_asked_once_goes_on(behind: Behind, log: Path) -> None:
+def test_a_late_answer_to_a_single_request_is_no_failure(behind: Behind, log: Path) -> None:
     """Each end is on its way for longer than the client waits until it would ask again."""
     proxy = behind.proxy
     proxy.delay_s[END_TXN] = 0.3

@@ -10,11 +10,11 @@ import pytest
 
 import aolog
 from bridge import Buffer
-from bridge.buffer.provider import FileProvider
+from bridge.buffer.file_provider import FileProvider
 from bridge.config.files import load_text
-from bridge.deliver.rate_limit import Pace
+from bridge.deliver.rate_limit import RateLimit
 from bridge.errors import WrongConfiguration
-from bridge.supervise.options import plans
+from bridge.supervise.options import cluster_options
 from tests.bridge.conftest import Process, Run, fill
 from tests.bridge.deliver.test_poison import with_large
 
@@ -45,7 +45,7 @@ def test_a_forwarder_makes_dead_letter_logs_of_its_mode(
     assert modes(log / "dead-letter") == {(True, 0o750), (False, 0o640)}
 
 
-def test_what_the_bridge_keeps_in_a_log_has_the_log_s_modes(
+def test_the_bridges_files_in_a_log_have_the_logs_modes(
     run: Callable[..., Process], log: Path
 ) -> None:
     for given in (0o750, 0o700):
@@ -88,12 +88,12 @@ bootstrap_servers = "127.0.0.1:1"
 
 
 @pytest.mark.parametrize(("text", "expected"), [('"750"', 0o750), ("0o770", 0o770), ("448", 0o700)])
-def test_a_configuration_says_a_mode_as_chmod_does(
+def test_a_configuration_takes_a_mode_as_chmod_does(
     tmp_path: Path, text: str, expected: int
 ) -> None:
     config = load_text(CONFIG.replace("MODE", text), base=tmp_path)
     assert config.mode == expected
-    assert plans(config, Pace())["main"].options["mode"] == expected
+    assert cluster_options(config, RateLimit())["main"].values["mode"] == expected
     assert config.shown()["mode"] == f"{expected:o}"
 
 
@@ -108,7 +108,7 @@ def test_a_mode_of_the_command_line_goes_over_the_configuration_s(tmp_path: Path
     assert config.mode == 0o770
 
 
-def test_a_log_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+def test_an_existing_log_keeps_its_mode(tmp_path: Path) -> None:
     log = tmp_path / "log"
     fill(log, 1)
     log.chmod(0o755)

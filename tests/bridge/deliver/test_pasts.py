@@ -55,7 +55,7 @@ def send_as_they_were(broker: EmbeddedBroker, messages: list[Message]) -> None:
 
 
 @pytest.mark.parametrize("sync", ["never", "interval"])
-def test_after_a_power_cut_what_is_new_arrives_and_what_was_forwarded_is_not_repeated(
+def test_after_a_power_cut_new_records_arrive_and_forwarded_ones_are_not_sent_again(
     broker: EmbeddedBroker,
     forward: Forward,
     committed: dict[str, list[int]],
@@ -183,7 +183,7 @@ def test_records_of_a_copy_that_lie_between_this_logs_own_are_not_taken_for_its_
 
 @pytest.mark.parametrize("put_back", [put_back_anew, put_back_in_place])
 @pytest.mark.parametrize("format_", ["aolog", "queuefka"])
-def test_a_backup_older_than_what_was_forwarded_goes_on_with_other_records_and_each_arrives(
+def test_an_older_backup_goes_on_with_other_records_and_each_arrives(
     broker: EmbeddedBroker,
     log: Path,
     forward: Forward,

@@ -105,7 +105,7 @@ def test_of_a_log_and_its_copy_one_goes_on_and_the_other_is_refused(
     "first",
     ["writer", pytest.param("bridge", marks=pytest.mark.slow)],
 )
-def test_after_a_power_cut_the_clusters_cursor_is_ahead_and_what_is_new_arrives(
+def test_after_a_power_cut_the_clusters_cursor_is_ahead_and_new_records_arrive(
     kafka: KafkaServer,
     topic: TopicFactory,
     exactly: Forward,

@@ -78,7 +78,7 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_thousand_records_without_a_key_for_a_compacted_topic_cost_seconds(
     kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain,
     delivery: str,
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     name, poison = topic(1, {"cleanup.policy": "compact", "retention.ms": "-1"}), []
     with Writer(log) as writer:
         for number in range(1_000):
@@ -93,7 +93,7 @@ def test_a_thousand_records_without_a_key_for_a_compacted_topic_cost_seconds(
 def test_records_that_are_too_old_for_their_topic_cost_seconds(
     kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain,
     delivery: str,
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     name, poison = topic(2, {"message.timestamp.before.max.ms": str(30 * 86_400_000)}), []
     now_us = time.time_ns() // 1_000
     with Writer(log) as writer:
@@ -111,7 +111,7 @@ def test_records_that_are_too_old_for_their_topic_cost_seconds(
 def test_records_over_a_topics_bound_are_known_to_a_byte(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run],
     delivery: str,
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     """One of each size from below the bound to above it."""
     name, poison = topic(1, {"max.message.bytes": "20000"}), []
     with Writer(log) as writer:
@@ -132,7 +132,7 @@ def test_records_over_a_topics_bound_are_known_to_a_byte(
 def test_poison_that_the_cluster_names_costs_a_connection_for_many(
     kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain,
     delivery: str, blind: None,
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     name, poison = topic(1, {"cleanup.policy": "compact", "retention.ms": "-1"}), []
     with Writer(log) as writer:
         for number in range(200):
@@ -143,10 +143,10 @@ def test_poison_that_the_cluster_names_costs_a_connection_for_many(
 
 
 @DELIVERIES
-def test_poison_that_nobody_names_is_found_in_seconds(
+def test_poison_that_the_cluster_does_not_name_is_found_in_seconds(
     kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain,
     delivery: str, blind: None,
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     """The client compresses, so a size says nothing."""
     name, poison = topic(1, {"max.message.bytes": "20000"}), []
     with Writer(log) as writer:
@@ -160,10 +160,10 @@ def test_poison_that_nobody_names_is_found_in_seconds(
 
 
 @DELIVERIES
-def test_a_refusal_is_told_in_our_words_and_nothing_is_critical(
+def test_a_refusal_is_logged_in_our_words_and_nothing_is_critical(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Callable[..., Process],
     delivery: str,
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     name = topic(1, {"max.message.bytes": "20000"})
     with Writer(log) as writer:
         append(writer, range(100))
@@ -184,7 +184,7 @@ def test_a_refusal_is_told_in_our_words_and_nothing_is_critical(
 def test_a_topic_whose_settings_cannot_be_read_is_named_once(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run],
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     """A time-out here; without the right it is the same, see test_whose_fault_kafka."""
     monkeypatch.setattr(topic_settings, "_ANSWER_S", 0.0)
     caplog.set_level(logging.INFO, "bridge")
@@ -203,7 +203,7 @@ def test_a_topic_whose_settings_cannot_be_read_is_named_once(
 def test_a_dry_run_names_the_partition_that_a_dead_letter_was_to_go_to(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run],
     bridge: Callable[..., Process], delivery: str,
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     name = topic(3, {"message.timestamp.before.max.ms": str(30 * 86_400_000)})
     with Writer(log) as writer:
         for number in range(20):

@@ -9,7 +9,6 @@ import pytest
 
 from aolog import Writer
 from bridge.config.routing import Routing, Rule, partition_of_address
-from bridge.deliver.forwarder import Forwarder
 from bridge.errors import Undeliverable
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
@@ -20,6 +19,7 @@ from tests.bridge.conftest import (
     consume,
     cursor_of,
     fill,
+    forwarder,
     records_of,
 )
 
@@ -36,7 +36,7 @@ def fill_topics(log: Path, count: int) -> None:
             writer.append(b"%d" % number, key=b"k%d" % (number % 7), topic=topic)
 
 
-def test_records_go_where_the_rules_say_and_again_after_a_restart(
+def test_records_follow_the_rules_also_after_a_restart(
     forward: Callable[..., Run], broker: EmbeddedBroker, log: Path
 ) -> None:
     for name in ("turns", "fixed"):
@@ -71,14 +71,14 @@ def test_a_kill_moves_no_record_that_goes_by_turns(
     assert whole.end().acknowledged == 3_000
     (log / "cursors/bridge.cursor").unlink()  # as if it had never been committed: all is read back
     servers = broker.bootstrap_servers
-    again = Run(Forwarder(log, routing=routing, bootstrap_servers=servers, drain=True)).end()
+    again = Run(forwarder(log, routing=routing, bootstrap_servers=servers, drain=True)).end()
     assert (again.acknowledged, again.skipped) == (0, 3_000)
     assert sorted(m.address for m in consume(broker.bootstrap_servers)) == [
         r.address for r in records_of(log)
     ]
 
 
-def test_a_partition_that_is_not_there_stands_before_the_record(
+def test_a_record_for_a_partition_that_does_not_exist_waits(
     forward: Callable[..., Run], log: Path
 ) -> None:
     fill_topics(log, 8)
@@ -103,7 +103,7 @@ def test_two_clusters_share_a_log_each_with_a_cursor_of_its_own(
         first = forward(topic=None, routing=part("main"), drain=True).end()
         servers = other.bootstrap_servers
         second = Run(
-            Forwarder(log, routing=part("other"), cursor="bridge.other", drain=True,
+            forwarder(log, routing=part("other"), cursor="bridge.other", drain=True,
                       bootstrap_servers=servers)
         ).end()  # fmt: skip  # not by the fixture: its cursors are one log's
         assert (first.acknowledged, first.skipped) == (2_000, 0)

@@ -5,12 +5,11 @@ import pytest
 from aolog import Reader, Writer
 from bridge.config.files import load_text
 from bridge.config.routing import FILTERED, Routing, Rule
-from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.transform import Transforms, refusals_of
 from bridge.errors import Undeliverable, WrongConfiguration
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.against_kafka import committed_in
-from tests.bridge.conftest import consume, cursor_of, records_of
+from tests.bridge.conftest import consume, cursor_of, forwarder, records_of
 
 HERE = "tests.bridge.deliver.transforms"
 
@@ -36,11 +35,10 @@ def routing(function, **more):
 
 
 def forward(log, broker, function, *, poison="stop", routes=None, **more):
-    forwarder = Forwarder(
+    return forwarder(
         log, bootstrap_servers=broker.bootstrap_servers, routing=routes or routing(function, **more),
         drain=True, commit_s=0.1, poison=poison,
-    )  # fmt: skip  # one call
-    return forwarder.run()
+    ).run()  # fmt: skip  # one call
 
 
 def values(broker, topic, partitions=4):
@@ -57,7 +55,7 @@ def changed(log, function, **more):
 def test_records_are_filtered_changed_keyed_anew_and_sent_elsewhere(log, broker):
     status = forward(log, broker, "odd_shouted_elsewhere")
     assert cursor_of(log) == status.position
-    assert status.lag_records == 0
+    assert (status.lag_records, status.acknowledged, status.filtered) == (0, 15, 15)
     found = consume(broker.bootstrap_servers, "t", 4)
     assert {(m.key, len({m.partition})) for m in found} == {(b"new", 1)}
     assert [int(m.value) for m in found] == [n for n in range(30) if n % 2 and n % 3]
@@ -113,12 +111,11 @@ def test_exactly_once_transforms_too(log, kafka, topic):
             Rule(transform=f"{HERE}:odd_shouted_elsewhere_or_fails", topic=name),
         ]
     )
-    forwarder = Forwarder(
+    status = forwarder(
         log, bootstrap_servers=kafka.bootstrap_servers, routing=routes, drain=True,
         delivery="exactly_once", poison="dead-letter",
-    )  # fmt: skip  # one call
-    status = forwarder.run()
-    assert (status.dead_lettered, status.lag_records) == (1, 0)
+    ).run()  # fmt: skip  # one call
+    assert (status.dead_lettered, status.filtered, status.lag_records) == (1, 15, 0)
     found = [int(m.value) for m in committed_in(kafka, name)]
     assert found == [n for n in range(30) if n % 2 and n != 7]
 

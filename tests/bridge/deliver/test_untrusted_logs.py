@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import aolog
 from aolog.storage.storage import Storage
 from bridge.cli import main
-from bridge.deliver.checkpoints import LaneNotes
+from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.dead_letter import DeadLetterLog, dead_letter_path, first_dead_letter
 from tests.aolog.conftest import snapshot
 
@@ -48,12 +48,12 @@ def test_a_log_s_dead_letters_have_a_relative_path_too(
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["cursors", "the notes"])
-def test_lane_notes_are_read_and_written_through_no_link(
+def test_checkpoints_are_read_and_written_through_no_link(
     log: Path, tmp_path: Path, whole: bool
 ) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    notes = LaneNotes.load(str(log), "c", Storage(), topic_uuid=None, begun=False)
+    notes = Checkpoints.load(str(log), "c", Storage(), topic_uuid=None, begun=False)
     if whole:
         (log / "cursors").symlink_to(outside)
     else:
@@ -63,7 +63,7 @@ def test_lane_notes_are_read_and_written_through_no_link(
     with pytest.raises(aolog.StorageFailed, match="is a symbolic link"):
         notes.save()
     with pytest.raises(aolog.StorageFailed, match="is a symbolic link"):
-        LaneNotes.load(str(log), "c", Storage(), topic_uuid=None, begun=False)
+        Checkpoints.load(str(log), "c", Storage(), topic_uuid=None, begun=False)
     assert list(outside.iterdir()) == []
 
 

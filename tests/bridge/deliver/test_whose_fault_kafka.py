@@ -23,10 +23,9 @@ from confluent_kafka.admin import (
 
 from aolog import Writer
 from bridge.deliver.at_least_once import topics
-from bridge.deliver.forwarder import Forwarder
 from bridge.errors import Undeliverable
 from tests.bridge.against_kafka import committed_in, name_of
-from tests.bridge.conftest import Run, append, cursor_of, fill, records_of
+from tests.bridge.conftest import Run, append, cursor_of, fill, forwarder, records_of
 from tests.kafka.server import KafkaServer, KafkaUnavailable
 
 pytestmark = [
@@ -50,7 +49,7 @@ class Strict(KafkaServer):
                 AclPermissionType.ALLOW,
             )
             for operation in operations
-        ]  # fmt: skip  # as it is called
+        ]  # fmt: skip  # one call
         admin = self.admin()
         for future in admin.create_acls(bindings).values():
             future.result(timeout=30)
@@ -59,7 +58,7 @@ class Strict(KafkaServer):
         every = AclBindingFilter(
             ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY,
             AclPermissionType.ANY,
-        )  # fmt: skip  # as it is called
+        )  # fmt: skip  # one call
         admin = self.admin()
         for future in admin.delete_acls([every]).values():
             future.result(timeout=30)
@@ -117,7 +116,7 @@ def as_alice(
             "sasl.username": "alice", "sasl.password": "secret", **options.pop("settings", {}),
         }  # fmt: skip  # a table
         run = Run(
-            Forwarder(
+            forwarder(
                 log,
                 topic=topic,
                 bootstrap_servers=strict.bootstrap_of("SASL"),
@@ -147,7 +146,7 @@ def grant_all_but_topics(strict: Strict) -> None:
     every = AclBinding(
         ResourceType.TRANSACTIONAL_ID, "*", ResourcePatternType.LITERAL, "User:alice", "*",
         AclOperation.ALL, AclPermissionType.ALLOW,
-    )  # fmt: skip  # as it is called
+    )  # fmt: skip  # one call
     admin = strict.admin()  # which gives up what is asked of it when it goes
     for future in admin.create_acls([every]).values():
         future.result(timeout=30)
@@ -158,7 +157,7 @@ def grant_all_but_topics(strict: Strict) -> None:
 def test_records_of_a_topic_that_is_forbidden_wait_and_arrive_once_it_is_allowed(
     strict: Strict, name: str, log: Path, as_alice: Callable[..., Run], delivery: str,
     rights: tuple[AclOperation, ...],
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     grant_all_but_topics(strict)
     if rights:
         strict.grant(ResourceType.TOPIC, name, *rights)
@@ -184,7 +183,7 @@ def test_records_of_a_topic_that_is_forbidden_wait_and_arrive_once_it_is_allowed
 def test_a_drain_into_a_topic_that_is_forbidden_ends_with_an_error_that_names_the_right(
     strict: Strict, name: str, log: Path, as_alice: Callable[..., Run], delivery: str,
     rights: tuple[AclOperation, ...],
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     grant_all_but_topics(strict)
     if rights:
         strict.grant(ResourceType.TOPIC, name, *rights)
@@ -211,13 +210,13 @@ def test_without_the_right_to_write_anything_the_rights_that_would_do_are_named(
 def test_a_transactional_id_that_is_forbidden_is_named_in_one_line(
     strict: Strict, name: str, log: Path, as_alice: Callable[..., Run],
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     grant_all_but_topics(strict)
     admin = strict.admin()
     every = AclBindingFilter(
         ResourceType.TRANSACTIONAL_ID, None, ResourcePatternType.ANY, None, None, AclOperation.ANY,
         AclPermissionType.ANY,
-    )  # fmt: skip  # as it is called
+    )  # fmt: skip  # one call
     for future in admin.delete_acls([every]).values():
         future.result(timeout=30)
     fill(log, 10)
@@ -231,10 +230,10 @@ def test_a_transactional_id_that_is_forbidden_is_named_in_one_line(
 
 
 @DELIVERIES
-def test_without_the_right_to_describe_settings_poison_is_found_all_the_same_and_that_is_said_once(
+def test_without_the_right_to_describe_settings_poison_is_found_and_the_right_is_named_once(
     strict: Strict, name: str, log: Path, as_alice: Callable[..., Run], delivery: str,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip  # as it is called
+) -> None:  # fmt: skip  # one call
     caplog.set_level(logging.INFO, "bridge")
     grant_all_but_topics(strict)
     strict.grant(
@@ -254,11 +253,11 @@ def test_without_the_right_to_describe_settings_poison_is_found_all_the_same_and
     assert all(m.key is not None for m in committed_in(strict, name))
 
 
-def test_an_address_that_only_the_cluster_names_is_told_from_one_that_was_configured(
+def test_an_address_that_the_cluster_advertises_is_named_as_such(
     strict: Strict, name: str, log: Path
 ) -> None:
     fill(log, 10)
-    run = Run(Forwarder(log, topic=name, bootstrap_servers=strict.bootstrap_of("FAR")))
+    run = Run(forwarder(log, topic=name, bootstrap_servers=strict.bootstrap_of("FAR")))
     try:
         status = run.until(lambda s: "127.0.0.1:1: connection refused" in (s.error or ""))
         assert "advertises this address" in (status.error or "")
@@ -278,11 +277,11 @@ def test_records_of_a_topic_that_is_missing_wait_and_arrive_once_it_is_made(
         stray = writer.append(b"stray", topic=late)
         append(writer, range(100, 200))
     run = Run(
-        Forwarder(
+        forwarder(
             log, topic=name, delivery=delivery, poison="dead-letter", commit_s=0.05,
             **run_as_anonymous,
         )
-    )  # fmt: skip  # as it is called
+    )  # fmt: skip  # one call
     try:
         status = run.until(lambda s: late in (s.error or "") and s.acknowledged >= 100)
         assert "create it" in (status.error or "")

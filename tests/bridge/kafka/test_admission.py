@@ -120,7 +120,7 @@ def test_a_timestamp_is_refused_where_no_clock_could_make_it_fit(
     assert {refusal.code for refusal in found.values()} <= {"INVALID_TIMESTAMP"}
 
 
-def test_a_record_too_large_for_a_segment_or_a_topic_says_which_setting() -> None:
+def test_the_refusal_of_a_record_too_large_for_a_segment_or_a_topic_names_the_setting() -> None:
     records = [PLAIN, (b"k", b"x" * 3_000, NOW_MS)]
     found = refused(records, Bounds(batch_bytes=2_000, segment_bytes=5_000))
     assert "max.message.bytes=2000 of topic 't'" in found[10].reason
@@ -129,7 +129,7 @@ def test_a_record_too_large_for_a_segment_or_a_topic_says_which_setting() -> Non
     assert found[10].code == "RECORD_LIST_TOO_LARGE"
 
 
-def test_what_the_client_compresses_is_refused_for_its_own_bound_alone() -> None:
+def test_compressed_records_are_refused_only_by_the_clients_bound() -> None:
     records = [(b"k", b"x" * 3_000, NOW_MS), (None, b"v", NOW_MS)]
     bounds = Bounds(batch_bytes=2_000, needs_key=True)
     assert refused(records, bounds, compresses=True).keys() == {10}
@@ -142,7 +142,7 @@ def test_only_records_of_the_topic_are_refused_for_it() -> None:
     assert found.keys() == {0, 20, 30}
 
 
-def test_what_was_learned_is_forgotten_after_a_while_and_on_request() -> None:
+def test_a_topics_limits_expire_and_can_be_forgotten() -> None:
     admission = Admission(1_000_000, compresses=False)
     keyless = messages([(None, b"v", NOW_MS)])
 

@@ -1,4 +1,4 @@
-"""The embedded broker is a broker to other processes, and breaks when and how it is told.
+"""The embedded broker serves other processes, and fails when and how a test asks.
 
 Every client here is a process of its own, which gets orders as lines of JSON and answers each
 with one: what is tested is the listener, not this interpreter.
@@ -253,25 +253,13 @@ def test_cleared_errors_hit_nobody(broker: EmbeddedBroker, client: Client) -> No
     assert client.send("b")["reports"] == ok("b")
 
 
-def test_errors_are_pushed_also_where_only_the_variadic_function_is_exported(
-    client: Client, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedded, "_PUSH_ARRAY", "rd_kafka_mock_no_such_function")
-    broker.push_request_errors(PRODUCE, [0, 0, KafkaError.MSG_SIZE_TOO_LARGE, 0, 87, 0, 10])
-    reports = client.send(*"abcdefgh")["reports"]
-    assert [name for _, name in reports] == [
-        *(None, None, "MSG_SIZE_TOO_LARGE", None, "INVALID_RECORD", None, "MSG_SIZE_TOO_LARGE"),
-        None,
-    ]
-
-
 def test_a_round_trip_time_slows_every_answer_until_it_is_taken_back(
     broker: EmbeddedBroker, client: Client
 ) -> None:
     client.send("a")
     broker.set_rtt_ms(600)
     # One request at a time: two round trips. The timers of client and broker differ by
-    # a millisecond, so the bound stands between one round trip and two.
+    # a millisecond, so the bound is between one round trip and two.
     assert client.send("b", "c")["seconds"] > 0.9
     broker.set_rtt_ms(0)
     assert client.send("d", "e")["seconds"] < 0.9
@@ -349,15 +337,6 @@ def test_what_does_not_exist_or_is_out_of_range_is_refused(broker: EmbeddedBroke
     ):
         with pytest.raises(EmbeddedBrokerRefused, match="not in"):
             call()
-
-
-def test_two_brokers_in_one_process_know_nothing_of_each_other(client: Client) -> None:
-    client.send("a", "b")
-    with EmbeddedBroker() as other, Client(other) as other_client:
-        other.create_topic("t")
-        other_client.send("c")
-        assert other_client.values(1) == ["c"]
-    assert client.values(2) == ["a", "b"]
 
 
 def test_any_thread_may_call_and_close_waits_for_calls_under_way() -> None:

@@ -26,7 +26,7 @@ def test_a_code_is_called_in_the_table_as_the_client_calls_it():
     assert ROWS.keys() - CODES == {"NO_READ", "NO_TOPIC", "TRANSFORM_FAILED"}, "the bridge's own"
 
 
-def test_each_row_says_what_the_operator_reads_and_does():
+def test_each_row_has_a_cause_and_an_action_for_the_operator():
     assert all(row.reads and row.does for row in ROWS.values())
     assert FAULTS.keys() == set(Kind)
 

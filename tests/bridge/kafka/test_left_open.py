@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.kafka.hanging_transactions import LeftOpen
+from bridge.kafka.cursor_record import CursorName
+from bridge.kafka.hanging_transactions import HangingTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,8 @@ def find(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Any], list
     for; the transaction at offset 7 is open for so many looks at the ends."""
 
     def run(keys: list[bytes | None], *, open_for: int) -> tuple[list[Any], list[Any]]:
-        left = LeftOpen({"bootstrap.servers": "127.0.0.1:1"}, bool)
+        name = CursorName(bytes(16), "c")
+        left = HangingTransactions({"bootstrap.servers": "127.0.0.1:1"}, bool, name)
         looks: list[dict[LaneKey, int]] = []
         asked = 0
 
@@ -49,19 +51,23 @@ def find(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Any], list
     return run
 
 
-def test_ours_is_found_though_it_is_not_seen_at_once(find: Callable[..., Any]) -> None:
+def test_our_transaction_is_found_even_if_its_leader_does_not_return_it_at_once(
+    find: Callable[..., Any],
+) -> None:
     """A leader that has just begun does not say yet what is there."""
     found, looks = find([None, None, b"ours"], open_for=9)
     assert [message.key() for message in found] == [b"ours"]
     assert looks == [{LANE: 7}] * 3
 
 
-def test_a_strangers_place_is_read_once_and_its_end_is_waited_for(find: Callable[..., Any]) -> None:
+def test_a_foreign_transaction_is_read_once_and_its_end_is_awaited(
+    find: Callable[..., Any],
+) -> None:
     found, looks = find([b"theirs"], open_for=4)
     assert (found, looks) == ([], [{LANE: 7}])
 
 
-def test_a_strangers_that_stays_open_is_given_up(
+def test_a_foreign_transaction_that_stays_open_is_skipped(
     find: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bridge.kafka.hanging_transactions._OTHERS_MAX_S", 0.2)

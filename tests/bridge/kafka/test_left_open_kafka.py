@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aolog import Writer
+from aolog.format.origin import HEADER_NAME
 from bridge.kafka.cursor_record import CursorRecord, encode_cursor
-from bridge.kafka.origin import HEADER_NAME, encode_stamp
+from bridge.kafka.origin import encode_stamp
 from tests.bridge.against_kafka import CURSORS, EXACTLY, Start, committed_in, name_of, raw_committed
 from tests.bridge.conftest import append, assert_arrived, cursor_of, notes_of, records_of
 from tests.kafka.hanging import leave_open, unverified
@@ -79,7 +80,7 @@ def halfway(kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start) ->
     return Halfway(kafka, topic(2), log, start)
 
 
-def test_whether_something_may_be_left_open_is_known_behind_a_stop(
+def test_after_a_stop_the_notes_tell_whether_a_transaction_may_be_open(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     def said() -> tuple[bool, bool]:
@@ -124,16 +125,18 @@ def test_a_cursor_record_of_what_is_known_to_be_committed_is_committed(halfway: 
     process = halfway.drain()
     assert "is committed now" in process.stderr
     said = [m.value() for m in raw_committed(halfway.kafka, CURSORS) if m.key() == halfway.name.key]
-    assert sum(b'"owner": "x"' in value for value in said) == 2  # it hung, and is said again
+    assert (
+        sum(b'"owner": "x"' in value for value in said) == 2
+    )  # the hanging one, and its repetition
     halfway.assert_each_arrived_once()
 
 
 def test_what_was_committed_without_a_marker_is_not_aborted(halfway: Halfway) -> None:
-    """It is seen with the next commit: here a second time, as it was there."""
+    """It becomes visible with the next commit: here a second time, since it was there already."""
     with unverified(halfway.kafka):
         halfway.leave(halfway.delivered[-1])
     process = halfway.drain()
-    assert "seen with the next commit" in process.stderr
+    assert "visible with the next commit" in process.stderr
     arrived = [m.address for m in halfway.arrived()]
     assert arrived.count(halfway.delivered[-1].address) == 2
     assert len(arrived) == 2 * COUNT + 1

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aolog import Reader, Record, Writer
-from bridge.deliver.at_least_once.partition_state import Position
+from aolog.format.origin import HEADER_NAME
 from bridge.deliver.exactly_once.prefetch import Ready
+from bridge.deliver.position import Position
 from bridge.kafka.lane import Refusal
 from bridge.kafka.messages import messages_of, milliseconds
-from bridge.kafka.origin import HEADER_NAME, encode_stamp
+from bridge.kafka.origin import encode_stamp
 
 if TYPE_CHECKING:
     from aolog.read.batch import Batch

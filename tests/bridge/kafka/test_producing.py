@@ -16,11 +16,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from aolog.format.columns import BinaryColumn
 from aolog.format.native.speed import Rows
+from aolog.format.origin import HEADER_NAME
 from bridge.kafka import queueing
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.lane import LaneKey
 from bridge.kafka.messages import Messages
-from bridge.kafka.origin import HEADER_NAME, encode_stamp
+from bridge.kafka.origin import encode_stamp
 from bridge.kafka.queueing import RowProducer
 from tests.bridge.conftest import SOON_S, TOPIC, consume
 
@@ -146,14 +147,16 @@ def test_a_row_that_is_refused_is_the_one_before(broker: EmbeddedBroker) -> None
     assert arrived(broker) == {i: one for i, one in plain(range(8)).items() if i != 4}
 
 
-def test_a_full_queue_is_told_and_rows_go_on_behind_it(broker: EmbeddedBroker) -> None:
+def test_a_full_queue_raises_and_the_remaining_rows_can_be_put_again(
+    broker: EmbeddedBroker,
+) -> None:
     producer, rows = connected(broker, **{"queue.buffering.max.messages": 3}), rows_of()
     with pytest.raises(BufferError):
         producer.put(rows)
     assert (rows.at, len(producer)) == (4, 3)
     assert producer.flush(SOON_S) == 0
     producer.put(Rows(tuple, "o", ([],), 0, 0))  # none
-    for _ in range(2):  # whoever was refused is put once more
+    for _ in range(2):  # the refused row is put again
         rows = rows_of_from(rows.at - 1)
         try:
             producer.put(rows)
@@ -183,7 +186,7 @@ def rows_of_from(first: int) -> Rows:
         ((TOPIC, 9_999), b"k", None),
     ],
 )
-def test_what_is_wrong_is_said_as_the_client_says_it(
+def test_an_invalid_row_raises_the_clients_own_error(
     broker: EmbeddedBroker, lane: Any, key: Any, error: type[Exception] | None
 ) -> None:
     lanes, keys = [*LANES[:2], lane, *LANES[3:]], [*KEYS[:2], key, *KEYS[3:]]
@@ -198,7 +201,7 @@ def test_what_is_wrong_is_said_as_the_client_says_it(
         assert rows.at == 3
 
 
-def test_nothing_is_put_behind_a_close(broker: EmbeddedBroker) -> None:
+def test_nothing_can_be_put_after_a_close(broker: EmbeddedBroker) -> None:
     producer = connected(broker)
     producer.close()
     with connected(broker) as entered:

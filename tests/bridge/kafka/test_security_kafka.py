@@ -1,5 +1,5 @@
-"""SASL and TLS against Apache Kafka itself: let in with the right secret, told in words and
-without the secret where it is wrong. 60 s: a server of its own."""
+"""SASL and TLS against Apache Kafka itself: accepted with the right secret; a wrong one is a clear error that
+does not contain it. 60 s: a server of its own."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def refused(process: Process) -> dict[str, Any]:
         ("SCRAM-SHA-256", "bob", '{env = "BRIDGE_PASSWORD"}'),
     ],
 )
-def test_who_knows_the_password_is_let_in(
+def test_a_right_password_is_accepted(
     drain: Callable[..., tuple[int, Process, str]],
     secured: tuple[KafkaServer, Path],
     tmp_path: Path,
@@ -182,7 +182,7 @@ def test_who_knows_the_password_is_let_in(
         ("SCRAM-SHA-256", "bob", "at_least_once"),
     ],
 )
-def test_a_wrong_password_is_an_outage_told_in_words_and_never_said(
+def test_a_wrong_password_is_reported_as_an_outage_without_the_password(
     forward: Callable[..., tuple[Process, str]], mechanism: str, user: str, delivery: str
 ) -> None:
     settings = SASL.format(mechanism=mechanism, user=user, password='{file = "wrong"}')
@@ -192,7 +192,7 @@ def test_a_wrong_password_is_an_outage_told_in_words_and_never_said(
     assert (last["state"], last["standing_lanes"], last["acknowledged"]) == ("connecting", 0, 0)
 
 
-def test_a_password_that_became_wrong_is_told_where_lanes_are_read_back_and_mended_by_a_reload(
+def test_a_password_that_became_wrong_is_reported_by_the_read_back_and_a_reload_corrects_it(
     forward: Callable[..., tuple[Process, str]],
     drain: Callable[..., tuple[int, Process, str]],
     secured: tuple[KafkaServer, Path],
@@ -216,7 +216,7 @@ def test_a_password_that_became_wrong_is_told_where_lanes_are_read_back_and_mend
     refused(alone)
 
 
-def test_a_server_whose_certificate_is_known_is_spoken_to_over_tls(
+def test_records_reach_a_server_with_a_trusted_certificate_over_tls(
     drain: Callable[..., tuple[int, Process, str]],
     bridge: Callable[..., Process],
     secured: tuple[KafkaServer, Path],
@@ -264,7 +264,7 @@ def test_a_wrong_password_is_logged_once_and_so_is_its_end(
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 @pytest.mark.parametrize("listener", ["SASL", "TLS"])
-def test_a_plain_client_of_another_listener_is_told_to_check_the_protocol(
+def test_the_error_of_a_plain_client_at_another_listener_names_security_protocol(
     forward: Callable[..., tuple[Process, str]], listener: str, delivery: str
 ) -> None:
     process, _ = forward(listener, "", "--delivery", delivery)
@@ -274,7 +274,7 @@ def test_a_plain_client_of_another_listener_is_told_to_check_the_protocol(
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_a_trusted_certificate_of_another_host_is_told_from_one_that_is_not_trusted(
+def test_the_error_distinguishes_a_certificate_of_another_host_from_an_untrusted_one(
     forward: Callable[..., tuple[Process, str]],
     secured: tuple[KafkaServer, Path],
     monkeypatch: pytest.MonkeyPatch,

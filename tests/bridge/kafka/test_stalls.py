@@ -17,7 +17,7 @@ def sent(waiting: int, acknowledged: int = 0, leader: str = "b:1, node 1") -> Se
 
 
 def stalled(at_s: float = 0.0, low: Callable[[LaneKey], int | None] = BEGIN) -> Stalls:
-    """A has been stalled since then, and that was said."""
+    """A has been stalled since then, and that was logged."""
     stalls = Stalls()
     assert stalls.see({A: sent(3, 5)}, low, at_s) == NONE
     ((one,), _) = stalls.see({A: sent(3, 5)}, low, at_s + STALLED_S)
@@ -41,7 +41,7 @@ def test_the_deadline_is_below_ten_seconds_with_statistics_each_second() -> None
     assert STALLED_S + 2 < 10
 
 
-def test_what_is_acknowledged_bit_by_bit_is_progress_however_long_it_takes() -> None:
+def test_a_slow_acknowledgement_of_each_record_is_progress() -> None:
     stalls = Stalls()
     for second in range(60):
         assert stalls.see({A: sent(1_000, second)}, BEGIN, float(second)) == NONE
@@ -55,13 +55,13 @@ def test_a_lane_with_nothing_under_way_is_not_stalled() -> None:
     assert stalls.now(200.0) == []
 
 
-def test_it_is_said_once_and_again_each_minute() -> None:
+def test_a_stall_is_logged_once_and_again_each_minute() -> None:
     stalls = stalled()
     said = [s for s in range(8, 200) if stalls.see({A: sent(3, 5)}, BEGIN, float(s))[0]]
     assert said == [7 + SAY_AGAIN_S, 7 + 2 * SAY_AGAIN_S, 7 + 3 * SAY_AGAIN_S]
 
 
-def test_another_lane_that_stalls_is_said_at_once() -> None:
+def test_another_lane_that_stalls_is_logged_at_once() -> None:
     stalls = stalled()
     both: Mapping[LaneKey, Sent] = {A: sent(3, 5), B: sent(1)}
     assert stalls.see(both, BEGIN, 10.0) == NONE
@@ -78,14 +78,14 @@ def test_a_new_connection_and_an_aborted_transaction_end_no_stall() -> None:
     assert lanes(over) == [A]
 
 
-def test_records_that_are_delivered_otherwise_or_passed_end_a_stall() -> None:
+def test_records_that_were_passed_end_a_stall() -> None:
     for low in (None, 200):
         stalls = stalled()
         _, over = stalls.see({A: sent(0, 5)}, lambda _, low=low: low, 8.0)
         assert (lanes(over), stalls.now(8.0)) == ([A], [])
 
 
-def test_the_leader_is_the_one_of_now() -> None:
+def test_a_stall_names_the_present_leader() -> None:
     stalls = stalled()
     stalls.see({A: sent(3, 5, "none, before b:1, node 1")}, BEGIN, 8.0)
     assert stalls.now(9.0)[0]["leader"] == "none, before b:1, node 1"

@@ -1,4 +1,4 @@
-"""The stamp names a record for ever, and is told from what others put into headers."""
+"""The stamp names a record for ever, and foreign headers are not taken for one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from bridge.kafka.origin import HEADER_NAME, Stamp, decode_stamp, encode_stamp, encode_stamps
+from aolog.format.origin import HEADER_NAME, encode_stamps
+from bridge.kafka.origin import Stamp, decode_stamp, encode_stamp
 
 UUID = bytes(range(16))
 OURS = (HEADER_NAME, encode_stamp(UUID, 3, 77, 1_600_000_000_123_456))
@@ -20,7 +21,7 @@ STAMP = Stamp(UUID, 3, 77, 1_600_000_000_123_456)
     address=st.integers(0, 2**63 - 1),
     timestamp_us=st.none() | st.integers(-(2**63) + 1, 2**63 - 1),
 )
-def test_a_stamp_says_what_was_put_into_it(
+def test_a_stamp_decodes_to_what_was_encoded(
     uuid: bytes, epoch: int, address: int, timestamp_us: int | None
 ) -> None:
     value = encode_stamp(uuid, epoch, address, timestamp_us)
@@ -50,7 +51,7 @@ def test_the_bytes_of_a_stamp_are_those_of_its_table() -> None:
         [("AOLOG", OURS[1])],
     ],
 )
-def test_headers_of_others_are_no_stamp(headers: object) -> None:
+def test_foreign_headers_are_no_stamp(headers: object) -> None:
     assert decode_stamp(headers) is None
 
 

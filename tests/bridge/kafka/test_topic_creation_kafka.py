@@ -47,7 +47,7 @@ def created_lines(process: Process, topic: str) -> list[str]:
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_a_missing_topic_is_created_with_the_clusters_defaults_and_said_once(
+def test_a_missing_topic_is_created_with_the_clusters_defaults_and_logged_once(
     kafka: KafkaServer, log: Path, start: Start, unknown: str, delivery: str
 ) -> None:
     with Writer(log) as writer:
@@ -97,7 +97,7 @@ def test_a_missing_topic_that_is_never_created_is_waited_for_and_named(
     assert_arrived(records_of(log), committed_in(kafka, unknown), topic=unknown)
 
 
-def test_the_topic_of_cursor_records_is_created_as_it_has_to_be_and_said(
+def test_the_topic_of_cursor_records_is_created_compacted_and_logged(
     kafka: KafkaServer, log: Path, start: Start, unknown: str
 ) -> None:
     cursors = f"{unknown}-cursors"

@@ -28,8 +28,9 @@ from bridge.deliver.status import Status
 from bridge.errors import WrongConfiguration
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.supervise import supervisor as supervisor_module
-from bridge.supervise import worker as task_module
-from bridge.supervise.options import Plan
+from bridge.supervise import worker as worker_module
+from bridge.supervise.assignment import Assignment
+from bridge.supervise.options import ClusterOptions
 from bridge.supervise.status import LogStatus, Overview
 from bridge.supervise.supervisor import Supervisor
 from tests.bridge.conftest import (
@@ -70,20 +71,20 @@ class Running:
     def _run(self) -> None:
         self.exit_status = self.supervisor.run(self._note, every_s=0.02)
 
-    def _note(self, told: Overview) -> None:
-        self.overviews.append(told)
-        self.most_running = max(self.most_running, told.running)
+    def _note(self, shown: Overview) -> None:
+        self.overviews.append(shown)
+        self.most_running = max(self.most_running, shown.running)
 
     def __getitem__(self, name: str) -> LogStatus:
-        (found,) = [log for log in self.supervisor.look() if log.log == name]
+        (found,) = [log for log in self.supervisor.statuses() if log.log == name]
         return found
 
     def threads(self) -> list[threading.Thread]:
-        tasks = list(self.supervisor._tasks.values())
-        return [task.thread for task in tasks if task.thread is not None]
+        workers = list(self.supervisor._workers.values())
+        return [worker.thread for worker in workers if worker.thread is not None]
 
     def until(self, reached: Callable[..., object]) -> None:
-        wait_until(lambda: reached({log.log: log for log in self.supervisor.look()}))
+        wait_until(lambda: reached({log.log: log for log in self.supervisor.statuses()}))
 
     def end(self, seconds: float = SOON_S) -> int | None:
         self._thread.join(seconds)
@@ -107,8 +108,8 @@ def supervise(
     """Starts a supervisor of the root and the broker."""
     answer_within(monkeypatch, 1.0)
     monkeypatch.setattr(supervisor_module, "_LOOK_S", 0.02)
-    monkeypatch.setattr(task_module, "_RETRY_S", 0.1)
-    monkeypatch.setattr(task_module, "_LOCKED_S", 0.1)
+    monkeypatch.setattr(worker_module, "_RETRY_S", 0.1)
+    monkeypatch.setattr(worker_module, "_LOCKED_S", 0.1)
     running: list[Running] = []
 
     def start(
@@ -164,7 +165,7 @@ def test_a_tree_is_drained_a_few_logs_at_a_time(
     assert_all_arrived(broker, *logs)
 
 
-def test_nothing_to_drain_is_drained(supervise: Callable[..., Running], root: Path) -> None:
+def test_a_drain_of_an_empty_root_succeeds(supervise: Callable[..., Running], root: Path) -> None:
     root.mkdir()
     run = supervise(drain=True)
     assert run.end() == 0
@@ -185,7 +186,7 @@ def test_a_drain_ends_with_the_worst_of_what_failed_and_drains_the_rest(
     assert_all_arrived(broker, root / "good")
 
 
-def test_a_log_that_was_named_and_is_not_there_is_an_error_of_a_drain(
+def test_a_drain_fails_for_a_configured_log_that_is_missing(
     supervise: Callable[..., Running], root: Path
 ) -> None:
     run = supervise(drain=True, root=None, logs=[str(root / "x")])
@@ -226,7 +227,7 @@ def test_a_drain_says_that_a_log_could_not_be_opened_to_be_routed(
     def refused(*_: object) -> None:
         raise PermissionDenied("no", path=str(root / "a"))
 
-    monkeypatch.setattr(Supervisor, "_clusters", refused)
+    monkeypatch.setattr(Assignment, "_clusters", refused)
     assert supervise(drain=True).end() == 4
 
 
@@ -275,25 +276,27 @@ def test_gaps_are_a_drains_failure_at_its_end_and_not_at_a_turns(
     assert (run["b"].acknowledged, run["b"].phase) == (4_000, "done")
 
 
-def test_gaps_of_turns_before_are_told_where_the_last_has_nothing_to_do(tmp_path: Path) -> None:
+def test_gaps_of_earlier_turns_are_reported_if_the_last_turn_has_nothing_to_do(
+    tmp_path: Path,
+) -> None:
     fill(tmp_path / "a", 1)
     supervisor = Supervisor(load(None, {"root": str(tmp_path), **AWAY}), drain=True)
     supervisor._scan()
-    (task,) = supervisor._tasks.values()
+    (worker,) = supervisor._workers.values()
     for gap in (Gap(8192, 9000, "corrupt", 3), Gap(9500, 9600, "corrupt", None)):
-        task.losses.add(gap)
-    task.phase, task.ending = "running", "park"
-    supervisor._take_end(task)
-    assert (task.phase, task.exit_status) == ("standing", 3)
-    assert "2 gaps met" in str(task.error)
+        worker.losses.add(gap)
+    worker.phase, worker.ending = "running", "park"
+    supervisor._take_end(worker)
+    assert (worker.phase, worker.exit_status) == ("standing", 3)
+    assert "2 gaps met" in str(worker.error)
     assert supervisor._ended()
-    supervisor._tree.close()
+    supervisor._discovery.close()
 
 
 # --- records that retention removes -------------------------------------------------------------
 
 
-def test_a_log_that_waits_for_its_turn_or_to_be_tried_again_counts_its_loss(
+def test_a_queued_or_waiting_log_counts_its_losses(
     supervise: Callable[..., Running],
     root: Path,
 ) -> None:
@@ -398,7 +401,7 @@ def test_a_parked_log_that_loses_records_says_so(
         wait_until(lambda: run["a"].lost_records == lost, 5.0)
 
 
-def test_a_bridge_that_waits_for_another_s_cursor_leaves_the_counting_to_it(
+def test_a_bridge_that_waits_for_a_cursor_does_not_count_its_losses(
     supervise: Callable[..., Running], root: Path
 ) -> None:
     with bounded(root / "a") as writer:
@@ -462,7 +465,7 @@ def test_an_idle_log_costs_no_thread_and_wakes_when_it_grows(
     assert_all_arrived(broker, root / "a", root / "b")
 
 
-def test_a_log_with_nothing_to_do_is_asleep_from_the_start_and_waits_for_no_cluster(
+def test_a_log_with_nothing_to_do_is_parked_from_the_start_and_connects_to_no_cluster(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
     for name in ("a", "b"):
@@ -486,7 +489,7 @@ def test_a_log_with_nothing_to_do_is_asleep_from_the_start_and_waits_for_no_clus
     assert len(consume(broker.bootstrap_servers)) == 110
 
 
-def test_what_is_pending_in_a_log_that_waits_is_known_and_grows_with_it(
+def test_the_lag_of_a_log_that_waits_is_known_and_grows(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
     fill(root / "a", 10)
@@ -503,14 +506,14 @@ def test_what_is_pending_in_a_log_that_waits_is_known_and_grows_with_it(
     run.until(lambda logs: logs["a"].acknowledged == 17)
 
 
-def test_what_is_pending_in_a_log_whose_turn_has_not_come_is_known(
+def test_the_lag_of_a_queued_log_is_known(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
     for name in ("a", "b"):
         fill(root / name, 20, size=200)
     run = supervise(active_max=1, slice_seconds=600, bytes_per_second=100)
     run.until(lambda logs: sorted(log.phase for log in logs.values()) == ["queued", "running"])
-    queued = next(log.log for log in run.supervisor.look() if log.phase == "queued")
+    queued = next(log.log for log in run.supervisor.statuses() if log.phase == "queued")
     run.until(lambda logs: logs[queued].lag_records == 20)
     fill(root / queued, 5)
     run.until(lambda logs: logs[queued].lag_records == 25)
@@ -545,7 +548,7 @@ def test_a_drain_in_turns_ends_beside_writers_that_go_on(
     assert run.supervisor.overview().acknowledged >= 4_000
 
 
-def test_what_is_appended_while_a_log_falls_asleep_is_never_left_behind(
+def test_records_appended_while_a_log_is_being_parked_are_forwarded(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
     run = supervise(park_seconds=0, rescan_seconds=3600)
@@ -562,7 +565,7 @@ def test_what_is_appended_while_a_log_falls_asleep_is_never_left_behind(
     assert_all_arrived(broker, root / "a")
 
 
-def test_a_log_that_is_removed_is_let_go_and_not_made_again(
+def test_a_removed_log_is_released_and_not_created_again(
     supervise: Callable[..., Running], root: Path, tmp_path: Path
 ) -> None:
     fill(root / "a", 50)
@@ -593,14 +596,14 @@ def test_a_log_that_is_moved_goes_on_under_its_new_name(
     assert_all_arrived(broker, root / "b")
 
 
-def test_which_logs_are_forwarded_can_be_said(
+def test_patterns_choose_which_logs_are_forwarded(
     supervise: Callable[..., Running], root: Path
 ) -> None:
     for name in ("app/a", "app/tmp", "other"):
         fill(root / name, 5)
     run = supervise(drain=True, include=["app/*"], exclude=["*/tmp"])
     assert run.end() == 0
-    assert [log.log for log in run.supervisor.look()] == ["app/a"]
+    assert [log.log for log in run.supervisor.statuses()] == ["app/a"]
 
 
 # --- fairness -------------------------------------------------------------------------------
@@ -672,7 +675,7 @@ def test_a_record_that_is_refused_is_set_aside_in_a_log_that_is_not_forwarded(
     with Writer(root / "poison") as writer:
         writer.append(b"z" * 5_000)
     run.until(lambda logs: logs["poison"].dead_lettered == 2)
-    assert len(run.supervisor.look()) == 1
+    assert len(run.supervisor.statuses()) == 1
     assert run.stop() == 0
     assert len(list(Reader(root / "poison/dead-letter"))) == 2
 
@@ -689,7 +692,7 @@ def test_a_drain_that_leaves_refused_records_says_so_at_the_end(
     assert run["good"].acknowledged == 10
 
 
-def test_a_cursor_that_another_bridge_holds_is_waited_for_and_said_once(
+def test_a_cursor_in_use_is_waited_for_and_logged_once(
     supervise: Callable[..., Running],
     broker: EmbeddedBroker,
     root: Path,
@@ -704,14 +707,14 @@ def test_a_cursor_that_another_bridge_holds_is_waited_for_and_said_once(
         run.until(lambda logs: logs["a"].code == "cursor_locked")
         seen = len(run.overviews)
         run.until(lambda logs: logs["a"].restarts >= 6)
-        assert {told.state for told in run.overviews[seen:]} == {"blocked"}  # it does not flap
+        assert {shown.state for shown in run.overviews[seen:]} == {"blocked"}  # it does not flap
         assert consume(broker.bootstrap_servers) == []
     run.until(lambda logs: logs["a"].acknowledged == 10)
     assert sum("cursor_locked" in r.message for r in caplog.records) == 1
     assert run.stop() == 0
 
 
-def test_one_cluster_that_is_away_holds_up_no_other(
+def test_an_unreachable_cluster_delays_no_other_cluster(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
     fill(root / "a", 20)
@@ -737,7 +740,7 @@ def test_one_cluster_that_is_away_holds_up_no_other(
     run = Running(Supervisor(config))
 
     def of(log: str, cluster: str) -> LogStatus | None:
-        found = [s for s in run.supervisor.look() if (s.log, s.cluster) == (log, cluster)]
+        found = [s for s in run.supervisor.statuses() if (s.log, s.cluster) == (log, cluster)]
         return found[0] if found else None
 
     wait_until(lambda: (s := of("a", "main")) is not None and s.acknowledged == 20)
@@ -758,27 +761,27 @@ def test_a_pause_grows_only_where_a_log_fails_soon(
     fill(root / "a", 1)
     supervisor = Supervisor(load(None, {**AWAY, "root": str(root)}))
     supervisor._scan()
-    (task,) = supervisor._tasks.values()
+    (worker,) = supervisor._workers.values()
     now_s = 1_000.0
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     for pause_s in pauses_s:
-        task.phase, task.since_s, task.error = "running", now_s, StorageFull("no room")
+        worker.phase, worker.since_s, worker.error = "running", now_s, StorageFull("no room")
         now_s += ran_s
-        supervisor._take_end(task)
-        assert (task.phase, task.since_s) == ("waiting", now_s)
-        assert pause_s / 2 <= task.retry_at_s - now_s <= pause_s
-    supervisor._tree.close()
+        supervisor._take_end(worker)
+        assert (worker.phase, worker.since_s) == ("waiting", now_s)
+        assert pause_s / 2 <= worker.retry_at_s - now_s <= pause_s
+    supervisor._discovery.close()
 
 
 @pytest.mark.parametrize("single", [False, True])
-def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_told_once(
+def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_logged_once(
     root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, single: bool
 ) -> None:
     fill(root / "a", 1)
     where: dict[str, Any] = {"logs": [str(root / "a")]} if single else {"root": str(root)}
     supervisor = Supervisor(load(None, {**AWAY, **where}))
     supervisor._scan()
-    (task,) = supervisor._tasks.values()
+    (worker,) = supervisor._workers.values()
     scandir, out = os.scandir, [True]
 
     def listing(path: str) -> object:
@@ -789,26 +792,26 @@ def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_told_once(
     monkeypatch.setattr(os, "scandir", listing)
     supervisor._scan()
     supervisor._scan()
-    assert list(supervisor._tasks.values()) == [task]
-    assert caplog.text.count(f"{task.name} cannot be listed: Too many open files") == 1
-    task.phase, task.error = "running", StorageFull("no room")
-    supervisor._take_end(task)  # nor is it gone where its thread has ended
-    assert (task.phase, list(supervisor._tasks.values())) == ("waiting", [task])
+    assert list(supervisor._workers.values()) == [worker]
+    assert caplog.text.count(f"{worker.name} cannot be listed: Too many open files") == 1
+    worker.phase, worker.error = "running", StorageFull("no room")
+    supervisor._take_end(worker)  # nor is it gone where its thread has ended
+    assert (worker.phase, list(supervisor._workers.values())) == ("waiting", [worker])
     out.clear()
     shutil.rmtree(root / "a")
     supervisor._scan()
-    assert not supervisor._tasks
-    supervisor._tree.close()
+    assert not supervisor._workers
+    supervisor._discovery.close()
 
 
-def test_counts_are_seen_once_while_a_task_ends(root: Path) -> None:
+def test_records_are_counted_once_while_a_worker_ends(root: Path) -> None:
     fill(root / "a", 1)
     supervisor = Supervisor(load(None, {**AWAY, "root": str(root)}))
     supervisor._scan()
-    (task,) = supervisor._tasks.values()
-    task.status = NO_STATUS._replace(acknowledged=1_000)
+    (worker,) = supervisor._workers.values()
+    worker.status = NO_STATUS._replace(acknowledged=1_000)
     seen: list[int] = []
-    looking = threading.Thread(target=lambda: seen.append(task.look().acknowledged))
+    looking = threading.Thread(target=lambda: seen.append(worker.log_status().acknowledged))
 
     class Totals(Counter[str]):
         def update(self, *given: Any, **named: Any) -> None:
@@ -817,17 +820,17 @@ def test_counts_are_seen_once_while_a_task_ends(root: Path) -> None:
                 looking.start()
                 looking.join(0.2)
 
-    task.totals = Totals()
-    task.take_end()
+    worker.totals = Totals()
+    worker.take_end()
     looking.join()
-    assert seen == [task.look().acknowledged] == [1_000]
-    supervisor._tree.close()
+    assert seen == [worker.log_status().acknowledged] == [1_000]
+    supervisor._discovery.close()
 
 
 # --- which cluster it is --------------------------------------------------------------------
 
 
-def test_a_sleeping_log_is_refused_by_another_cluster_with_its_first_record(
+def test_a_parked_log_is_refused_by_another_cluster_with_its_first_record(
     supervise: Callable[..., Running],
     other: EmbeddedBroker,
     root: Path,
@@ -840,12 +843,12 @@ def test_a_sleeping_log_is_refused_by_another_cluster_with_its_first_record(
     elsewhere = {"clusters.bootstrap_servers": other.bootstrap_servers}
     made: list[str] = []
 
-    def forwarder(self: Plan, name: str, path: str, **more: Any) -> Forwarder:
+    def forwarder(self: ClusterOptions, name: str, path: str, **more: Any) -> Forwarder:
         made.append(name)
         return as_ever(self, name, path, **more)
 
-    as_ever = Plan.forwarder
-    monkeypatch.setattr(Plan, "forwarder", forwarder)
+    as_ever = ClusterOptions.forwarder
+    monkeypatch.setattr(ClusterOptions, "forwarder", forwarder)
     assert supervise(drain=True, **elsewhere).end() == 0
     run = supervise(**elsewhere)
     run.until(lambda logs: len(logs) == 3 and all(log.state == "live" for log in logs.values()))
@@ -867,7 +870,7 @@ def test_a_sleeping_log_is_refused_by_another_cluster_with_its_first_record(
     assert run.stop() == 0
 
 
-def test_a_cluster_that_does_not_answer_holds_up_no_drain_without_anything_to_do(
+def test_a_cluster_that_does_not_answer_delays_no_drain_without_records(
     supervise: Callable[..., Running], root: Path
 ) -> None:
     fill(root / "a", 10)
@@ -881,7 +884,7 @@ def test_a_cluster_that_does_not_answer_holds_up_no_drain_without_anything_to_do
 # --- another configuration ------------------------------------------------------------------
 
 
-def test_a_new_configuration_takes_effect_and_what_cannot_is_named(
+def test_a_new_configuration_takes_effect_and_values_that_cannot_change_are_named(
     supervise: Callable[..., Running],
     broker: EmbeddedBroker,
     root: Path,
@@ -927,7 +930,7 @@ def test_a_new_configuration_takes_effect_and_what_cannot_is_named(
     assert run.stop() == 0
 
 
-def test_a_reload_has_tried_again_what_stands_and_needs_no_file_for_it(
+def test_a_reload_retries_blocked_logs_also_without_a_file(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
     fill(root / "a", 30, keys=1)
@@ -955,23 +958,23 @@ def test_a_reload_from_logs_to_a_root_or_back_keeps_what_is_forwarded(
         load(None, {**AWAY, **kinds[first]}), read=lambda: load(None, {**AWAY, **second})
     )
     supervisor._scan()
-    before = supervisor.look()
+    before = supervisor.statuses()
     supervisor._reload()
-    assert [log.path for log in supervisor.look()] == [str(root / "a")]
-    assert supervisor.look() == before
-    assert supervisor.waits() is None
+    assert [log.path for log in supervisor.statuses()] == [str(root / "a")]
+    assert supervisor.statuses() == before
+    assert supervisor.waiting_for() is None
     for name in ("root", "logs"):
         assert f"{name} cannot change while it runs; it stays" in caplog.text
     fill(root / "b", 1)
     supervisor._scan()
-    assert len(supervisor.look()) == (1 if first == "logs" else 2)
-    supervisor._tree.close()
+    assert len(supervisor.statuses()) == (1 if first == "logs" else 2)
+    supervisor._discovery.close()
 
 
 # --- ends -----------------------------------------------------------------------------------
 
 
-def test_a_reload_behind_a_stop_changes_nothing(root: Path) -> None:
+def test_a_reload_after_a_stop_changes_nothing(root: Path) -> None:
     fill(root / "a", 1)
     read: list[Config] = []
 
@@ -982,18 +985,18 @@ def test_a_reload_behind_a_stop_changes_nothing(root: Path) -> None:
     for reading in (again, None):
         supervisor = Supervisor(load(None, {**AWAY, "root": str(root)}), read=reading)
         supervisor._scan()
-        (task,) = supervisor._tasks.values()
-        task.error = CursorLocked("another has it")
-        task.waits(task.error)
+        (worker,) = supervisor._workers.values()
+        worker.error = CursorLocked("another has it")
+        worker.retry(worker.error)
         supervisor.stop()
         supervisor.reload()
         supervisor._turn()
-        assert (task.phase, task.exit_status, read) == ("waiting", 5, [])
+        assert (worker.phase, worker.exit_status, read) == ("waiting", 5, [])
         assert supervisor._ended()
-        supervisor._tree.close()
+        supervisor._discovery.close()
 
 
-def test_a_stop_is_bounded_whatever_the_cluster_does(
+def test_a_stop_takes_a_bounded_time_whatever_the_cluster_does(
     supervise: Callable[..., Running], root: Path
 ) -> None:
     for name in "abcd":

@@ -20,10 +20,10 @@ import aolog
 from aolog import Reader, Writer
 from aolog.errors import CursorDiverged, CursorForeign
 from aolog.storage.storage import Storage
-from bridge.deliver.checkpoints import notes_path
+from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
 from bridge.deliver.delivery import BUSY_S
-from bridge.deliver.log_source import Source
+from bridge.deliver.log_source import LogSource
 from bridge.deliver.seek import seek
 from bridge.errors import CursorTopicUnfit, OtherCluster, Undeliverable
 from bridge.kafka.cursor_record import CursorRecord, decode_cursor, encode_cursor
@@ -145,7 +145,7 @@ def test_a_broker_that_crashes_restarts_and_freezes_is_waited_for(
     assert_arrived(records_of(log), committed_in(kafka, name, 3), topic=name)
 
 
-def test_a_transaction_that_the_cluster_gave_up_is_sent_again_by_the_same_bridge(
+def test_a_transaction_that_the_cluster_aborted_for_its_age_is_sent_again(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     """To the producer that looks as if it was fenced, so it looks for five seconds by whom."""
@@ -166,7 +166,7 @@ def test_a_transaction_that_the_cluster_gave_up_is_sent_again_by_the_same_bridge
     assert_arrived(records_of(log), committed_in(kafka, name, 2), topic=name)
 
 
-def test_a_stop_while_the_broker_hangs_ends_it_in_seconds_and_leaves_no_doubt_behind(
+def test_a_stop_while_the_broker_hangs_takes_seconds_and_the_next_start_resolves_the_doubt(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     name = topic(2)
@@ -189,13 +189,13 @@ def test_a_drain_ends_with_its_last_commit_and_waits_for_no_more_of_the_log(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip  # one call
-    read, waited_s = Source.read_batch, []
+    read, waited_s = LogSource.read_batch, []
 
-    def told(self: Source, timeout_s: float, *more: int) -> object:
+    def told(self: LogSource, timeout_s: float, *more: int) -> object:
         waited_s.append(timeout_s)
         return read(self, timeout_s, *more)
 
-    monkeypatch.setattr(Source, "read_batch", told)
+    monkeypatch.setattr(LogSource, "read_batch", told)
     name = topic(1)
     with Writer(log) as writer:
         append(writer, range(300))
@@ -220,7 +220,7 @@ def test_transactions_go_on_while_the_disk_of_the_local_cursor_stalls(
     assert cursor_of(log) == run.status.position
 
 
-def test_an_older_bridge_on_a_copy_of_the_log_is_fenced_and_says_so(
+def test_an_older_bridge_on_a_copy_of_the_log_ends_with_the_error_fenced(
     kafka: KafkaServer, topic: TopicFactory, log: Path, tmp_path: Path, start: Start
 ) -> None:
     name = topic(3)
@@ -235,7 +235,7 @@ def test_an_older_bridge_on_a_copy_of_the_log_is_fenced_and_says_so(
     assert error_of(older)["code"] == "fenced"
     assert newer.end() == 0
     assert_arrived(records_of(log), committed_in(kafka, name, 3), topic=name)
-    # the older log's cursor is behind, and goes on from the cluster's
+    # the older log's cursor is older than the cluster's, and continues there
     last = start(name, *EXACTLY, "--drain")
     assert last.end() == 0
     assert last.statuses[-1]["acknowledged"] == 0
@@ -245,7 +245,7 @@ def test_an_older_bridge_on_a_copy_of_the_log_is_fenced_and_says_so(
 # --- the cursor record ------------------------------------------------------------------------
 
 
-def test_the_clusters_cursor_wins_over_a_local_one_that_is_behind(
+def test_the_clusters_cursor_overrides_a_local_one_that_is_older(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
 ) -> None:
     name = topic(3)
@@ -263,7 +263,7 @@ def test_the_clusters_cursor_wins_over_a_local_one_that_is_behind(
     assert record.topic_uuid == name_of(log).topic_uuid
 
 
-def test_a_cursor_record_of_another_log_or_course_is_an_error_in_words(
+def test_a_cursor_record_of_another_log_or_history_is_a_clear_error(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
 ) -> None:
     name = topic(1)
@@ -309,7 +309,7 @@ def test_a_cursor_topic_is_made_compacted_with_one_partition_and_used_by_all(
      (1, {"cleanup.policy": "delete"}, "cleanup.policy=delete"),
      (1, {"cleanup.policy": "compact,delete"}, "cleanup.policy=")],
 )  # fmt: skip  # a table
-def test_a_cursor_topic_that_does_not_do_is_refused_before_anything_is_written(
+def test_an_unfit_cursor_topic_is_refused_before_anything_is_written(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run],
     partitions: int, config: dict[str, str], said: str,
 ) -> None:  # fmt: skip  # as above
@@ -333,7 +333,7 @@ def test_another_cluster_is_refused_before_anything_is_written(
     exactly(name).end()
     with Writer(log) as writer:
         append(writer, range(10, 20))
-    path = Path(notes_path(str(log), "bridge"))
+    path = Path(checkpoints_path(str(log), "bridge"))
     notes = notes_of(log)
     assert notes["cluster"]
     path.write_text(json.dumps({**notes, "cluster": "another"}))
@@ -350,7 +350,7 @@ def test_another_cluster_is_refused_before_anything_is_written(
     assert notes_of(log)["cluster"] == notes["cluster"]
 
 
-def test_a_transaction_timeout_that_the_cluster_does_not_take_ends_it_in_words(
+def test_a_transaction_timeout_that_the_cluster_refuses_is_a_clear_error(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     name = topic(1)
@@ -368,7 +368,7 @@ def test_a_transaction_timeout_that_the_cluster_does_not_take_ends_it_in_words(
 # --- what a topic does not take -------------------------------------------------------------
 
 
-def test_a_record_too_large_for_its_topic_is_found_and_stood_before(
+def test_a_record_too_large_for_its_topic_is_found_and_delivery_stops_before_it(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
 ) -> None:
     name = topic(2, {"max.message.bytes": "20000"})
@@ -376,7 +376,7 @@ def test_a_record_too_large_for_its_topic_is_found_and_stood_before(
         append(writer, range(400))
         large = writer.append(b"x" * 30_000, key=b"k3")
         append(writer, range(400, 700))
-    for _ in range(2):  # it is found again by whoever starts again
+    for _ in range(2):  # the next start finds it again
         with pytest.raises(Undeliverable, match="MSG_SIZE_TOO_LARGE") as caught:
             exactly(name).end()
         assert caught.value.details["address"] == large
@@ -388,7 +388,7 @@ def test_a_record_too_large_for_its_topic_is_found_and_stood_before(
     assert_arrived(records, committed_in(kafka, name, 2), topic=name)
 
 
-def test_a_record_that_the_client_refuses_is_stood_before_and_a_cursor_moved_by_hand_passes_it(
+def test_delivery_stops_before_a_record_that_the_client_refuses_until_the_cursor_is_moved(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
 ) -> None:
     name = topic(1)
@@ -408,7 +408,7 @@ def test_a_record_that_the_client_refuses_is_stood_before_and_a_cursor_moved_by_
 
 
 @pytest.mark.parametrize("poison", ["dead-letter", "drop"])
-def test_what_is_refused_is_set_aside_or_dropped_and_the_rest_committed(
+def test_refused_records_are_set_aside_or_dropped_and_the_rest_is_committed(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run], poison: str
 ) -> None:
     name = topic(1, {"max.message.bytes": "20000"})
@@ -454,7 +454,7 @@ def test_what_was_set_aside_before_a_crash_is_not_set_aside_again(
     assert len(committed_in(kafka, name)) == 5
 
 
-def test_requests_too_large_for_a_topic_that_takes_each_of_their_records_are_no_obstacle(
+def test_requests_too_large_for_a_topic_that_takes_each_record_are_made_smaller(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
 ) -> None:
     name = topic(1, {"max.message.bytes": "5000"})
@@ -483,7 +483,7 @@ def test_a_topic_that_does_not_exist_is_named_with_all_before_it_committed(
 # --- from one way of delivering to the other --------------------------------------------------
 
 
-def test_the_way_of_delivering_changes_only_after_a_stop_in_good_order(
+def test_the_delivery_changes_only_after_an_orderly_stop(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     name = topic(2)
@@ -506,7 +506,7 @@ def test_the_way_of_delivering_changes_only_after_a_stop_in_good_order(
 # --- what retention removes -----------------------------------------------------------------------
 
 
-def test_delivered_and_lost_come_to_all_where_a_writer_is_faster_than_the_bridge(
+def test_delivered_and_lost_records_add_up_if_a_writer_is_faster_than_the_bridge(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
 ) -> None:
     name = topic(2)
@@ -528,7 +528,7 @@ def test_delivered_and_lost_come_to_all_where_a_writer_is_faster_than_the_bridge
     assert len(committed_in(kafka, name, 2)) == status.acknowledged
 
 
-def test_after_a_kill_the_cluster_says_what_of_a_loss_was_delivered(
+def test_after_a_kill_the_clusters_cursor_tells_how_many_pruned_records_were_delivered(
     kafka: KafkaServer,
     topic: TopicFactory,
     log: Path,
@@ -536,7 +536,7 @@ def test_after_a_kill_the_cluster_says_what_of_a_loss_was_delivered(
     exactly: Callable[..., Run],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The local cursor is behind, and what it has not passed is gone."""
+    """The local cursor is older than the cluster's, and the records after it are pruned."""
     name = topic(1)
     options = (*EXACTLY, "--commit-seconds", "1000", "--status-seconds", "0.05")
     with bounded(log) as writer:

@@ -12,14 +12,22 @@ from typing import Any
 import pytest
 
 from aolog import Writer
-from bridge.deliver.forwarder import Forwarder
 from bridge.errors import CursorTopicUnfit, NotIsolated, WrongSetting
 from bridge.kafka import cursor_topic
 from bridge.kafka.cursor_record import CursorName
 from bridge.kafka.cursor_topic import CursorTopic
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.transactional_producer import TransactionalCluster
-from tests.bridge.conftest import Process, Run, assert_arrived, consume, fill, notes_of, records_of
+from tests.bridge.conftest import (
+    Process,
+    Run,
+    assert_arrived,
+    consume,
+    fill,
+    forwarder,
+    notes_of,
+    records_of,
+)
 
 CURSORS = "aolog-bridge-cursors"
 EXACTLY = ("--delivery", "exactly_once")
@@ -81,13 +89,13 @@ def test_a_log_of_format_1_has_no_uuid_and_is_refused(log: Path) -> None:
     with Writer(log, format="queuefka") as writer:
         writer.append(b"value")
     with pytest.raises(WrongSetting, match="format 1 has none"):
-        Forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once")
+        forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once")
 
 
 def test_a_transaction_that_lasts_longer_than_the_cluster_allows_is_refused(log: Path) -> None:
     fill(log, 1)
     with pytest.raises(WrongSetting, match=r"transaction.timeout.ms=1500"):
-        Forwarder(
+        forwarder(
             log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once",
             transaction_seconds=1.0, settings={"transaction.timeout.ms": "1500"},
         )  # fmt: skip  # one call
@@ -96,7 +104,7 @@ def test_a_transaction_that_lasts_longer_than_the_cluster_allows_is_refused(log:
 @pytest.mark.parametrize(
     ("settings", "retry_ms"),
     [
-        ({}, 250),
+        ({}, 1_000),
         ({"retry.backoff.ms": "100"}, 100),
         ({"retry.backoff.max.ms": "50"}, 50),
         ({"retry.backoff.ms": "100", "retry.backoff.max.ms": "50"}, 50),
@@ -114,10 +122,10 @@ def test_the_client_asks_again_no_sooner_than_its_least_pause(
 def test_another_word_for_the_delivery_is_refused(log: Path) -> None:
     fill(log, 1)
     with pytest.raises(WrongSetting, match="use one of at_least_once, exactly_once"):
-        Forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="at_most_once")
+        forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="at_most_once")
 
 
-def test_without_a_cluster_it_waits_says_so_and_stops_when_told(
+def test_without_a_cluster_it_waits_reports_that_and_stops_on_sigterm(
     log: Path, run: Callable[..., Process]
 ) -> None:
     fill(log, 50)
@@ -150,7 +158,7 @@ def test_what_only_at_least_once_has_is_refused_before_anything_is_opened(
 ) -> None:
     fill(log, 1)
     with pytest.raises(WrongSetting, match="use at_least_once"):
-        Forwarder(
+        forwarder(
             log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once", **options
         )
     assert not (log / "cursors").exists()

@@ -18,10 +18,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from bridge.deliver.at_least_once.engine import Position
 from bridge.deliver.exactly_once import transactions as module
 from bridge.deliver.exactly_once.transactions import (
-    Abort,
     Command,
     Commit,
     Connect,
@@ -32,6 +30,7 @@ from bridge.deliver.exactly_once.transactions import (
     State,
     Transactions,
 )
+from bridge.deliver.position import Position
 from bridge.kafka.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
 
 NOW = 0.0
@@ -79,22 +78,15 @@ def committing() -> Transactions:
     return m
 
 
-def aborting(records: int = 4) -> Transactions:
-    m = open_with(records, records=max(records, 2))
-    m.suspect("no", now_s=NOW)
-    assert m.state is State.ABORTING
+def suspecting_one() -> Transactions:
+    m = open_with(1)
+    assert m.suspect("no", now_s=NOW) == [Connect()]
     return m
 
 
 def settling() -> Transactions:
-    m = aborting(1)
-    assert m.aborted(now_s=NOW) == [Settle(at(0), "no")]
-    return m
-
-
-def refused() -> Transactions:
-    m = sending()
-    assert m.refused("no", at(0)) == [Settle(at(0), "no")]
+    m = suspecting_one()
+    assert m.found(at(0), now_s=NOW) == [Settle(at(0), "no")]
     return m
 
 
@@ -119,6 +111,9 @@ def connecting_again() -> Transactions:
 Row = tuple[Callable[[], Transactions], Callable[[Transactions], list[Command]]]
 CASES: dict[tuple[str, str], Row] = {
     ("connecting", "found, not yet proven"): (connecting, lambda m: m.found(at(3), now_s=NOW)),
+    ("connecting", "found, one record suspected"): (
+        suspecting_one, lambda m: m.found(at(0), now_s=NOW),
+    ),
     ("connecting", "found"): (connecting_again, lambda m: m.found(at(3), now_s=NOW)),
     ("proving", "proven"): (proving, lambda m: m.proven(now_s=NOW)),
     ("proving", "proven, perhaps asked twice"): (
@@ -127,39 +122,26 @@ CASES: dict[tuple[str, str], Row] = {
     ("sending", "full, or its time is over"): (lambda: open_with(3), lambda m: m.tick(0.5)),
     ("committing", "committed"): (committing, lambda m: m.committed(now_s=NOW)),
     ("committing", "unanswered"): (committing, lambda m: m.unanswered("late")),
-    ("committing", "committed, perhaps twice"): (
+    ("committing", "committed, perhaps asked twice"): (
         committing, lambda m: m.committed(now_s=NOW, twice=True),
     ),
-    ("committing", "failed after a stop"): (
-        lambda: stopping(open_with(2)), lambda m: m.failed("no", now_s=NOW),
+    ("committing", "suspect after a stop"): (
+        lambda: stopping(open_with(2)), lambda m: m.suspect("no", now_s=NOW),
     ),
-    ("sending", "failed"): (lambda: open_with(2), lambda m: m.failed("no", now_s=NOW)),
-    ("committing", "failed"): (committing, lambda m: m.failed("no", now_s=NOW)),
     ("sending", "suspect"): (lambda: open_with(2), lambda m: m.suspect("no", now_s=NOW)),
     ("committing", "suspect"): (committing, lambda m: m.suspect("no", now_s=NOW)),
-    ("sending", "to be sent again at once"): (
-        lambda: open_with(2), lambda m: m.again("no", now_s=NOW),
-    ),
-    ("committing", "to be sent again at once"): (committing, lambda m: m.again("no", now_s=NOW)),
-    ("aborting", "unanswered"): (aborting, lambda m: m.unanswered("late")),
-    ("aborting", "aborted"): (aborting, lambda m: m.aborted(now_s=-1.0)),
-    ("aborting", "aborted, one record suspected"): (
-        lambda: aborting(1), lambda m: m.aborted(now_s=NOW),
-    ),
+    ("sending", "to be sent again at once"): (lambda: open_with(2), lambda m: m.again("no")),
+    ("committing", "to be sent again at once"): (committing, lambda m: m.again("no")),
     ("sending", "refused, nothing open"): (sending, lambda m: m.refused("no", at(0))),
     ("sending", "refused, something open"): (lambda: open_with(2), lambda m: m.refused("no", at(2))),
-    ("settling", "settled: passed"): (refused, lambda m: m.settled(at(1), now_s=NOW)),
-    ("settling", "settled: passed, had aborted"): (
-        settling, lambda m: m.settled(at(1), now_s=NOW),
-    ),
-    ("settling", "settled: stood before"): (settling, lambda m: m.settled(None, now_s=NOW)),
+    ("settling", "settled: passed"): (settling, lambda m: m.settled(at(1), now_s=NOW)),
+    ("settling", "settled: not passed"): (settling, lambda m: m.settled(None, now_s=NOW)),
     ("backing_off", "tick"): (broken, lambda m: m.tick(9.0)),
     ("any", "broken"): (committing, lambda m: m.broken("no", now_s=NOW)),
     ("any", "impossible"): (proving, lambda m: m.impossible("no")),
     ("sending", "hurried, something open"): (lambda: open_with(2), lambda m: m.hurry()),
-    ("aborting", "stop"): (aborting, lambda m: m.stop(now_s=NOW)),
-    ("aborting", "aborted after a stop"): (
-        lambda: stopping(aborting(1)), lambda m: m.aborted(now_s=NOW),
+    ("any", "broken after a stop"): (
+        lambda: stopping(open_with(2)), lambda m: m.broken("no", now_s=NOW),
     ),
     ("sending", "stop, something open"): (lambda: open_with(2), lambda m: m.stop(now_s=NOW)),
     ("sending", "stop"): (sending, lambda m: m.stop(now_s=NOW)),
@@ -183,7 +165,9 @@ def table() -> list[tuple[str, str, str, list[str]]]:
 
 
 @pytest.mark.parametrize(("state", "event", "after", "names"), table(), ids=lambda v: str(v))
-def test_the_table_says_what_happens(state: str, event: str, after: str, names: list[str]) -> None:
+def test_each_row_of_the_table_happens(
+    state: str, event: str, after: str, names: list[str]
+) -> None:
     build, happen = CASES[state, event]
     m = build()
     assert state in {m.state.value, "any", "elsewhere"}
@@ -220,9 +204,7 @@ def test_a_commit_that_is_not_answered_is_asked_for_again_with_the_same_position
     assert (m.position, m.acknowledged, m.failure) == (at(4), 4, None)
 
 
-def test_where_a_connection_broke_while_committing_the_clusters_word_counts_and_is_counted() -> (
-    None
-):
+def test_after_a_connection_broke_while_committing_the_clusters_cursor_counts() -> None:
     m = committing()
     assert m.broken("fenced", now_s=NOW) == [Save(at(0)), Disconnect()]
     assert m.in_doubt
@@ -242,9 +224,8 @@ def test_a_search_finds_one_refused_record_in_few_connections(poison: int) -> No
         assert commands == [Commit(at(begin + count), again=False)]
         if begin <= poison < begin + count:
             aborted += 1
-            assert m.suspect("no", now_s=NOW) == [Abort(at(begin))]
-            if m.aborted(now_s=NOW) == [Connect()]:
-                m.found(at(begin), now_s=NOW)
+            assert m.suspect("no", now_s=NOW) == [Connect()]
+            m.found(at(begin), now_s=NOW)
         else:
             committed += 1
             m.committed(now_s=NOW)
@@ -252,37 +233,38 @@ def test_a_search_finds_one_refused_record_in_few_connections(poison: int) -> No
     assert committed <= 4 * 7
     assert m.position == at(poison)
     m.settled(at(poison + 1), now_s=NOW)
-    m.found(at(poison + 1), now_s=NOW)
     assert (m.position, m.room) == (at(poison + 1), 4_096)
 
 
-def test_where_the_cluster_may_name_records_the_same_ones_are_tried_once_more() -> None:
+def test_a_second_refusal_of_a_transaction_that_has_ended_changes_nothing() -> None:
+    m = suspecting_one()
+    assert m.suspect("no", now_s=NOW) == m.again("no") == []
+    assert m.found(at(0), now_s=NOW) == [Settle(at(0), "no")]
+
+
+def test_if_the_cluster_may_name_records_the_same_ones_are_sent_again() -> None:
     m = open_with(4)
     m.suspect("no", now_s=NOW, names=True)
-    m.aborted(now_s=NOW)
     m.found(at(0), now_s=NOW)
     assert (m.room, m.suspected) == (4, 4)
     m.sent(at(0), at(4), 4, now_s=NOW)
     m.suspect("no", now_s=NOW, names=True)  # it did not
-    m.aborted(now_s=NOW)
     m.found(at(0), now_s=NOW)
     assert m.room == 1
 
 
-def test_where_it_is_known_what_to_leave_out_the_rest_is_sent_without_a_pause() -> None:
+def test_if_the_refused_records_are_known_the_rest_is_sent_without_a_pause() -> None:
     m = open_with(4)
-    assert m.again("no", now_s=NOW) == [Abort(at(0))]
-    assert m.aborted(now_s=NOW) == [Connect()]
+    assert m.again("no") == [Connect()]
     m.found(at(0), now_s=NOW)
     assert (m.room, m.suspected) == (4, 0)
     m.sent(at(0), at(3), 3, now_s=NOW)
-    m.again("no", now_s=NOW, named=True)
-    m.aborted(now_s=NOW)
+    m.again("no", named=True)
     m.found(at(0), now_s=NOW)
     assert (m.room, m.suspected) == (4, 3)  # each of them has a report again
 
 
-def test_where_only_large_transactions_are_refused_they_stay_small_and_grow_again() -> None:
+def test_if_only_large_transactions_are_refused_they_stay_small_and_grow_again() -> None:
     m = sending(records=64)
     sizes, begin = [], 0
     while begin < 1000:
@@ -290,8 +272,7 @@ def test_where_only_large_transactions_are_refused_they_stay_small_and_grow_agai
         sizes.append(count)
         m.sent(at(begin), at(begin + count), count, now_s=NOW)
         if count > 5:
-            m.suspect("too large", now_s=NOW)
-            assert m.aborted(now_s=NOW) == [Connect()]
+            assert m.suspect("too large", now_s=NOW) == [Connect()]
             m.found(at(begin), now_s=NOW)
         else:
             m.committed(now_s=NOW)
@@ -318,11 +299,11 @@ def test_delays_grow_and_end_with_a_success() -> None:
     assert m.seconds_to_tick(0.0) <= 1.0
 
 
-@pytest.mark.parametrize("reached", [connecting, proving, committing, aborting])
+@pytest.mark.parametrize("reached", [connecting, proving, committing, settling])
 def test_nothing_is_due_while_the_cluster_is_asked_however_long_it_takes(
     reached: Callable[[], Transactions],
 ) -> None:
-    """Else whoever asks how long to wait does not wait at all, and takes the processor."""
+    """Otherwise the driver would not wait at all, and would use a whole processor."""
     m = reached()
     later = NOW + 100.0
     assert m.tick(later) == []
@@ -339,7 +320,7 @@ def test_seals_and_gaps_move_the_position_without_a_transaction() -> None:
     assert m.tick(0.5) == [Commit(at(7), again=False)]
 
 
-def test_a_stop_before_anything_was_proven_leaves_no_doubt_and_one_that_is_late_does() -> None:
+def test_a_stop_before_the_proof_leaves_no_doubt_and_a_late_one_does() -> None:
     m = proving()
     m.stop(now_s=NOW)
     assert not m.in_doubt
@@ -377,12 +358,12 @@ def test_a_cursor_record_reads_back_as_it_was_written(record: CursorRecord) -> N
     encode_cursor(CursorRecord(1, 2, bytes(16), 3, "me")).replace(b'"address": 1', b'"address": -1'),
     encode_cursor(CursorRecord(1, 2, bytes(16), 3, "me")).replace(b'"ordinal": 2', b'"ordinal": []'),
 ])  # fmt: skip  # one value, one line
-def test_what_is_no_cursor_record_is_refused(value: bytes) -> None:
+def test_an_invalid_cursor_record_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError):
         decode_cursor(value)
 
 
-def test_everything_is_named_after_the_logs_uuid_and_the_cursor() -> None:
+def test_names_in_the_cluster_follow_from_the_logs_uuid_and_the_cursor() -> None:
     uuid = "000102030405060708090a0b0c0d0e0f"
     assert NAME.transactional_id == f"aolog-bridge:{uuid}:bridge"
     assert NAME.key == f"aolog-cursor:{uuid}:bridge".encode()
@@ -419,14 +400,16 @@ class Bridges(RuleBasedStateMachine):
         self.epoch = 0  # of the last producer that the cluster knows
         self.late: tuple[int, type[Command]] | None = None  # epoch, and what it asked for
         self.local = 0
+        self.clean = True  # the notes beside the log: whether the local cursor says everything
         self.start()
 
     def start(self) -> None:
         self.mine = -1
         self.asked: list[Command] = []  # calls that were not answered yet
         self.machine = Transactions(
-            at(self.local), now_s=self.now_s, records=8, backoff_s=0.1, entropy=self.random
-        )
+            at(self.local), now_s=self.now_s, records=8, backoff_s=0.1, entropy=self.random,
+            in_doubt=not self.clean,
+        )  # fmt: skip  # one call
 
     def do(self, commands: list[Command]) -> None:
         for command in commands:
@@ -437,6 +420,7 @@ class Bridges(RuleBasedStateMachine):
             elif isinstance(command, Disconnect):
                 self.asked.clear()
             else:
+                self.clean = self.clean and not isinstance(command, Prove)
                 assert not self.asked, "one call at a time"
                 self.asked.append(command)
 
@@ -483,13 +467,8 @@ class Bridges(RuleBasedStateMachine):
         elif isinstance(command, Prove):
             self.cursor = command.position.ordinal or 0
             if not answered:  # at once: it was asked for again
-                self.late = self.epoch, self.random.choice([Abort, Commit])
+                self.late = self.epoch, self.random.choice([Disconnect, Commit])  # one is aborted
             self.do(m.proven(now_s=self.now_s, twice=not answered))
-        elif isinstance(command, Abort):
-            self.open = []
-            if not answered:
-                self.late = self.epoch, Abort
-            self.do(m.aborted(now_s=self.now_s) if answered else m.unanswered("late"))
         elif isinstance(command, Commit):
             self.commit(command, answered=answered)
         elif isinstance(command, Settle):
@@ -503,7 +482,7 @@ class Bridges(RuleBasedStateMachine):
         if guilty := self.poison & set(self.open):
             if 1 < len(guilty) < len(self.open) and m.suspected:  # then each has a report
                 self.passed |= guilty
-                self.do(m.again("refused", now_s=self.now_s, named=True))
+                self.do(m.again("refused", named=True))
             else:
                 self.do(m.suspect("refused", now_s=self.now_s, names=self.random.random() < 0.5))
             return
@@ -538,11 +517,6 @@ class Bridges(RuleBasedStateMachine):
         self.open = []
         self.epoch += 1
 
-    @precondition(lambda self: not self.asked)
-    @rule()
-    def fail(self) -> None:
-        self.do(self.machine.failed("no", now_s=self.now_s))
-
     @rule(seconds=st.floats(0.01, 2.0))
     def tick(self, seconds: float) -> None:
         self.now_s += seconds
@@ -558,6 +532,7 @@ class Bridges(RuleBasedStateMachine):
         while self.asked and not self.machine.over:
             self.cluster_acts(answered=True)
         assert self.machine.over
+        self.clean = not self.machine.in_doubt
         if not self.machine.in_doubt and self.machine.state is State.STOPPED:
             assert self.local >= self.cursor
         self.start()
@@ -635,10 +610,10 @@ def assert_finds(
     assert "seen" in str(caught.traceback[-1].statement)
 
 
-def test_the_model_finds_what_a_guess_about_an_unanswered_commit_does(
+def test_the_model_finds_a_guess_about_an_unanswered_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A canary: a commit whose answer was lost is taken for failed, and nobody is asked."""
+    """A canary: a commit whose answer was lost counts as failed, without asking the cluster."""
 
     def guess(self: Transactions, _: str) -> list[Command]:
         self._forget_open()
@@ -648,10 +623,10 @@ def test_the_model_finds_what_a_guess_about_an_unanswered_commit_does(
     assert_finds(monkeypatch, lose_the_answer_to_a_commit, "unanswered", guess)
 
 
-def test_the_model_finds_what_a_producer_that_goes_on_does_to_a_late_request(
+def test_the_model_finds_a_producer_that_continues_after_a_commit_requested_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A canary: behind a commit that was asked for twice the same producer begins the next."""
+    """A canary: after a commit that was requested twice, the same producer begins the next transaction."""
 
     def commit_late() -> None:
         bridges = answered_at_the_second_time()
@@ -666,7 +641,7 @@ def test_the_model_finds_what_a_producer_that_goes_on_does_to_a_late_request(
     assert_finds(monkeypatch, commit_late, "_go_on", Transactions._send_on)
 
 
-def test_the_model_finds_what_a_producer_that_goes_on_behind_its_proof_does(
+def test_the_model_finds_a_producer_that_continues_after_a_proof_requested_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A canary: the proof's commit was asked for twice, and the same producer begins to send."""

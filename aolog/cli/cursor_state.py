@@ -1,0 +1,97 @@
+"""A cursor as the command line shows it. A damaged or foreign cursor is a row like any other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aolog.cli.output import human_bytes, human_seconds, iso_time
+from aolog.errors import AologError, NoSuchCursor, records_lost
+from aolog.log.cursor_file import cursor_names, read_position
+from aolog.log.names import cursor_path
+from aolog.read.reader import Reader, resume_at
+from aolog.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from aolog.cli.lock_holders import Holders
+    from aolog.log.cursor_file import Position
+    from aolog.record import Gap, Lag
+
+__all__ = ["HEAD", "CursorState", "cursor_state", "cursor_states"]
+
+HEAD = (
+    "CURSOR", "ADDRESS", "ORDINAL", "LAG RECORDS", "LAG", "AGE", "PROTECTS", "COMMITTED", "STATE",
+)  # fmt: skip  # one row
+
+
+class CursorState(NamedTuple):
+    """state: "ok"; "pruned" if retention removed unread records; otherwise the error's code. position,
+    lag: None if the error hides them. held: whether a reader holds it, None if unknown. pruned: the
+    unread records that were removed, None if there are none."""
+
+    name: str
+    state: str
+    position: Position | None
+    lag: Lag | None
+    held: bool | None
+    pruned: Gap | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields."""
+        at = self.position
+        return {
+            "name": self.name,
+            "state": self.state,
+            "address": at.address if at else None,
+            "ordinal": at.ordinal if at else None,
+            "protects": at.protects if at else None,
+            "committed": iso_time(at.committed_us) if at else None,
+            "lag": self.lag._asdict() if self.lag else None,
+            "held": self.held,
+            "pruned": self.pruned._asdict() if self.pruned else None,
+        }
+
+    def row(self) -> list[object]:
+        """The columns of HEAD."""
+        at, lag, state = self.position, self.lag, self.state
+        if self.pruned is not None:
+            state += f" ({records_lost(self.pruned.records_lost)})"
+        return [
+            self.name,
+            at.address if at else None,
+            at.ordinal if at else None,
+            lag.records if lag else None,
+            human_bytes(lag.bytes) if lag else None,
+            human_seconds(lag.seconds) if lag and lag.seconds is not None else None,
+            None if at is None else "yes" if at.protects else "no",
+            iso_time(at.committed_us) if at else None,
+            f"{state}, held" if self.held else state,
+        ]
+
+
+def cursor_state(log: str, name: str, holders: Holders) -> CursorState:
+    """The state of one cursor. Raises NoSuchCursor."""
+    held = holders.of(cursor_path(log, name)).held
+    position = lag = pruned = None
+    state = "ok"
+    try:
+        position = read_position(log, name, Storage())
+        with Reader(log) as reader:
+            resume_at(reader, position)
+            lag, pruned = reader.lag(), reader.pruned()
+            state = "ok" if pruned is None else "pruned"
+    except NoSuchCursor:
+        raise
+    except AologError as error:
+        state = error.code
+    return CursorState(name, state, position, lag, held, pruned)
+
+
+def cursor_states(log: str, holders: Holders) -> list[CursorState]:
+    """All cursors of the log, by name. Leaves out files whose names are no cursor's."""
+    found = []
+    for name in cursor_names(log, Storage()):
+        try:
+            found.append(cursor_state(log, name, holders))
+        except AologError:  # deleted since the listing, or not a cursor's name
+            continue
+    return found

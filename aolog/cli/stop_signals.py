@@ -1,0 +1,90 @@
+"""Signals that stop `aolog append`, and a wait for input that no signal can miss.
+
+The handler only sets a flag and writes into a pipe, which the wait for input polls. So a signal never
+interrupts the middle of an append. A second signal kills the process at once; the log survives that.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Self
+
+from aolog.errors import AologError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+__all__ = ["StopSignals", "closed_when_stuck"]
+
+_GRACE_S = 1.0  # time for an append that waits for room to end by itself, after a signal
+_LOOK_S = 0.1  # interval of checks for a signal, in that mode only
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StopSignals:
+    """Inside the `with` block, the first SIGINT, SIGTERM or SIGHUP is stored in `signum`. Handles no
+    signal that is ignored (nohup), and none outside the main thread."""
+
+    def __init__(self) -> None:
+        self.signum: signal.Signals | None = None
+        self._before: dict[signal.Signals, object] = {}
+        self._wakes, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for signum in _SIGNALS:
+                if signal.getsignal(signum) is not signal.SIG_IGN:
+                    self._before[signum] = signal.signal(signum, self._stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)  # type: ignore[arg-type]
+        os.close(self._wakes)
+        os.close(self._waker)
+
+    def _stop(self, signum: int, _frame: FrameType | None) -> None:
+        if self.signum is not None:
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+            return
+        self.signum = signal.Signals(signum)
+        os.write(self._waker, b"!")
+
+    def wait_readable(self, fd: int) -> bool:
+        """Waits for input or its end; False after a stop signal."""
+        if self.signum is not None:
+            return False
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        poll.register(self._wakes, select.POLLIN)
+        poll.poll()
+        return self.signum is None
+
+
+@contextmanager
+def closed_when_stuck(close: Callable[[], None], signals: StopSignals) -> Iterator[None]:
+    """Closes the writer from another thread if a signal comes while an append waits for room
+    (when_full="block"): such an append cannot see the flag. The append then raises LogClosed."""
+    finished = threading.Event()
+
+    def look() -> None:
+        while not finished.wait(_LOOK_S):
+            if signals.signum is not None:
+                if not finished.wait(_GRACE_S):
+                    with suppress(AologError):  # the command's own close raises it again
+                        close()
+                return
+
+    thread = threading.Thread(target=look, name="aolog-append-stop", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join()

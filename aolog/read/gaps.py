@@ -1,0 +1,70 @@
+"""Gaps: the count of the records that a gap lost, and what a reader does at a gap.
+
+A scan opens a gap where damage begins and extends it over all damage that touches it. The next intact
+thing (a frame, a seal, the next slab's header) shows how many records of the log are before it. The
+difference to the number that the scan expected is the loss.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog.errors import GapFound, records_lost
+from aolog.record import Gap, GapReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MILD_TO_GRAVE: tuple[GapReason, ...] = (
+    "torn", "torn_or_corrupt", "corrupt", "missing", "foreign", "pruned",
+)  # fmt: skip  # a list of names
+
+
+class OpenGap(NamedTuple):
+    """A gap whose loss is not known yet. expected: ordinal of the first record it may contain; None if
+    unknown."""
+
+    begin: int
+    end: int
+    reason: GapReason
+    expected: int | None
+
+    def extended(self, end: int, reason: GapReason) -> OpenGap:
+        """The gap with damage up to `end` added; it keeps the worst of the reasons."""
+        worst = max(self.reason, reason, key=MILD_TO_GRAVE.index)
+        return OpenGap(self.begin, max(self.end, end), worst, self.expected)
+
+    def counted(self, ordinal: int | None) -> Gap:
+        """The gap with its loss. ordinal: records of the log before the intact thing after the gap;
+        None if unknown."""
+        lost = None
+        if ordinal is not None and self.expected is not None:
+            lost = max(0, ordinal - self.expected)
+        return Gap(self.begin, self.end, self.reason, lost)
+
+
+class GapReport:
+    """Remembers each gap, calls the user, and raises if the reader is strict.
+
+    gaps: all that were reported, in order. on_gap: called with each. strict: raise GapFound."""
+
+    def __init__(self, path: str, on_gap: Callable[[Gap], None] | None, *, strict: bool) -> None:
+        self.gaps: list[Gap] = []
+        self._path = path
+        self._on_gap = on_gap
+        self._strict = strict
+
+    def report(self, gap: Gap) -> None:
+        """Raises GapFound if the reader is strict, and what `on_gap` raises."""
+        self.gaps.append(gap)
+        if self._on_gap is not None:
+            self._on_gap(gap)
+        if self._strict:
+            raise GapFound(
+                f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): "
+                f"{records_lost(gap.records_lost)}",
+                hint="read again to continue after the gap"
+                + ("" if gap.reason == "pruned" else "; `aolog verify` lists all gaps"),
+                path=self._path,
+                gap=gap,
+            )

@@ -1,0 +1,352 @@
+"""The growing end of a log: records become batches, batches frames, frames bytes on the device.
+
+    add ─► OpenBatch ─► frame ─► active slab (memory) ─► flush ─► file ─► datasync ─► device
+
+A frame's place is fixed when its first record is taken: `make_room` decides which slab it goes to,
+before that record, and never a flush. The caller holds the writer's lock in every call but
+`datasync`, and its gate is shut: nobody else adds values to the open batch.
+
+A sync takes long, and appends go on meanwhile. So its caller takes `device` while it still holds the
+writer's lock, and releases it after `datasync`: no slab is closed under a sync. Never take the
+writer's lock while holding `device`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from aolog import errors as notices
+from aolog.errors import (
+    AologError,
+    Forked,
+    LogClosed,
+    RecordRefused,
+    StorageError,
+    StorageFull,
+    SyncFailed,
+    UsageError,
+    load_optional,
+)
+from aolog.format.columns import encode_columns
+from aolog.format.compression import packer
+from aolog.storage import clock
+from aolog.write.active_slab import FormatTwoSlab
+from aolog.write.open_batch import OpenBatch
+from aolog.write.validate import OFFSET_BYTES, check_format_1
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from aolog.format.frame import Buffer
+    from aolog.record import Headers
+    from aolog.write.active_slab import ActiveSlab
+    from aolog.write.options import WriterOptions
+    from aolog.write.rolling import SlabChain
+
+__all__ = ["Body", "LogTail", "may_be_retried"]
+
+# What a frame holds: records, columns' bits, codec, parts, greatest and least timestamp.
+Body = tuple[int, int, int, "list[Buffer]", int, int]
+
+
+class LogTail:
+    """See the module. batch: the open one. unflushed_records: in frames that are not written.
+    durable: every byte before this address survives power loss. trouble: what the next call of the
+    writer has to raise. failed: the sync that failed, after which nothing is synced."""
+
+    def __init__(self, chain: SlabChain, options: WriterOptions) -> None:
+        self.batch: OpenBatch | None = None
+        self.unflushed_records = 0
+        self.durable = chain.end
+        self.trouble: AologError | None = None
+        self.failed: SyncFailed | None = None
+        self.device = threading.Lock()
+        self._chain = chain
+        self._options = options
+        # Every record of format 1 is a frame.
+        self.batch_bytes = 0 if options.format_1 else options.batch_bytes
+        is_packed = options.compression != "none"
+        self._pack = packer(options.compression, options.compression_level) if is_packed else None
+        # 0: otherwise the gate, which knows no max_record_bytes, could accept an oversized record.
+        self._gate_bytes = self.batch_bytes if self.batch_bytes <= options.max_record_bytes else 0
+        self._flush_bytes, self._flush_records = options.flush_at_bytes, options.flush_at_records
+
+    @property
+    def end(self) -> int:
+        """The address after everything appended."""
+        batch = self.batch
+        return self._chain.end if batch is None else batch.address + len(batch.values)
+
+    # --- records into batches, batches into frames ----------------------------------------------
+
+    def make_room(self, *, end_slab: bool = False) -> bool:
+        """No batch is open, and the slab has room for a frame, on return. end_slab: begins another
+        one though this one is not full. False: retention has no room for a slab; call again later.
+        Raises RetentionFull, StorageError; then call again."""
+        if self.batch is not None:
+            self.cut_batch()
+        chain = self._chain
+        slab = chain.slab
+        if slab is not None:
+            if not end_slab and slab.offset < slab.full_at:
+                return True
+            self.end_slab()
+        try:
+            if not chain.begin_slab():
+                return False
+        except SyncFailed as error:
+            raise self._fail(error) from error
+        self.durable = chain.end
+        return True
+
+    def add(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        moment: int | None,
+        topic: str | None,
+        size: int,
+    ) -> int:
+        """Takes a record of `size` bytes into the open batch, which has room for it, or into a new
+        one after `make_room`; its address."""
+        batch = self.batch
+        if batch is None:
+            now_us = clock.now_us()
+            if size >= self.batch_bytes and value is not None and size == len(value) + OFFSET_BYTES:
+                # Only a value, and a batch by itself: a frame at once takes half the time.
+                codec, parts = self._packed(1, [value])
+                return self.add_frame((1, 0, codec, parts, now_us, now_us))
+            slab = self._chain.slab
+            assert slab is not None
+            self.batch = batch = OpenBatch(slab.base + slab.offset, now_us)
+        address = batch.add(value, key, headers, moment, topic, size)
+        if batch.size >= self.batch_bytes:
+            self.cut_batch()
+        return address
+
+    def add_frame(self, body: Body) -> int:
+        """Adds a frame after `make_room`; its address."""
+        slab = self._chain.slab
+        assert slab is not None
+        address = slab.add_records(*body, self.durable)
+        self.unflushed_records += body[0]
+        return address
+
+    def cut_batch(self) -> None:
+        """The open batch becomes a frame, in memory."""
+        batch, slab = self.batch, self._chain.slab
+        if batch is None:
+            return
+        assert slab is not None
+        greatest_us = least_us = batch.timestamp_us
+        if batch.timestamps is not None:
+            greatest_us, least_us = max(batch.timestamps), min(batch.timestamps)
+        count, codec = len(batch.values), 0
+        columns, parts = batch.encode()
+        if self._pack is not None:  # under the lock: the next address depends on it
+            codec, parts = self._pack(count, parts)
+        address = slab.add_records(
+            count, columns, codec, parts, greatest_us, least_us, self.durable
+        )
+        assert address == batch.address
+        self.batch = None
+        self.unflushed_records += count
+
+    def _packed(self, count: int, parts: list[Buffer]) -> tuple[int, list[Buffer]]:
+        """The codec and the parts of a body, compressed if that pays."""
+        return (0, parts) if self._pack is None else self._pack(count, parts)
+
+    def frames_of(self, values: Sequence[bytes | None]) -> list[Body]:
+        """Values as one frame; in format 1 each as one. Needs no lock. Raises RecordRefused."""
+        now_us = clock.now_us()
+        if self._options.format_1:
+            for value in values:
+                check_format_1(value, None, (), None, None)
+            return [(1, 0, 0, [value], now_us, now_us) for value in values if value]
+        if not values:
+            return []
+        columns, parts = encode_columns(values)
+        codec, parts = self._packed(len(values), parts)
+        return [(len(values), columns, codec, parts, now_us, now_us)]
+
+    def frames_of_arrow(self, batch: pa.RecordBatch) -> list[Body]:
+        """A record batch as one frame. Needs no lock. Raises RecordRefused, RecordTooLarge."""
+        count, columns, parts, greatest_us, least_us = load_optional(
+            "aolog.write.arrow"
+        ).from_arrow(batch, self._options.max_record_bytes, clock.now_us())
+        if self._options.format_1:
+            raise RecordRefused("format 1 has no columns", hint="use append_many")
+        if not count:
+            return []
+        codec, parts = self._packed(count, parts)
+        return [(count, columns, codec, parts, greatest_us, least_us)]
+
+    # --- when a flush is due ----------------------------------------------------------------------
+
+    def is_due(self, size: int) -> bool:
+        """Whether a flush is due before a record of this size is taken."""
+        return self._chain.unwritten + size >= self._flush_bytes
+
+    def gate(self) -> tuple[list[bytes | None], int, int, int, int, int]:
+        """What `Gate._open_gate` takes: values may join the open batch until something is due."""
+        batch = self.batch
+        assert batch is not None
+        limit = min(self._flush_bytes - self._chain.unwritten, self._gate_bytes)
+        most = self._flush_records - self.unflushed_records - 1
+        return batch.values, batch.address, batch.size, limit, most, OFFSET_BYTES
+
+    def must_flush(self) -> bool:
+        """Whether a flush is due."""
+        batch, slab, records = self.batch, self._chain.slab, self.unflushed_records
+        waiting = 0 if slab is None else slab.offset - slab.written
+        if batch is not None:
+            waiting += batch.size
+            records += len(batch.values)
+        return waiting >= self._flush_bytes or records >= self._flush_records
+
+    # --- frames into the file, and onto the device -------------------------------------------------
+
+    def flush(self) -> None:
+        """Everything is in the page cache on return. On a full disk it prunes what retention lets it
+        and tries again. After StorageError: call again."""
+        self.cut_batch()
+        slab = self._chain.slab
+        if slab is not None:
+            try:
+                slab.write_pending()
+            except StorageFull:
+                if not self._chain.prune_now(for_slab=True):
+                    raise
+                slab.write_pending()
+        self.unflushed_records = 0
+
+    def datasync(self, slab: ActiveSlab, end: int) -> None:
+        """What was written of the slab, up to the address `end`, is on the device on return. The
+        caller holds `device`. Raises SyncFailed, then and ever after."""
+        if (
+            self.failed is not None
+        ):  # the system reports a failure once: a second call would succeed
+            raise self.failed
+        try:
+            slab.file.datasync()
+        except SyncFailed as error:
+            raise self._fail(error) from error
+        if self.durable < end:  # noqa: PLR1730 -- max() takes ten times as long
+            self.durable = end
+
+    def _fail(self, error: SyncFailed) -> SyncFailed:
+        self.failed = SyncFailed(
+            f"{error.reason}: appends are refused, everything before address {self.durable} is "
+            "durable",
+            hint="check the device, then open the log again",
+            path=self._chain.path,
+            durable=self.durable,
+        )
+        return self.failed
+
+    def end_slab(self) -> None:
+        """Flushes, syncs, seals the slab, syncs the seal. After StorageError: call again."""
+        self.flush()
+        slab = self._chain.slab
+        if slab is None:
+            return
+        with self.device:
+            self.datasync(slab, slab.base + slab.offset)
+            slab.seal(clock.now_us())
+            if self.durable < slab.base + slab.offset:
+                self.datasync(slab, slab.base + slab.offset)
+            self._chain.close_slab(slab)
+
+    def finish(self) -> BaseException | None:
+        """Ends the slab, for a writer that closes. What `close` has to raise although it is over: the
+        slab stays as it is then, and the next writer recovers it. Raises StorageFull, StorageFailed;
+        then nothing is over, call again."""
+        try:
+            self.refuse()
+            self.end_slab()
+        except BaseException as error:
+            if may_be_retried(error):
+                raise
+            return error
+        return None
+
+    def keep_whole_frames(self) -> int:
+        """For a writer that cannot write what is pending: cuts the file after its last whole frame,
+        durably, so that half a frame is no torn tail and costs no address. The address there: records
+        before it are in the log. Errors are logged and leave `durable` as it was."""
+        self.batch = None
+        slab, end = self._chain.slab, self.durable
+        if slab is None or not may_be_retried(self.trouble):
+            return end
+        try:
+            # What was written is never cut, even if the device has damaged it since.
+            end = max(self._chain.end_of_whole_frames(slab.base), slab.base + slab.written)
+            with self.device:
+                slab.file.truncate(end - slab.base)
+                self.datasync(slab, end)
+        except AologError as error:
+            notices.warn("%s: %s", self._chain.path, error)
+        return end
+
+    # --- what keeps the writer from going on ----------------------------------------------------------
+
+    def refuse(self) -> None:
+        """Raises the trouble, if there is any. A failed write is tried again first."""
+        trouble = self.trouble
+        if trouble is None:
+            return
+        if not may_be_retried(trouble):
+            raise type(trouble)(trouble.reason, hint=trouble.hint, **trouble.details)
+        self.trouble = None
+        try:
+            self.flush()
+        except StorageError as error:
+            self.trouble = error
+            raise
+
+    def meet(self, error: BaseException) -> bool:
+        """After an exception in the middle of a call; whether the writer failed. Ours leaves the state
+        as documented, unless it is a failed sync, or came from a handler that interrupted the call."""
+        if isinstance(error, AologError) and not error.details.get("nested"):
+            if not isinstance(error, SyncFailed):
+                return False
+            failure: AologError = error
+        else:
+            failure = UsageError(
+                f"the writer failed: {error!r} interrupted a call",
+                hint="close it and open the log again, which recovers it",
+                path=self._chain.path,
+            )
+        if not isinstance(self.trouble, LogClosed | Forked):
+            self.trouble = failure
+        return True
+
+    def end_with(self, error: AologError) -> None:
+        """From now on every call raises this; what is in memory is dropped."""
+        self.trouble = error
+        self.batch = None
+
+    # --- the mark ----------------------------------------------------------------------------------
+
+    @property
+    def lacks_mark(self) -> bool:
+        """Whether a mark would say something, once everything is durable."""
+        slab = self._chain.slab
+        return isinstance(slab, FormatTwoSlab) and not slab.marked and self.batch is None
+
+    def add_mark(self) -> None:
+        """Adds a frame that says that everything before it is durable."""
+        slab = self._chain.slab
+        assert isinstance(slab, FormatTwoSlab)
+        slab.add_mark(clock.now_us())
+
+
+def may_be_retried(trouble: BaseException | None) -> bool:
+    """Whether the state is as documented: there is no trouble, or a write failed, whose bytes are
+    written again."""
+    is_storage = isinstance(trouble, StorageError) and not isinstance(trouble, SyncFailed)
+    return trouble is None or is_storage

@@ -1,0 +1,128 @@
+"""The options of a writer: one frozen value, checked in one place before anything is touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, SupportsFloat
+
+from aolog.errors import UsageError
+from aolog.format.compression import packer
+from aolog.log.retention import Retention, check_retention
+from aolog.storage.storage import DIRECTORY_MODE
+from aolog.write.validate import (
+    BATCH_BYTES_MAX,
+    RECORD_BYTES_MAX,
+    SLAB_BYTES_MAX,
+    check_mode,
+    check_topic,
+)
+
+if TYPE_CHECKING:
+    from aolog.format.compression import Compression
+
+__all__ = ["BATCH_BYTES", "MAX_RECORD_BYTES", "SLAB_BYTES", "WriterOptions"]
+
+SLAB_BYTES = 64 << 20  # a file large enough that opening one is rare, small enough to prune
+MAX_RECORD_BYTES = 64 << 20  # keeps a hostile length from allocating; raise it for larger records
+BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger ones lose more
+# Frames begin at any offset, but the page cache works in pages: an unaligned write of 64 KiB takes 1.8
+# times as long as an aligned one, of 256 KiB 1.3, of a MiB 1.1, of two MiB no less.
+FLUSH_BYTES = 1 << 20
+_UNBOUNDED = 1 << 62  # bytes or records: more than there can be, and still a machine integer
+
+
+class WriterOptions(NamedTuple):
+    """See Writer. Call `checked` before use."""
+
+    slab_bytes: int = SLAB_BYTES
+    slab_seconds: float | None = None
+    batch_bytes: int = BATCH_BYTES
+    flush_records: int | None = None
+    flush_bytes: int | None = None
+    flush_seconds: float | None = 1.0
+    sync: Literal["interval", "never", "flush"] = "interval"
+    sync_seconds: float = 1.0
+    retention: Retention | None = None
+    format: Literal["aolog", "queuefka"] = "aolog"
+    topic: str | None = None
+    max_record_bytes: int = MAX_RECORD_BYTES
+    preallocate: bool = False
+    first_address: int = 0
+    compression: Compression = "none"
+    compression_level: int | None = None
+    mode: int = DIRECTORY_MODE
+
+    def checked(self) -> Self:
+        """The same options. Raises UsageError that names the wrong one, CodecUnavailable."""
+        self._check_choices()
+        self._check_numbers()
+        check_mode(self.mode)
+        check_topic(self.topic)
+        check_retention(self.retention)
+        packer(self.compression, self.compression_level)
+        if self.format_1 and (self.topic is not None or self.preallocate):
+            raise UsageError("format 1 has no place for a topic or for pre-allocation")
+        if self.format_1 and self.compression != "none":
+            raise UsageError(
+                "format 1 has no compression", hint='use format="aolog", or compression="none"'
+            )
+        max_bytes = self.bounds.max_bytes
+        if max_bytes is not None and max_bytes < 2 * self.slab_bytes:
+            raise UsageError(
+                f"Retention(max_bytes={max_bytes}) leaves no room for two slabs of "
+                f"{self.slab_bytes}",
+                hint="make slabs smaller or the total larger",
+            )
+        return self
+
+    def _check_choices(self) -> None:
+        if self.format not in {"aolog", "queuefka"}:
+            raise UsageError(f"format={self.format!r}", hint='use "aolog" or "queuefka"')
+        if self.sync not in {"interval", "never", "flush"}:
+            raise UsageError(f"sync={self.sync!r}", hint='use "interval", "never" or "flush"')
+
+    def _check_numbers(self) -> None:
+        given = self._asdict()
+        for name in ("slab_bytes", "batch_bytes", "max_record_bytes", "flush_records",
+                     "flush_bytes"):  # fmt: skip  # one thing, one line
+            optional = name.startswith("flush") and given[name] is None
+            if not optional and not hasattr(given[name], "__index__"):
+                raise UsageError(f"{name}={given[name]!r}", hint="use an integer")
+        if not 0 < self.slab_bytes <= SLAB_BYTES_MAX:
+            raise UsageError(f"slab_bytes={self.slab_bytes!r}", hint="use 1 to 2^60 bytes")
+        if not 0 <= self.batch_bytes <= BATCH_BYTES_MAX:
+            raise UsageError(
+                f"batch_bytes={self.batch_bytes!r}", hint="use 0 (a frame a record) to 2^30"
+            )
+        if not 0 < self.max_record_bytes <= RECORD_BYTES_MAX:
+            raise UsageError(
+                f"max_record_bytes={self.max_record_bytes!r}", hint=f"1 to {RECORD_BYTES_MAX}"
+            )
+        for name in ("slab_seconds", "flush_records", "flush_bytes", "flush_seconds",
+                     "sync_seconds"):  # fmt: skip  # one thing, one line
+            value = given[name]
+            if value is not None and not (isinstance(value, SupportsFloat) and value > 0):  # type: ignore[operator]  # what is like a float compares
+                raise UsageError(f"{name}={value!r}", hint="use a positive number, or None")
+        if not 0 <= self.first_address < 1 << 63 or self.first_address % 8:
+            raise UsageError(
+                f"first_address={self.first_address}", hint="a multiple of 8 below 2^63"
+            )
+
+    @property
+    def format_1(self) -> bool:
+        """Whether the log is of format 1."""
+        return self.format == "queuefka"
+
+    @property
+    def bounds(self) -> Retention:
+        """The retention; without bounds if none was given."""
+        return self.retention or Retention()
+
+    @property
+    def flush_at_bytes(self) -> int:
+        """Bytes that may wait in memory."""
+        return min(self.flush_bytes or max(self.batch_bytes, FLUSH_BYTES), _UNBOUNDED)
+
+    @property
+    def flush_at_records(self) -> int:
+        """Records that may wait in memory."""
+        return min(self.flush_records or _UNBOUNDED, _UNBOUNDED)

@@ -1,0 +1,57 @@
+"""A Buffer's settings and status, as values."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from aolog.errors import UsageError
+
+__all__ = ["BufferStatus", "Mode", "Settings"]
+
+Mode: TypeAlias = Literal["block", "error", "buffer", "always"]
+_POSITIVE = ("memory_messages", "memory_bytes", "live_age_s", "batch_messages")
+
+
+class Settings(NamedTuple):
+    """See Buffer."""
+
+    mode: Mode = "buffer"
+    memory_messages: int = 10_000
+    memory_bytes: int = 16 << 20
+    live_age_s: float = 5.0
+    live_after_s: float = 5.0
+    batch_messages: int = 1_000
+    commit_s: float = 1.0
+    retry_max_s: float = 30.0
+
+    @property
+    def has_log(self) -> bool:
+        """Whether messages may go to disk."""
+        return self.mode in {"buffer", "always"}
+
+    def check(self) -> None:
+        """Raises UsageError."""
+        if self.mode not in get_args(Mode):
+            raise UsageError(f"mode={self.mode!r}", hint=f"use one of {', '.join(get_args(Mode))}")
+        for name in _POSITIVE:
+            if not (number := getattr(self, name)) > 0:
+                raise UsageError(f"{name}={number!r}", hint="use a positive number")
+
+
+class BufferStatus(NamedTuple):
+    """A moment of a Buffer.
+
+    state: `live`; `buffering`; or `blocked`: in mode block, while the destination fails. in_memory:
+    messages in memory that are not known to be delivered. in_backlog: messages on disk that are
+    still to be delivered. delivered, rejected: since the Buffer was opened. lost: messages that
+    retention or damage removed before they were delivered. error: the last failure, until a
+    message is delivered; or for how long the destination has given no answer, after one second.
+    """
+
+    state: str
+    in_memory: int
+    in_backlog: int
+    delivered: int
+    rejected: int
+    lost: int
+    error: str | None

@@ -1,0 +1,234 @@
+"""What arrived before a crash: the bridge reads it back, and does not send it again.
+
+A message in Kafka is a duplicate if the log holds exactly its record: at its address, in its epoch,
+with its timestamp, key and value. The stamp alone (UUID, epoch, address) is not enough:
+
+    a copy of the log         has the same UUID, and may go on to the same topic
+    a restored backup         the log once had records that it no longer has
+    a power cut               the same, for records that were forwarded before they were synced
+    files put back in place   (a snapshot, a copy over them): the writer uses addresses and an epoch
+                              that it used before
+
+Records before the cursor are not compared, so mostly one record of a lane is read: the last.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog import Reader
+from aolog.errors import AddressBeyondEnd, AddressPruned
+from bridge.deliver.checkpoints import FROM_END
+from bridge.kafka.client import NoAnswer, Refused
+from bridge.kafka.lane import Refusal
+from bridge.kafka.origin import decode_stamp, stamped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aolog import Record
+    from aolog.storage.storage import Storage
+    from bridge.deliver.checkpoints import Checkpoint
+    from bridge.kafka.lane import LaneKey
+    from bridge.kafka.read_back import ReadBack
+
+__all__ = ["Arrivals", "Deduplicator", "Questions", "read_back"]
+
+_log = logging.getLogger("bridge")
+CLAIMS_MAX = 100_000  # in memory at once, about 20 MB
+SETTLE_S = 0.25  # after an unclean stop the last request of the process before may still arrive
+SETTLE_MAX_S = 5.0
+
+
+class _Claim(NamedTuple):
+    """What a message says of its record. content: a hash of key and value in this process."""
+
+    epoch: int
+    timestamp_us: int | None
+    content: int
+
+
+class Deduplicator:
+    """Finds the records of one log among the messages of a lane, one lane after the other. Not
+    thread-safe. It raises what Reader raises.
+
+    source: the UUID in the log's stamps. since: the address of the first record that may have to be
+    sent. view: changes each record before it is sent.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        storage: Storage,
+        source: bytes,
+        *,
+        since: Callable[[], int],
+        view: Callable[[Record], Record] | None = None,
+    ) -> None:
+        self._path = path
+        self._storage = storage
+        self._source = source
+        self._since_now = since
+        self._view = view
+        self.begin()
+
+    def begin(self) -> Deduplicator:
+        """Begins a lane: forgets the messages of the one before."""
+        self._since = self._since_now()
+        self._by_address: dict[int, set[_Claim]] = {}
+        self._last: int | None = None
+        return self
+
+    def add(self, headers: object, key: bytes | None, value: bytes | None) -> None:
+        """Adds a message."""
+        stamp = decode_stamp(headers)
+        if stamp is None or stamp.topic_uuid != self._source or stamp.address < self._since:
+            return
+        claim = _Claim(stamp.epoch, stamp.timestamp_us, hash((key, value)))
+        self._by_address.setdefault(stamp.address, set()).add(claim)
+        if len(self._by_address) > CLAIMS_MAX:
+            self._compare()
+
+    def last(self) -> int | None:
+        """The greatest address at which the log holds the message's record; None if there is none."""
+        self._compare()
+        return self._last
+
+    def _compare(self) -> None:
+        claims, self._by_address = self._by_address, {}
+        if self._last is not None:
+            claims = {address: of for address, of in claims.items() if address > self._last}
+        if not claims:
+            return
+        with Reader(self._path, storage=self._storage) as reader:
+            greatest = max(claims)
+            found = self._greatest_held(reader, {greatest: claims[greatest]})
+            if found is None:
+                _log.warning(
+                    "the destination has records with this log's UUID that the log does not have, "
+                    "for example at address %d: it was copied or restored, or lost its end; they "
+                    "do not count as delivered",
+                    greatest,
+                )
+                found = self._greatest_held(reader, claims)
+        if found is not None:
+            self._last = found
+
+    def _greatest_held(self, reader: Reader, claims: dict[int, set[_Claim]]) -> int | None:
+        """The greatest address at which the log holds the claimed record."""
+        last, found = max(claims), None
+        try:
+            reader.seek(min(claims))
+        except AddressBeyondEnd:
+            return None
+        except AddressPruned:
+            reader.seek("earliest")
+        while (batch := reader.read_batch(0)) is not None:  # a frame
+            epoch = batch.frames[0].epoch
+            for record in batch:
+                if (
+                    record.address in claims
+                    and self._claim_of(record, epoch) in claims[record.address]
+                ):
+                    found = record.address
+            if record.address >= last:
+                break
+        return found
+
+    def _claim_of(self, record: Record, epoch: int) -> _Claim:
+        if self._view is not None:
+            record = self._view(record)
+        return _Claim(epoch, stamped(record.timestamp), hash((record.key, record.value)))
+
+
+class Arrivals(NamedTuple):
+    """held: the last address that each lane holds. silent: lanes of which nothing is known, and why:
+    the leader is away or does not answer, or the bridge may not read."""
+
+    held: dict[LaneKey, int]
+    silent: dict[LaneKey, Refusal]
+
+
+class Questions:
+    """Asks leaders about lanes. A leader that did not answer, and a topic that the bridge may not
+    read, are not asked again: their other lanes are silent at once. Raises NotReachable."""
+
+    def __init__(self, reader: ReadBack, lanes: Iterable[LaneKey]) -> None:
+        self.silent: dict[LaneKey, Refusal] = {}
+        self._leaders = {topic: reader.leaders(topic) for topic in {topic for topic, _ in lanes}}
+        self._away = {-1: _no_answer("no broker leads it")}
+        self._unreadable: dict[str, Refusal] = {}
+
+    def exists(self, lane: LaneKey) -> bool:
+        """Whether the partition exists."""
+        return lane[1] in self._leaders[lane[0]]
+
+    def ask(self, lane: LaneKey, question: Callable[[], None]) -> bool:
+        """Whether the question was answered; else the lane is silent."""
+        leader = self._leaders[lane[0]].get(lane[1], -1)
+        why = self._unreadable.get(lane[0]) or self._away.get(leader)
+        if why is None:
+            try:
+                question()
+            except NoAnswer as error:
+                why = self._away[leader] = _no_answer(error)
+            except Refused as error:
+                why = self._unreadable[lane[0]] = Refusal(str(error), error.code)
+            else:
+                return True
+        self.silent[lane] = why
+        return False
+
+
+def _no_answer(reason: object) -> Refusal:
+    return Refusal(str(reason), "LEADER_NOT_AVAILABLE", passing=True)
+
+
+def read_back(
+    reader: ReadBack,
+    lanes: dict[LaneKey, Checkpoint],
+    deduplicator: Deduplicator,
+    *,
+    clean: bool,
+    answer_s: float | None = None,
+) -> Arrivals:
+    """What each lane holds of the log. Moves the checkpoints on.
+
+    clean: nothing was in flight when the process before stopped; otherwise this waits until its last
+    request has arrived. Partitions that no longer exist hold nothing. answer_s: the limit for each
+    question. Raises NotReachable, and ToldToStop.
+    """
+    questions = Questions(reader, lanes)
+    lanes = {key: checkpoint for key, checkpoint in lanes.items() if questions.exists(key)}
+    from_end = {key for key, checkpoint in lanes.items() if checkpoint.offset == FROM_END}
+    held = {key: checkpoint.address for key, checkpoint in lanes.items()}
+    seen: dict[LaneKey, int] = {}
+
+    def look(key: LaneKey, checkpoint: Checkpoint) -> None:
+        first, end = reader.ends(key, answer_s)
+        if end == seen.get(key):
+            return
+        if key not in from_end:
+            begin = max(min(checkpoint.offset, end), first)  # past the end: the topic is a new one
+            own = None
+            if begin < end:
+                own = reader.last_own(key, deduplicator.begin(), begin, end)
+            held[key] = max(held[key], -1 if own is None else own)
+            checkpoint.offset, checkpoint.address = max(begin, end - 1), held[key]
+        seen[key] = end
+
+    settle_until_s = time.monotonic() + SETTLE_MAX_S
+    while True:
+        before = dict(seen)
+        for key, checkpoint in lanes.items():
+            questions.ask(key, partial(look, key, checkpoint))
+        if clean or seen == before or time.monotonic() > settle_until_s:
+            break
+        time.sleep(SETTLE_S)
+    silent = questions.silent
+    for key in from_end - silent.keys():
+        lanes[key].offset = seen[key]
+    return Arrivals({key: held[key] for key in lanes if key not in silent}, silent)

@@ -1,0 +1,99 @@
+"""What to do when the cluster refuses something in a transaction, and why a log waits."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aolog.errors import counted
+from bridge.kafka.client import lacking
+from bridge.kafka.error_table import advice, names_records
+from bridge.kafka.lane import Refusal
+
+if TYPE_CHECKING:
+    from bridge.deliver.exactly_once.prefetch import Ahead
+    from bridge.deliver.exactly_once.transactions import Command, Transactions
+    from bridge.deliver.partitions import Partitions
+    from bridge.kafka.events import Failed
+    from bridge.kafka.outcomes import Broke
+    from bridge.kafka.topic_settings import TopicSettings
+    from bridge.kafka.transactional_producer import TransactionalCluster
+
+__all__ = ["Refusals"]
+
+_log = logging.getLogger("bridge")
+
+
+class Refusals:
+    """Of one log. Not thread-safe. last: the latest refusal. waits: why the log waits, if no record is
+    to blame."""
+
+    def __init__(
+        self,
+        engine: Transactions,
+        ahead: Ahead,
+        cluster: TransactionalCluster,
+        partitions: Partitions,
+        topic_settings: TopicSettings,
+    ) -> None:
+        self._engine = engine
+        self._ahead = ahead
+        self._cluster = cluster
+        self._partitions = partitions
+        self._topic_settings = topic_settings
+        self.last = Refusal("", "")
+        self.waits: Refusal | None = None
+        self._unanswered_s: float | None = None  # since when a commit is not answered
+
+    def answered(self) -> None:
+        """The cluster has answered."""
+        self._unanswered_s = None
+
+    def suspect(self, event: Failed, now_s: float) -> list[Command]:
+        """A record was refused. The topics' settings may tell which, or the cluster names it; otherwise
+        smaller transactions find it."""
+        engine = self._engine
+        bounds = self._topic_settings.learn(self._partitions.topics)
+        if bounds:
+            self._cluster.fit(bounds)
+            _log.info("the transaction is aborted: %s", event.reason)
+            return engine.again(event.reason)
+        if event.named:
+            count = counted(len(event.named), "record", ",")
+            _log.info("the transaction is aborted: %s; %s will not be sent", event.reason, count)
+            self._ahead.refusals |= dict.fromkeys(event.named, self.last)
+            return engine.again(event.reason, named=True)
+        what = "resending smaller ones to find the record"
+        _log.info("the transaction is aborted: %s; %s", event.reason, what)
+        return engine.suspect(event.reason, now_s=now_s, names=names_records(event.code))
+
+    def wait_for(self, refusal: Refusal, address: int) -> str:
+        """The log waits at this address until somebody acts; logs that once. The reason, in words."""
+        reason = f"waits at address {address}: {refusal.reason}: {advice(refusal.code)}"
+        if refusal != self.waits:
+            _log.warning("%s", reason, extra={"event": "log_waits", "code": refusal.code})
+        self.waits = refusal
+        return reason
+
+    def missing_right(self, event: Broke) -> str:
+        """The log waits for a right to a topic. Kafka's error does not name the topic, so the cluster
+        is asked for the rights to each. The reason, in words."""
+        topics = self._partitions.topics
+        without = self._topic_settings.without_write(topics)
+        reason = "; ".join(lacking("Write", topic, "grant it") for topic in without)
+        if not reason:
+            reason = f"{event.reason} (of {', '.join(topics)}): {advice(event.code)}"
+        self.waits = self.last = Refusal(reason, event.code)
+        return reason
+
+    def unanswered(self, reason: str, now_s: float) -> str:
+        """A commit is not answered: which part of it, and for how long, in words."""
+        self._unanswered_s = self._unanswered_s or now_s
+        outstanding = self._engine.outstanding
+        records = counted(outstanding, "record", ",")
+        what = f"the end of a transaction of {records} is not answered by its coordinator"
+        if self._cluster.unacknowledged:
+            topics = ", ".join(self._partitions.topics)
+            left = min(self._cluster.unacknowledged, outstanding)
+            what = f"{left:,} of a transaction's {records} are not acknowledged by the leaders of {topics}"
+        return f"{what}, for {now_s - self._unanswered_s:.0f} s: {reason.partition(': ')[0]}"

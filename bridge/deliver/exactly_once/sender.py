@@ -1,0 +1,108 @@
+"""Puts the batches that are ready into the open transaction. Poison is set aside, durably, before the
+first record after it is sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aolog.errors import StorageError, SyncFailed
+from bridge.kafka.events import Put
+from bridge.kafka.origin import unpack_stamp
+
+if TYPE_CHECKING:
+    from bridge.deliver.dead_letter import DeadLetters
+    from bridge.deliver.exactly_once.prefetch import Ahead, Ready
+    from bridge.deliver.exactly_once.transactions import Command, Transactions
+    from bridge.kafka.lane import LaneKey, Refusal
+    from bridge.kafka.transactional_producer import TransactionalCluster
+
+__all__ = ["Sender"]
+
+
+class Sender:
+    """Of one log. Not thread-safe.
+
+    full: whether the client's queue takes no more. last: address and timestamp of the last record put.
+    unsure: whether the cluster may have left a transaction of this log open, so that each lane is
+    checked before its first record on a connection: see bridge.kafka.hanging_transactions.
+    """
+
+    def __init__(
+        self,
+        engine: Transactions,
+        ahead: Ahead,
+        cluster: TransactionalCluster,
+        dead: DeadLetters,
+        *,
+        unsure: bool,
+    ) -> None:
+        self._engine = engine
+        self._ahead = ahead
+        self._cluster = cluster
+        self._dead = dead
+        self.unsure = unsure
+        self._checked: set[LaneKey] = set()
+        self.full = False
+        self.last: tuple[int, int] | None = None
+
+    def connecting(self) -> None:
+        """A new connection knows of no lane that nothing is open in it."""
+        self._checked.clear()
+
+    def checked(self, lanes: set[LaneKey]) -> None:
+        """No transaction of this log is open in these lanes."""
+        self._checked |= lanes
+
+    def send(self, now_s: float) -> tuple[list[Command], Refusal | None]:
+        """Puts the first ready batch, as far as the transaction and the client's queue take it. What
+        follows, and why the next record is refused, if it is."""
+        ready, engine = self._ahead.ready[0], self._engine
+        if ready.asides and (failure := self._set_aside(ready)) is not None:
+            return engine.broken(failure, now_s=now_s), None
+        begin = ready.next
+        room = min(engine.room, ready.records - begin)
+        put = Put(0, None)
+        if room:
+            lanes = set(ready.lanes[begin : begin + room])
+            if self.unsure and not lanes <= self._checked:
+                return self._check(), None
+            callback = self._cluster.failing if engine.suspected else None
+            put = self._cluster.put(ready.part(room, callback))
+        self.full = put.records < room
+        self._ahead.taken(put.records)
+        end = begin + put.records
+        commands: list[Command] = []
+        if put.records:
+            stamp = unpack_stamp(ready.messages.stamp(end - 1))
+            self.last = stamp.address, stamp.timestamp_us or 0
+            first, to = ready.position(begin), ready.position(end)
+            commands = engine.sent(first, to, put.records, now_s=now_s)
+        elif not room:  # every record was set aside
+            engine.moved(ready.position(end))
+        refusal = put.refusal or (ready.refusal if end == ready.records else None)
+        if refusal is not None:
+            commands = commands or engine.refused(refusal.reason, ready.position(end))
+        elif put.spoiled and not commands:  # the commit reports why
+            commands = engine.hurry() or engine.broken("the client takes no record", now_s=now_s)
+        return commands, refusal
+
+    def _set_aside(self, ready: Ready) -> str | None:
+        """Sets the batch's poison aside, durably, or counts it as dropped; why that failed."""
+        try:
+            self._dead.take(ready.asides, ready.records_aside, ready.epoch)
+        except SyncFailed:
+            raise
+        except StorageError as error:
+            return f"no record can be set aside: {error}"
+        self._ahead.aside.update(ready.records_aside)
+        ready.asides = ()
+        return None
+
+    def _check(self) -> list[Command]:
+        """Has the lanes checked in which nothing was sent on this connection; commits first what is
+        open."""
+        if self._engine.outstanding:
+            return self._engine.hurry()
+        lanes = {lane for ready in self._ahead.ready for lane in ready.lanes}
+        self._cluster.look(lanes - self._checked, self._engine.position.address)
+        return []

@@ -1,0 +1,104 @@
+"""ForwarderOptions: how a log is forwarded, as one value. The supervisor and the command line build it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from aolog.storage.storage import DIRECTORY_MODE
+from bridge.deliver.delivery import AT_LEAST_ONCE, DELIVERIES, EXACTLY_ONCE
+from bridge.errors import WrongSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aolog import Record
+    from aolog.log.retention import Retention
+    from bridge.config.routing import Routing
+    from bridge.deliver.position import Poison
+    from bridge.deliver.rate_limit import RateLimit
+    from bridge.kafka.topic_creation import CreateTopics
+
+__all__ = ["OPTIONS", "ForwarderOptions"]
+
+OPTIONS = (
+    "delivery", "cursor_topic", "transaction_records", "transaction_seconds", "poison",
+    "create_topics", "read_back", "mode", "records_per_second", "bytes_per_second",
+)  # fmt: skip  # a list
+"""Options with the same name in a configuration and on the command line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwarderOptions:
+    """Raises WrongSetting for values that do not go together.
+
+    Where to:
+    bootstrap_servers, settings: of the Kafka client.
+    cluster: the destination's name in the configuration.
+    topic: for records that name none; by default the log's own. routing: rules, in place of topic.
+    create_topics: "auto" lets the cluster create a missing topic, with its defaults, and logs that;
+    "never" waits for it.
+
+    What is promised, through kills and outages of any length:
+    delivery: "at_least_once": nothing is lost, each partition keeps the order of the log, and records
+    that arrived before a crash are recognised by their stamp and not sent twice. "exactly_once":
+    read_committed consumers see each record once, in order. The cluster must isolate transactions
+    (tried at each start).
+    read_back: for at_least_once. False needs no right to read: after a crash or a lost connection,
+    records that were in flight are sent again and may arrive twice.
+    cursor_topic: for exactly_once: a compacted topic of one partition, created if it is missing, unless
+    create_topics is "never". transaction_records, transaction_seconds: the bounds of a transaction; no
+    consumer sees a record before its commit.
+    poison: for a record that the cluster will never take: "stop" stops its lane (with exactly_once, the
+    log) before it; "dead-letter" writes it to the log in LOG/dead-letter; "drop" counts and logs it.
+    mode: of the dead-letter log's directory, if it is created.
+
+    How much:
+    records_per_second, bytes_per_second: the rate on average. shared_limit: a limit that other logs
+    share.
+    drain: end when the records that exist at the start are acknowledged. until: drain up to this
+    address and no further (at_least_once).
+    prune_delivered: delete slabs that every protecting cursor has passed, all or what a retention
+    allows.
+    cursor: its name. commit_s: between commits of the cursor. stop_s: how long a stop waits for
+    acknowledgements.
+
+    For replays (at_least_once): view: changes each record before it is sent. keyless: the UUID that
+    chooses the partition of records without a key, if not the log's.
+    """
+
+    bootstrap_servers: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    cluster: str = ""
+    topic: str | None = None
+    routing: Routing | None = None
+    create_topics: CreateTopics = "auto"
+    delivery: str = AT_LEAST_ONCE
+    read_back: bool = True
+    cursor_topic: str = "aolog-bridge-cursors"
+    transaction_records: int = 10_000
+    transaction_seconds: float = 0.5
+    poison: Poison = "stop"
+    mode: int = DIRECTORY_MODE
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
+    shared_limit: RateLimit | None = None
+    drain: bool = False
+    until: int | None = None
+    prune_delivered: bool | Retention = False
+    cursor: str = "bridge"
+    commit_s: float = 1.0
+    stop_s: float = 5.0
+    view: Callable[[Record], Record] | None = None
+    keyless: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if self.delivery not in DELIVERIES:
+            raise WrongSetting(
+                f"unknown delivery {self.delivery!r}", hint="use one of " + ", ".join(DELIVERIES)
+            )
+        replays = self.until is not None or self.view is not None or self.keyless is not None
+        if self.delivery == EXACTLY_ONCE and replays:
+            raise WrongSetting(
+                "exactly_once sends a log from its cursor to its end", hint="use at_least_once"
+            )

@@ -1,0 +1,35 @@
+"""A place in the log, and a record there that will never be taken. Pure: both deliveries share it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from aolog.read.batch import Batch
+    from bridge.kafka.lane import LaneKey, Refusal
+
+__all__ = ["Aside", "Poison", "Position", "first_ordinal"]
+
+Poison: TypeAlias = Literal["stop", "dead-letter", "drop"]
+"""What to do with a record that the cluster will never take."""
+
+
+class Position(NamedTuple):
+    """A place in the log. ordinal: records before it, None in format 1."""
+
+    address: int
+    ordinal: int | None
+
+
+class Aside(NamedTuple):
+    """A record that the cluster will never take, and the lane to which it was to go."""
+
+    position: Position
+    lane: LaneKey
+    refusal: Refusal
+
+
+def first_ordinal(batch: Batch) -> int | None:
+    """How many records of the log are before the batch; None in format 1."""
+    frame = batch.frames[0]
+    return None if frame.ordinal is None else frame.ordinal + frame.skip

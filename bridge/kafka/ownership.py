@@ -1,0 +1,125 @@
+"""Which process delivers a log: the one that the cursor record names. It takes the log over from its
+predecessor, and proves that the cluster isolates transactions before it sends anything.
+
+Everything here runs in the thread of a transactional producer's calls.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException
+
+from bridge.errors import Fenced, NotIsolated
+from bridge.kafka.client import ANSWER_S, ToldToStop
+from bridge.kafka.cursor_record import encode_cursor
+from bridge.kafka.outcomes import Broke, Unanswered, outcome_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import Producer
+
+    from bridge.kafka.cursor_record import CursorName, CursorRecord
+    from bridge.kafka.cursor_topic import CursorTopic
+    from bridge.kafka.ends import Ends
+
+__all__ = ["Ownership"]
+
+_CALL_S = 1.0  # how late a stop may be noticed
+_INIT_S = 10.0  # a healthy cluster ends a predecessor's transaction within milliseconds
+# A bridge that takes over needs several round trips from fencing its predecessor to its first cursor
+# record.
+_TAKE_OVER_S = 5.0
+_LOOK_PAUSE_S = 0.25
+
+
+class Ownership:
+    """Of one log and cursor. owner: this process, in cursor records. give_up: asked now and then.
+    fenced: whether the cluster has fenced the last producer; the cluster also does that after it gave
+    up a transaction for its age."""
+
+    def __init__(self, topic: CursorTopic, name: CursorName, give_up: Callable[[], bool]) -> None:
+        self.owner = os.urandom(8).hex()
+        self.fenced = False
+        self._topic = topic
+        self._name = name
+        self._give_up = give_up
+        self._proven = False
+
+    def take_over(self, producer: Producer) -> None:
+        """Fences the predecessor and aborts what it left open. Raises Fenced, KafkaException,
+        NotReachable."""
+        if self._proven:
+            self._check()
+        until_s = time.monotonic() + _INIT_S
+        while True:
+            try:
+                producer.init_transactions(_CALL_S)
+                break
+            except KafkaException as error:
+                unanswered = isinstance(outcome_of(error.args[0]), Unanswered)
+                if not unanswered or time.monotonic() > until_s:
+                    raise
+                if self._give_up():
+                    raise ToldToStop from None
+        self.fenced = False
+
+    def _check(self) -> None:
+        """Raises Fenced if another bridge has taken over: it must not be fenced in turn. After this
+        process was fenced, waits for the other one's first cursor record; if none comes, the cluster
+        gave up a transaction for its age."""
+        until_s = time.monotonic() + (_TAKE_OVER_S if self.fenced else 0.0)
+        while True:
+            record = self._topic.last(self._name.key, open_keys=self._name.keys)
+            if record is not None and record.owner != self.owner:
+                raise Fenced(
+                    "another bridge has taken over the delivery of this log",
+                    hint="run one bridge a log; a copied log needs `aolog repair --new-uuid`",
+                )
+            if time.monotonic() > until_s or self._give_up():
+                return
+            time.sleep(_LOOK_PAUSE_S)
+
+    def prove(self, producer: Producer, record: CursorRecord, ends: Ends) -> Broke | None:
+        """Aborts one record, commits a cursor record, and reads back which of them is visible. Broke:
+        the producer cannot be used; None: the cluster isolates transactions. Raises KafkaException,
+        NotIsolated, NotReachable."""
+        topic, name = self._topic, self._name
+        begin = topic.end()
+        failed: list[KafkaError | None] = []
+        try:
+            producer.begin_transaction()
+            producer.produce(
+                topic.name, self.owner.encode(), name.proof_key, 0,
+                lambda error, _: failed.append(error),
+            )  # fmt: skip  # one call
+            if producer.flush(ANSWER_S):  # a purged record would prove nothing
+                return Broke("no answer to the first record")
+            if failed[0] is not None:
+                producer.commit_transaction(ANSWER_S)  # raises the reason
+            ends.requested(time.monotonic())
+            producer.abort_transaction(ANSWER_S)
+            ends.answered(time.monotonic())
+            producer.begin_transaction()
+            producer.produce(topic.name, encode_cursor(record), name.key, 0)
+            producer.flush(ANSWER_S)
+            ends.requested(time.monotonic())
+            producer.commit_transaction(ANSWER_S)
+            ends.answered(time.monotonic())
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return Broke(topic.lacks("Write"))
+            raise
+        visible = list(topic.committed(begin, topic.end()))
+        if (name.proof_key, self.owner.encode()) in visible:
+            raise NotIsolated(
+                "the cluster shows a read_committed consumer a record that was aborted",
+                hint="use --delivery at_least_once, or a cluster that isolates transactions",
+            )
+        if (name.key, encode_cursor(record)) not in visible:
+            return Broke("the first transaction was committed and is not visible")
+        self._proven = True
+        return None

@@ -1,0 +1,55 @@
+"""Which of librdkafka's settings a user may give: checked before anything is connected."""
+
+from __future__ import annotations
+
+import re
+
+from confluent_kafka import KafkaException, Producer
+
+from bridge.errors import WrongSetting
+from bridge.kafka.client import AUTO_CREATE, CLIENT_LOG, DEFAULTS, FIXED, words
+from bridge.kafka.read_back import ReadBack
+
+__all__ = ["check"]
+
+_ALIASES = {  # the client's own
+    "request.required.acks": "acks",
+    "delivery.timeout.ms": "message.timeout.ms",
+    "metadata.broker.list": "bootstrap.servers",
+}
+_NUMBERS = {  # the bridge reads these too, and the client takes 1e6 for 1, and 010 for 8
+    "batch.size",
+    "log_level",
+    "message.max.bytes",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "transaction.timeout.ms",
+}
+_NUMBER = re.compile("[1-9][0-9]{0,8}|0")  # means the same to the client and to Python
+_SAME = {"acks": {"all", "-1"}}  # other spellings of a value that the bridge sets
+_NOT_HERE = ("test.mock.", "transactional.id", "bootstrap.servers")
+_CALLBACKS = ("_cb", "on_delivery", "logger")
+
+
+def check(settings: dict[str, str]) -> None:
+    """Raises WrongSetting for a setting that the client does not know, or that the bridge sets
+    itself. Connects to nothing."""
+    for key, value in settings.items():
+        name = _ALIASES.get(key, key)
+        if name in FIXED and str(value).lower() not in _SAME.get(name, {str(FIXED[name]).lower()}):
+            raise WrongSetting(
+                f"{key} is set by the bridge, its guarantees rest on it",
+                hint="use --create-topics" if name == AUTO_CREATE else "leave it out",
+            )
+        if name.startswith(_NOT_HERE) or name.endswith(_CALLBACKS):
+            raise WrongSetting(f"{key} cannot be set here", hint="leave it out")
+        if name in _NUMBERS and not _NUMBER.fullmatch(str(value)):
+            raise WrongSetting(
+                f"{key} is {value!r}, which is not a plain number",
+                hint="write up to nine digits, without a sign, a point or a leading zero",
+            )
+    try:
+        Producer({**DEFAULTS, **settings, **FIXED, "log_level": 0}, logger=CLIENT_LOG)
+        ReadBack(dict(settings), bool).close()
+    except (KafkaException, ValueError, TypeError, AttributeError) as error:
+        raise WrongSetting(f"the Kafka client refuses a setting: {words(error)}") from None

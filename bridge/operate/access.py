@@ -1,0 +1,80 @@
+"""Who may ask the HTTP endpoint for what: the address to listen on, the Host header, the token.
+
+- It listens on loopback. Another interface needs a token, and then each request needs it, except
+  the page itself, which holds no data, and /healthz and /readyz for probes.
+- A Host header that is a name must be configured, or be `localhost`. Otherwise a page on the internet
+  could read the endpoint through a name that it lets point to 127.0.0.1 (DNS rebinding). Addresses
+  are accepted: a browser sends one only to that address.
+- Nothing changes anything without the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from typing import NamedTuple
+
+from aolog.errors import UsageError
+from bridge.config.names import address_of
+
+__all__ = ["Access"]
+
+TOKEN_MIN = 16  # characters; a shorter one can be guessed over a network
+OPEN_PATHS = ("/", "/healthz", "/readyz")
+
+
+class Access(NamedTuple):
+    """What was configured. hosts: names in the Host header that are accepted besides `localhost`."""
+
+    where: str
+    token: str | None = None
+    hosts: tuple[str, ...] = ()
+
+    def address(self) -> tuple[str, int]:
+        """HOST and PORT to listen on. Raises UsageError for another interface without a token."""
+        host, port = address_of(self.where)
+        if self.token is not None and len(self.token) < TOKEN_MIN:
+            raise UsageError(
+                f"the HTTP token has {len(self.token)} characters",
+                hint=f"use at least {TOKEN_MIN}, for example from `openssl rand -hex 16`",
+            )
+        if self.token is None and not _is_loopback(host):
+            raise UsageError(
+                f"{self.where} is not a loopback address, and there is no token",
+                hint="listen on 127.0.0.1, or give a token with --http-token-file",
+            )
+        return host, port
+
+    def accepts_host(self, header: str | None) -> bool:
+        """Whether a request with this Host header is answered."""
+        host = (header or "").strip().lower()
+        host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        own = address_of(self.where)[0].lower()
+        return host in {"localhost", own, *map(str.lower, self.hosts)} or _is_address(host)
+
+    def may_read(self, path: str, authorization: str | None) -> bool:
+        """Whether a request may see what `path` shows."""
+        if path in OPEN_PATHS or _is_loopback(address_of(self.where)[0]):
+            return True
+        return self.may_act(authorization)
+
+    def may_act(self, authorization: str | None) -> bool:
+        """Whether a request carries the token."""
+        if self.token is None or authorization is None:
+            return False
+        kind, _, given = authorization.partition(" ")
+        return kind.lower() == "bearer" and hmac.compare_digest(
+            given.strip().encode(), self.token.encode()
+        )
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)

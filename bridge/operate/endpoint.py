@@ -1,0 +1,242 @@
+"""The HTTP endpoint of a bridge: the page, its stream of events, metrics, health, status, and actions.
+
+    GET  /          the page
+    GET  /events    server-sent events: `status` each second, `points` of the last hour
+    GET  /metrics   for Prometheus
+    GET  /healthz   200 while every thread makes progress, else 503 with the logs whose thread hangs
+    GET  /readyz    200 while the root and the logs exist, each log that runs is connected, and no
+                    error stopped one; else 503
+    GET  /status    {"overview": ..., "logs": [...]}: see supervise/status.py
+    GET  /log       one log in detail: its slabs and disk (?log=NAME&cluster=NAME)
+    POST /action    {"action": "pause" | "resume" | "retry", "log": NAME, "cluster": NAME}; with the token
+
+Answers are made of the last statuses: no request reads a log or asks a cluster. access.py decides
+who is answered, server.py serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+import aolog
+from aolog.errors import AologError
+from bridge.operate.metrics import exposition
+from bridge.operate.page import load_page
+from bridge.operate.problems import Problems
+from bridge.operate.server import (
+    LIMITS,
+    SAMPLE_S,
+    Ending,
+    Limits,
+    body_of,
+    error,
+    event,
+    json_response,
+    served,
+)
+from bridge.supervise.status import overview
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from starlette.requests import Request
+
+    from bridge.operate.access import Access
+    from bridge.operate.monitor import Monitor
+    from bridge.supervise.status import LogStatus
+    from bridge.supervise.supervisor import Action
+
+__all__ = ["Controls", "serving"]
+
+_log = logging.getLogger("bridge.http")
+
+BODY_MAX = 4_096
+LOGS_SHOWN = 200  # of a process with thousands, the page shows the worst ones
+
+
+_ACTIONS: dict[str, Action] = {"pause": "pause", "resume": "resume", "retry": "try_again"}
+
+
+class Controls(Protocol):
+    """What the page may do with a token: Supervisor.control."""
+
+    def control(self, action: Action, log: str, cluster: str) -> None:
+        """Raises UsageError for a log that does not exist."""
+
+
+@contextmanager
+def serving(
+    access: Access,
+    monitor: Monitor,
+    *,
+    waits: Callable[[], str | None] = lambda: None,
+    controls: Controls | None = None,
+    limits: Limits = LIMITS,
+) -> Iterator[tuple[str, int]]:
+    """Serves in a thread of its own; yields the address that it listens on. The thread samples the
+    monitor, too. waits: see Supervisor.waits. Raises UsageError where it cannot listen."""
+    problems, ending = Problems(), Ending()
+    page, policy = load_page("page.html")
+    answers = _Answers(page, access, monitor, waits, controls, problems, limits, ending)
+    monitor.sample()
+    logging.getLogger().addHandler(problems)
+    try:
+        with served(
+            answers.routes(), access, policy, ending, limits=limits, sample=monitor.sample
+        ) as at:
+            yield at
+    finally:
+        logging.getLogger().removeHandler(problems)
+
+
+class _Answers:
+    """One method a route."""
+
+    def __init__(
+        self,
+        page: str,
+        access: Access,
+        monitor: Monitor,
+        waits: Callable[[], str | None],
+        controls: Controls | None,
+        problems: Problems,
+        limits: Limits,
+        ending: Ending,
+    ) -> None:
+        self._page, self._access, self._monitor, self._waits = page, access, monitor, waits
+        self._controls, self._problems, self._limits = controls, problems, limits
+        self._ending = ending
+        self._streams = 0
+
+    def routes(self) -> Starlette:
+        """The application."""
+        return Starlette(
+            routes=[
+                Route("/", self._show_page),
+                Route("/events", self._events),
+                Route("/metrics", self._metrics),
+                Route("/healthz", self._healthz),
+                Route("/readyz", self._readyz),
+                Route("/status", self._status),
+                Route("/log", self._one_log),
+                Route("/action", self._action, methods=["POST"]),
+            ]
+        )
+
+    async def _show_page(self, _: Request) -> Response:
+        return HTMLResponse(self._page)
+
+    async def _metrics(self, _: Request) -> Response:
+        body, kind = exposition(self._monitor)
+        return Response(body, media_type=kind)
+
+    async def _healthz(self, _: Request) -> Response:
+        return _verdict("stuck", [log for log in self._monitor.logs if log.stuck], None)
+
+    async def _readyz(self, _: Request) -> Response:
+        not_ready = [log for log in self._monitor.logs if not log.ready]
+        return _verdict("not_ready", not_ready, self._waits())
+
+    async def _status(self, _: Request) -> Response:
+        whole = overview(self._monitor.logs, waiting_for=self._waits())
+        logs = [log.as_json() for log in self._monitor.logs]
+        return json_response({"overview": whole._asdict(), "logs": logs})
+
+    async def _one_log(self, request: Request) -> Response:
+        log = self._find(request.query_params.get("log"), request.query_params.get("cluster"))
+        if log is None:
+            return error(404, "there is no such log", "see /status")
+        slabs, disk = self._monitor.slabs(log.path), self._monitor.disk(log.path)
+        return json_response(
+            {
+                **log.as_json(),
+                "slabs": [{"base": base, "bytes": size} for base, size in slabs.files],
+                "pruned_slabs": slabs.pruned,
+                "disk": None if disk is None else disk._asdict(),
+                "bytes_out": self._monitor.bytes_out(log.log, log.cluster),
+            }
+        )
+
+    async def _action(self, request: Request) -> Response:
+        if not self._access.may_act(request.headers.get("authorization")):
+            return error(401, "an action needs the token", "start with --http-token-file")
+        body = await body_of(request, BODY_MAX)
+        if body is None:
+            return error(413, "the request is too large", f"at most {BODY_MAX} bytes")
+        try:
+            given = json.loads(body)
+            action, log, cluster = (str(given[name]) for name in ("action", "log", "cluster"))
+        except (ValueError, KeyError, TypeError):
+            return error(400, "an action needs action, log and cluster", "send one JSON object")
+        if action not in _ACTIONS or self._controls is None:
+            return error(400, "there is no such action", "use pause, resume or retry")
+        try:
+            self._controls.control(_ACTIONS[action], log, cluster)
+        except AologError as refused:
+            return error(409, refused.reason, refused.hint or "")
+        _log.warning("%s of %s by HTTP", action, log, extra={"event": "action"})
+        return json_response({"ok": True})
+
+    def _find(self, name: str | None, cluster: str | None) -> LogStatus | None:
+        return next(
+            (x for x in self._monitor.logs if x.log == name and cluster in {None, x.cluster}), None
+        )
+
+    # --- the stream ---------------------------------------------------------------------------
+
+    async def _events(self, _: Request) -> Response:
+        if self._streams >= self._limits.streams:
+            return error(503, f"{self._limits.streams} pages are open already", "close one")
+        return StreamingResponse(self._stream(), media_type="text/event-stream")
+
+    async def _stream(self) -> AsyncIterator[bytes]:
+        """Ends with the process; the page connects again."""
+        self._streams += 1
+        try:
+            after_s = 0.0
+            while not self._ending.is_set:
+                points = self._monitor.points(after_s)
+                if points:
+                    after_s = points[-1].time_s
+                    yield event("points", [point._asdict() for point in points])
+                yield event("status", self._snapshot())
+                await asyncio.sleep(SAMPLE_S)
+        finally:
+            self._streams -= 1
+
+    def _snapshot(self) -> dict[str, Any]:
+        logs = sorted(self._monitor.logs, key=_badness, reverse=True)
+        return {
+            "version": aolog.__version__,
+            "can_act": self._controls is not None and self._access.token is not None,
+            "summary": self._monitor.summary(),
+            "overview": overview(self._monitor.logs, waiting_for=self._waits())._asdict(),
+            "logs": [log.as_json() for log in logs[:LOGS_SHOWN]],
+            "logs_left_out": max(0, len(logs) - LOGS_SHOWN),
+            "problems": self._problems.latest(),
+        }
+
+
+def _badness(log: LogStatus) -> tuple[bool, bool, float, int]:
+    lost = log.lost_records + log.dead_lettered + log.dropped
+    return log.error is not None, log.state == "blocked", log.lag_seconds or 0.0, lost
+
+
+def _verdict(name: str, found: list[LogStatus], waits: str | None) -> Response:
+    shown: dict[str, Any] = {
+        "ok": not found and waits is None,
+        name: [
+            {"log": x.log, "cluster": x.cluster, "state": x.state, "error": x.error} for x in found
+        ],
+    }
+    if waits is not None:
+        shown["error"] = waits
+    return json_response(shown, 200 if shown["ok"] else 503)

@@ -1,0 +1,257 @@
+"""What a bridge knows of itself over time: rates, lag of the last hour, disk, recent problems.
+
+`Monitor.sample` is called once a second with the statuses of all logs. It keeps sums and a bounded
+history; the page, the metrics and `top` read from it. It reads file sizes, never records, and asks no
+cluster. All numbers are since the process started.
+
+These always add up, for each log and for all logs together:
+
+    seen = acknowledged + skipped + dead-lettered + dropped + filtered + lost + pending
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bridge.deliver.status import done, pending
+from bridge.supervise.status import LogStatus, Overview, Phase, overview
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aolog.storage.storage import Storage
+
+from aolog.errors import AologError
+from aolog.log.directory import list_slabs
+from aolog.log.names import slab_name
+
+__all__ = ["Disk", "Monitor", "Point", "Slabs"]
+
+POINT_S = 5.0  # an hour of points is 720: enough for a chart, 50 kB as JSON
+POINTS = 720
+TREND_S = 300.0  # the fill rate of a disk is measured over the last minutes: bursts average out
+_TREND_MIN_S = 20.0  # a trend of less is noise
+_MEASURE_S = 0.02  # of each second for file sizes: 5,000 logs are measured in about a minute
+PRUNED_SHOWN = 50  # slabs of a log that were deleted while the process watched
+
+
+class Point(NamedTuple):
+    """A moment of the last hour. Rates per second since the point before; None where not known."""
+
+    time_s: float
+    records_in: float | None
+    records_out: float | None
+    bytes_out: float
+    lag_records: int | None
+    lag_seconds: float | None
+
+
+class Slabs(NamedTuple):
+    """The slab files of a log as they were last listed: (base address, bytes), oldest first."""
+
+    files: tuple[tuple[int, int], ...] = ()
+    pruned: tuple[int, ...] = ()  # bases of slabs that were deleted meanwhile, oldest first
+
+    @property
+    def bytes(self) -> int:
+        """On disk."""
+        return sum(size for _, size in self.files)
+
+
+class Disk(NamedTuple):
+    """The file system that holds a log. full_in_s: at the rate of the last minutes; None while the
+    free space does not shrink."""
+
+    free_bytes: int
+    full_in_s: float | None
+
+
+class _Trend:
+    """Free bytes of one file system over the last minutes."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def add(self, now_s: float, free_bytes: int) -> Disk:
+        self._seen.append((now_s, free_bytes))
+        while now_s - self._seen[0][0] > TREND_S:
+            self._seen.popleft()
+        since_s, before = self._seen[0]
+        shrunk, took_s = before - free_bytes, now_s - since_s
+        if shrunk <= 0 or took_s < _TREND_MIN_S:
+            return Disk(free_bytes, None)
+        return Disk(free_bytes, free_bytes * took_s / shrunk)
+
+
+class Monitor:
+    """Samples of a supervisor's statuses. `sample` belongs to one thread; all else may be called from
+    any thread and returns values that do not change.
+
+    look, waits: as the supervisor's. clock: seconds, monotonic; now: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], list[LogStatus]],
+        storage: Storage,
+        *,
+        waits: Callable[[], str | None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._look, self._waits = look, waits
+        self._storage, self._clock, self._now = storage, clock, now
+        self._lock = threading.Lock()
+        self._logs: list[LogStatus] = []
+        self._points: deque[Point] = deque(maxlen=POINTS)
+        self._positions: dict[tuple[str, str], int] = {}
+        self._bytes_out: dict[tuple[str, str], int] = {}
+        self._before: tuple[float, int, int | None, int] | None = None
+        self._unmeasured: list[str] = []
+        self._slabs: dict[str, Slabs] = {}
+        self._disks: dict[str, Disk] = {}
+        self._trends: dict[str, _Trend] = {}
+        self.started_s = now()
+
+    # --- sampling -----------------------------------------------------------------------------
+
+    def sample(self) -> None:
+        """Takes the present statuses; measures some of the logs on disk."""
+        logs, now_s = self._look(), self._clock()
+        with self._lock:
+            self._logs = logs
+            for log in logs:
+                self._count_bytes(log)
+        self._measure(logs, now_s)
+        before = self._before
+        if before is None or now_s - before[0] >= POINT_S:
+            self._add_point(logs, now_s)
+
+    def _count_bytes(self, log: LogStatus) -> None:
+        if log.status is None:
+            return
+        key, at = (log.log, log.cluster), log.status.position
+        moved = at - self._positions.get(key, at)
+        self._positions[key] = at
+        self._bytes_out[key] = self._bytes_out.get(key, 0) + max(
+            0, moved
+        )  # a seek back sends again
+
+    def _add_point(self, logs: Sequence[LogStatus], now_s: float) -> None:
+        whole = overview(logs)
+        finished, seen = done(whole), _seen(whole)
+        sent_bytes = sum(self._bytes_out.values())
+        rate_in = rate_out = None
+        rate_bytes = 0.0
+        if self._before is not None:
+            since_s, finished_before, seen_before, bytes_before = self._before
+            took_s = max(now_s - since_s, 1e-3)
+            rate_out = max(0, finished - finished_before) / took_s
+            rate_bytes = max(0, sent_bytes - bytes_before) / took_s
+            if seen is not None and seen_before is not None:
+                rate_in = max(0, seen - seen_before) / took_s
+        self._before = now_s, finished, seen, sent_bytes
+        point = Point(
+            self._now(), rate_in, rate_out, rate_bytes, whole.lag_records, whole.lag_seconds
+        )
+        with self._lock:
+            self._points.append(point)
+
+    def _measure(self, logs: Sequence[LogStatus], now_s: float) -> None:
+        """Sizes of some logs now, of the others in later samples."""
+        if not self._unmeasured:
+            present = {log.path for log in logs if log.phase != Phase.REMOVED}
+            self._unmeasured = sorted(present, reverse=True)
+            with self._lock:
+                for path in self._slabs.keys() - present:
+                    del self._slabs[path]
+                    self._disks.pop(path, None)
+                    self._trends.pop(path, None)
+        until_s = self._clock() + _MEASURE_S
+        while self._unmeasured and self._clock() < until_s:
+            self._measure_log(self._unmeasured.pop(), now_s)
+
+    def _measure_log(self, path: str, now_s: float) -> None:
+        storage = self._storage
+        try:
+            bases = list_slabs(path, storage).bases
+            files = tuple((base, _size(storage, path, base)) for base in bases)
+            free_bytes = storage.free_bytes(path)
+        except (AologError, OSError):
+            return  # it is being removed, or may not be read: the log's own status says so
+        before = self._slabs.get(path, Slabs())
+        gone = sorted({base for base, _ in before.files}.difference(bases))
+        with self._lock:
+            self._slabs[path] = Slabs(files, (*before.pruned, *gone)[-PRUNED_SHOWN:])
+            self._disks[path] = self._trends.setdefault(path, _Trend()).add(now_s, free_bytes)
+
+    # --- what is known ------------------------------------------------------------------------
+
+    @property
+    def logs(self) -> list[LogStatus]:
+        """The statuses of the last sample."""
+        with self._lock:
+            return self._logs
+
+    def overview(self) -> Overview:
+        """All logs of the last sample together."""
+        return overview(self.logs, waiting_for=self._waits())
+
+    def points(self, after_s: float = 0.0) -> list[Point]:
+        """The last hour, oldest first; only points later than a time."""
+        with self._lock:
+            return [point for point in self._points if point.time_s > after_s]
+
+    def slabs(self, path: str) -> Slabs:
+        """Of a log; empty before it was first measured."""
+        with self._lock:
+            return self._slabs.get(path, Slabs())
+
+    def disk(self, path: str) -> Disk | None:
+        """Of the file system of a log; None before it was first measured."""
+        with self._lock:
+            return self._disks.get(path)
+
+    def bytes_out(self, log: str, cluster: str) -> int:
+        """Bytes of the log that the position has passed."""
+        with self._lock:
+            return self._bytes_out.get((log, cluster), 0)
+
+    def full_in_s(self) -> float | None:
+        """Of the file system that will be full first."""
+        with self._lock:
+            times = [d.full_in_s for d in self._disks.values() if d.full_in_s is not None]
+        return min(times, default=None)
+
+    def summary(self) -> dict[str, Any]:
+        """What the page and `top` show first; the counts add up to `seen`."""
+        whole = self.overview()
+        points = self.points()
+        last = points[-1] if points else None
+        return {
+            "time_s": self._now(),
+            "uptime_s": self._now() - self.started_s,
+            "restarts": sum(log.restarts for log in self.logs),
+            "oldest_unsent_s": whole.lag_seconds,
+            "records_in_per_s": None if last is None else last.records_in,
+            "records_out_per_s": None if last is None else last.records_out,
+            "bytes_out_per_s": None if last is None else last.bytes_out,
+            "disk_full_in_s": self.full_in_s(),
+            "seen": _seen(whole),
+            "pending": pending(whole.lag_records, whole.ahead_records),
+        }
+
+
+def _seen(whole: Overview) -> int | None:
+    left = pending(whole.lag_records, whole.ahead_records)
+    return None if left is None else done(whole) + whole.lost_records + left
+
+
+def _size(storage: Storage, path: str, base: int) -> int:
+    try:
+        return storage.system.lstat(f"{path}/{slab_name(base)}").st_size
+    except OSError:  # a published slab has another name until it is renamed
+        return 0

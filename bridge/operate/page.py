@@ -1,0 +1,31 @@
+"""The pages: one file each, with the common style, and a policy that allows only what the file holds."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from importlib.resources import files
+
+__all__ = ["load_page"]
+
+
+def load_page(name: str) -> tuple[str, str]:
+    """A page with its style inside, and its Content-Security-Policy: the page's own script and style
+    are named by their hashes, everything else is refused."""
+    folder = files("bridge.operate")
+    style = folder.joinpath("style.css").read_text(encoding="utf-8")
+    text = folder.joinpath(name).read_text(encoding="utf-8")
+    page = text.replace("<style></style>", f"<style>{style}</style>")
+
+    def hashes(tag: str) -> str:
+        found = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digests = (base64.b64encode(hashlib.sha256(x.encode()).digest()).decode() for x in found)
+        return " ".join(f"'sha256-{digest}'" for digest in digests)
+
+    policy = (
+        f"default-src 'none'; script-src {hashes('script')}; style-src {hashes('style')}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+    return page, policy

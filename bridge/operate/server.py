@@ -1,0 +1,222 @@
+"""How pages and answers are served: uvicorn in a thread, and a guard around every request.
+
+The guard checks the Host header and the token (access.py), adds the security headers, and bounds the
+time of an answer. A connection without a request under way is closed in time, and there is a bound on
+connections: a slow or silent client holds nothing up. Knows nothing of what is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import uvicorn
+from starlette.responses import JSONResponse, Response
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from aolog.errors import UsageError, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from bridge.operate.access import Access
+
+__all__ = ["LIMITS", "Ending", "Limits", "error", "event", "json_response", "served"]
+
+_log = logging.getLogger("bridge.http")
+
+SAMPLE_S = 1.0
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Limits(NamedTuple):
+    """What clients may take. connection_s: how long a connection may be without a request under way.
+    request_s: how long an answer may take, the client included. connections: at once; more get 503.
+    streams: of /events, at once."""
+
+    connection_s: float = 10.0  # a scrape takes milliseconds
+    request_s: float = 10.0
+    connections: int = 64  # a Prometheus, some probes, a dozen open pages
+    streams: int = 16
+
+
+LIMITS = Limits()
+
+
+class Ending:
+    """Whether the server is to end: streams ask it."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+
+class _Connection(H11Protocol):
+    """uvicorn's connection, closed where the client does not send a whole request in time."""
+
+    wait_s = LIMITS.connection_s
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(self.wait_s, self._end_if_idle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def _end_if_idle(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+        else:
+            self._deadline = self.loop.call_later(self.wait_s, self._end_if_idle)
+
+
+@contextmanager
+def served(
+    app: ASGIApp,
+    access: Access,
+    policy: str,
+    ending: Ending,
+    *,
+    limits: Limits = LIMITS,
+    sample: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[str, int]]:
+    """Serves an application in a thread of its own; yields the address that it listens on.
+
+    policy: the Content-Security-Policy. ending: set when the server ends. sample: called each second
+    in that thread. Raises UsageError where it cannot listen."""
+    host, port = access.address()
+    listener = _listen(access.where, host, port)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            _Guard(app, access, policy, limits),
+            interface="asgi3",
+            http=type("_Connection", (_Connection,), {"wait_s": limits.connection_s}),
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            log_level="critical",  # what goes wrong in an answer is logged below
+            limit_concurrency=limits.connections,
+            timeout_keep_alive=60,  # a connection is closed before
+            timeout_graceful_shutdown=0,
+            server_header=False,
+        )
+    )
+    thread = threading.Thread(
+        target=_run, args=(server, listener, sample), name="http", daemon=True
+    )
+    thread.start()
+    at = listener.getsockname()[:2]
+    _log.info("listening on http://%s:%d", *at, extra={"event": "listening"})
+    try:
+        yield str(at[0]), int(at[1])
+    finally:
+        ending.is_set = server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def _listen(where: str, host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()
+    except OSError as failed:
+        listener.close()
+        raise UsageError(
+            f"cannot listen on {where}: {failed.strerror}", hint="choose another HOST:PORT"
+        ) from None
+    return listener
+
+
+def _run(server: uvicorn.Server, listener: socket.socket, sample: Callable[[], None]) -> None:
+    async def sampling() -> None:
+        while not server.should_exit:
+            await asyncio.sleep(SAMPLE_S)
+            sample()
+
+    async def both() -> None:
+        samples = asyncio.create_task(sampling())
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            samples.cancel()
+
+    asyncio.run(both())
+
+
+class _Guard:
+    """Every request passes here: host, token, headers, deadline."""
+
+    def __init__(self, app: ASGIApp, access: Access, policy: str, limits: Limits) -> None:
+        self._app, self._access, self._limits = app, access, limits
+        given = {**_HEADERS, "Content-Security-Policy": policy}
+        self._headers = [(k.lower().encode(), v.encode()) for k, v in given.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers, or passes the request on."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *self._headers]
+            await send(message)
+
+        headers = dict(scope["headers"])
+        path, refused = scope["path"], None
+        if not self._access.accepts_host(headers.get(b"host", b"").decode("latin-1")):
+            refused = error(421, "this Host is not configured", "name it with --http-host")
+        elif not self._access.may_read(path, headers.get(b"authorization", b"").decode("latin-1")):
+            refused = error(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
+            refused.headers["WWW-Authenticate"] = "Bearer"
+        answer: Callable[[Scope, Receive, Send], Awaitable[None]] = refused or self._app
+        deadline_s = None if path == "/events" and refused is None else self._limits.request_s
+        try:
+            async with asyncio.timeout(deadline_s):
+                await answer(scope, receive, with_headers)
+        except TimeoutError:  # the client does not take its answer: uvicorn closes the connection
+            _log.debug("the client of %s did not take the answer", path)
+        except Exception:
+            _log.exception("answering %s failed", path)
+            raise
+
+
+# --- answers --------------------------------------------------------------------------------
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(to_json(value), status, media_type="application/json")
+
+
+def error(status: int, what: str, hint: str) -> Response:
+    """What is wrong, and what to do."""
+    return JSONResponse({"error": what, "hint": hint}, status)
+
+
+def event(name: str, value: object) -> bytes:
+    """One server-sent event."""
+    return f"event: {name}\ndata: {to_json(value)}\n\n".encode()
+
+
+async def body_of(request: Any, most: int) -> bytes | None:
+    """The request's body; None if it has more than `most` bytes."""
+    body = b""
+    stream: AsyncIterator[bytes] = request.stream()
+    async for part in stream:
+        body += part
+        if len(body) > most:
+            return None
+    return body

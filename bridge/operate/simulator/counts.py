@@ -1,0 +1,80 @@
+"""What was promised and what arrived. Pure.
+
+A record is (run, number): the run of the program that wrote it, and a number that counts from 1 in that
+run. A program promises a number when everything up to it is safe from a kill: flushed to the log, or
+acknowledged where nothing is kept on disk. Records arrive in order, so a number that is passed over is
+missing. A missing record that was promised is lost.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Counts"]
+
+
+class _Run:
+    def __init__(self) -> None:
+        self.arrived_to = 0
+        self.promised = 0
+        self.over = False
+        self.missing: list[range] = []
+
+    def lost(self) -> int:
+        missing = [r for r in self.missing if r.start <= self.promised]
+        count = sum(min(r.stop - 1, self.promised) - r.start + 1 for r in missing)
+        return count + (max(0, self.promised - self.arrived_to) if self.over else 0)
+
+
+class Counts:
+    """Counts of all runs. arrived: different records; repeated: records that arrived again."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, _Run] = {}
+        self.arrived = 0
+        self.repeated = 0
+
+    def promised(self, run: int, number: int) -> None:
+        """Everything up to this number is safe."""
+        of = self._runs.setdefault(run, _Run())
+        of.promised = max(of.promised, number)
+
+    def came(self, run: int, number: int) -> None:
+        """A record arrived."""
+        of = self._runs.setdefault(run, _Run())
+        for earlier, other in self._runs.items():
+            if earlier < run:
+                other.over = True
+        if number > of.arrived_to:
+            if number > of.arrived_to + 1:
+                of.missing.append(range(of.arrived_to + 1, number))
+            of.arrived_to = number
+            self.arrived += 1
+        elif any(number in missing for missing in of.missing):
+            split = [(range(r.start, number), range(number + 1, r.stop)) if number in r else (r,)
+                     for r in of.missing]  # fmt: skip  # one thing
+            of.missing = [part for parts in split for part in parts if part]
+            self.arrived += 1
+        else:
+            self.repeated += 1
+
+    @property
+    def lost(self) -> int:
+        """Promised records that will not arrive: later ones did."""
+        return sum(run.lost() for run in self._runs.values())
+
+    @property
+    def pending(self) -> int:
+        """Promised records that have not arrived and still may."""
+        runs = self._runs.values()
+        return sum(max(0, run.promised - run.arrived_to) for run in runs if not run.over)
+
+    def has_arrived(self, run: int, number: int) -> bool:
+        """Whether this record arrived."""
+        of = self._runs.get(run)
+        return (
+            of is not None and number <= of.arrived_to and not any(number in r for r in of.missing)
+        )
+
+    def is_settled(self, run: int) -> bool:
+        """Whether no more of this run can arrive: a later run's record did."""
+        of = self._runs.get(run)
+        return of is not None and of.over

@@ -1,0 +1,126 @@
+"""Which logs exist now, and to which clusters each one goes. Changes are logged once."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from aolog import Reader
+from aolog.errors import AologError, StorageError
+from bridge.config.routing import clusters_of
+from bridge.supervise.discovery import Discovery, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from bridge.config.models import Config
+
+__all__ = ["Assigned", "Assignment", "Key"]
+
+_log = logging.getLogger("bridge.supervisor")
+
+Key: TypeAlias = tuple[str, str]
+"""The names of a log and of a cluster."""
+
+
+class Assigned(NamedTuple):
+    """paths: of each log and cluster to forward; empty for a log that was kept, as its directory
+    could not be listed. exit_status: of a drain, for what could not be looked at; 0 if nothing."""
+
+    paths: dict[Key, str]
+    exit_status: int
+
+
+class Assignment:
+    """For one thread; `waiting_for` may be called by any.
+
+    discovery: to be closed. only_start: a drain, which forwards what exists at the start: a configured log that is missing is
+    an error. opens_missing: a single log, which is opened even if it is missing, so that opening
+    reports why. missing_root: why the root cannot be listed, None if it can.
+    """
+
+    def __init__(self, config: Config, *, only_start: bool, opens_missing: bool) -> None:
+        root = None if config.root is None else str(Path(config.root).absolute())
+        self.discovery = Discovery(root)
+        self.configure(config)
+        self.missing_root: str | None = None
+        self._only_start = only_start
+        self._opens_missing = opens_missing
+        self._missing_logs: set[str] = set()
+        self._unlisted: dict[str, str] = {}
+
+    def configure(self, config: Config) -> None:
+        """For the next scan; the root stays."""
+        self._config = config
+        single = {path: str(Path(path).absolute()) for path in config.logs}
+        self.discovery.configure(single, config.include, config.exclude)
+
+    def scan(self, known: Collection[Key]) -> Assigned:
+        """known: what is forwarded now. Opens logs where a route asks for their topic."""
+        found = self.discovery.scan()
+        self._look_for_root()
+        single = {path: path for path in self._config.logs}
+        if self._opens_missing:
+            found = single
+        self._look_for_logs(found)
+        if self._only_start and self._config.root is None:
+            found = single
+        wanted: dict[Key, str] = {}
+        # Opening a single log reports more than listing it.
+        hidden = self._config.root is not None and self.discovery.unlisted
+        exit_status = StorageError.exit_status if hidden else 0
+        for name, path in found.items():
+            try:
+                wanted |= {(name, cluster): path for cluster in self._clusters(name, path)}
+            except (AologError, OSError) as error:
+                _log.warning("%s cannot be opened yet: %s", name, error)
+                exit_status = max(
+                    exit_status, getattr(error, "exit_status", StorageError.exit_status)
+                )
+                wanted |= {key: path for key in known if key[0] == name}
+        if self.discovery.unlisted:
+            for key in known:
+                if key[1] in self._config.clusters and self.discovery.may_hold(key[0]):
+                    wanted.setdefault(key, "")
+        self._report_unlisted()
+        return Assigned(wanted, exit_status)
+
+    def waiting_for(self) -> str | None:
+        """The root or log that is configured and missing, as a sentence; None if all exist."""
+        if self.missing_root is not None:
+            return f"{self.missing_root}: {self._config.root}; waiting for it"
+        logs = sorted(self._missing_logs)
+        return f"there is no log at {logs[0]} yet; waiting for it" if logs else None
+
+    def _look_for_root(self) -> None:
+        root, before = self.discovery.root, self.missing_root
+        self.missing_root = None if root is None else missing(root)
+        if self.missing_root == before or self._only_start:
+            return
+        if self.missing_root is not None:
+            _log.warning("%s", self.waiting_for(), extra={"event": "root_missing"})
+        else:
+            _log.info("%s exists now", self._config.root, extra={"event": "root_found"})
+
+    def _look_for_logs(self, found: Collection[str]) -> None:
+        missing_logs = set(self._config.logs).difference(found)
+        for path in sorted(missing_logs - self._missing_logs):
+            _log.warning("there is no log at %s yet", path, extra={"event": "log_missing"})
+        self._missing_logs = missing_logs
+
+    def _report_unlisted(self) -> None:
+        """Once for each reason."""
+        unlisted = self.discovery.unlisted
+        for name, why in sorted(unlisted.items()):
+            if self._unlisted.get(name) != why and (name, why) != (".", self.missing_root):
+                _log.warning("%s cannot be listed: %s", name, why, extra={"event": "unlisted"})
+        self._unlisted = unlisted
+
+    def _clusters(self, name: str, path: str) -> set[str]:
+        config = self._config
+        topic = None
+        if len(config.clusters) > 1 and any(rule.log_topic is not None for rule in config.rules):
+            with Reader(path) as reader:
+                topic = reader.topic
+        return clusters_of(config.rules, name, topic, config.default_cluster)

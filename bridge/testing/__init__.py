@@ -1,0 +1,31 @@
+"""For tests of programs that use the bridge: a provider's contract, providers, a broker.
+
+`ProviderTests` is the contract of `bridge.Provider` as a class of tests; aolog/docs/buffer.md shows how to
+use it. `MemoryProvider` keeps messages in a list; `FaultyProvider` makes another provider fail; neither
+needs pytest. `embedded_broker` is a pytest fixture: import it in a conftest.py.
+
+Read in this order: providers, contract, fixtures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridge.testing.providers import FaultyProvider, MemoryProvider
+
+if TYPE_CHECKING:
+    from bridge.testing.contract import ProviderTests
+    from bridge.testing.fixtures import embedded_broker
+
+__all__ = ["FaultyProvider", "MemoryProvider", "ProviderTests", "embedded_broker"]
+
+_NEED_PYTEST = {"ProviderTests": "contract", "embedded_broker": "fixtures"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports pytest only for the names that need it."""
+    if name not in _NEED_PYTEST:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"bridge.testing.{_NEED_PYTEST[name]}"), name)

@@ -1,0 +1,320 @@
+"""Fail-stop: what interrupts a call of a writer makes it failed, and reopening recovers the log."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aolog
+from aolog.storage.storage import Storage
+from aolog.write.active_slab import FormatTwoSlab
+from aolog.write.group_commit import GroupCommit
+from aolog.write.log_tail import LogTail
+from aolog.write.open_batch import OpenBatch
+from tests.aolog.conftest import (
+    AtPlace,
+    Operation,
+    WatchedStorage,
+    assert_clean,
+    eventually,
+    in_thread,
+    open_below,
+    refuse_threads,
+    slab_files,
+    values,
+)
+
+NEVER: dict[str, Any] = {"flush_seconds": None, "sync": "never"}
+
+
+class Interrupted(BaseException):
+    """Stands for KeyboardInterrupt."""
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise Interrupted
+
+
+CALLS: dict[str, Callable[[aolog.Writer], object]] = {
+    "append": lambda writer: writer.append(b"x", key=b"k"),
+    "append a value": lambda writer: writer.append(b"x"),
+    "append many": lambda writer: writer.append_many([b"x"]),
+    "flush": lambda writer: writer.flush(),
+    "sync": lambda writer: writer.sync(),
+}
+# A call, and a part of the library within it that is interrupted.
+PLACES = [
+    ("append", OpenBatch, "add"),
+    ("append", LogTail, "must_flush"),
+    ("append many", FormatTwoSlab, "add_records"),
+    ("flush", OpenBatch, "encode"),
+    ("flush", FormatTwoSlab, "write_pending"),
+    ("sync", LogTail, "datasync"),
+    ("sync", GroupCommit, "enter"),
+]
+
+
+@pytest.mark.parametrize(("how", "part", "name"), PLACES, ids=[f"{a}-{c}" for a, _, c in PLACES])
+def test_a_writer_whose_call_was_interrupted_refuses_all_others_until_it_is_opened_again(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, how: str, part: type, name: str
+) -> None:
+    writer = aolog.Writer(log_path, **NEVER)
+    synced = writer.append(b"synced")
+    writer.sync()
+    writer.append(b"in memory", key=b"k")
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        patched.setattr(part, name, interrupt)
+        CALLS[how](writer)
+    for call in CALLS.values():
+        with pytest.raises(aolog.UsageError, match=r"writer failed: Interrupted\(\).*open the log"):
+            call(writer)
+    assert writer.durable > synced
+    with pytest.raises(aolog.UsageError, match="writer failed"):
+        writer.close()
+    writer.close()
+    assert open_below(log_path) == []
+    with pytest.raises(aolog.LogClosed):
+        writer.append(b"x")
+    with aolog.Writer(log_path) as writer:
+        assert writer.append(b"next") > synced
+    found = values(log_path)
+    assert (found[0], found[-1]) == (b"synced", b"next")
+    assert aolog.verify(log_path).ok
+
+
+def test_a_failed_writer_that_is_given_up_releases_the_log(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = aolog.Writer(log_path, **NEVER)
+    writer.append(b"synced")
+    durable = writer.sync()
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        patched.setattr(LogTail, "flush", interrupt)
+        writer.flush()
+    assert writer.give_up() == durable
+    assert open_below(log_path) == []
+    aolog.Writer(log_path).close()
+    assert values(log_path) == [b"synced"]
+
+
+@pytest.mark.parametrize("where", ["seal", "join"])
+def test_a_close_that_was_interrupted_takes_nothing_more_and_releases_the_log(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    writer = aolog.Writer(log_path, flush_seconds=600)
+    writer.append(b"a")
+    writer.flush()
+    part = FormatTwoSlab if where == "seal" else threading.Thread
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        patched.setattr(part, where, interrupt)
+        writer.close()
+    with pytest.raises(aolog.LogClosed):
+        writer.append(b"b")
+    writer.close()
+    assert open_below(log_path) == []
+    aolog.Writer(log_path).close()
+    assert values(log_path) == [b"a"]
+
+
+def test_the_interrupt_leaves_a_with_block_and_not_the_error_of_the_close(log_path: str) -> None:
+    with pytest.raises(KeyboardInterrupt), aolog.Writer(log_path, **NEVER) as writer:
+        writer.append(b"a")
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(LogTail, "flush", lambda _: signal.raise_signal(signal.SIGINT))
+            writer.flush()
+    aolog.Writer(log_path).close()
+
+
+def test_a_bug_in_the_writers_own_thread_is_met_by_the_next_call(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", reported.append)
+    writer = aolog.Writer(log_path, flush_seconds=0.01)
+    with monkeypatch.context() as patched:
+        patched.setattr(LogTail, "flush", lambda _: 1 // 0)
+        writer.append(b"a")
+        eventually(lambda: reported)
+    with pytest.raises(aolog.UsageError, match="writer failed: ZeroDivisionError"):
+        writer.append(b"b")
+    with pytest.raises(aolog.UsageError, match="writer failed"):
+        writer.close()
+    aolog.Writer(log_path).close()
+
+
+def test_threads_that_wait_for_a_sync_do_not_wait_for_one_that_was_interrupted(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def wait_and_raise(*_: object) -> None:
+        inside.set()
+        assert go.wait(20)
+        raise Interrupted
+
+    writer = aolog.Writer(log_path, **NEVER)
+    monkeypatch.setattr(LogTail, "datasync", wait_and_raise)
+
+    def work() -> None:
+        writer.append(b"x")
+        writer.sync()
+
+    calls = [in_thread(work)]
+    assert inside.wait(20)
+    calls += [in_thread(work) for _ in range(3)]
+    eventually(lambda: len(writer._commit.threads) == 4)
+    go.set()
+    with pytest.raises(Interrupted):
+        calls[0].result()
+    for call in calls[1:]:
+        with pytest.raises(aolog.UsageError, match="writer failed"):
+            call.result()
+    monkeypatch.undo()
+    with pytest.raises(aolog.UsageError):
+        writer.close()
+
+
+def test_a_slab_is_not_made_anew_while_a_follower_may_have_it_open(log_path: str) -> None:
+    """It has its name before the name is durable, and readers go by names."""
+
+    def before(operation: Operation) -> None:
+        if operation == Operation("sync", "log") and armed:
+            followed.extend(reader)
+            raise Interrupted
+
+    armed = False
+    storage = WatchedStorage(before)
+    writer = aolog.Writer(log_path, slab_bytes=8300, storage=storage, **NEVER)
+    writer.append_many([b"x" * 1000])
+    writer.flush()
+    with aolog.Reader(log_path) as reader:
+        followed = list(reader)
+        armed = True
+        with pytest.raises(Interrupted):
+            writer.append(b"interrupted")
+        armed = False
+        with pytest.raises(aolog.UsageError, match="writer failed"):
+            writer.close()
+        with aolog.Writer(log_path) as writer:
+            writer.append(b"second")
+        followed += reader
+        assert [record.value for record in followed] == [b"x" * 1000, b"second"]
+        assert reader.gaps == []
+
+
+def test_a_slab_that_was_removed_before_it_had_a_name_is_made_anew(log_path: str) -> None:
+    class Refuses(Storage):
+        refuses = False
+
+        def rename(self, old: str, new: str) -> None:
+            if self.refuses:
+                raise aolog.StorageFailed("rename: no", path=new)
+            super().rename(old, new)
+
+    storage = Refuses()
+    with aolog.Writer(log_path, slab_bytes=8300, storage=storage, **NEVER) as writer:
+        writer.append_many([b"x" * 1000])
+        storage.refuses = True
+        with pytest.raises(aolog.StorageFailed):
+            writer.append(b"refused")
+        for temporary in Path(log_path).glob("*.tmp"):
+            temporary.unlink()
+        storage.refuses = False
+        writer.append(b"second")
+    assert values(log_path) == [b"x" * 1000, b"second"]
+    assert len(slab_files(log_path)) == 2
+
+
+# --- a signal handler, or a finalizer, in the middle of a call ------------------------------------
+
+
+def nested_at(n: int, writer: aolog.Writer, call: Callable[[], object]) -> str:
+    """What became of a call within another one, at the n-th place where a handler may run."""
+    outcome = "never"
+
+    def handle() -> None:
+        nonlocal outcome
+        outcome = "carried out"
+        try:
+            call()
+        except aolog.UsageError as error:
+            outcome = "refused" if "within another call" in error.reason else "failed"
+
+    def work() -> None:  # in a thread of its own: one that waits for itself is a failure
+        sys.setprofile(AtPlace(n, handle))
+        try:
+            with suppress(aolog.LogClosed):  # by the handler, before the call began
+                writer.append(b"outer", key=b"k")
+                writer.sync()
+        finally:
+            sys.setprofile(None)
+
+    in_thread(work).result()
+    return outcome
+
+
+@pytest.mark.parametrize("how", [*CALLS, "close", "give up"])
+def test_a_call_within_another_is_carried_out_or_refused_and_never_waits_for_itself(
+    tmp_path: Path, how: str
+) -> None:
+    outcomes = set()
+    for n in range(0, 60, 4):
+        log = str(tmp_path / str(n))
+        writer = aolog.Writer(log, **NEVER)
+        calls = {**CALLS, "close": aolog.Writer.close, "give up": aolog.Writer.give_up}
+        outcomes.add(nested_at(n, writer, lambda: calls[how](writer)))  # noqa: B023 -- in this turn
+        with suppress(aolog.UsageError):
+            writer.close()
+        aolog.Writer(log).close()
+        assert aolog.verify(log).ok
+    assert "refused" in outcomes
+    assert "failed" not in outcomes
+
+
+def test_a_refusal_that_leaves_the_handler_makes_the_interrupted_writer_failed(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = aolog.Writer(log_path, **NEVER)
+    writer.append(b"a")
+    monkeypatch.setattr(OpenBatch, "encode", lambda _: writer.append(b"nested"))
+    with pytest.raises(aolog.UsageError, match="within another call"):
+        writer.flush()
+    with pytest.raises(aolog.UsageError, match="writer failed"):
+        writer.append(b"b")
+    with pytest.raises(aolog.UsageError, match="writer failed"):
+        writer.close()
+
+
+# --- no thread ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["append", "append a value", "append many"])
+def test_an_append_that_needs_a_thread_takes_nothing_where_there_is_none(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    with aolog.Writer(log_path) as writer:
+        end = writer.end
+        with monkeypatch.context() as patched:
+            refuse_threads(patched)
+            for _ in range(2):
+                with pytest.raises(aolog.StorageFailed, match="cannot start the writer's thread"):
+                    CALLS[how](writer)
+            assert writer.end == end
+        CALLS[how](writer)
+    assert values(log_path) == [b"x"]
+    assert_clean(log_path)
+
+
+def test_a_writer_that_needs_no_thread_appends_where_there_is_none(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_threads(monkeypatch)
+    with aolog.Writer(log_path, flush_seconds=None, sync="flush") as writer:
+        assert writer.append(b"a") < writer.flush() == writer.durable

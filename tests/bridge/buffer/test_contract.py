@@ -1,0 +1,124 @@
+"""The providers that are supplied pass the public contract. 10 s."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from bridge import FaultyProvider, FileProvider, KafkaProvider, MemoryProvider, Message
+from bridge.kafka.embedded import EmbeddedBroker
+from bridge.testing import ProviderTests
+from tests.bridge.conftest import PARTITIONS, SOON_S
+
+
+class TestMemoryProvider(ProviderTests):
+    @pytest.fixture
+    def provider(self) -> MemoryProvider:
+        return MemoryProvider()
+
+    def arrived(self, provider: Any) -> list[Message]:
+        return list(provider.messages)
+
+
+class TestFaultyProvider(ProviderTests):
+    @pytest.fixture
+    def provider(self) -> FaultyProvider:
+        return FaultyProvider(MemoryProvider(), reject=lambda message: message == self.rejected())
+
+    def arrived(self, provider: Any) -> list[Message]:
+        return list(provider.inner.messages)
+
+    @contextmanager
+    def outage(self, provider: Any) -> Iterator[None]:
+        provider.down = True
+        yield
+        provider.down = False
+
+    def rejected(self) -> Message:
+        return self.message(4_711)
+
+
+class TestFileProvider(ProviderTests):
+    @pytest.fixture
+    def provider(self, tmp_path: Path) -> FileProvider:
+        self.path = tmp_path / "out.jsonl"
+        return FileProvider(self.path)
+
+    def arrived(self, provider: Any) -> list[Message]:
+        def data(value: Any) -> bytes | None:
+            if isinstance(value, dict):
+                return base64.b64decode(value["base64"])
+            return None if value is None else str(value).encode()
+
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        return [
+            Message(
+                found["topic"],
+                data(found["value"]),
+                data(found["key"]),
+                tuple((name, data(value)) for name, value in found["headers"]),
+                found["timestamp_us"],
+            )
+            for found in map(json.loads, lines)
+        ]
+
+    @contextmanager
+    def outage(self, provider: Any) -> Iterator[None]:
+        """Another thing has the file's name."""
+        provider.close()
+        kept = self.path.with_suffix(".kept")
+        if self.path.exists():
+            self.path.rename(kept)
+        self.path.mkdir()
+        yield
+        self.path.rmdir()
+        if kept.exists():
+            kept.rename(self.path)
+
+
+class TestKafkaProvider(ProviderTests):
+    @pytest.fixture
+    def provider(self, embedded_broker: EmbeddedBroker) -> KafkaProvider:
+        self.broker = embedded_broker
+        embedded_broker.create_topic(self.topic, PARTITIONS)
+        settings = {"reconnect.backoff.max.ms": "100"}
+        return KafkaProvider(embedded_broker.bootstrap_servers, settings, delivery_s=2.0)
+
+    def arrived(self, provider: Any) -> list[Message]:
+        consumer = Consumer(
+            {"bootstrap.servers": self.broker.bootstrap_servers, "group.id": "test", "log_level": 0}
+        )
+        try:
+            places = [TopicPartition(self.topic, p, 0) for p in range(PARTITIONS)]
+            ends = [consumer.get_watermark_offsets(p, timeout=SOON_S)[1] for p in places]
+            consumer.assign(places)
+            found = consumer.consume(sum(ends), timeout=SOON_S) if sum(ends) else []
+            assert len(found) == sum(ends)
+        finally:
+            consumer.close()
+        return [
+            Message(
+                m.topic() or "",
+                m.value(),
+                m.key(),
+                tuple(m.headers() or ()),  # type: ignore[arg-type]  # a list of pairs
+                m.timestamp()[1] * 1_000,
+            )
+            for m in found
+        ]
+
+    @contextmanager
+    def outage(self, provider: Any) -> Iterator[None]:
+        self.broker.set_down()
+        yield
+        self.broker.set_up()
+
+    def rejected(self) -> Message:
+        return Message(self.topic, bytes(3_000_000))

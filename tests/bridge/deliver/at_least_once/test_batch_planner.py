@@ -1,0 +1,216 @@
+"""A batch is cut so that every record is sent once, in order, and answered for once."""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
+from bridge.deliver.at_least_once.bisection import NARROWING
+from bridge.deliver.at_least_once.partition_state import Lane, Mark
+from bridge.deliver.position import Position
+from bridge.kafka.lane import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bridge.kafka.lane import LaneKey
+
+
+def given(
+    addresses: Sequence[int],
+    lanes: Sequence[LaneKey | None],
+    ordinal: int | None = 0,
+    *,
+    sizes: Sequence[int] | None = None,
+    refusals: Mapping[int, Refusal] | None = None,
+) -> Given:
+    sizes = [1] * len(addresses) if sizes is None else sizes
+    return Given(addresses, array("q", sizes), lanes, ordinal, refusals or {})
+
+
+def by_lane(sent: Sequence[int], lanes: Sequence[LaneKey]) -> dict[LaneKey, list[int]]:
+    found: dict[LaneKey, list[int]] = defaultdict(list)
+    for i in sent:
+        found[lanes[i]].append(i)
+    return found
+
+
+LANES: list[LaneKey] = [("t", 0), ("t", 1), ("u", 0)]
+
+
+@hypothesis.given(
+    lanes=st.lists(st.integers(0, 2), max_size=900),
+    held=st.lists(st.integers(-1, 9000), min_size=3, max_size=3),
+    shares=st.lists(st.sampled_from([0, 1, 5, 300, None]), min_size=3, max_size=3),
+    poison=st.sets(st.integers(0, 899), max_size=3),
+    stop=st.booleans(),
+    every=st.sampled_from([1, 2, 3, MARK_EVERY]),
+    ordinal=st.sampled_from([None, 0, 1000]),
+)
+def test_every_record_is_answered_for_or_left_or_poison_exactly_once(
+    lanes: list[int],
+    held: list[int],
+    shares: list[int | None],
+    poison: set[int],
+    stop: bool,
+    every: int,
+    ordinal: int | None,
+) -> None:
+    addresses = [10 * i for i in range(len(lanes))]
+    lane_of = [LANES[lane] for lane in lanes]
+    known = {
+        key: Lane(opened=True, last_address=last, share=share, held=share == 0)
+        for key, last, share in zip(LANES, held, shares, strict=True)
+    }
+    refusal = Refusal("no", "INVALID_RECORD")
+    refusals = {10 * i: refusal for i in poison}
+    planned = plan(
+        given(addresses, lane_of, ordinal, refusals=refusals),
+        known.__getitem__,
+        stop_at_poison=stop,
+        mark_every=every,
+    )
+    sent, marks = planned.sent, planned.marks
+
+    wanted: list[int] = []
+    left: dict[LaneKey, int] = {}
+    refused: list[int] = []
+    room = {key: known[key].room() for key in LANES}
+    for i, (address, key) in enumerate(zip(addresses, lane_of, strict=True)):
+        if address <= known[key].last_address:
+            continue
+        if key in left or room[key] == 0:
+            left.setdefault(key, address)
+        elif i in poison:
+            refused.append(address)
+            if stop:
+                left[key] = address
+        else:
+            wanted.append(i)
+            room[key] -= 1
+    assert list(sent) == wanted
+    assert {key: place.address for key, place in planned.left.items()} == left
+    assert [aside.position.address for aside in planned.refused] == refused
+    assert all(aside.refusal is refusal for aside in planned.refused)
+    assert all(aside.lane == lane_of[aside.position.address // 10] for aside in planned.refused)
+    skipped = sum(a <= held[lane] for a, lane in zip(addresses, lanes, strict=True))
+    assert sum(count for count, _ in planned.skipped.values()) == skipped
+
+    marks_by_lane: dict[LaneKey, list[Mark]] = defaultdict(list)
+    for lane, mark in marks:
+        marks_by_lane[lane].append(mark)
+    assert marks_by_lane.keys() == by_lane(sent, lane_of).keys()
+    for lane, indices in by_lane(sent, lane_of).items():
+        begin = 0
+        for mark in marks_by_lane[lane]:
+            covered = indices[begin : begin + mark.records]
+            assert mark.first.address == addresses[covered[0]]
+            assert mark.first.ordinal == (None if ordinal is None else ordinal + covered[0])
+            assert mark.last_address == addresses[covered[-1]]
+            assert mark.records == mark.bytes == len(covered)
+            assert mark.records <= every
+            begin += mark.records
+        assert begin == len(indices)
+
+
+def plan_one_lane(
+    count: int, *, lane: Lane | None = None, **options: int
+) -> tuple[list[int], list[Mark]]:
+    planned = plan(
+        given(range(count), [LANES[0]] * count),
+        lambda _: lane or Lane(opened=True),
+        **options,  # type: ignore[arg-type]
+    )
+    return list(planned.sent), [mark for _, mark in planned.marks]
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"),
+    [(1, [1]), (255, [255]), (256, [256]), (257, [256, 1]), (600, [256, 256, 88])],
+)
+def test_every_256th_record_of_a_lane_is_marked_and_the_last(count: int, sizes: list[int]) -> None:
+    sent, marks = plan_one_lane(count)
+    assert [mark.records for mark in marks] == sizes
+    assert sent == list(range(count))
+    assert marks[-1].last_address == count - 1
+
+
+def test_a_lane_that_is_not_opened_takes_one_record() -> None:
+    sent, (mark,) = plan_one_lane(300, lane=Lane())
+    assert sent == [0]
+    assert (mark.records, mark.last_address) == (1, 0)
+
+
+def test_a_lane_with_just_enough_room_takes_all_its_records() -> None:
+    sent, marks = plan_one_lane(300, lane=Lane(opened=True, share=300))
+    assert sent == list(range(300))
+    assert [mark.records for mark in marks] == [256, 44]
+
+
+def test_poison_is_left_out_and_the_lane_goes_on() -> None:
+    refusal = Refusal("too large", "MSG_SIZE_TOO_LARGE")
+    planned = plan(
+        given(range(4), [LANES[0]] * 4, sizes=[5, 6, 6, 0], refusals={1: refusal, 2: refusal}),
+        lambda _: Lane(opened=True),
+        stop_at_poison=False,
+    )
+    assert list(planned.sent) == [0, 3]
+    assert [aside.position.address for aside in planned.refused] == [1, 2]
+    assert [mark.bytes for _, mark in planned.marks] == [5]
+
+
+def test_a_lane_stops_before_a_refusal_that_is_not_the_records_fault_with_every_policy() -> None:
+    missing = Refusal("no such topic", "UNKNOWN_TOPIC_OR_PART")
+    planned = plan(
+        given(range(4), [LANES[0]] * 4, refusals={2: missing}),
+        lambda _: Lane(opened=True),
+        stop_at_poison=False,
+    )
+    assert list(planned.sent) == [0, 1]
+    assert planned.left == {LANES[0]: Position(2, 2)}
+    assert [aside.refusal for aside in planned.refused] == [missing]
+
+
+def test_while_a_lane_is_bisected_each_record_carries_a_callback() -> None:
+    lane = Lane(opened=True)
+    lane.bisection.refused(900, 300 * NARROWING, names=False)
+    _, marks = plan_one_lane(300, lane=lane)
+    assert [mark.records for mark in marks] == [1] * 300
+
+
+def test_records_of_another_cluster_are_not_sent() -> None:
+    lane = Lane(opened=True)
+    planned = plan(given(range(4), [None, LANES[0], None, LANES[0]]), lambda _: lane)
+    assert list(planned.sent) == [1, 3]
+    assert planned.marks == [(LANES[0], Mark(Position(1, 1), 3, 2, 2))]
+
+
+def test_records_that_were_set_aside_are_skipped_and_earlier_records_of_a_lane_come_first() -> None:
+    lane = Lane(opened=True)
+    planned = plan(given(range(10), [LANES[0]] * 10), lambda _: lane, aside={0, 5})
+    assert list(planned.sent) == [1, 2, 3, 4, 6, 7, 8, 9]
+    lane.leave(Position(3, 3))
+    later = given(range(4, 10), [LANES[0]] * 6, 4)
+    planned = plan(later, lambda _: lane, begin=4)
+    assert list(planned.sent) == []
+    assert planned.left == {LANES[0]: Position(4, 4)}
+
+
+def test_poison_of_several_lanes_is_listed_in_the_order_of_the_log() -> None:
+    refusal = Refusal("no", "INVALID_RECORD")
+    planned = plan(
+        given(range(3), [LANES[0], LANES[1], LANES[0]], refusals=dict.fromkeys(range(3), refusal)),
+        lambda _: Lane(opened=True),
+        stop_at_poison=False,
+    )
+    assert [aside.position.address for aside in planned.refused] == [0, 1, 2]
+
+
+def test_an_empty_batch_plans_nothing() -> None:
+    assert plan_one_lane(0) == ([], [])

@@ -1,0 +1,199 @@
+"""The delivery engine finds poison by bisection, and stops before it or sets it aside."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.deliver.at_least_once.commands import Connect, SetAside
+from bridge.deliver.at_least_once.engine import Engine
+from bridge.deliver.position import Aside
+from bridge.kafka.lane import Refusal
+from tests.bridge.deliver.at_least_once.engines import (
+    AWAY,
+    LARGE,
+    A,
+    B,
+    at,
+    many,
+    one_sent,
+    opened,
+    read,
+    reconnect,
+    sending,
+    under_way,
+)
+
+# --- refusals -------------------------------------------------------------------------------
+
+
+def test_a_lane_is_bisected_in_groups_a_32nd_as_large() -> None:
+    e = opened()
+    many(e, 10_000)
+    groups = []
+    for _ in range(3):
+        e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
+        assert e.careful
+        reconnect(e)
+        assert e.lanes[A].room() == 1  # a single record opens it first
+        read(e, 10_002, {A: range(2, 10_002)})
+        assert e.outstanding == 1
+        e.delivered(A, e.position.address, -1, now_s=0.0)
+        groups.append(e.lanes[A].room())
+        read(e, 10_002, {A: range(2, 10_002)})
+        assert e.outstanding == groups[-1]
+        assert e.lanes[A].room() == 0  # one group at a time
+    assert groups == [312, 9, 1]
+    e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
+    assert e.refusals == {5: Refusal("no", "INVALID_RECORD")}
+    reconnect(e)
+    e.lanes[A].opened = True
+    groups = []
+    for last in (5, 12, 13, 315, 400, 10_000, 10_001):
+        e.lanes[A].arrived(last)
+        groups.append(e.lanes[A].room())
+    assert groups[:6] == [1, 9, 9, 312, 312, 312]  # the other suspects go through in larger groups
+    assert groups[6] > 10_000
+
+
+def test_each_step_of_a_bisection_follows_without_a_pause() -> None:
+    e = opened()
+    many(e, 10_000)
+    for _ in range(4):
+        e.suspect("no", "INVALID_RECORD", A, now_s=100.0)
+        assert e.tick(100.0) == [Connect(careful=True)]
+        e.connected({})
+        e.lanes[A].opened = True
+        read(e, 10_002, {A: range(2, 10_002)}, now_s=100.0)
+    assert e.refusals.keys() == {2}
+
+
+def test_a_refusal_that_teaches_nothing_is_retried_after_growing_pauses() -> None:
+    """No report names the lane."""
+    e = sending()
+    pauses = []
+    for _ in range(5):
+        read(e, 10, {A: [0]})
+        e.suspect("no", "_GAPLESS_GUARANTEE", now_s=0.0)
+        pauses.append(e.seconds_to_tick(0.0))
+        reconnect(e)
+    assert pauses[0] > 0
+    assert pauses[-1] > 2 * pauses[0]
+
+
+@pytest.mark.parametrize("progress", ["delivered", "set aside"])
+def test_progress_makes_the_next_pause_short_again(progress: str) -> None:
+    e = opened(backoff_s=1.0, poison="dead-letter")
+    for _ in range(10):
+        e.failed("away", now_s=0.0)
+        reconnect(e)
+    read(e, 20, {A: [2], B: [10]}, poison=[10] if progress == "set aside" else [])
+    e.set_aside([10]) if progress == "set aside" else e.delivered(A, 2, 1, now_s=0.0)
+    e.failed("away", now_s=0.0)
+    assert e.seconds_to_tick(0.0) <= 1.0
+
+
+def test_if_the_cluster_names_records_the_same_are_sent_once_more_with_a_report_each() -> None:
+    e = opened()
+    many(e, 1_000)
+    rooms = []
+    for _ in range(2):  # the second time it named none
+        e.suspect("no", "_INVALID_DIFFERENT_RECORD", A, now_s=0.0)
+        reconnect(e)
+        e.lanes[A].opened = True
+        rooms.append(e.lanes[A].room())
+        read(e, 1_002, {A: range(2, 1_002)})
+    assert rooms == [1_000, 31]
+
+
+def test_a_single_refused_record_leaves_nothing_in_doubt() -> None:
+    for e, doubt in ((one_sent(), False), (under_way(), True)):
+        e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
+        assert e.in_doubt is doubt
+
+
+def test_a_lane_is_bisected_up_to_its_last_suspect_and_other_lanes_are_not() -> None:
+    e = opened()
+    many(e, 100)
+    e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
+    reconnect(e)
+    assert (e.lanes[A].bisection.steps, e.lanes[B].bisection.steps) == ([(101, 3)], [])
+    e.note_held(A, 100)
+    assert e.careful
+    e.note_held(A, 101)
+    assert not e.careful
+
+
+def test_without_a_named_lane_each_lane_with_records_in_flight_is_bisected() -> None:
+    e = opened()
+    many(e, 30)
+    e.suspect("no", "INVALID_RECORD", now_s=0.0)
+    assert {key for key, lane in e.lanes.items() if lane.bisection} == {A}
+    e = under_way()
+    e.suspect("no", "INVALID_RECORD", now_s=0.0)
+    assert {key for key, lane in e.lanes.items() if lane.bisection} == {A, B}
+    assert e.refusals == {}
+
+
+def test_named_records_are_poison_at_once() -> None:
+    for lane, named in ((A, [10, 20]), (None, [20])):
+        e = under_way()
+        e.suspect("too large", "MSG_SIZE_TOO_LARGE", lane, named=named, now_s=0.0)
+        assert e.refusals == dict.fromkeys(named, LARGE)
+        assert not e.careful
+
+
+# --- poison ---------------------------------------------------------------------------------
+
+
+def test_poison_is_set_aside_first_and_the_cursor_waits_for_that() -> None:
+    e = opened(poison="drop")
+    commands = read(e, 20, {A: [2, 10]}, poison=[10])
+    assert commands == [SetAside((Aside(at(10), A, LARGE),))]
+    assert not e.wants_batch
+    e.delivered(A, 2, 1, now_s=0.0)
+    assert e.position == at(10)
+    e.set_aside([10])
+    assert (e.position, e.wants_batch, e.aside) == (at(20), True, {10})
+    e.committed_at(at(20))
+    assert e.aside == set()
+
+
+def test_a_lane_that_stopped_before_poison_sends_the_records_before_it_again() -> None:
+    e = opened()
+    read(e, 40, {A: [2, 10]}, poison=[10])
+    assert set(e.standing) == {A}
+    e.failed("away", now_s=0.0)
+    reconnect(e)
+    assert (e.standing, e.begin()) == ({}, at(2))
+
+
+def stopped_before_poison() -> Engine:
+    """A has stopped before 10; B has acknowledged 11."""
+    e = opened()
+    read(e, 40, {A: [2, 10], B: [11]}, poison=[10])
+    e.delivered(A, 2, 1, now_s=0.0)
+    assert (e.position, set(e.standing), e.stopped_short) == (at(10), {A}, False)
+    e.delivered(B, 11, 1, now_s=0.0)
+    return e
+
+
+def test_poison_stops_its_lane_and_the_cursor_and_no_other_lane() -> None:
+    e = stopped_before_poison()
+    assert (e.position, e.stopped_short, e.wants_batch) == (at(10), True, True)
+    assert e.begin() == at(40)
+    assert read(e, 60, {B: [50], A: [41]}) == []
+    e.failed("gone", now_s=0.0)
+    reconnect(e)
+    assert (e.begin(), set(e.standing), e.position) == (at(50), {A}, at(10))
+    assert e.lanes[A].room() == 0
+
+
+def test_a_standing_lane_is_retried_when_somebody_asks() -> None:
+    e = stopped_before_poison()
+    away = ("away", 0)
+    e.close(away, AWAY)
+    e.refusals[10] = LARGE
+    assert e.reopen() == [A]
+    assert (e.standing, e.refusals, e.begin()) == ({}, {}, at(10))
+    assert e.lanes[away].room() == 0  # that one is not waiting for anybody
+    assert e.reopen() == []

@@ -1,0 +1,189 @@
+"""Checkpoints are loaded as they were saved, or known to be lost."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from aolog.errors import StorageFull
+from aolog.storage.storage import Storage
+from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
+
+UUID = bytes(range(16))
+OTHER = bytes(16)
+
+
+def load(log: Path, uuid: bytes | None = UUID, *, begun: bool = True) -> Checkpoints:
+    return Checkpoints.load(str(log), "bridge", Storage(), topic_uuid=uuid, begun=begun)
+
+
+def saved(log: Path) -> Checkpoints:
+    checkpoints = load(log, begun=False)
+    checkpoints.lanes = {
+        ("t", 0): Checkpoint(5, 70),
+        ("t", 11): Checkpoint(9),
+        ("ü.x", 2): Checkpoint(0, 0),
+    }
+    checkpoints.clean = False
+    checkpoints.save()
+    return checkpoints
+
+
+def test_checkpoints_are_loaded_as_they_were_saved(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path)
+    again = load(tmp_path)
+    assert again.lanes == checkpoints.lanes
+    assert again.lanes["t", 11] == Checkpoint(9, -1)
+    assert (again.source, again.clean, again.lost) == (UUID, False, False)
+    assert again.path == f"{tmp_path}/cursors/bridge.lanes"
+
+
+def test_each_cursor_has_checkpoints_of_its_own(tmp_path: Path) -> None:
+    saved(tmp_path)
+    other = Checkpoints.load(str(tmp_path), "second", Storage(), topic_uuid=UUID, begun=False)
+    assert other.lanes == {}
+    other.save()
+    assert sorted(os.listdir(tmp_path / "cursors")) == ["bridge.lanes", "second.lanes"]
+
+
+def test_a_log_that_was_never_forwarded_has_lost_no_checkpoints(tmp_path: Path) -> None:
+    checkpoints = load(tmp_path, begun=False)
+    assert (checkpoints.lanes, checkpoints.clean, checkpoints.lost) == ({}, True, False)
+    assert not (tmp_path / "cursors").exists()
+
+
+def test_missing_checkpoints_of_an_existing_cursor_are_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoints = load(tmp_path)
+    assert checkpoints.lost
+    assert "is missing" in caplog.text
+
+
+def damaged(how: str) -> bytes:
+    good = {"version": 1, "source": UUID.hex(), "clean": True, "lost": False, "lanes": []}
+    lane = {"topic": "t", "partition": 0, "offset": 1, "address": 2}
+    return {
+        "empty": b"",
+        "half": json.dumps(good).encode()[:30],
+        "binary": bytes(range(256)),
+        "a list": b"[]",
+        "a number": b"7",
+        "null": b"null",
+        "no lanes": json.dumps({k: v for k, v in good.items() if k != "lanes"}).encode(),
+        "lanes are a number": json.dumps({**good, "lanes": 3}).encode(),
+        "a lane is a number": json.dumps({**good, "lanes": [3]}).encode(),
+        "an offset is text": json.dumps({**good, "lanes": [{**lane, "offset": "x"}]}).encode(),
+        "an address is null": json.dumps({**good, "lanes": [{**lane, "address": None}]}).encode(),
+        "version 2": json.dumps({**good, "version": 2}).encode(),
+        "another log's": json.dumps({**good, "source": OTHER.hex()}).encode(),
+        "source is no hex": json.dumps({**good, "source": "zz"}).encode(),
+        "deep": b"[" * 100_000,
+    }[how]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "empty", "half", "binary", "a list", "a number", "null", "no lanes", "lanes are a number",
+        "a lane is a number", "an offset is text", "an address is null", "version 2",
+        "another log's", "source is no hex", "deep",
+    ],
+)  # fmt: skip
+def test_damaged_or_foreign_checkpoints_are_lost_as_a_whole(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "cursors").mkdir()
+    (tmp_path / "cursors/bridge.lanes").write_bytes(damaged(how))
+    checkpoints = load(tmp_path)
+    assert checkpoints.lost
+    assert checkpoints.lanes == {}
+    assert checkpoints.source == UUID
+    assert "is unreadable" in caplog.text
+
+
+def test_saving_keeps_the_mark_that_checkpoints_were_lost(tmp_path: Path) -> None:
+    load(tmp_path).save()
+    assert load(tmp_path).lost
+
+
+def test_a_log_without_a_uuid_keeps_the_one_in_its_checkpoints(tmp_path: Path) -> None:
+    first = load(tmp_path, None, begun=False)
+    assert len(first.source) == 16
+    first.save()
+    assert load(tmp_path, None).source == first.source
+    (tmp_path / "cursors/bridge.lanes").unlink()
+    assert load(tmp_path, None).source != first.source
+
+
+class FullStorage(Storage):
+    """No room for another byte of a new file."""
+
+    def create(self, path: str):
+        raise StorageFull("no room", path=path)
+
+
+def test_saving_again_needs_no_room_on_a_full_disk(tmp_path: Path) -> None:
+    """The bridge frees space, so it must not need any: checkpoints are replaced in place."""
+    saved(tmp_path)
+    checkpoints = Checkpoints.load(
+        str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True
+    )
+    before = (tmp_path / "cursors/bridge.lanes").stat()
+    for offset in range(1000, 1005):
+        checkpoints.lanes["t", 0].offset = offset
+        checkpoints.save()
+        assert load(tmp_path).lanes["t", 0] == Checkpoint(offset, 70)
+    after = (tmp_path / "cursors/bridge.lanes").stat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+
+
+def test_on_a_full_disk_larger_checkpoints_name_the_room_they_need_and_the_old_ones_stay(
+    tmp_path: Path,
+) -> None:
+    saved(tmp_path)
+    checkpoints = Checkpoints.load(
+        str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True
+    )
+    checkpoints.lanes |= {("t", partition): Checkpoint(1) for partition in range(1000)}
+    with pytest.raises(StorageFull, match=r"free [0-9]+ KiB"):
+        checkpoints.save()
+    assert len(load(tmp_path).lanes) == 3
+    grown = Checkpoints.load(str(tmp_path), "bridge", Storage(), topic_uuid=UUID, begun=True)
+    grown.lanes |= checkpoints.lanes
+    grown.save()
+    assert load(tmp_path).lanes == grown.lanes
+
+
+@pytest.mark.parametrize("cut", [0, 8, 30, 100])
+def test_a_save_that_is_cut_off_leaves_the_checkpoints_before_it(tmp_path: Path, cut: int) -> None:
+    """Whatever part of a slot is damaged, the other one counts."""
+    checkpoints = saved(tmp_path)
+    path = tmp_path / "cursors/bridge.lanes"
+    half = path.stat().st_size // 2
+    for offset, slot in ((6, half), (7, 0), (8, half)):
+        before = checkpoints.lanes["t", 0].offset
+        checkpoints.lanes["t", 0].offset = offset
+        checkpoints.save()
+        whole = path.read_bytes()
+        path.write_bytes(whole[: slot + cut] + b"\xff" * 50 + whole[slot + cut + 50 :])
+        assert load(tmp_path).lanes["t", 0].offset == before
+        path.write_bytes(whole)
+        assert load(tmp_path).lanes["t", 0].offset == offset
+
+
+def test_checkpoints_of_an_earlier_version_are_read_and_replaced(tmp_path: Path) -> None:
+    (tmp_path / "cursors").mkdir()
+    path = tmp_path / "cursors/bridge.lanes"
+    lane = {"topic": "t", "partition": 0, "offset": 1, "address": 2}
+    path.write_text(json.dumps({
+        "version": 1, "source": UUID.hex(), "clean": True, "lost": False,
+        "lanes": [lane, {**lane, "partition": 1, "distrusted": True}],
+    }))  # fmt: skip  # a table
+    checkpoints = load(tmp_path)
+    assert checkpoints.lanes == {("t", 0): Checkpoint(1, 2), ("t", 1): Checkpoint(FROM_END, 2)}
+    checkpoints.save()
+    assert load(tmp_path).lanes == checkpoints.lanes

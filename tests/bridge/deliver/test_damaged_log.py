@@ -1,0 +1,218 @@
+"""Damaged and pruned logs: gaps are passed and counted; slabs are deleted once they are delivered.
+Against the embedded broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aolog import Retention, Writer
+from aolog.log.retention import prune
+from aolog.storage.storage import Storage
+from bridge.deliver import log_source as source_module
+from tests.bridge.conftest import (
+    TOPIC,
+    Process,
+    Run,
+    append,
+    assert_arrived,
+    consume,
+    cursor_of,
+    fill,
+    records_of,
+    wait_until,
+)
+
+if TYPE_CHECKING:
+    from bridge.kafka.embedded import EmbeddedBroker
+
+Forward = Callable[..., Run]
+
+
+def damage(log: Path, *, at: float = 0.5, length: int = 64) -> None:
+    """Bytes in the middle of the first slab are not what was written."""
+    slab = min(log.glob("*.slab"))
+    data = bytearray(slab.read_bytes())
+    begin = int(len(data) * at)
+    data[begin : begin + length] = bytes(255 - b for b in data[begin : begin + length])
+    slab.write_bytes(data)
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["log", "root"])
+def test_a_gap_is_passed_counted_and_logged_and_a_drain_over_it_has_its_own_exit_status(
+    broker: EmbeddedBroker, log: Path, bridge: Callable[..., Process], many: bool
+) -> None:
+    fill(log, 3000, batch_bytes=1000)
+    whole = records_of(log)
+    damage(log)
+    arguments = (
+        "run", *(("--root", log.parent) if many else ("--log", log)), "--topic", TOPIC, "--json",
+        "--drain", "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    process = bridge(*arguments)
+    assert process.end() == 3
+    rest = records_of(log)
+    lost = len(whole) - len(rest)
+    assert 0 < lost < 100
+    assert process.statuses[-1]["lost_records"] == lost
+    assert process.statuses[-1]["gaps"] == 1
+    said = (
+        f"gap: {log}: 1 gap met (1 corrupt): {lost} records lost; intact records were delivered; "
+        "`aolog verify` lists all gaps"
+    )
+    if many:
+        assert f"log was drained: {said}" in process.stderr
+    else:
+        error = json.loads(process.stderr.splitlines()[-1])["error"]
+        assert (error["code"], error["gaps"], error["records_lost"]) == ("gap", 1, lost)
+        assert f"gap: {log}: {error['message']}; {error['hint']}" == said
+    assert_arrived(rest, consume(broker.bootstrap_servers))
+    assert bridge(*arguments).end() == 0  # the cursor has passed it
+
+
+def test_a_damaged_end_does_not_keep_a_drain_from_ending(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 1000, batch_bytes=1000)
+    slab = max(log.glob("*.slab"))
+    data = slab.read_bytes()
+    slab.write_bytes(data[:-5000] + b"\xaa" * 2000)
+    forward(drain=True).end(20)
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+def test_slabs_that_retention_removes_during_an_outage_are_a_gap(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 4000, slab_bytes=32 << 10, batch_bytes=2000)
+    whole = records_of(log)
+    broker.set_down()
+    run = forward(drain=True)
+    run.until(lambda s: s.error)
+    for slab in sorted(log.glob("*.slab"))[:-2]:
+        slab.unlink()  # as a writer does whose retention says when_full="prune"
+    rest = records_of(log)
+    assert 0 < len(rest) < len(whole)
+    attempts = run.forwarder._delivery._engine.backoff.attempts
+    wait_until(lambda: run.forwarder._delivery._engine.backoff.attempts > attempts + 1)
+    broker.set_up()
+    status = run.end()
+    assert status.lost_records == len(whole) - len(rest)
+    assert status.gaps == 1
+    assert_arrived(rest, consume(broker.bootstrap_servers))
+
+
+def test_a_log_is_followed_into_the_next_slab_and_epoch(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    run = None
+    for round_ in range(4):  # each opening begins a slab
+        with Writer(log) as writer:
+            append(writer, range(round_ * 100, round_ * 100 + 100))
+            writer.flush()
+            run = run or forward()
+            run.until(lambda s, n=round_ * 100 + 100: s.acknowledged == n)
+    assert run is not None
+    run.stop()
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+# --- pruning --------------------------------------------------------------------------------
+
+
+def test_with_prune_slabs_are_deleted_once_the_durable_cursor_has_passed_them(
+    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 9000, slab_bytes=64 << 10, batch_bytes=4000)
+    records = records_of(log)
+    bases = sorted(int(slab.stem) for slab in log.glob("*.slab"))
+    assert len(bases) > 4
+    deleted_by_turn: list[list[int]] = []
+
+    def watched(path: str, storage: Storage, retention: Retention) -> object:
+        durable = cursor_of(log)
+        before = {int(slab.stem) for slab in log.glob("*.slab")}
+        pruned = prune(path, storage, retention)
+        deleted = sorted(before - {int(slab.stem) for slab in log.glob("*.slab")})
+        assert all(bases[bases.index(base) + 1] <= durable for base in deleted)
+        deleted_by_turn.append(deleted)
+        return pruned
+
+    monkeypatch.setattr(source_module, "prune", watched)
+    broker.set_rtt_ms(20)
+    settings = {"batch.num.messages": "50"}
+    forward(drain=True, prune_delivered=True, settings=settings, commit_s=0.05).end()
+    assert [base for deleted in deleted_by_turn for base in deleted] == bases[:-1]
+    assert len(deleted_by_turn) > 3  # while it was sending
+    assert_arrived(records, consume(broker.bootstrap_servers))
+
+
+def test_without_prune_every_slab_stays(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 4000, slab_bytes=64 << 10)
+    slabs = sorted(log.glob("*.slab"))
+    forward(drain=True).end()
+    assert sorted(log.glob("*.slab")) == slabs
+
+
+# --- what the cursor protects ---------------------------------------------------------------
+
+
+def test_from_its_start_on_a_bridge_protects_records_after_its_cursor(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 4000, slab_bytes=64 << 10)
+    broker.set_down()
+    run = forward()
+    run.until(lambda s: s.error)
+    assert prune(str(log), Storage(), Retention(max_slabs=1)).slabs == 0
+    broker.set_up()
+    run.until(lambda s: s.lag_records == 0)
+    run.stop()
+    assert prune(str(log), Storage(), Retention(max_slabs=1)).slabs > 0
+
+
+def test_a_writer_that_blocks_for_the_bridge_goes_on_when_it_has_delivered(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    Writer(log, slab_bytes=32 << 10).close()
+    run = forward(prune_delivered=True)
+    retention = Retention(max_bytes=128 << 10, when_full="block")
+    with Writer(
+        log, slab_bytes=32 << 10, batch_bytes=2000, flush_seconds=0.02, retention=retention
+    ) as writer:
+        append(writer, range(12_000), size=60)
+        writer.flush()
+        run.until(lambda s: s.acknowledged == 12_000)
+        end = writer.end
+    assert run.stop().position >= end
+    values = sorted(int((m.value or b"").split()[0]) for m in consume(broker.bootstrap_servers))
+    assert values == list(range(12_000))
+
+
+# --- statuses -------------------------------------------------------------------------------
+
+
+def test_the_status_counts_pending_and_outstanding_records(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 1000, keys=1)
+    broker.set_rtt_ms(100)
+    run = forward(settings={"batch.num.messages": "100"})
+    status = run.until(lambda s: 0 < s.acknowledged < 1000)
+    assert status.lag_records is not None
+    assert status.lag_records >= 1000 - status.acknowledged
+    assert 0 < status.outstanding <= 1000
+    assert status.lag_bytes > 0
+    assert status.lag_seconds is not None
+    assert status.lag_seconds > 0
+    assert status.position >= status.committed
+    broker.set_rtt_ms(0)
+    status = run.until(lambda s: s.lag_records == 0)
+    assert (status.lag_bytes, status.lag_seconds, status.outstanding) == (0, 0.0, 0)
+    assert run.stop().committed == status.position

@@ -1,0 +1,82 @@
+"""A source reads some thousand records at a time: more bytes where they are large."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aolog import Writer
+from bridge.deliver.log_source import READ_BYTES_MAX, READ_BYTES_MIN, READ_RECORDS, LogSource
+from bridge.deliver.rate_limit import RateLimit, RateLimits
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FRAME_BYTES = 70 << 10  # a batch ends with a whole frame: 64 KiB of values by default, and heads
+
+
+@pytest.mark.parametrize(
+    ("length", "records_min", "records_max"),
+    [
+        (20, READ_BYTES_MIN // 60, READ_BYTES_MIN // 20),  # as many bytes as the least
+        (400, READ_RECORDS * 0.8, READ_RECORDS),
+        (10_000, (READ_BYTES_MAX - FRAME_BYTES) // 10_100, READ_BYTES_MAX // 10_000),  # the most
+    ],
+)
+def test_batches_hold_some_thousand_records_within_bounds_of_bytes(
+    tmp_path: Path, length: int, records_min: float, records_max: float
+) -> None:
+    values = [bytes(length - 4) + b"%04x" % i for i in range(3 * int(records_max))]
+    with Writer(tmp_path) as log:
+        for value in values:
+            log.append(value, key=b"", timestamp=1)
+    source = LogSource(str(tmp_path), cursor="c")
+    batches = []
+    while (batch := source.read_batch(0.0)) is not None:
+        batches.append([record.value for record in batch])
+    assert source.read_batch(0.0) is None
+    source.close()
+    assert list(chain.from_iterable(batches)) == values
+    assert len(batches) > 2
+    for count in map(len, batches[1:-1]):
+        assert records_min <= count <= records_max
+
+
+def test_a_batch_is_never_longer_than_asked_for_but_for_one_frame(tmp_path: Path) -> None:
+    with Writer(tmp_path) as log:
+        for _ in range(2_000):
+            log.append(bytes(1024))
+    source = LogSource(str(tmp_path), cursor="c")
+    sizes = []
+    while (batch := source.read_batch(0.0, 100_000)) is not None:
+        sizes.append(sum(frame.size for frame in batch.frames))
+    source.close()
+    assert len(sizes) > 10
+    assert all(size <= 100_000 for size in sizes)
+
+
+@pytest.mark.parametrize(
+    ("rates", "bytes_max"),
+    [
+        ({"bytes_per_s": 100_000}, 100_000 + FRAME_BYTES),
+        ({"records_per_s": 50}, 50 * 1100 + FRAME_BYTES),
+        ({"records_per_s": 1e9, "bytes_per_s": 1e9}, READ_BYTES_MAX),
+    ],
+)
+def test_a_slow_pace_reads_no_more_at_once_than_may_be_sent_in_a_second(
+    tmp_path: Path, rates: dict[str, float], bytes_max: int
+) -> None:
+    """But for the frame that comes whole: else all would be sent at once, and then long nothing."""
+    with Writer(tmp_path) as log:
+        for _ in range(9_000):
+            log.append(bytes(1024))
+    source = LogSource(
+        str(tmp_path), cursor="c", rate_limit=RateLimits(None, RateLimit(**rates), RateLimit())
+    )
+    sizes = []
+    while (batch := source.read_batch(0.0)) is not None:
+        sizes.append(sum(frame.size for frame in batch.frames))
+    source.close()
+    assert bytes_max - 2 * FRAME_BYTES <= max(sizes) <= bytes_max

@@ -1,0 +1,83 @@
+"""A column of lanes says of each record what its destination says of it alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from bridge.config.routing import Destination, PartitionRule
+from bridge.deliver import partitioner
+from bridge.deliver.partitioner import Partitioner, lanes_by_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridge.kafka.lane import LaneKey
+
+UUID = bytes(range(16))
+_KEYS = st.lists(st.one_of(st.none(), st.binary(max_size=9)), min_size=1, max_size=40)
+
+
+@given(keys=_KEYS, rule=st.sampled_from(["key", "round-robin", 2]), partitions=st.integers(1, 7))
+def test_each_record_goes_where_it_would_go_alone(
+    keys: list[bytes | None], rule: PartitionRule, partitions: int
+) -> None:
+    to = Destination("t", rule)
+    addresses = range(800, 800 + len(keys))
+    spread = Partitioner(UUID)
+    for _ in range(2):  # remembered
+        assert spread.lanes(to, partitions, keys, addresses) == [
+            ("t", to.partition_of(key, address, UUID, partitions))
+            for key, address in zip(keys, addresses, strict=True)
+        ]
+
+
+def test_topics_and_numbers_of_partitions_are_not_mixed_up() -> None:
+    spread, key = Partitioner(UUID), [b"key"]
+    found = [
+        spread.lanes(Destination(topic, "key"), partitions, key, [0])[0]
+        for topic, partitions in [("t", 3), ("u", 3), ("t", 64), ("t", 3)]
+    ]
+    assert [topic for topic, _ in found] == ["t", "u", "t", "t"]
+    assert found[0][1] == found[1][1] == found[3][1] < 3
+    assert found[2] != found[0]
+
+
+def test_the_number_of_remembered_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitioner, "_KEYS_REMEMBERED", 100)
+    spread, to = Partitioner(UUID), Destination("t", "key")
+    for i in range(20):
+        keys = [b"%d" % number for number in range(50 * i, 50 * i + 50)]
+        spread.lanes(to, 8, keys, range(50))
+        assert sum(map(len, spread._by_key.values())) <= 150
+
+
+def test_long_keys_are_not_remembered() -> None:
+    """8,192 of 64 KB would take half a gigabyte a log."""
+    spread, to = Partitioner(UUID), Destination("t", "key")
+    keys = [bytes([i]) * 65_536 for i in range(3)]
+    expected = [("t", to.partition_of(key, 0, UUID, 8)) for key in keys]
+    assert spread.lanes(to, 8, [*keys, b"k", None], range(5))[:3] == expected
+    assert [set(known) for known in spread._by_key.values()] == [{b"k", None}]
+
+
+@given(topics=st.lists(st.sampled_from([None, "a", "b"]), max_size=30))
+def test_each_topic_is_asked_for_once_and_each_record_gets_its_lane(
+    topics: list[str | None],
+) -> None:
+    asked: list[str | None] = []
+
+    def lanes_of(
+        topic: str | None, keys: Sequence[bytes | None], addresses: Sequence[int]
+    ) -> list[LaneKey | None]:
+        asked.append(topic)
+        assert list(keys) == [b"%d" % address for address in addresses]
+        return [None if topic is None else (topic, address) for address in addresses]
+
+    keys = [b"%d" % i for i in range(len(topics))]
+    found = lanes_by_topic(topics, keys, range(len(topics)), lanes_of)
+    assert list(found) == [None if t is None else (t, i) for i, t in enumerate(topics)]
+    assert sorted(map(str, asked)) == sorted(map(str, set(topics)))

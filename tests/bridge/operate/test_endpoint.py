@@ -1,0 +1,427 @@
+"""What a running bridge says of itself over HTTP, to Prometheus, and to `status`. 15 s: commands
+are started."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import logging
+import re
+import signal
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aolog import Lag, Reader, Writer
+from aolog.errors import UsageError
+from aolog.storage.storage import Storage
+from bridge.config.names import address_of
+from bridge.deliver.log_lines import naming
+from bridge.deliver.status import Status
+from bridge.kafka.embedded import EmbeddedBroker
+from bridge.kafka.stalls import Stall
+from bridge.operate.access import Access
+from bridge.operate.endpoint import serving
+from bridge.operate.log_lines import _Json, _Text
+from bridge.operate.monitor import Monitor
+from bridge.supervise.status import STUCK_S, LogStatus, Phase, overview, state_of
+from tests.bridge.conftest import NOWHERE, Process, fill, wait_until
+
+STATUS = Status(
+    state="sending", reachable=True, position=9, committed=9, acknowledged=10, skipped=2,
+    outstanding=1, lag_records=5, lag_bytes=90, lag_seconds=2.5, lost_records=0, gaps=0,
+    error=None, rate=3.0,
+)  # fmt: skip  # one value
+LOG = LogStatus(
+    log='a "b"\n\\c', path="/r/a", cluster="main", phase=Phase.RUNNING, state="draining",
+    acknowledged=10, skipped=2, lost_records=3, gaps=1, dead_lettered=6,
+    dropped=7, restarts=4, silent_s=0.1, error=None,
+    code=None, status=STATUS, filtered=8,
+)  # fmt: skip  # one value
+PARKED = LOG._replace(log="p", phase=Phase.PARKED, state="live", silent_s=None)
+STANDING = LOG._replace(log="s", phase=Phase.STANDING, state="blocked", silent_s=None, error="no")
+
+
+def get(at: tuple[str, int], path: str) -> tuple[int, bytes]:
+    try:
+        with urllib.request.urlopen(f"http://{at[0]}:{at[1]}{path}", timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+# --- states ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, "draining"),
+        ({"lag_records": 1}, "live"),  # all that is left is under way
+        ({"lag_records": None, "lag_seconds": None, "lag_bytes": 0}, "live"),
+        ({"lag_records": None, "lag_seconds": None}, "draining"),
+        ({"lag_seconds": 0.2}, "live"),
+        ({"reachable": False}, "connecting"),
+        ({"state": "connecting"}, "connecting"),
+        ({"state": "connecting", "reachable": False, "lag_bytes": 0}, "connecting"),
+        ({"state": "backing_off"}, "blocked"),
+        ({"state": "backing_off", "reachable": False}, "connecting"),
+        ({"state": "blocked"}, "blocked"),
+        ({"standing": 1, "lag_seconds": 0.2}, "blocked"),
+        ({"state": "stopped", "reachable": False}, "stopped"),
+    ],
+)
+def test_the_state_of_a_status(changes: dict[str, Any], state: str) -> None:
+    assert state_of(STATUS._replace(**changes)) == state
+
+
+def test_all_together_are_in_the_worst_state_and_unknown_lag_stays_so() -> None:
+    assert overview([LOG, PARKED]).state == "draining"
+    assert overview([PARKED]).state == "live"
+    assert overview([]).state == "live"
+    whole = overview([LOG, PARKED, STANDING])
+    assert (whole.state, whole.logs, whole.standing, whole.error) == ("blocked", 1, 1, "s: no")
+    assert (whole.acknowledged, whole.lag_records) == (30, 15)
+    unknown = LOG._replace(status=STATUS._replace(lag_records=None))
+    assert overview([LOG, unknown]).lag_records is None
+    assert overview([LOG, LOG._replace(status=None)]).lag_bytes is None
+    assert overview([LOG, PARKED._replace(status=None, lag=Lag(0, 0, 0.0))]).lag_bytes == 90
+
+
+# --- the endpoint ---------------------------------------------------------------------------
+
+
+def test_health_and_readiness_follow_the_last_statuses() -> None:
+    logs = [LOG, PARKED]
+    monitor = Monitor(lambda: list(logs), Storage())
+    with serving(Access(":0"), monitor) as at:
+        assert at[0] == "127.0.0.1"
+        assert get(at, "/healthz") == (200, b'{"ok": true, "stuck": []}')
+        assert get(at, "/readyz")[0] == 200
+        logs.append(STANDING)
+        monitor.sample()
+        status, body = get(at, "/readyz")
+        assert status == 503
+        assert json.loads(body)["not_ready"] == [
+            {"log": "s", "cluster": "main", "state": "blocked", "error": "no"}
+        ]
+        assert get(at, "/healthz")[0] == 200  # it stands, and the process is well
+        logs[0] = LOG._replace(silent_s=STUCK_S + 1)
+        monitor.sample()
+        status, body = get(at, "/healthz")
+        assert (status, json.loads(body)["stuck"][0]["log"]) == (503, LOG.log)
+        logs[:] = [LOG._replace(state="connecting")]
+        monitor.sample()
+        assert get(at, "/readyz")[0] == 503
+        assert get(at, "/healthz")[0] == 200
+
+
+def test_a_stalled_lane_blocks_its_log_and_the_whole_process() -> None:
+    stall = Stall(topic="t", partition=3, leader="b1:9092, node 1", seconds=12.5)
+    stalled = STATUS._replace(stalled=(stall,))
+    log = LOG._replace(log="s", status=stalled, state=state_of(stalled))
+    with serving(Access(":0"), Monitor(lambda: [log], Storage())) as at:
+        found = json.loads(get(at, "/status")[1])
+    (row,) = found["logs"]
+    assert (row["state"], row["stalled"]) == ("blocked", [stall])
+    assert (found["overview"]["state"], found["overview"]["stalled"]) == ("blocked", [stall])
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (":9100", ("127.0.0.1", 9100)),
+        ("0.0.0.0:1", ("0.0.0.0", 1)),
+        ("[::1]:80", ("::1", 80)),
+        ("h:0", ("h", 0)),
+    ],
+)
+def test_it_listens_on_loopback_by_default(text: str, address: tuple[str, int]) -> None:
+    assert address_of(text) == address
+
+
+@pytest.mark.parametrize(
+    "text", ["", "9100", "host", "h:x", "h:-1", "h:70000", "h:", "h:" + "1" * 5000, "x\0y:80"]
+)
+def test_an_invalid_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not HOST:PORT"):
+        address_of(text)
+
+
+def test_a_log_line_is_one_line_whatever_a_name_holds() -> None:
+    record = logging.LogRecord(
+        "bridge", logging.INFO, "", 0, "%s is gone", ("new\nli\udcffne",), None
+    )
+    text = _Text("%(levelname)s %(message)s")
+    assert text.format(record) == "INFO new\\nli\\xffne is gone"
+    with naming("o\nther"):
+        assert text.format(record).endswith(" is gone [o\\nther]")
+    assert json.loads(_Json().format(record))["message"] == "new\nli\\xffne is gone"
+
+
+# --- a process ------------------------------------------------------------------------------
+
+
+def where(process: Process) -> tuple[str, int]:
+    """Where it says that it listens."""
+    found: list[re.Match[str]] = []
+
+    def said() -> bool:
+        found.extend(re.finditer(r"listening on http://([\d.]+):(\d+)", process.stderr))
+        return bool(found)
+
+    wait_until(said)
+    return found[0][1], int(found[0][2])
+
+
+def test_a_process_is_seen_from_outside_as_it_runs(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    fill(tmp_path / "root/a", 100)
+    config = tmp_path / "bridge.toml"
+    config.write_text(
+        f'root = "root"\ntopic = "t"\nhttp = ":0"\nlog_format = "json"\nstatus_seconds = 0.05\n'
+        f"rescan_seconds = 0.2\n[clusters.main]\n"
+        f'bootstrap_servers = "{broker.bootstrap_servers}"\n'
+    )
+    process = bridge("run", "--config", config, "--json")
+    at = where(process)
+    process.until(lambda s: s["acknowledged"] == 100 and s["state"] == "live")
+    wait_until(lambda: get(at, "/readyz")[0] == 200)
+    assert get(at, "/healthz")[0] == 200
+    counted = 'aolog_bridge_records_acknowledged_total{cluster="main",log="a"} 100.0'
+    wait_until(lambda: counted in get(at, "/metrics")[1].decode())  # sampled each second
+    status = bridge("status", "--http", f"{at[0]}:{at[1]}", "--json")
+    assert status.end(30) == 0
+    found = json.loads(status.lines[0])
+    assert (found["overview"]["acknowledged"], found["logs"][0]["log"]) == (100, "a")
+    shown = bridge("status", "--http", f"{at[0]}:{at[1]}")
+    assert shown.end(30) == 0
+    assert shown.lines[0] == "live: 1 log, 100 acknowledged, 0 pending\n"
+
+    config.write_text(config.read_text().replace("rescan", "rescann"))
+    process.popen.send_signal(signal.SIGHUP)
+    wait_until(lambda: "the configuration is not changed" in process.stderr)
+    config.write_text(
+        config.read_text().replace("rescann", "rescan") + '[[routes]]\nlog = "a"\ntopic = "other"\n'
+    )
+    process.popen.send_signal(signal.SIGHUP)
+    wait_until(lambda: '"event": "reloaded"' in process.stderr)
+    fill(tmp_path / "root/a", 7)
+    process.until(lambda s: s["acknowledged"] == 107)
+    assert process.terminate() == 0
+    lines = [json.loads(line) for line in process.stderr.splitlines()]  # one event a line
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    assert {"log_found", "listening", "reload_refused", "reloaded"} <= {
+        line.get("event") for line in lines
+    }
+    assert process.statuses[-1]["state"] == "stopped"
+
+
+def test_a_single_log_is_served_too_and_an_outage_is_not_ready(
+    bridge: Callable[..., Process], log: Path
+) -> None:
+    fill(log, 10)
+    process = bridge(
+        "run", "--log", log, "--topic", "t", "--bootstrap-servers", NOWHERE, "--http", ":0",
+        "--status-seconds", "0.05",
+    )  # fmt: skip  # a command line
+    at = where(process)
+    wait_until(lambda: json.loads(get(at, "/status")[1])["overview"]["lag_records"] == 10)
+    assert json.loads(get(at, "/status")[1])["overview"]["state"] == "connecting"
+    assert get(at, "/readyz")[0] == 503
+    assert get(at, "/healthz")[0] == 200
+    assert process.terminate() == 0
+
+
+def test_a_missing_root_is_reported_and_not_ready_until_it_exists(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    config = tmp_path / "bridge.toml"
+    config.write_text(
+        f'root = "root"\ntopic = "t"\nhttp = ":0"\nstatus_seconds = 0.05\nrescan_seconds = 0.2\n'
+        f'[clusters.main]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
+    )
+    process = bridge("run", "--config", config, "--json")
+    at = where(process)
+    said = f"no such directory: {root}; waiting for it"
+    process.until(lambda s: (s["state"], s["error"]) == ("blocked", said))
+    assert process.stderr.count(said) == 1
+    code, body = get(at, "/readyz")
+    assert (code, json.loads(body)["error"]) == (503, said)
+    assert json.loads(get(at, "/status")[1])["overview"]["state"] == "blocked"
+    assert get(at, "/healthz")[0] == 200
+    fill(root / "a", 10)
+    process.until(lambda s: (s["state"], s["acknowledged"]) == ("live", 10))
+    wait_until(lambda: get(at, "/readyz")[0] == 200)
+    assert process.terminate() == 0
+
+
+@pytest.mark.parametrize("what", ["nothing", "a file", "an empty directory"])
+def test_status_of_a_root_without_logs_says_so(
+    bridge: Callable[..., Process], tmp_path: Path, what: str
+) -> None:
+    root = tmp_path / "root"
+    if what == "a file":
+        root.write_bytes(b"")
+    elif what != "nothing":
+        root.mkdir()
+    process = bridge("status", "--root", root)
+    if what == "an empty directory":
+        assert (process.end(30), process.lines) == (0, ["there is no log\n"])
+        return
+    assert process.end(30) == 2
+    why = "no such directory" if what == "nothing" else "Not a directory"
+    assert process.stderr.startswith(f"aolog-bridge: not_a_log: {root}: {why}; ")
+
+
+def test_status_from_the_disk(bridge: Callable[..., Process], log: Path) -> None:
+    fill(log, 10)
+    with Reader(log, cursor="bridge") as reader:
+        reader.read()
+        reader.commit()
+        held = bridge("status", "--log", log, "--json")
+        assert held.end(30) == 0
+    (shown,) = json.loads(held.lines[0])["logs"]
+    assert shown["state"] in {"running", "unknown"}  # where the kernel's numbers of files differ
+    assert shown["lag_records"] == 9
+    free = bridge("status", "--root", log.parent, "--json")
+    assert free.end(30) == 0
+    (shown,) = json.loads(free.lines[0])["logs"]
+    assert (shown["log"], shown["lag_records"]) == ("log", 9)
+    assert shown["state"] in {"stopped", "unknown"}
+    never = bridge("status", "--log", log, "--cursor", "other")
+    assert never.end(30) == 0
+    assert "stopped" in never.lines[1]
+
+
+def test_status_reports_that_no_bridge_answers(bridge: Callable[..., Process]) -> None:
+    process = bridge("status", "--http", NOWHERE, "--json")
+    assert process.end(30) == 6
+    assert json.loads(process.stderr)["error"]["code"] == "not_running"
+    for arguments in ([], ["--http", ":1", "--log", "x"]):
+        assert bridge("status", *arguments).end(30) == 2
+
+
+def test_status_rejects_the_answer_of_another_program(bridge: Callable[..., Process]) -> None:
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>")
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        process = bridge("status", "--http", f"127.0.0.1:{server.server_port}")
+        assert process.end(30) == 6
+    assert "another program answers there" in process.stderr
+
+
+def test_status_says_what_a_bridge_waits_for(
+    bridge: Callable[..., Process], tmp_path: Path
+) -> None:
+    running = bridge(
+        "run", "--root", tmp_path / "nowhere", "--http", ":0", "--bootstrap-servers", NOWHERE
+    )
+    at = where(running)
+    process = bridge("status", "--http", f"{at[0]}:{at[1]}")
+    assert process.end(30) == 0
+    assert process.lines[0].startswith("blocked: 0 logs, 0 acknowledged, 0 pending (no such dir")
+    assert running.terminate() == 0
+
+
+def test_secrets_are_in_no_answer_and_no_line(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    with Writer(tmp_path / "root/a") as writer:
+        writer.append(b"x")
+    (tmp_path / "secret").write_text("hunter2\n")
+    config = tmp_path / "bridge.toml"
+    config.write_text(
+        f'root = "root"\ntopic = "t"\nhttp = ":0"\n[clusters.main]\n'
+        f'bootstrap_servers = "{broker.bootstrap_servers}"\n'
+        'settings."sasl.password" = {file = "secret"}\nsettings."ssl.key.password" = "hunter2"\n'
+    )
+    process = bridge("run", "--config", config, "--json", "--verbose")
+    at = where(process)
+    process.until(lambda s: s["acknowledged"] == 1)
+    answers = b"".join(get(at, path)[1] for path in ("/metrics", "/status", "/readyz", "/healthz"))
+    assert process.terminate() == 0
+    assert b"hunter2" not in answers
+    assert "hunter2" not in process.stderr + "".join(process.lines)
+
+
+def test_a_running_log_is_paused_resumed_and_shown_in_the_browser_s_words(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    token = "0123456789abcdef"
+    (tmp_path / "token").write_text(token + "\n")
+    (tmp_path / "token").chmod(0o600)
+    fill(tmp_path / "root/a", 10)
+    process = bridge(
+        "run", "--root", tmp_path / "root", "--topic", "t", "--http", ":0", "--json",
+        "--http-token-file", tmp_path / "token", "--status-seconds", "0.05",
+        "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    at = where(process)
+    process.until(lambda s: s["acknowledged"] == 10)
+
+    def act(action: str) -> None:
+        body = json.dumps({"action": action, "log": "a", "cluster": "main"}).encode()
+        request = urllib.request.Request(
+            f"http://{at[0]}:{at[1]}/action", body, {"Authorization": f"Bearer {token}"}
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.status == 200
+
+    act("pause")
+    process.until(lambda s: (s["state"], s["error"]) == (
+        "blocked", "a: paused by an operator; resume it on the page"
+    ))  # fmt: skip  # one condition
+    fill(tmp_path / "root/a", 5)
+    process.until(lambda s: s["lag_records"] == 5)
+    assert process.statuses[-1]["acknowledged"] == 10
+    act("resume")
+    process.until(lambda s: s["acknowledged"] == 15)
+    act("retry")
+    assert process.terminate() == 0
+    assert token not in process.stderr + "".join(process.lines)
+
+
+def test_another_interface_without_a_token_is_refused_before_anything_starts(
+    bridge: Callable[..., Process], log: Path
+) -> None:
+    fill(log, 1)
+    process = bridge(
+        "run", "--log", log, "--topic", "t", "--bootstrap-servers", NOWHERE, "--http", "0.0.0.0:0"
+    )
+    assert process.end(30) == 2
+    assert "is not a loopback address, and there is no token" in process.stderr
+
+
+def test_top_prints_the_logs_of_a_running_bridge(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    fill(tmp_path / "root/a", 10)
+    running = bridge(
+        "run", "--root", tmp_path / "root", "--topic", "t", "--http", ":0", "--json",
+        "--status-seconds", "0.05", "--bootstrap-servers", broker.bootstrap_servers,
+    )  # fmt: skip  # a command line
+    at = where(running)
+    running.until(lambda s: s["acknowledged"] == 10 and s["state"] == "live")
+    wait_until(lambda: b'"acknowledged": 10' in get(at, "/status")[1])
+    shown = bridge("top", "--http", f"{at[0]}:{at[1]}", "--once")
+    assert shown.end(30) == 0
+    text = "".join(shown.lines)
+    assert "oldest unsent none" in text
+    assert re.search(r"a +│ live +│ +0", text)
+    assert running.terminate() == 0
+    gone = bridge("top", "--http", f"{at[0]}:{at[1]}", "--once")
+    assert gone.end(30) == 6

@@ -1,0 +1,258 @@
+"""The HTTP endpoint as a client meets it: who may ask, what is answered, what a bad client can do."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from aolog.errors import UsageError
+from aolog.storage.storage import Storage
+from bridge.deliver.status import Status
+from bridge.operate.access import Access
+from bridge.operate.endpoint import serving
+from bridge.operate.monitor import Monitor
+from bridge.operate.server import Limits
+from bridge.supervise.status import LogStatus, Phase
+
+TOKEN = "0123456789abcdef"
+STATUS = Status(
+    state="sending", reachable=True, position=9, committed=9, acknowledged=10, skipped=2,
+    outstanding=1, lag_records=5, lag_bytes=90, lag_seconds=2.5, lost_records=3, gaps=1,
+    error=None, rate=3.0, dead_lettered=6, dropped=7,
+)  # fmt: skip  # one value
+LOG = LogStatus(
+    log="a", path="/nowhere/a", cluster="main", phase=Phase.RUNNING, state="draining",
+    acknowledged=10, skipped=2, lost_records=3, gaps=1, dead_lettered=6, dropped=7, restarts=4,
+    silent_s=0.1, error=None, code=None, status=STATUS, filtered=8,
+)  # fmt: skip  # one value
+
+
+class Recorded:
+    """Controls that remember what was asked of them."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, str]] = []
+
+    def control(self, action: str, log: str, cluster: str) -> None:
+        if log != "a":
+            raise UsageError(f"there is no log {log!r}", hint="see /status")
+        self.calls.append((action, log, cluster))
+
+
+@contextmanager
+def served(where: str = "127.0.0.1:0", **given: Any) -> Iterator[tuple[str, int]]:
+    access = Access(where, given.pop("token", None), given.pop("hosts", ()))
+    with serving(access, Monitor(lambda: [LOG], Storage()), **given) as at:
+        yield at
+
+
+def ask(
+    at: tuple[str, int], path: str, method: str = "GET", body: str | None = None, **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", at[1], timeout=10)
+    try:
+        connection.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
+        answer = connection.getresponse()
+        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()
+
+
+# --- who may ask ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("127.0.0.1:80", 200),
+        ("[::1]:9100", 200),
+        ("bridge.example:1", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("", 421),
+    ],
+)
+def test_a_name_in_the_host_header_is_accepted_only_if_configured(host: str, status: int) -> None:
+    with served(hosts=("Bridge.example",)) as at:
+        assert ask(at, "/status", Host=host)[0] == status
+
+
+@pytest.mark.parametrize("where", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "host.example:0"])
+def test_another_interface_without_a_token_is_refused(where: str) -> None:
+    with pytest.raises(UsageError, match="is not a loopback address, and there is no token"):
+        Access(where).address()
+
+
+def test_a_short_token_is_refused() -> None:
+    with pytest.raises(UsageError, match="the HTTP token has 5 characters"):
+        Access(":0", "abcde").address()
+
+
+def test_on_another_interface_everything_but_page_and_probes_needs_the_token() -> None:
+    with served("0.0.0.0:0", token=TOKEN) as at:
+        assert [ask(at, path)[0] for path in ("/", "/healthz", "/readyz")] == [200, 200, 200]
+        for path in ("/status", "/metrics", "/events", "/log?log=a"):
+            status, headers, _ = ask(at, path)
+            assert (status, headers["www-authenticate"]) == (401, "Bearer")
+            assert ask(at, path, Authorization="Bearer " + "x" * 16)[0] == 401
+        assert ask(at, "/status", Authorization=f"Bearer {TOKEN}")[0] == 200
+
+
+# --- what is answered -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/readyz", "/status"])
+def test_head_answers_as_get_does_without_a_body(path: str) -> None:
+    with served() as at:
+        status, headers, body = ask(at, path, "HEAD")
+        assert (status, body) == (200, b"")
+        assert headers["content-length"] == str(len(ask(at, path)[2]))
+
+
+def test_every_answer_has_the_security_headers() -> None:
+    with served() as at:
+        for path in ("/", "/status", "/nothing"):
+            headers = ask(at, path)[1]
+            policy = headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'; script-src 'sha256-")
+            assert "unsafe" not in policy
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["cache-control"] == "no-store"
+
+
+def test_a_log_is_shown_in_detail_and_an_unknown_one_is_404() -> None:
+    with served() as at:
+        found = json.loads(ask(at, "/log?log=a&cluster=main")[2])
+        assert (found["log"], found["slabs"], found["disk"]) == ("a", [], None)
+        assert ask(at, "/log?log=b")[0] == 404
+        assert ask(at, "/nothing")[0] == 404
+
+
+def test_the_stream_sends_status_and_its_counts_add_up() -> None:
+    with served() as at, socket.create_connection(("127.0.0.1", at[1]), timeout=10) as client:
+        client.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        text = b""
+        while b"event: status\ndata: " not in text or not text.endswith(b"\n\n\r\n"):
+            text += client.recv(1 << 16)
+        data = text.partition(b"event: status\ndata: ")[2].partition(b"\n")[0]
+        shown = json.loads(data)
+        whole, summary = shown["overview"], shown["summary"]
+        parts = ("acknowledged", "skipped", "dead_lettered", "dropped", "filtered", "lost_records")
+        assert summary["seen"] == sum(whole[name] for name in parts) + summary["pending"] == 41
+
+
+# --- actions --------------------------------------------------------------------------------
+
+
+def test_nothing_changes_anything_without_the_token() -> None:
+    controls = Recorded()
+    body = json.dumps({"action": "pause", "log": "a", "cluster": "main"})
+    with served(controls=controls) as at:  # no token is configured
+        assert ask(at, "/action", "POST", body, Authorization="Bearer ")[0] == 401
+    with served(controls=controls, token=TOKEN) as at:
+        assert ask(at, "/action", "POST", body)[0] == 401
+        assert ask(at, "/action", "POST", body, Authorization="Bearer wrong")[0] == 401
+        assert ask(at, "/action", Authorization=f"Bearer {TOKEN}")[0] == 405  # GET
+        assert controls.calls == []
+        assert ask(at, "/action", "POST", body, Authorization=f"Bearer {TOKEN}")[0] == 200
+        assert controls.calls == [("pause", "a", "main")]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ("no json", 400, "one JSON object"),
+        ("[]", 400, "one JSON object"),
+        ('{"action": "stop", "log": "a", "cluster": "main"}', 400, "no such action"),
+        ('{"action": "pause", "log": "b", "cluster": "main"}', 409, "there is no log 'b'"),
+        ("x" * 5000, 413, "too large"),
+    ],
+)
+def test_a_wrong_action_says_why_and_changes_nothing(body: str, status: int, said: str) -> None:
+    controls = Recorded()
+    with served(controls=controls, token=TOKEN) as at:
+        found = ask(at, "/action", "POST", body, Authorization=f"Bearer {TOKEN}")
+    assert (found[0], controls.calls) == (status, [])
+    assert said in found[2].decode()
+
+
+# --- bad clients, and the end ---------------------------------------------------------------
+
+
+def closes(client: socket.socket, within_s: float) -> bool:
+    client.settimeout(within_s)
+    try:
+        return client.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_a_client_that_sends_its_request_byte_by_byte_is_disconnected() -> None:
+    with (
+        served(limits=Limits(connection_s=0.5)) as at,
+        socket.create_connection(("127.0.0.1", at[1])) as client,
+    ):
+        client.sendall(b"GET /status HTTP/1.1\r\nHost: localhost\r\nX: ")
+
+        def trickle() -> None:
+            try:
+                while True:
+                    client.sendall(b"x")
+                    time.sleep(0.05)
+            except OSError:
+                pass
+
+        threading.Thread(target=trickle, daemon=True).start()
+        assert closes(client, 10)
+
+
+def test_connections_beyond_the_bound_are_refused_and_the_others_are_answered() -> None:
+    with served(limits=Limits(connections=4)) as at:
+        silent = [socket.create_connection(("127.0.0.1", at[1])) for _ in range(6)]
+        time.sleep(0.2)
+        assert ask(at, "/healthz")[0] == 503
+        for client in silent:
+            client.close()
+        time.sleep(0.2)
+        assert ask(at, "/healthz")[0] == 200
+
+
+def test_pages_beyond_the_bound_are_told_so() -> None:
+    with (
+        served(limits=Limits(streams=1)) as at,
+        socket.create_connection(("127.0.0.1", at[1])) as client,
+    ):
+        client.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        client.recv(1 << 16)
+        status, _, body = ask(at, "/events")
+        assert (status, json.loads(body)["hint"]) == (503, "close one")
+
+
+def test_the_end_does_not_wait_for_an_open_page() -> None:
+    begun_s = time.monotonic()
+    with served() as at, socket.create_connection(("127.0.0.1", at[1])) as client:
+        client.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        client.recv(1 << 16)
+    assert time.monotonic() - begun_s < 5
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", at[1]))
+
+
+def test_a_port_in_use_is_an_error_that_names_it() -> None:
+    with (
+        served() as at,
+        pytest.raises(UsageError, match=r"cannot listen on .*: Address already in use"),
+        served(f"127.0.0.1:{at[1]}"),
+    ):
+        pass

@@ -1,0 +1,141 @@
+"""What the monitor knows over time: sums, rates, the last hour, the disk."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from aolog import Writer
+from aolog.storage.storage import Storage
+from bridge.deliver.log_lines import naming
+from bridge.operate.monitor import POINTS, PRUNED_SHOWN, Monitor
+from bridge.operate.problems import KEPT, Problems
+from bridge.supervise.status import LogStatus, Phase
+from tests.bridge.operate.test_http import LOG, STATUS
+
+
+class Watched:
+    """A monitor of one log, with a clock that the test moves."""
+
+    def __init__(self, path: Path, storage: Storage | None = None) -> None:
+        self.now_s = 0.0
+        self.log = LOG._replace(path=str(path))
+        self.monitor = Monitor(
+            lambda: [self.log],
+            storage or Storage(),
+            clock=lambda: self.now_s,
+            now=lambda: self.now_s,
+        )
+
+    def sample(self, after_s: float = 1.0, **changes: object) -> None:
+        self.now_s += after_s
+        status = self.log.status
+        assert status is not None
+        own = {k: v for k, v in changes.items() if k in LogStatus._fields}
+        self.log = self.log._replace(status=status._replace(**changes), **own)  # type: ignore[arg-type]
+        self.monitor.sample()
+
+
+def test_counts_add_up_and_rates_come_from_them(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.sample()
+    watched.sample(10, acknowledged=110, lag_records=25)  # 100 sent, and 20 more are pending
+    summary = watched.monitor.summary()
+    assert (summary["seen"], summary["pending"]) == (153, 25)
+    assert (summary["records_out_per_s"], summary["records_in_per_s"]) == (10.0, 12.0)
+    watched.sample(10, lag_records=None)  # not known for a moment
+    assert watched.monitor.summary()["records_in_per_s"] is None
+
+
+def test_bytes_out_count_what_the_position_passed_and_never_fall(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    for position in (9, 109, 59, 209):  # a seek back sends 50 bytes again
+        watched.sample(position=position)
+    assert watched.monitor.bytes_out("a", "main") == 100 + 150
+
+
+def test_the_history_is_an_hour_and_no_more(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    for _ in range(POINTS + 50):
+        watched.sample(5)
+    points = watched.monitor.points()
+    assert len(points) == POINTS
+    assert points[-1].time_s - points[0].time_s == 5 * (POINTS - 1) < 3600
+    assert watched.monitor.points(points[-2].time_s) == points[-1:]
+
+
+def test_slabs_are_listed_and_those_that_are_pruned_meanwhile_are_remembered(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    with Writer(log, slab_bytes=4096) as writer:
+        for _ in range(40):
+            writer.append(bytes(1000))
+            writer.flush()
+    watched = Watched(log)
+    watched.sample()
+    slabs = watched.monitor.slabs(str(log))
+    names = sorted(log.glob("*.slab"))
+    assert [base for base, _ in slabs.files] == [int(name.stem) for name in names]
+    assert slabs.bytes == sum(name.stat().st_size for name in names)
+    names[0].unlink()
+    watched.sample()
+    assert watched.monitor.slabs(str(log)).pruned == (slabs.files[0][0],)
+    assert PRUNED_SHOWN < 1000
+    watched.log = watched.log._replace(phase=Phase.REMOVED)
+    watched.sample()
+    assert watched.monitor.slabs(str(log)).files == ()  # nothing is kept of logs that are gone
+
+
+@pytest.mark.parametrize(
+    ("free", "full_in_s"),
+    [((1000, 900, 800), 240.0), ((1000, 1000, 1000), None), ((5, 9, 20), None)],
+)
+def test_the_time_to_a_full_disk_follows_the_trend(
+    tmp_path: Path, free: tuple[int, ...], full_in_s: float | None
+) -> None:
+    found = iter(free)
+
+    class Filling(Storage):
+        def free_bytes(self, path: str) -> int:
+            return next(found)
+
+    with Writer(tmp_path / "log") as writer:
+        writer.append(b"x")
+    watched = Watched(tmp_path / "log", Filling())
+    for _ in free:
+        watched.sample(30)
+    assert watched.monitor.full_in_s() == full_in_s
+
+
+def test_problems_are_counted_and_bounded_and_one_cause_pushes_out_no_other() -> None:
+    problems = Problems()
+    logger = logging.getLogger("tests.problems")
+    logger.propagate = False
+    logger.addHandler(problems)
+    try:
+        with naming("app/1"):
+            logger.warning("the topic %s does not exist", "t")
+        for _ in range(3 * KEPT):
+            logger.warning("the same\nagain")
+        logger.info("no problem")
+        found = problems.latest()
+        assert [(p["log"], p["count"], p["message"]) for p in found] == [
+            (None, 3 * KEPT, "the same\\nagain"),
+            ("app/1", 1, "the topic t does not exist"),
+        ]
+        for i in range(2 * KEPT):
+            logger.error("problem %d", i)
+        assert len(problems.latest()) == KEPT
+    finally:
+        logger.removeHandler(problems)
+
+
+def test_a_log_that_cannot_be_measured_stops_nothing(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "nothing")
+    watched.sample()
+    assert watched.monitor.disk(str(tmp_path / "nothing")) is None
+    assert watched.monitor.summary()["seen"] == 33
+    assert STATUS.acknowledged == 10

