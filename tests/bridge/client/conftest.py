@@ -11,6 +11,9 @@ from bridge.client import Consumer, Producer
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import SOON_S
 
+# The embedded broker's group waits for the session's time, less a second, after its last member left.
+SHORT_SESSION = {"session_timeout_ms": 2_000, "heartbeat_interval_ms": 200}
+
 
 @pytest.fixture(scope="module")
 def broker():

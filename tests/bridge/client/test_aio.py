@@ -7,7 +7,7 @@ import pytest
 
 from bridge.client import AsyncConsumer, AsyncProducer
 from bridge.client.errors import KeyRefused, MissingTopic, SendFailed
-from tests.bridge.client.conftest import consumer_config, producer_config
+from tests.bridge.client.conftest import SHORT_SESSION, consumer_config, producer_config
 
 
 @pytest.fixture
@@ -46,7 +46,8 @@ def test_iteration_and_commit(broker, topic):
         async with AsyncProducer(producer_config(broker)) as producer:
             for i in range(2):
                 await producer.send(topic, b"%d" % i, partition=0)
-        config = consumer_config(broker, topic, enable_auto_commit="false", max_poll_records=1)
+        more = {"enable_auto_commit": "false", "max_poll_records": 1, **SHORT_SESSION}
+        config = consumer_config(broker, topic, **more)
         for expected in (b"0", b"1"):
             async with AsyncConsumer(config) as consumer:
                 await consumer.subscribe(topic)

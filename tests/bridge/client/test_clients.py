@@ -12,7 +12,12 @@ import pytest
 from aolog.errors import UsageError
 from bridge.client import Consumer, Producer
 from bridge.client.errors import ClientClosed, MissingTopic, ReceiveFailed, SendFailed
-from tests.bridge.client.conftest import consumer_config, drained, producer_config
+from tests.bridge.client.conftest import (
+    SHORT_SESSION,
+    consumer_config,
+    drained,
+    producer_config,
+)
 from tests.bridge.conftest import NOWHERE, SOON_S
 
 
@@ -92,20 +97,31 @@ def test_a_synchronous_send_that_fails_raises_with_kafkas_code(producer, topic):
     assert producer.flush() == 0  # nothing is raised twice
 
 
-def test_an_asynchronous_failure_that_nobody_took_is_raised_by_flush_once(producer, topic):
-    taken = producer.send(topic, b"x", partition=99, wait=False)
-    producer.send(topic, b"y", partition=98, wait=False)
+AWAY = {
+    "Type": "ProducerConfig",
+    "Properties": {"bootstrap.servers": NOWHERE, "delivery.timeout.ms": 300},
+}
+
+
+def test_an_asynchronous_failure_that_nobody_took_is_raised_by_flush_once():
+    producer = Producer(AWAY)
+    taken = producer.send("t", b"x", wait=False)
+    producer.send("t", b"y", wait=False)
     with pytest.raises(SendFailed):
         taken.result()
-    with pytest.raises(SendFailed, match="_UNKNOWN_PARTITION"):
+    with pytest.raises(SendFailed, match="_MSG_TIMED_OUT"):
         producer.flush()
     assert producer.flush() == 0
+    producer.close()
+
+
+def test_a_partition_that_does_not_exist_fails_a_send(producer, topic):
+    with pytest.raises(SendFailed, match="_UNKNOWN_PARTITION"):
+        producer.send(topic, b"x", partition=99)
 
 
 def test_a_cluster_that_is_away_fails_a_send_after_its_time():
-    config = {"Type": "ProducerConfig",
-              "Properties": {"bootstrap.servers": NOWHERE, "delivery.timeout.ms": 300}}  # fmt: skip
-    producer = Producer(config)
+    producer = Producer(AWAY)
     with pytest.raises(SendFailed, match="_MSG_TIMED_OUT"):
         producer.send("t", b"x")
     assert "connection refused" in producer.status()["last_error"]
@@ -227,16 +243,16 @@ def test_what_was_returned_counts_as_processed_at_the_next_poll_and_at_close(
 ):
     for i in range(4):
         producer.send(topic, b"%d" % i, partition=0)
-    first = consume(topic, group="again", max_poll_records=1)
+    first = consume(topic, group="again", max_poll_records=1, **SHORT_SESSION)
     assert drained(first, 2) == [b"0", b"1"]
     first.close()
-    second = consume(topic, group="again")
+    second = consume(topic, group="again", **SHORT_SESSION)
     assert drained(second, 2) == [b"2", b"3"]
 
 
 def test_what_was_returned_before_an_exception_comes_again(broker, producer, topic):
     producer.send(topic, b"0", partition=0)
-    config = consumer_config(broker, "fails")
+    config = consumer_config(broker, "fails", **SHORT_SESSION)
     with pytest.raises(RuntimeError), Consumer(config) as consumer:
         consumer.subscribe(topic)
         assert drained(consumer, 1) == [b"0"]
@@ -249,13 +265,13 @@ def test_what_was_returned_before_an_exception_comes_again(broker, producer, top
 def test_without_automatic_commits_only_commit_moves_the_group(producer, consume, topic):
     for i in range(2):
         producer.send(topic, b"%d" % i, partition=0)
-    options = {"group": "manual", "enable_auto_commit": "false", "max_poll_records": 1}
-    first = consume(topic, **options)
+    options = {"enable_auto_commit": "false", "max_poll_records": 1, **SHORT_SESSION}
+    first = consume(topic, group="manual", **options)
     assert drained(first, 1) == [b"0"]
     first.commit()
     assert drained(first, 1) == [b"1"]
     first.close()
-    assert drained(consume(topic, **options), 1) == [b"1"]
+    assert drained(consume(topic, group="manual", **options), 1) == [b"1"]
 
 
 def test_fetch_reads_one_partition_from_an_offset_and_moves_no_position(producer, consume, topic):
