@@ -23,7 +23,9 @@ __all__ = ["ClusterOptions", "cluster_options", "unchangeable"]
 
 _log = logging.getLogger("bridge.supervisor")
 # A reload cannot change these; it logs another value and keeps the old one.
-_FIXED = ("root", "cursor", "delivery", "http", "log_format", "status_seconds")
+_FIXED = (
+    "root", "cursor", "delivery", "http", "http_token", "http_hosts", "log_format", "status_seconds"
+)  # fmt: skip  # a list
 
 
 class ClusterOptions(NamedTuple):
