@@ -56,18 +56,16 @@ def test_topics_are_added_and_removed_while_records_keep_coming(kafka, topic):
 
 
 def test_a_topic_that_appears_later_is_found_by_its_name_and_by_a_pattern(kafka, topic):
-    stem = f"late-{uuid.uuid4().hex[:8]}"
-    for subscription in (f"{stem}-a", re.compile(f"{stem}-.*")):
+    for by_name in (True, False):
+        stem = f"late-{uuid.uuid4().hex[:8]}"
+        subscription = f"{stem}-a" if by_name else re.compile(f"{stem}-.*")
         with Consumer(consumer_config(kafka, uuid.uuid4().hex)) as consumer:
             consumer.subscribe(subscription)
             assert consumer.poll(500) == []
-            if isinstance(subscription, str):
-                kafka.create_topic(f"{stem}-a", 1)
-            else:
-                kafka.create_topic(f"{stem}-b", 1)
+            kafka.create_topic(f"{stem}-a", 1)
             with Producer(producer_config(kafka)) as producer:
                 until_s, found = time.monotonic() + SOON_S, []
-                producer.send(f"{stem}-{'a' if isinstance(subscription, str) else 'b'}", b"x")
+                producer.send(f"{stem}-a", b"x")
                 while not found and time.monotonic() < until_s:
                     found = consumer.poll(500)
             assert found

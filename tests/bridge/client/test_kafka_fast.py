@@ -10,7 +10,7 @@ import aolog
 from bridge.client.config import load
 from bridge.client.errors import KeyRefused
 from bridge.client.properties import KAFKA_FAST
-from bridge.kafka.producer import check
+from bridge.kafka.settings import check
 
 PAGE = (Path(aolog.__file__).parent / "docs/clients.md").read_text(encoding="utf-8")
 
