@@ -350,6 +350,8 @@ EXTRA_OF = {
     "rich": "bridge",
     "pydantic": "bridge",
     "prometheus_client": "bridge",
+    "starlette": "bridge",
+    "uvicorn": "bridge",
     "cryptography": "signing",
     "pyspark": "spark",
     "pandas": "spark",

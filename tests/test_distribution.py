@@ -172,6 +172,9 @@ WITHOUT_EXTRAS = [
     ("bridge demo", "bridge"),
     ("bridge demo --json", "bridge"),
     ("bridge broker", "bridge"),
+    ("bridge top --once", "bridge"),
+    ("bridge simulate", "bridge"),
+    ("bridge files FILE", "bridge"),
     ("bridge completion bash", None),
 ]
 

@@ -269,7 +269,7 @@ class LogTail:
             self.refuse()
             self.end_slab()
         except BaseException as error:
-            if may_be_retried(error):
+            if may_be_retried(error) or isinstance(self.trouble, Forked):
                 raise
             return error
         return None

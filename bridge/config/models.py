@@ -106,7 +106,9 @@ def _take_token(value: object, info: ValidationInfo) -> object:
     if value is None or isinstance(value, Setting):
         return value
     found = _take_settings({"http.token": value}, info, check=False)
-    return found["http.token"] if isinstance(found, dict) else found
+    if not isinstance(found, dict) or "http.token" not in found:
+        raise ValueError('should be {file = "..."} or {env = "..."}')
+    return found["http.token"]
 
 
 def _without_secrets(text: str, settings: dict[str, Setting]) -> str:

@@ -8,6 +8,7 @@ never sent.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Reader
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from aolog import Gap
     from aolog.read.seek import Start
 
-__all__ = ["Moved", "address_in_kafka", "bridge_cursors", "forget", "place", "seek"]
+__all__ = ["Moved", "address_in_kafka", "bridge_cursors", "forget", "place", "place_of", "seek"]
 
 _KAFKA = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]{1,10})@(?P<offset>[0-9]{1,19})"
@@ -92,6 +93,22 @@ def place(path: str, start: Start, ordinal: int | None = None) -> int:
         begin = reader.tell()
         first = reader.read() if start == "earliest" else None
         return begin if first is None or gaps else first.address
+
+
+def place_of(path: str, text: str) -> int:
+    """The address of a place in words: "earliest", "latest", an address, or a time in ISO 8601
+    (default: UTC). Raises UsageError for other words, and what Reader raises."""
+    if text in {"earliest", "latest"}:
+        return place(path, text)  # type: ignore[arg-type]  # one of the two
+    if re.fullmatch(r"[0-9]{1,20}", text):
+        return place(path, int(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is not a valid position", hint="earliest, latest, an address, or a time"
+        ) from None
+    return place(path, moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
 
 
 def seek(

@@ -9,6 +9,7 @@
     GET  /status    {"overview": ..., "logs": [...]}: see supervise/status.py
     GET  /log       one log in detail: its slabs and disk (?log=NAME&cluster=NAME)
     POST /action    {"action": "pause" | "resume" | "retry", "log": NAME, "cluster": NAME}; with the token
+    POST /seek      {"to": PLACE, "dry_run": BOOL, "log": NAME, "cluster": NAME} of a paused log; with the token
 
 Answers are made of the last statuses: no request reads a log or asks a cluster. access.py decides
 who is answered, server.py serves.
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from bridge.deliver.seek import Moved
     from bridge.operate.access import Access
     from bridge.operate.monitor import Monitor
     from bridge.supervise.status import LogStatus
@@ -62,14 +64,19 @@ BODY_MAX = 4_096
 LOGS_SHOWN = 200  # of a process with thousands, the page shows the worst ones
 
 
+_EVENT = {"event": "action"}
 _ACTIONS: dict[str, Action] = {"pause": "pause", "resume": "resume", "retry": "try_again"}
 
 
 class Controls(Protocol):
-    """What the page may do with a token: Supervisor.control."""
+    """What the page may do with a token: a Supervisor. Both raise UsageError for a log that does not
+    exist."""
 
     def control(self, action: Action, log: str, cluster: str) -> None:
-        """Raises UsageError for a log that does not exist."""
+        """Pauses, resumes, or tries again."""
+
+    def seek(self, log: str, cluster: str, to: str, *, dry_run: bool) -> Moved:
+        """Moves the cursor of a paused log."""
 
 
 @contextmanager
@@ -128,6 +135,7 @@ class _Answers:
                 Route("/status", self._status),
                 Route("/log", self._one_log),
                 Route("/action", self._action, methods=["POST"]),
+                Route("/seek", self._seek, methods=["POST"]),
             ]
         )
 
@@ -166,24 +174,41 @@ class _Answers:
         )
 
     async def _action(self, request: Request) -> Response:
+        def act(controls: Controls, given: dict[str, Any]) -> dict[str, Any]:
+            action = _ACTIONS[given["action"]]
+            controls.control(action, str(given["log"]), str(given["cluster"]))
+            _log.warning("%s of %s by HTTP", given["action"], given["log"], extra=_EVENT)
+            return {"ok": True}
+
+        return await self._do(request, act)
+
+    async def _seek(self, request: Request) -> Response:
+        def act(controls: Controls, given: dict[str, Any]) -> dict[str, Any]:
+            log, cluster, to = (str(given[name]) for name in ("log", "cluster", "to"))
+            moved = controls.seek(log, cluster, to.strip(), dry_run=given["dry_run"] is not False)
+            if moved.done:
+                _log.warning("cursor of %s moved to %d by HTTP", log, moved.address, extra=_EVENT)
+            return moved._asdict()
+
+        return await self._do(request, act)
+
+    async def _do(
+        self, request: Request, act: Callable[[Controls, dict[str, Any]], dict[str, Any]]
+    ) -> Response:
+        """Does what a request with the token asks for, in a thread: it may read the disk."""
         if not self._access.may_act(request.headers.get("authorization")):
             return error(401, "an action needs the token", "start with --http-token-file")
         body = await body_of(request, BODY_MAX)
         if body is None:
             return error(413, "the request is too large", f"at most {BODY_MAX} bytes")
+        if self._controls is None:
+            return error(400, "nothing can be controlled here", "")
         try:
-            given = json.loads(body)
-            action, log, cluster = (str(given[name]) for name in ("action", "log", "cluster"))
-        except (ValueError, KeyError, TypeError):
-            return error(400, "an action needs action, log and cluster", "send one JSON object")
-        if action not in _ACTIONS or self._controls is None:
-            return error(400, "there is no such action", "use pause, resume or retry")
-        try:
-            self._controls.control(_ACTIONS[action], log, cluster)
+            return json_response(await asyncio.to_thread(act, self._controls, json.loads(body)))
         except AologError as refused:
             return error(409, refused.reason, refused.hint or "")
-        _log.warning("%s of %s by HTTP", action, log, extra={"event": "action"})
-        return json_response({"ok": True})
+        except (ValueError, KeyError, TypeError):
+            return error(400, "a field is missing or unknown", "send one JSON object; see the docs")
 
     def _find(self, name: str | None, cluster: str | None) -> LogStatus | None:
         return next(

@@ -105,7 +105,6 @@ class Monitor:
         self._look, self._waits = look, waits
         self._storage, self._clock, self._now = storage, clock, now
         self._lock = threading.Lock()
-        self._logs: list[LogStatus] = []
         self._points: deque[Point] = deque(maxlen=POINTS)
         self._positions: dict[tuple[str, str], int] = {}
         self._bytes_out: dict[tuple[str, str], int] = {}
@@ -122,7 +121,6 @@ class Monitor:
         """Takes the present statuses; measures some of the logs on disk."""
         logs, now_s = self._look(), self._clock()
         with self._lock:
-            self._logs = logs
             for log in logs:
                 self._count_bytes(log)
         self._measure(logs, now_s)
@@ -192,9 +190,8 @@ class Monitor:
 
     @property
     def logs(self) -> list[LogStatus]:
-        """The statuses of the last sample."""
-        with self._lock:
-            return self._logs
+        """The statuses of now."""
+        return self._look()
 
     def overview(self) -> Overview:
         """All logs of the last sample together."""

@@ -27,7 +27,7 @@ from bridge.deliver.rate_limit import RateLimit
 from bridge.errors import WrongConfiguration
 from bridge.supervise.assignment import Assignment
 from bridge.supervise.discovery import is_gone
-from bridge.supervise.options import cluster_options
+from bridge.supervise.options import cluster_options, unchangeable
 from bridge.supervise.status import LogStatus, Overview, Phase, overview, removed
 from bridge.supervise.worker import Worker
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.config.models import Config
+    from bridge.deliver.seek import Moved
     from bridge.supervise.assignment import Key
     from bridge.supervise.options import ClusterOptions
 
@@ -53,8 +54,6 @@ _STATUS_S = 0.25  # delay before an idle log is noticed
 _MEASURE_PAUSE_S, _MEASURE_S = 1.0, 0.004
 _STEP_S = 10.0  # a turn lasts until something is delivered, or so long
 _STOP_MARGIN_S = 1.0  # of the time to stop: for the last commit and leaving the cluster
-# A reload cannot change these; it logs another value and keeps the old one.
-_FIXED = ("root", "cursor", "delivery", "http", "log_format", "status_seconds")
 
 
 class Supervisor:
@@ -105,9 +104,16 @@ class Supervisor:
 
     def control(self, action: Action, log: str, cluster: str) -> None:
         """Asks for an action on a log. Raises UsageError if there is no such log."""
-        if (log, cluster) not in self._workers:
+        self._events.put((action, self._worker(log, cluster)))
+
+    def seek(self, log: str, cluster: str, to: str, *, dry_run: bool) -> Moved:
+        """See Worker.seek. Raises UsageError if there is no such log."""
+        return self._worker(log, cluster).seek(to, dry_run=dry_run)
+
+    def _worker(self, log: str, cluster: str) -> Worker:
+        if (found := self._workers.get((log, cluster))) is None:
             raise UsageError(f"there is no log {log!r} for {cluster!r}", hint="see the status")
-        self._events.put((action, (log, cluster)))
+        return found
 
     def statuses(self) -> list[LogStatus]:
         """One for each log and cluster, and one for each cluster with sums of removed logs."""
@@ -179,8 +185,8 @@ class Supervisor:
                 self._begin_to_stop()
             elif event == "reload" and self._stop_at_s is None:
                 self._reload()
-            elif isinstance(event, tuple) and (worker := self._workers.get(event[1])) is not None:
-                getattr(worker, event[0])()  # of Action
+            elif isinstance(event, tuple):
+                getattr(event[1], event[0])()  # an Action of a worker
         if self._stop_at_s is not None:
             return
         self._wake(self._look_for_changes())
@@ -415,24 +421,12 @@ class Supervisor:
                 _log.error("the new configuration is wrong: %s", problem, extra=event)
             _log.error("the configuration is not changed", extra=event)
             return
-        config = config.model_copy(update=self._unchangeable(config))
+        config = config.model_copy(update=unchangeable(config, self._config))
         self._config, self._options = config, self._options_of(config)
         self._assignment.configure(config)
         self._apply_options()
         self._scan()
         _log.info("the configuration was read again", extra={"event": "reloaded"})
-
-    def _unchangeable(self, config: Config) -> dict[str, object]:
-        """Values of the present configuration that stay."""
-        kept: dict[str, object] = {}
-        other_kind = (config.root is None) != (self._config.root is None)
-        for name in (*_FIXED, "logs") if other_kind else _FIXED:
-            if getattr(config, name) != getattr(self._config, name):
-                _log.warning(
-                    "%s cannot change while it runs; it stays", name, extra={"event": "reload_kept"}
-                )
-                kept[name] = getattr(self._config, name)
-        return kept
 
     def _options_of(self, config: Config) -> dict[str, ClusterOptions]:
         self._pace.change(config.total_records_per_second, config.total_bytes_per_second)

@@ -31,6 +31,7 @@ from aolog.storage.storage import Storage
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.log_lines import naming
 from bridge.deliver.losses import LogLosses
+from bridge.deliver.seek import place_of, seek
 from bridge.deliver.status import COUNTED, NOTHING
 from bridge.supervise.status import LogStatus, Phase, state_of
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from aolog import Lag
     from bridge.deliver.forwarder import Forwarder
+    from bridge.deliver.seek import Moved
     from bridge.deliver.status import Status
     from bridge.supervise.options import ClusterOptions
 
@@ -149,6 +151,15 @@ class Worker:
         elif self.phase in {Phase.STANDING, Phase.WAITING}:
             self.phase, self.last_error = Phase.QUEUED, None
             self.backoff.reset()
+
+    def seek(self, to: str, *, dry_run: bool) -> Moved:
+        """Moves the cursor of a paused log to a place (see place_of); the records between are sent
+        again, or never. dry_run: only says so. Raises UsageError unless it is paused, and what seek
+        raises. From any thread."""
+        if self.phase != Phase.PAUSED:
+            raise UsageError(f"{self.name} is not paused", hint="pause it first")
+        cursor = self.options.values["cursor"]
+        return seek(self.path, place_of(self.path, to), cursor=cursor, dry_run=dry_run)
 
     @property
     def moved(self) -> bool:

@@ -114,7 +114,7 @@ MUTANTS = {one.name: one for one in (
            "links::test_append_to_a_log_whose_last_slab_is_a_link_changes_nothing"),
     Mutant("root changes any log", "links", "aolog.storage:Storage.refuse_root", c.nothing,
            "root::test_whatever_is_made_or_removed_inside_is_refused_by_storage_itself"),
-    Mutant("verify does not see a damaged seal", "verify", "aolog.maintenance:seal_state",
+    Mutant("verify does not see a damaged seal", "verify", "aolog.maintenance:_seal_state",
            c.returns(lambda state: "none" if state == "damaged" else state),
            "verify::test_a_damaged_seal_is_named_where_it_must_have_been"),
     Mutant("verify accepts gaps", "verify", "aolog.maintenance:judge",

@@ -48,7 +48,7 @@ PROOFS = {
         walk::test_whatever_is_overwritten_every_untouched_frame_is_delivered
         damage_matrix::test_damage_costs_what_it_touches_however_one_reads
         golden::test_every_slab_without_its_two_header_copies_is_read_by_its_seal
-        interrupts::test_a_slab_that_a_follower_has_open_is_not_made_anew
+        fail_stop::test_a_slab_is_not_made_anew_while_a_follower_may_have_it_open
     """,
     "gaps": """
         gaps::test_gaps_are_exact_and_every_other_record_is_read
@@ -123,7 +123,6 @@ PROOFS = {
         retention::test_a_damaged_cursor_frees_nothing
         retention::test_pruning_that_dies_anywhere_leaves_no_hole
         crash/test_kill::test_a_pruner_is_killed_and_takes_nothing_that_a_cursor_needs
-        interrupts::test_room_was_made_for_a_slab_that_has_its_name_already
     """,
     "one writer": """
         opening::test_a_second_writer_is_refused_in_the_same_process

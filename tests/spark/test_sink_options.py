@@ -68,7 +68,7 @@ def columns(**types: object) -> StructType:
         ({"compressionLevel": "3"}, "option compressionLevel: needs the option compression"),
         (
             {"compression": "lz4", "compressionLevel": "99"},
-            "option compressionLevel: 99; lz4 has 1 to 12",
+            "option compressionLevel: 99; lz4 has levels 1 to 12",
         ),
     ],
 )

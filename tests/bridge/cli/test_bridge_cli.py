@@ -77,7 +77,7 @@ def test_a_wrong_setting_is_refused_before_anything_is_written(
 
 # Each of these would break a promise, or reach the client under another name.
 FORBIDDEN = [
-    "acks=0", "acks=all", "request.required.acks=1", "enable.idempotence=false",
+    "acks=0", "acks=1", "request.required.acks=1", "enable.idempotence=false",
     "enable.gapless.guarantee=false", "message.timeout.ms=5", "delivery.timeout.ms=5",
     "bootstrap.servers=x:1", "metadata.broker.list=x:1", "transactional.id=x",
     "test.mock.num.brokers=3", "error_cb=x", "stats_cb=x", "on_delivery=x", "logger=x",

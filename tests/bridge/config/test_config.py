@@ -150,7 +150,7 @@ def test_a_setting_that_the_bridge_has_anyway_is_accepted(value: str) -> None:
     [
         ('"lingerms" = 1', '.lingerms: the Kafka client refuses a setting: No such configuration property: "lingerms"; did you mean \'linger.ms\'?'),
         ('"linger.ms" = "abc"', ".linger.ms: the Kafka client refuses a setting: Invalid value"),
-        ('"batch.size" = 1e6', ".batch.size: batch.size is '1000000.0', which is no plain"),
+        ('"batch.size" = 1e6', ".batch.size: batch.size is '1000000.0', which is not a plain number"),
         ('"retry.backoff.ms" = "010"', ".retry.backoff.ms: retry.backoff.ms is '010', which is no"),
         ("acks = 1", ".acks: acks is set by the bridge, its guarantees rest on it; leave it out"),
         ('"linger.ms" = [1]', ".linger.ms: should be a string, a number, true or false, not a list"),

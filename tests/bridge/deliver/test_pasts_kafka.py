@@ -76,7 +76,7 @@ def test_a_log_restored_in_place_is_refused_before_a_new_record_is_passed(
     with pytest.raises(CursorDiverged, match="the cluster's cursor record does not fit") as caught:
         exactly(name).end()
     assert "restored" in str(caught.value)
-    assert "another --cursor begins anew" in str(caught.value)
+    assert "another --cursor starts from the beginning" in str(caught.value)
     assert numbers(committed_in(kafka, name, 2)) == once(range(200))
     exactly(name, cursor="anew").end()  # as the words say: all of it, under another cursor
     found = numbers(committed_in(kafka, name, 2))

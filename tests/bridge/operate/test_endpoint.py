@@ -373,13 +373,16 @@ def test_a_running_log_is_paused_resumed_and_shown_in_the_browser_s_words(
     at = where(process)
     process.until(lambda s: s["acknowledged"] == 10)
 
-    def act(action: str) -> None:
-        body = json.dumps({"action": action, "log": "a", "cluster": "main"}).encode()
+    def post(path: str, **what: object) -> Any:
+        body = json.dumps({"log": "a", "cluster": "main", **what}).encode()
         request = urllib.request.Request(
-            f"http://{at[0]}:{at[1]}/action", body, {"Authorization": f"Bearer {token}"}
+            f"http://{at[0]}:{at[1]}{path}", body, {"Authorization": f"Bearer {token}"}
         )
         with urllib.request.urlopen(request, timeout=10) as answer:
-            assert answer.status == 200
+            return json.load(answer)
+
+    def act(action: str) -> None:
+        assert post("/action", action=action) == {"ok": True}
 
     act("pause")
     process.until(lambda s: (s["state"], s["error"]) == (
@@ -388,8 +391,13 @@ def test_a_running_log_is_paused_resumed_and_shown_in_the_browser_s_words(
     fill(tmp_path / "root/a", 5)
     process.until(lambda s: s["lag_records"] == 5)
     assert process.statuses[-1]["acknowledged"] == 10
+    moved = post("/seek", to="earliest", dry_run=True)
+    assert (moved["records"], moved["done"]) == (10, False)
+    assert post("/seek", to="earliest", dry_run=False)["done"]
     act("resume")
-    process.until(lambda s: s["acknowledged"] == 15)
+    process.until(lambda s: s["acknowledged"] == 25)  # the ten were sent again
+    with pytest.raises(urllib.error.HTTPError, match="409"):
+        post("/seek", to="earliest", dry_run=True)  # it is not paused
     act("retry")
     assert process.terminate() == 0
     assert token not in process.stderr + "".join(process.lines)

@@ -15,6 +15,7 @@ import pytest
 
 from aolog.errors import UsageError
 from aolog.storage.storage import Storage
+from bridge.deliver.seek import Moved
 from bridge.deliver.status import Status
 from bridge.operate.access import Access
 from bridge.operate.endpoint import serving
@@ -45,6 +46,12 @@ class Recorded:
         if log != "a":
             raise UsageError(f"there is no log {log!r}", hint="see /status")
         self.calls.append((action, log, cluster))
+
+    def seek(self, log: str, cluster: str, to: str, *, dry_run: bool) -> Moved:
+        if to == "nowhere":
+            raise UsageError("'nowhere' is not a valid position", hint="a time")
+        self.calls.append((f"seek to {to}{', dry' if dry_run else ''}", log, cluster))
+        return Moved("bridge", 100, 40, forgot=True, done=not dry_run, records=6)
 
 
 @contextmanager
@@ -172,7 +179,7 @@ def test_nothing_changes_anything_without_the_token() -> None:
     [
         ("no json", 400, "one JSON object"),
         ("[]", 400, "one JSON object"),
-        ('{"action": "stop", "log": "a", "cluster": "main"}', 400, "no such action"),
+        ('{"action": "stop", "log": "a", "cluster": "main"}', 400, "missing or unknown"),
         ('{"action": "pause", "log": "b", "cluster": "main"}', 409, "there is no log 'b'"),
         ("x" * 5000, 413, "too large"),
     ],

@@ -18,8 +18,8 @@ from bridge.operate.simulator.counts import Counts
 from bridge.operate.simulator.routes import serving
 from bridge.operate.simulator.simulation import BUTTONS, MODES, Settings, Simulation
 from tests.bridge.conftest import wait_until
+from tests.bridge.operate.test_browser import browser, expect, page, sync_api  # noqa: F401 -- fixtures
 from tests.bridge.operate.test_http import ask
-from tests.bridge.operate.test_page import browser, expect, page, sync_api  # noqa: F401 -- fixtures
 
 pytestmark = pytest.mark.xdist_group("browser")
 

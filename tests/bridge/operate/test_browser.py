@@ -13,7 +13,7 @@ from bridge.kafka.stalls import Stall
 from bridge.operate.access import Access
 from bridge.operate.endpoint import serving
 from bridge.operate.monitor import Monitor
-from bridge.supervise.status import LogStatus
+from bridge.supervise.status import LogStatus, Phase
 from tests.bridge.operate.test_http import LOG, STATUS, TOKEN, Recorded
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -100,6 +100,7 @@ def test_with_the_token_a_log_is_paused_resumed_and_retried(page: sync_api.Page)
     with serving(Access("127.0.0.1:0", TOKEN), shown.monitor, controls=controls) as at:
         page.goto(f"http://127.0.0.1:{at[1]}/")
         page.get_by_role("button", name="a → main").click()
+        expect(page.locator("#detail-name")).to_be_focused()
         expect(page.get_by_role("button", name="Pause")).to_be_hidden()
         page.get_by_label("Token").fill(TOKEN)
         page.keyboard.press("Enter")
@@ -111,6 +112,30 @@ def test_with_the_token_a_log_is_paused_resumed_and_retried(page: sync_api.Page)
             page.get_by_role("button", name=name).click()
             expect(page.locator("#action-text")).to_have_text(f"{action}: done")
     assert [call[0] for call in controls.calls] == ["pause", "resume", "try_again"]
+
+
+def test_a_paused_log_is_moved_after_its_dry_run_was_shown(page: sync_api.Page) -> None:
+    shown, controls = Shown(), Recorded()
+    with serving(Access("127.0.0.1:0", TOKEN), shown.monitor, controls=controls) as at:
+        page.goto(f"http://127.0.0.1:{at[1]}/")
+        page.get_by_role("button", name="a → main").click()
+        expect(page.locator("#detail-name")).to_be_focused()
+        page.get_by_label("Token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Pause")).to_be_visible()
+        expect(page.locator("#seek-form")).to_be_hidden()
+        shown.logs = [LOG._replace(phase=Phase.PAUSED, state="blocked")]
+        page.get_by_label("Continue at").fill("nowhere")
+        page.keyboard.press("Enter")
+        expect(page.locator("#action-text")).to_contain_text("is not a valid position")
+        expect(page.locator("#seek-do")).to_be_hidden()
+        page.get_by_label("Continue at").fill("earliest")
+        page.keyboard.press("Enter")
+        said = "from address 100 to 40; 6 records would be sent again"
+        expect(page.locator("#action-text")).to_contain_text(said)
+        page.get_by_role("button", name="Do it").click()
+        expect(page.locator("#action-text")).to_contain_text("6 records are sent again")
+    assert [call[0] for call in controls.calls] == ["seek to earliest, dry", "seek to earliest"]
 
 
 def test_a_page_whose_bridge_ended_says_so_and_comes_back(page: sync_api.Page) -> None:
