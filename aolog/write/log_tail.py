@@ -115,13 +115,14 @@ class LogTail:
         one after `make_room`; its address."""
         batch = self.batch
         if batch is None:
-            now_us = clock.now_us()
+            now_us, slab = clock.now_us(), self._chain.slab
+            assert slab is not None
             if size >= self.batch_bytes and value is not None and size == len(value) + OFFSET_BYTES:
                 # Only a value, and a batch by itself: a frame at once takes half the time.
-                codec, parts = self._packed(1, [value])
-                return self.add_frame((1, 0, codec, parts, now_us, now_us))
-            slab = self._chain.slab
-            assert slab is not None
+                pack, parts = self._pack, [value]
+                codec, packed = (0, parts) if pack is None else pack(1, parts)
+                self.unflushed_records += 1
+                return slab.add_records(1, 0, codec, packed, now_us, now_us, self.durable)
             self.batch = batch = OpenBatch(slab.base + slab.offset, now_us)
         address = batch.add(value, key, headers, moment, topic, size)
         if batch.size >= self.batch_bytes:

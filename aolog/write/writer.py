@@ -111,6 +111,7 @@ class Writer(Gate):
         self._max_record_bytes = options.max_record_bytes
         self._new_lock()
         self._commit = GroupCommit()
+        self._syncing = self._commit.threads
         self._background = Background(self.path, options, self._tick, self._sync_quietly)
         storage = storage or Storage()
         self._chain = SlabChain(self.path, storage, options)
@@ -168,10 +169,24 @@ class Writer(Gate):
         timestamp: SupportsIndex | None = None,
         topic: str | None = None,
     ) -> int:
-        self._refuse_nested()
         value, key, headers, moment, topic, size = check_record(
             value, key, headers, timestamp, topic
         )
+        return self._take(value, key, headers, moment, topic, size)
+
+    def _append_value(self, value: bytes) -> int:
+        return self._take(value, None, (), None, None, len(value) + OFFSET_BYTES)
+
+    def _take(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        moment: int | None,
+        topic: str | None,
+        size: int,
+    ) -> int:
+        self._refuse_nested()
         if size - OFFSET_BYTES > self._max_record_bytes:  # every record has a value's offset
             raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
         if self._format_1:
@@ -182,7 +197,7 @@ class Writer(Gate):
                 if tail.trouble is not None:
                     tail.refuse()
                 batch = tail.batch
-                if batch is not None:
+                if batch is not None and batch.plain:  # otherwise the gate is shut
                     batch.size = self._close_gate() or batch.size
                 if batch is None or batch.size + size > tail.batch_bytes:
                     self._make_room(size)
@@ -194,8 +209,6 @@ class Writer(Gate):
         if must_sync:
             self._sync_quietly()
         return address
-
-    _append_value = _append
 
     def append_many(self, values: Iterable[bytes | None]) -> np.ndarray:
         """Takes values as one frame, whatever its size: readers see all of them or none. Their
@@ -242,8 +255,8 @@ class Writer(Gate):
             # Now and not after the next record, which would then be a frame by itself.
             if self._policy != "flush" and tail.is_due(size):
                 self._quietly(self._flush_locked)
-        ages = background.seal_due_s != NEVER_S
-        while not tail.make_room(end_slab=ages and time.monotonic() >= background.seal_due_s):
+        due_s = background.seal_due_s
+        while not tail.make_room(end_slab=due_s != NEVER_S and time.monotonic() >= due_s):
             self._room.wait(_RETENTION_POLL_S)
             tail.refuse()
             self._shut_gate()  # opened by another thread meanwhile
@@ -339,7 +352,7 @@ class Writer(Gate):
 
     def _refuse_nested(self) -> None:
         """A signal handler, or a finalizer, may run in the middle of another call of its thread."""
-        if self._is_locked() or threading.get_ident() in self._commit.threads:
+        if self._is_locked() or (self._syncing and threading.get_ident() in self._syncing):
             raise nested_call()
 
     def _meet(self, error: BaseException) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aolog import Gap, Reader, Retention, Writer
@@ -24,6 +25,9 @@ CURSOR = "buffer"
 READ_BYTES = 256 << 10
 SLAB_BYTES = 64 << 20
 MAX_RECORD_BYTES = 64 << 20  # value, key, headers and topic of a message, with overhead
+# What is kept in memory too until it is flushed, for `recover`. The writer flushes as often.
+UNFLUSHED_BYTES = 1 << 20
+UNFLUSHED_MESSAGES = 10_000
 _DELIVERED = Retention(max_slabs=1)
 
 
@@ -47,7 +51,8 @@ def require_own(path: str | os.PathLike[str], storage: Storage) -> None:
 
 
 class Backlog:
-    """Any thread may call `append` and `flush`, one thread the rest.
+    """Any thread may call `append`, `flush` and `recover`, under a lock of the caller; one thread the
+    rest.
 
     retention: of the log; None: it may fill the disk. A retention that blocks does not block
     here: `append` raises RetentionFull, and the caller waits after it released its locks (`blocks`
@@ -72,17 +77,21 @@ class Backlog:
         slab_bytes = SLAB_BYTES
         if retention.max_bytes is not None:  # so that pruning removes an eighth of the log
             slab_bytes = max(1, min(slab_bytes, retention.max_bytes // 8))
+        self._open_writer = partial(
+            Writer,
+            path,
+            slab_bytes=slab_bytes,
+            retention=retention,
+            mode=mode,
+            storage=self._storage,
+            max_record_bytes=MAX_RECORD_BYTES,
+        )
+        self._unflushed: list[Message] = []  # appended since the last flush
+        self._unflushed_bytes = 0
         self.lost = 0
         self._losses = LogLosses()
         with ExitStack() as opened:
-            self._writer = Writer(
-                path,
-                slab_bytes=slab_bytes,
-                retention=retention,
-                mode=mode,
-                storage=self._storage,
-                max_record_bytes=MAX_RECORD_BYTES,
-            )
+            self._writer = self._open_writer()
             opened.callback(self._close_writer)
             self._reader = Reader(path, cursor=CURSOR, on_gap=self._on_gap, storage=self._storage)
             opened.callback(self._reader.close)
@@ -114,7 +123,15 @@ class Backlog:
         return self._reader.tell()
 
     def append(self, message: Message) -> int:
-        """Returns its address. The message is in the writer's memory."""
+        """Returns its address. The message is in memory. Raises before it is accepted."""
+        if self._unflushed_bytes >= UNFLUSHED_BYTES or len(self._unflushed) >= UNFLUSHED_MESSAGES:
+            self.flush()
+        address = self._write(message)
+        self._unflushed.append(message)
+        self._unflushed_bytes += len(message.value or b"")
+        return address
+
+    def _write(self, message: Message) -> int:
         return self._writer.append(
             message.value,
             key=message.key,
@@ -126,6 +143,20 @@ class Backlog:
     def flush(self) -> None:
         """Appended messages survive a crash of the process on return."""
         self._writer.flush()
+        self._unflushed = []
+        self._unflushed_bytes = 0
+
+    def recover(self) -> None:
+        """If an interrupt left the writer failed: opens the log again, which recovers it, and appends
+        again what was not flushed. Some of it may then be in the log twice."""
+        try:
+            self._writer.flush()
+        except UsageError:
+            self._close_writer()
+            self._writer = self._open_writer()
+            for message in self._unflushed:
+                self._write(message)
+            self.flush()
 
     def read(self) -> list[tuple[int, Message]]:
         """The next messages with their addresses; empty if nothing more was flushed."""

@@ -67,8 +67,8 @@ class Buffer:
     changes nothing; a `close` within a `close` returns at once. So let the handler set a flag, or
     raise. An exception from a handler (KeyboardInterrupt) in the middle of `send` or `flush`, or
     any other unexpected exception, may leave the Buffer failed: every later call raises UsageError,
-    and nothing more is delivered. `close` then stores in the log what memory holds, and releases
-    the log; the next Buffer delivers it, some messages perhaps again.
+    and nothing more is delivered. `close` then recovers the log if its writer failed, stores in it
+    what memory holds, and releases it; the next Buffer delivers it, some messages perhaps again.
 
     Raises, before anything is changed, UsageError for an option or for a log of another program,
     and LogLocked while another process or Buffer has the log; and what Writer raises.

@@ -392,6 +392,7 @@ class StoreForward:
                 if self._uncommitted:
                     self._commit()
         finally:
+            self._backlog.recover()
             self._pour()
 
     def _go_back(self, backlog: Backlog) -> None:

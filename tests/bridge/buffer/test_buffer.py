@@ -27,6 +27,7 @@ from aolog.errors import (
 )
 from aolog.storage.storage import Storage
 from aolog.storage.system import RealSystem
+from aolog.write.log_tail import LogTail
 from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.file_provider import FileProvider
@@ -563,6 +564,45 @@ def test_a_close_that_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -
     with Buffer(destination, tmp_path / "log", **QUICK):
         pass
     assert destination.values == numbered(range(10))
+
+
+@pytest.mark.parametrize("step", ["add", "flush"])
+@pytest.mark.parametrize("mode", ["buffer", "always"])
+def test_the_log_keeps_every_message_after_a_signal_interrupts_its_writer_in_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, step: str
+) -> None:
+    held = Held()
+    options: dict[str, Any] = {**QUICK, "live_age_s": 3600.0, "close_s": 0.01}
+    buffer = Buffer(held, tmp_path / "log", mode=mode, **options)
+    send(buffer, range(10))
+    held.asked.wait(60)
+    original, left = getattr(LogTail, step), [None] * (6 if step == "add" else 1)
+
+    def interrupted(tail: LogTail, *given: Any) -> object:
+        if threading.current_thread() is threading.main_thread():
+            left.pop()
+            if not left:
+                monkeypatch.undo()
+                signal.raise_signal(signal.SIGUSR1)
+        return original(tail, *given)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        monkeypatch.setattr(LogTail, step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            if mode == "always":
+                send(buffer, range(10, 16))
+            buffer.close()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    held.down = True
+    held.let_go.set()
+    buffer.close()
+    destination = Destination()
+    with Buffer(destination, tmp_path / "log", **QUICK):
+        pass
+    found = list(dict.fromkeys(destination.values))  # some may have been sent again
+    assert found in [numbered(range(n)) for n in (10, 15, 16)]
 
 
 @pytest.mark.parametrize("call", ["send", "flush", "close"])
