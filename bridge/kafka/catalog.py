@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Future
 
-__all__ = ["Catalog", "Partition", "Place", "Topic", "When"]
+__all__ = ["Catalog", "Partition", "Place", "Topic", "Unanswered", "When"]
 
 When: TypeAlias = Literal["earliest", "latest"] | int
 Place: TypeAlias = tuple[str, int]  # topic and partition
@@ -43,8 +43,20 @@ _LOADING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 }
+_NO_ANSWER = {
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 -- a public name
+    KafkaError._TIMED_OUT,  # noqa: SLF001 -- a public name
+    KafkaError._TRANSPORT,  # noqa: SLF001 -- a public name
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+}
 _LOADING_PAUSE_S = 0.1
 _MISSING = "UNKNOWN_TOPIC_OR_PART"
+
+
+class Unanswered(DestinationError):
+    """The cluster gave no answer, or none that can be used yet. Try again later."""
 
 
 class Partition(NamedTuple):
@@ -143,6 +155,18 @@ class Catalog:
         by_place = {(at.topic, at.partition): at.offset for at in found.topic_partitions}
         return {p: by_place[p] if by_place.get(p, -1) >= 0 else None for p in wanted}
 
+    def check_group(self, group: str, protocol: str) -> None:
+        """Raises DestinationError if the group has members of another protocol: "classic" or
+        "consumer"."""
+        found = self._of_group(
+            lambda: self._admin.describe_consumer_groups([group], request_timeout=ANSWER_S)[group]
+        )
+        if found.members and found.type.name.lower() not in {protocol, "unknown"}:
+            raise DestinationError(
+                f"group {group!r} uses Kafka's {found.type.name.lower()} group protocol",
+                hint=f"use --group-protocol {found.type.name.lower()}, or another group",
+            )
+
     def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
         """Sets the group's committed offsets. Raises DestinationError before any change if the
         group has members, since they would commit over it, or an offset is not in its partition."""
@@ -202,9 +226,7 @@ class Catalog:
                 if error.args[0].code() not in _LOADING or time.monotonic() > until_s:
                     raise self._failed(error) from None
             except FutureTimeoutError:
-                raise DestinationError(
-                    f"{self._servers} did not answer within {ANSWER_S:g} s"
-                ) from None
+                raise Unanswered(f"{self._servers} did not answer within {ANSWER_S:g} s") from None
             time.sleep(_LOADING_PAUSE_S)
 
     def _answer(self, future: Future[_T], *, topic: str = "", wait_s: float = ANSWER_S) -> _T:
@@ -213,7 +235,7 @@ class Catalog:
         except KafkaException as error:
             raise self._failed(error, topic) from None
         except FutureTimeoutError:
-            raise DestinationError(f"{self._servers} did not answer within {wait_s:g} s") from None
+            raise Unanswered(f"{self._servers} did not answer within {wait_s:g} s") from None
 
     def _failed(self, error: KafkaException, topic: str = "") -> DestinationError:
         if topic and error.args[0].name() == _MISSING:
@@ -221,4 +243,9 @@ class Catalog:
                 f"there is no topic {topic!r} on {self._servers}",
                 hint="`aolog-bridge topics` lists the topics",
             )
-        return DestinationError(f"{self._servers}: {words(error)}")
+        kind = Unanswered if _may_pass(error.args[0]) else DestinationError
+        return kind(f"{self._servers}: {words(error)}")
+
+
+def _may_pass(error: KafkaError) -> bool:
+    return error.code() in _NO_ANSWER or error.retriable()
