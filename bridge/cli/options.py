@@ -38,6 +38,7 @@ __all__ = [
     "settings_of",
     "settings_option",
     "topic_name",
+    "topic_names",
     "warn_of",
 ]
 
@@ -96,6 +97,15 @@ def topic_name(
             f"{name!r} is not a valid topic name: use up to 249 of letters, digits, '.', '_', '-'"
         )
     return name
+
+
+def topic_names(
+    context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Of a repeatable option: each name once, for click."""
+    for name in names:
+        topic_name(context, parameter, name)
+    return tuple(dict.fromkeys(names))
 
 
 cursor_option = click.option(

@@ -13,15 +13,18 @@ from aolog.cli.failing import CONTEXT_SETTINGS, Root
 from aolog.cli.output import counted
 from bridge.cli.broker import broker
 from bridge.cli.check_config import check_config
+from bridge.cli.consume import consume
 from bridge.cli.cursors import cursors
 from bridge.cli.demo.command import demo
 from bridge.cli.files import files
+from bridge.cli.pull import pull
 from bridge.cli.replay import replay
 from bridge.cli.run import run
 from bridge.cli.seek import seek
 from bridge.cli.simulate import simulate
 from bridge.cli.status import status
 from bridge.cli.top import top
+from bridge.cli.topics import offsets, topics
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:
@@ -57,6 +60,7 @@ def main() -> None:
 
 
 for _command in (
-    run, status, top, check_config, seek, replay, cursors, files, demo, simulate, broker, completion_of("aolog-bridge")
+    run, status, top, check_config, seek, replay, cursors, files, demo, simulate, broker, pull, topics, offsets, consume,
+    completion_of("aolog-bridge"),
 ):  # fmt: skip  # one thing
     main.add_command(_command)

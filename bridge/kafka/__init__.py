@@ -5,6 +5,6 @@ Read in this order: client (shared settings and exceptions), error_table (whose 
 origin (the stamp that a duplicate is recognised by), messages and admission (records as the client takes
 them, and which a topic refuses), queueing and producer (at least once); transactional_producer (where a
 transaction is committed) with its outcomes, ownership, cursor_topic, ends and hanging_transactions
-(exactly once); read_back, identity, topic_creation, topic_settings, stalls; embedded (a test cluster in
-this process).
+(exactly once); read_back, identity, topic_creation, topic_settings, stalls; catalog and fetcher (what a
+cluster has, and reading it: for `bridge.pull` and commands); embedded (a test cluster in this process).
 """

@@ -1,0 +1,143 @@
+"""`consume`: prints the records of a topic."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aolog.cli.output import json_option, one_line, out
+from aolog.cli.parse import where
+from bridge.cli.options import client_values, settings_option, topic_name
+from bridge.cli.topics import catalog_of, servers_option
+
+if TYPE_CHECKING:
+    from bridge.config.settings import Setting
+    from bridge.kafka.catalog import Catalog, Place
+
+__all__ = ["consume"]
+
+_FETCH, _FETCH_S = 1_000, 0.2
+
+
+@click.command(short_help="Print the records of a topic.")
+@click.argument("topic", callback=topic_name)
+@servers_option
+@click.option(
+    "--from", "begin", metavar="PLACE", default="latest", show_default=True,
+    help="earliest, latest, a time, a time ago (15m-ago), or an offset of one --partition.",
+)  # fmt: skip  # options read best one a line
+@click.option("--partition", type=click.IntRange(0), help="Only this partition.")
+@click.option("--count", type=click.IntRange(1), help="End after this number of records.")
+@click.option("--drain", is_flag=True, help="End at the ends of the partitions as they are now.")
+@click.option(
+    "--format", "style", type=click.Choice(["line", "value"]), default="line", show_default=True,
+    help="line: topic/partition@offset, key, value. value: only the value, as it is, and a newline.",
+)  # fmt: skip  # as above
+@settings_option
+@json_option
+def consume(
+    *, topic: str, servers: str, begin: str, partition: int | None, count: int | None, drain: bool,
+    style: str, settings: dict[str, Setting], as_json: bool,
+) -> None:  # fmt: skip  # as the options
+    """Print the committed records of TOPIC as they come, until interrupted.
+
+    It joins no group and commits nothing. --json prints one object per record: topic, partition,
+    offset, timestamp (ms), key, value, headers; bytes that are not UTF-8 are {"base64": ...}.
+
+    \b
+    Examples:
+      aolog-bridge consume events --bootstrap-servers kafka:9092
+      aolog-bridge consume events --bootstrap-servers kafka:9092 --from earliest --drain --json
+
+    \b
+    Exit status: 0 done, 2 usage, 6 no such topic, no answer, or the cluster refused,
+    141 standard output was closed by its reader.
+    """
+    from bridge.kafka.fetcher import Fetcher
+
+    cluster = catalog_of(servers, settings)
+    numbers = [p.number for p in cluster.topic(topic).partitions]
+    if partition is not None and partition not in numbers:
+        raise click.UsageError(f"topic {topic} has no partition {partition}")
+    places = [(topic, n) for n in numbers if partition in {None, n}]
+    offsets = _offsets(cluster, places, begin)
+    ends = cluster.offsets(places, "latest", committed_only=True) if drain else {}
+    left = {place for place in places if offsets[place] < ends.get(place, 0)}
+    fetcher = Fetcher(servers, client_values(settings))
+    try:
+        fetcher.assign({p: offset for p, offset in offsets.items() if not drain or p in left})
+        printed = 0
+        while left or not drain:
+            found = fetcher.fetch(min(_FETCH, (count or _FETCH + printed) - printed), _FETCH_S)
+            for place in found.out_of_range:
+                raise click.ClickException(f"{place[0]}/{place[1]} lost offset {offsets[place]}")
+            for message in found.messages:
+                place = (topic, message.partition())
+                if not drain or message.offset() < ends[place]:
+                    _print(message, style, as_json=as_json)
+                    printed += 1
+                if drain and message.offset() >= ends[place] - 1:
+                    left.discard(place)
+            left -= {place for place, end in found.ends.items() if end >= ends.get(place, 0)}
+            out.flush()
+            if printed == count:
+                return
+    finally:
+        fetcher.close()
+
+
+def _offsets(cluster: Catalog, places: list[Place], begin: str) -> dict[Place, int]:
+    first, end = cluster.offsets(places, "earliest"), cluster.offsets(places, "latest")
+    if begin == "earliest":
+        return first
+    if begin == "latest":
+        return end
+    if begin.isdecimal():
+        if len(places) != 1:
+            raise click.UsageError("an offset needs a --partition")
+        place, offset = places[0], int(begin)
+        if not first[place] <= offset <= end[place]:
+            raise click.UsageError(
+                f"{place[0]}/{place[1]} has offsets from {first[place]} to {end[place]}, not {offset}"
+            )
+        return {place: offset}
+    found = where(begin, datetime.now(UTC))
+    if found is None or found.ordinal is not None or not isinstance(found.start, datetime):
+        raise click.UsageError(f"--from: {begin!r} is no place in a topic")
+    return cluster.offsets(places, int(found.start.timestamp() * 1_000))
+
+
+def _print(message: Any, style: str, *, as_json: bool) -> None:
+    if as_json:
+        out.json(
+            {
+                "topic": message.topic(),
+                "partition": message.partition(),
+                "offset": message.offset(),
+                "timestamp": message.timestamp()[1],
+                "key": _text(message.key()),
+                "value": _text(message.value()),
+                "headers": [[name, _text(value)] for name, value in message.headers() or []],
+            }
+        )
+    elif style == "value":
+        out.write((message.value() or b"") + b"\n")
+    else:
+        key, value = (
+            "-" if data is None else one_line(data.decode(errors="backslashreplace"))
+            for data in (message.key(), message.value())
+        )
+        out.line(f"{message.topic()}/{message.partition()}@{message.offset()}  {key}  {value}")
+
+
+def _text(data: bytes | None) -> object:
+    """As JSON: text, {"base64": ...} for other bytes, or null."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

@@ -1,0 +1,130 @@
+"""`pull`: Kafka to a log."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aolog.cli.output import json_option, out
+from aolog.cli.parse import SIZE
+from bridge.cli.options import client_values, settings_option, topic_names
+from bridge.cli.running import INTERRUPTED, on_signals
+from bridge.cli.topics import servers_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.config.settings import Setting
+    from bridge.pull.options import PullStatus
+
+__all__ = ["pull", "report_pull"]
+
+_log = logging.getLogger("bridge")
+_JSON_EVERY_S, _LINE_EVERY_S = 0.2, 60.0
+
+
+@click.command(short_help="Write topics to a log.")
+@click.option(
+    "--topic", "topics", multiple=True, required=True, callback=topic_names, help="Repeatable."
+)
+@click.option("--log", "path", type=click.Path(), required=True, help="The log; it is created.")
+@servers_option
+@click.option("--drain", is_flag=True, help="End at the ends of the partitions as they are now.")
+@click.option(
+    "--group", metavar="NAME",
+    help="Share the partitions with other processes of this group; needs --root."
+    "  [default: read all partitions]",
+)  # fmt: skip  # options read best one a line
+@click.option(
+    "--group-protocol", "protocol", type=click.Choice(["classic", "consumer"]), default="classic",
+    show_default=True, help="Kafka's group protocol; consumer is KIP-848's.",
+)  # fmt: skip  # as above
+@click.option(
+    "--root", type=click.Path(),
+    help="With --group: the directory of the logs of all of its processes.",
+)  # fmt: skip  # as above
+@click.option(
+    "--from", "begin", type=click.Choice(["earliest", "latest"]), default="earliest",
+    show_default=True, help="Where a partition begins of which there is no record yet.",
+)  # fmt: skip  # as above
+@click.option(
+    "--out-of-range", type=click.Choice(["earliest", "latest", "fail"]), default="earliest",
+    show_default=True, help="When the cluster has deleted records that were not pulled yet.",
+)  # fmt: skip  # as above
+@click.option(
+    "--max-bytes", type=SIZE, metavar="SIZE",
+    help="Largest size of the log, such as 10G. A full log makes the pull wait.",
+)  # fmt: skip  # as above
+@settings_option
+@json_option
+def pull(
+    *, topics: tuple[str, ...], path: str, servers: str, settings: dict[str, Setting],
+    as_json: bool, **options: Any,
+) -> None:  # fmt: skip  # as the options
+    """Write the committed records of topics to a log, each once, until terminated.
+
+    Key, value, headers, timestamp and topic are kept; the header aolog-origin-kafka is added, with
+    CLUSTER-ID/TOPIC-ID/PARTITION/OFFSET. A restart continues after the last record in the log,
+    whatever the group's committed offsets are.
+
+    \b
+    Examples:
+      aolog-bridge pull --topic events --log LOG --bootstrap-servers kafka:9092 --drain
+      aolog-bridge pull --topic events --log ROOT/a --root ROOT --group archive \\
+          --bootstrap-servers kafka:9092
+
+    \b
+    Exit status:
+      0  stopped by SIGINT or SIGTERM, or drained
+      2  usage, or the log has records that were not pulled
+      4  disk
+      5  another process writes the log
+      6  no such topic, no answer at the start, or the cluster refused
+      130, 143  with --drain: interrupted, or terminated, before that was done
+    """
+    if (options["group"] is None) != (options["root"] is None):
+        raise click.UsageError("--group and --root belong together")
+    from bridge.config.names import check_servers
+    from bridge.kafka.settings import check
+    from bridge.operate.log_lines import set_up
+    from bridge.pull.options import PullOptions
+    from bridge.pull.puller import Puller
+
+    check_servers(servers)
+    values = client_values(settings)
+    check(values)
+    set_up(as_json=False, verbose=False)
+    puller = Puller(PullOptions(servers, topics, path, values, **options))
+    signals = on_signals(puller.stop)
+    puller.run(report_pull(as_json=as_json))
+    if options["drain"] and puller.status().state != "drained" and signals:
+        sys.exit(INTERRUPTED + signals[-1])
+
+
+def report_pull(*, as_json: bool) -> Callable[[PullStatus], None]:
+    """A function to call with each status: JSON lines on standard output, or log lines when the
+    state changes and each minute."""
+    last_state, due_s = "", 0.0
+
+    def report(status: PullStatus) -> None:
+        nonlocal last_state, due_s
+        now_s = time.monotonic()
+        if status.state == last_state and now_s < due_s:
+            return
+        last_state = status.state
+        if as_json:
+            due_s = now_s + _JSON_EVERY_S
+            out.json(status._asdict())
+            out.flush()
+            return
+        due_s = now_s + _LINE_EVERY_S
+        level = logging.INFO if status.error is None else logging.WARNING
+        lost = f", {status.lost:,} offsets lost" if status.lost else ""
+        error = f" ({status.error})" if status.error else ""
+        _log.log(level, "%s: %s pulled%s%s", status.state, f"{status.pulled:,}", lost, error)
+
+    return report

@@ -1,0 +1,251 @@
+"""What a cluster has: topics, partitions, offsets, groups. For `topics`, `offsets`, and `bridge.pull`.
+
+No question creates a topic (see `client`); `create` does, on purpose. Each call asks the cluster once
+and waits ANSWER_S at most. One thread.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from uuid import UUID
+
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
+    NewTopic,
+    OffsetSpec,
+)
+
+from bridge.errors import DestinationError
+from bridge.kafka.client import ANSWER_S, admin_client, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from concurrent.futures import Future
+
+__all__ = ["Catalog", "Partition", "Place", "Topic", "Unanswered", "When"]
+
+When: TypeAlias = Literal["earliest", "latest"] | int
+Place: TypeAlias = tuple[str, int]  # topic and partition
+_T = TypeVar("_T")
+_MAKING_S = 30.0  # creating a topic takes a controller's round; with three nodes, seconds
+_LOADING = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
+_NO_ANSWER = {
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 -- a public name
+    KafkaError._TIMED_OUT,  # noqa: SLF001 -- a public name
+    KafkaError._TRANSPORT,  # noqa: SLF001 -- a public name
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+_LOADING_PAUSE_S = 0.1
+_MISSING = "UNKNOWN_TOPIC_OR_PART"
+
+
+class Unanswered(DestinationError):
+    """The cluster gave no answer, or none that can be used yet. Try again later."""
+
+
+class Partition(NamedTuple):
+    """leader: a node's id, -1 for none. replicas, in_sync: nodes' ids."""
+
+    number: int
+    leader: int
+    replicas: list[int]
+    in_sync: list[int]
+
+
+class Topic(NamedTuple):
+    """id: the cluster's; a topic that is created anew under the same name has another one."""
+
+    name: str
+    id: UUID
+    is_internal: bool
+    partitions: list[Partition]
+
+
+class Catalog:
+    """Of one cluster. settings: librdkafka's. All methods raise DestinationError if the cluster does
+    not answer or refuses."""
+
+    def __init__(self, servers: str, settings: Mapping[str, str]) -> None:
+        self._servers = servers
+        self._admin = admin_client({**settings, "bootstrap.servers": servers})
+
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        found: Any = self._answer(self._admin.describe_cluster(request_timeout=ANSWER_S))
+        return str(found.cluster_id)
+
+    def names(self) -> list[str]:
+        """The names of all topics, sorted."""
+        try:
+            return sorted(self._admin.list_topics(timeout=ANSWER_S).topics)
+        except KafkaException as error:
+            raise self._failed(error) from None
+
+    def topics(self, names: Iterable[str]) -> list[Topic]:
+        """Describes these topics. Raises DestinationError for a missing one."""
+        wanted = list(dict.fromkeys(names))
+        if not wanted:
+            return []
+        asked = self._admin.describe_topics(TopicCollection(wanted), request_timeout=ANSWER_S)
+        return [self._topic(name, self._answer(asked[name], topic=name)) for name in wanted]
+
+    def topic(self, name: str) -> Topic:
+        """Describes one topic. Raises DestinationError for a missing one."""
+        return self.topics([name])[0]
+
+    def create(
+        self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]
+    ) -> None:
+        """Creates a topic. -1 as a number: the cluster's default. Raises DestinationError, also if
+        the topic exists."""
+        topic = NewTopic(name, partitions, replication_factor, config=dict(config))
+        made = self._admin.create_topics([topic], operation_timeout=_MAKING_S)
+        self._answer(made[name], wait_s=_MAKING_S)
+
+    def offsets(
+        self, places: Iterable[Place], when: When, *, committed_only: bool = False
+    ) -> dict[Place, int]:
+        """The offset of each partition: earliest, latest, or of the first record with this timestamp
+        (ms since the epoch) or a later one; then the end if there is none. committed_only: the latest
+        offset is where the first open transaction begins."""
+        specs: Any = OffsetSpec  # its methods have no types
+        if isinstance(when, int):
+            spec = specs.for_timestamp(when)
+        else:
+            spec = specs.earliest() if when == "earliest" else specs.latest()
+        asked = {TopicPartition(*place): spec for place in places}
+        if not asked:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+        answers = self._admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_S)
+        found = {
+            (at.topic, at.partition): int(self._answer(future, topic=at.topic).offset)
+            for at, future in answers.items()
+        }
+        beyond = [place for place, offset in found.items() if offset < 0]
+        return found | (self.offsets(beyond, "latest") if isinstance(when, int) else {})
+
+    def committed(self, group: str, places: Iterable[Place]) -> dict[Place, int | None]:
+        """The group's committed offset of each partition; None if there is none."""
+        wanted = list(places)
+        if not wanted:
+            return {}
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in wanted])
+        found = self._of_group(
+            lambda: self._admin.list_consumer_group_offsets([asked], request_timeout=ANSWER_S)[
+                group
+            ]
+        )
+        by_place = {(at.topic, at.partition): at.offset for at in found.topic_partitions}
+        return {p: by_place[p] if by_place.get(p, -1) >= 0 else None for p in wanted}
+
+    def check_group(self, group: str, protocol: str) -> None:
+        """Raises DestinationError if the group has members of another protocol: "classic" or
+        "consumer"."""
+        found = self._of_group(
+            lambda: self._admin.describe_consumer_groups([group], request_timeout=ANSWER_S)[group]
+        )
+        if found.members and found.type.name.lower() not in {protocol, "unknown"}:
+            raise DestinationError(
+                f"group {group!r} uses Kafka's {found.type.name.lower()} group protocol",
+                hint=f"use --group-protocol {found.type.name.lower()}, or another group",
+            )
+
+    def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+        """Sets the group's committed offsets. Raises DestinationError before any change if the
+        group has members, since they would commit over it, or an offset is not in its partition."""
+        described = self._of_group(
+            lambda: self._admin.describe_consumer_groups([group], request_timeout=ANSWER_S)[group]
+        )
+        if described.state not in {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD}:
+            raise DestinationError(
+                f"group {group!r} is {described.state.name.lower()} and has"
+                f" {len(described.members)} members",
+                hint="stop its members, then set its offsets",
+            )
+        first, end = self.offsets(offsets, "earliest"), self.offsets(offsets, "latest")
+        for place, offset in offsets.items():
+            if not first[place] <= offset <= end[place]:
+                raise DestinationError(
+                    f"{place[0]}/{place[1]} has offsets from {first[place]} to {end[place]},"
+                    f" and {offset} is outside",
+                    hint="choose an offset in that range",
+                )
+        wanted = ConsumerGroupTopicPartitions(
+            group, [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        )
+        done = self._of_group(
+            lambda: self._admin.alter_consumer_group_offsets([wanted], request_timeout=ANSWER_S)[
+                group
+            ]
+        )
+        for at in done.topic_partitions:
+            if at.error is not None:
+                raise self._failed(KafkaException(at.error))
+
+    def _topic(self, name: str, found: Any) -> Topic:
+        halves = (
+            found.topic_id.get_most_significant_bits(),
+            found.topic_id.get_least_significant_bits(),
+        )
+        number = b"".join((half % (1 << 64)).to_bytes(8, "big") for half in halves)
+        partitions = [
+            Partition(
+                each.id,
+                -1 if each.leader is None else each.leader.id,
+                [node.id for node in each.replicas],
+                [node.id for node in each.isr],
+            )
+            for each in found.partitions
+        ]
+        return Topic(name, UUID(bytes=number), found.is_internal, partitions)
+
+    def _of_group(self, ask: Callable[[], Future[Any]]) -> Any:
+        """The answer of a group's coordinator, which may need a moment to load its groups."""
+        until_s = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                return ask().result(ANSWER_S + 1)
+            except KafkaException as error:
+                if error.args[0].code() not in _LOADING or time.monotonic() > until_s:
+                    raise self._failed(error) from None
+            except FutureTimeoutError:
+                raise Unanswered(f"{self._servers} did not answer within {ANSWER_S:g} s") from None
+            time.sleep(_LOADING_PAUSE_S)
+
+    def _answer(self, future: Future[_T], *, topic: str = "", wait_s: float = ANSWER_S) -> _T:
+        try:
+            return future.result(wait_s + 1)
+        except KafkaException as error:
+            raise self._failed(error, topic) from None
+        except FutureTimeoutError:
+            raise Unanswered(f"{self._servers} did not answer within {wait_s:g} s") from None
+
+    def _failed(self, error: KafkaException, topic: str = "") -> DestinationError:
+        if topic and error.args[0].name() == _MISSING:
+            return DestinationError(
+                f"there is no topic {topic!r} on {self._servers}",
+                hint="`aolog-bridge topics` lists the topics",
+            )
+        kind = Unanswered if _may_pass(error.args[0]) else DestinationError
+        return kind(f"{self._servers}: {words(error)}")
+
+
+def _may_pass(error: KafkaError) -> bool:
+    return error.code() in _NO_ANSWER or error.retriable()

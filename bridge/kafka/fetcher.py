@@ -1,0 +1,149 @@
+"""A consumer that is told where to read: for `consume` and `bridge.pull`.
+
+It never chooses an offset by itself: a partition is read from the offset that it is given, and an
+offset that the partition does not have is reported, not replaced. It reads committed records only, and
+commits nothing by itself. Partitions are given by the caller, or by Kafka's group protocol.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from bridge.errors import DestinationError
+from bridge.kafka.client import DEFAULTS, consumer, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from bridge.kafka.catalog import Place
+
+__all__ = ["Fetched", "Fetcher", "Protocol"]
+
+Protocol: TypeAlias = Literal["classic", "consumer"]
+_OUT_OF_RANGE = {
+    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001 -- a public name
+    KafkaError.OFFSET_OUT_OF_RANGE,
+}
+_END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
+# The client reconnects and asks again by itself after these.
+_TRANSIENT = {
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 -- a public name
+    KafkaError._TRANSPORT,  # noqa: SLF001 -- a public name
+    KafkaError._RESOLVE,  # noqa: SLF001 -- a public name
+    KafkaError._TIMED_OUT,  # noqa: SLF001 -- a public name
+    KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 -- the client joins the group again
+}
+_GROUPLESS = "aolog-bridge-reader"  # the client wants a name; nothing is joined or committed
+
+
+class Fetched(NamedTuple):
+    """messages: confluent_kafka's, in the order of each partition. ends: partitions that were read up
+    to this offset, their end. out_of_range: partitions that do not have the offset that they
+    were to be read from. away: why the cluster did not answer; None if it did."""
+
+    messages: list[Any]
+    ends: dict[Place, int]
+    out_of_range: list[Place]
+    away: str | None
+
+
+class Fetcher:
+    """Of one cluster. settings: librdkafka's. group: None to assign partitions by hand. One thread."""
+
+    def __init__(
+        self,
+        servers: str,
+        settings: Mapping[str, str],
+        *,
+        group: str | None = None,
+        protocol: Protocol = "classic",
+    ) -> None:
+        joining: dict[str, object] = {"group_protocol": protocol}
+        if protocol == "classic":  # the other one is incremental always
+            joining["partition_assignment_strategy"] = "cooperative-sticky"
+        kept = {
+            k: v for k, v in DEFAULTS.items() if not k.startswith(("queue.", "linger", "retry"))
+        }
+        self._consumer = consumer(
+            {**kept, **settings, "bootstrap.servers": servers, "log_level": 0},
+            group or _GROUPLESS,
+            auto_offset_reset="error",
+            enable_partition_eof=True,
+            enable_auto_offset_store=False,
+            isolation_level="read_committed",
+            **(joining if group is not None else {}),
+        )
+
+    def subscribe(
+        self,
+        topics: Iterable[str],
+        assigned: Callable[[list[Place]], None],
+        revoked: Callable[[list[Place]], None],
+    ) -> None:
+        """Joins the group. The callbacks run inside `fetch` and `close`. assigned: these partitions
+        are ours now; `assign` those that can be read. revoked: they are another member's as soon as
+        the callback returns."""
+
+        def on_assign(_: object, given: list[TopicPartition]) -> None:
+            assigned([(at.topic, at.partition) for at in given])
+
+        def on_revoke(_: object, taken: list[TopicPartition]) -> None:
+            revoked([(at.topic, at.partition) for at in taken])
+
+        self._consumer.subscribe(
+            list(topics), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke
+        )
+
+    def assign(self, offsets: Mapping[Place, int]) -> None:
+        """Adds partitions, each to be read from its offset."""
+        self._consumer.incremental_assign(
+            [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        )
+
+    def unassign(self, places: Iterable[Place]) -> None:
+        """Removes partitions that were assigned; what was fetched of them is dropped."""
+        self._consumer.incremental_unassign([TopicPartition(*place) for place in places])
+
+    def pause(self) -> None:
+        """Fetches nothing more; `fetch` keeps the group's membership meanwhile."""
+        self._consumer.pause(self._consumer.assignment())
+
+    def resume(self) -> None:
+        """Goes on after `pause`."""
+        self._consumer.resume(self._consumer.assignment())
+
+    def fetch(self, messages: int, timeout_s: float) -> Fetched:
+        """Up to this number of messages; waits for the first `timeout_s` at most. Raises
+        DestinationError if the cluster refuses."""
+        found = Fetched([], {}, [], None)
+        away = None
+        try:
+            arrived = self._consumer.consume(messages, timeout=timeout_s)
+        except KafkaException as failure:
+            raise DestinationError(words(failure)) from None
+        for message in arrived:
+            error = message.error()
+            if error is None:
+                found.messages.append(message)
+                continue
+            place = (message.topic() or "", message.partition() or 0)
+            if error.code() == _END:
+                found.ends[place] = message.offset() or 0
+            elif error.code() in _OUT_OF_RANGE:
+                found.out_of_range.append(place)
+            elif error.code() in _TRANSIENT or (error.retriable() and not error.fatal()):
+                away = error.str()
+            else:
+                raise DestinationError(words(KafkaException(error)))
+        return found._replace(away=away)
+
+    def commit(self, offsets: Mapping[Place, int]) -> None:
+        """Commits to the group, and does not wait for the answer."""
+        places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        self._consumer.commit(offsets=places, asynchronous=True)
+
+    def close(self) -> None:
+        """Leaves the group, and the cluster."""
+        self._consumer.close()

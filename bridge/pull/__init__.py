@@ -1,0 +1,7 @@
+"""Kafka to logs: an archive that holds each record of its topics once. The logs themselves say how far
+they got; the group's committed offsets are for display only.
+
+Read in this order: origin (which Kafka record a log's record is), positions (how far one log got),
+archive (several logs that share topics, and whose turn it is), puller (the loop). The room asks
+`bridge.kafka` for everything of the cluster, and uses logs through `aolog`'s public names.
+"""

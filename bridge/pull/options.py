@@ -1,0 +1,51 @@
+"""What a pull is: one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from bridge.kafka.fetcher import Protocol
+
+__all__ = ["PullOptions", "PullStatus", "Reset"]
+
+Reset: TypeAlias = Literal["earliest", "latest", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class PullOptions:
+    """path: the log. root: of the archive, if several processes share the topics; None: the log alone.
+    group: None to read all partitions of the topics. begin: where a partition begins of which the
+    archive has no record. out_of_range: what to do if the next offset is not in its partition any
+    more. drain: end at the partitions' ends as they are at the start. max_bytes: of the log; a
+    full log makes the pull wait. sync_seconds: how long a pulled record may wait to be durable.
+    skip_clusters: records that came through these clusters are not pulled."""
+
+    servers: str
+    topics: tuple[str, ...]
+    path: str
+    settings: dict[str, str] = field(default_factory=dict)
+    root: str | None = None
+    group: str | None = None
+    protocol: Protocol = "classic"
+    begin: Literal["earliest", "latest"] = "earliest"
+    out_of_range: Reset = "earliest"
+    drain: bool = False
+    max_bytes: int | None = None
+    sync_seconds: float = 1.0
+    skip_clusters: frozenset[str] = frozenset()
+
+
+class PullStatus(NamedTuple):
+    """state: pulling, waiting (a partition is claimed by another process), full (the log takes no
+    more), away (the cluster does not answer), drained, stopped. pulled, skipped: records, since the
+    start. lost: offsets that the cluster deleted before they were pulled. positions: the next offset by
+    topic/partition."""
+
+    state: str
+    pulled: int
+    skipped: int
+    lost: int
+    positions: dict[str, int]
+    error: str | None

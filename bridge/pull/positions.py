@@ -1,0 +1,120 @@
+"""How far one log got: for each partition the offset after its last record in the log.
+
+The log is the truth. `LOG/pull-positions.json` saves reading all of it: positions up to an address. The
+file is written after the log is durable up to that address, and is believed only if the log has
+the record that it names at the address that it names. Otherwise, and without it, the whole log is read.
+Either way the records after that address are read. So a crash at any point costs time, not exactness.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from aolog import Reader
+from aolog.errors import AddressBeyondEnd, AddressPruned, NotALog, UsageError
+from bridge.pull.origin import Origin, Source, origin_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Mark", "read_positions", "save_positions"]
+
+_FILE = "pull-positions.json"
+
+
+class Mark(NamedTuple):
+    """The last record that positions account for."""
+
+    address: int
+    origin: Origin
+
+
+class _Saved(NamedTuple):
+    uuid: str
+    mark: Mark
+    positions: dict[Source, int]
+
+
+def read_positions(path: str) -> dict[Source, int]:
+    """The next offset of each partition of which the log has records; empty if there is no log.
+    Raises UsageError for a log with a record that was not pulled, and what Reader raises."""
+    try:
+        reader = Reader(path)
+    except NotALog:
+        if os.path.exists(path) and not os.path.isdir(path):  # noqa: PTH110, PTH112 -- as the log names it
+            raise
+        return {}
+    positions: dict[Source, int] = {}
+    with reader:
+        saved = _load(path)
+        if saved is not None and _holds(reader, saved):
+            positions |= saved.positions
+            reader.seek(saved.mark.address + 1)
+        else:
+            reader.seek("earliest")
+        for record in reader:
+            found = origin_of(record.headers)
+            if found is None:
+                raise UsageError(
+                    f"{path} has a record at address {record.address} that was not pulled from Kafka",
+                    hint="give the archive a log of its own",
+                )
+            source, offset = found
+            positions[source] = max(positions.get(source, 0), offset + 1)
+    return positions
+
+
+def save_positions(path: str, uuid: bytes, mark: Mark, positions: Mapping[Source, int]) -> None:
+    """Replaces the file. The log must be durable up to the mark. A file that is lost with the power
+    costs time at the next start."""
+    source, offset = mark.origin
+    told = {
+        "log": uuid.hex(),
+        "address": mark.address,
+        "origin": [source.cluster, str(source.topic_id), source.partition, offset],
+        "positions": [
+            [each.cluster, str(each.topic_id), each.partition, position]
+            for each, position in sorted(positions.items())
+        ],
+    }
+    file = Path(path, _FILE)
+    draft = file.with_suffix(".new")
+    draft.write_text(json.dumps(told, indent=1), encoding="utf-8")
+    draft.replace(file)
+
+
+def _load(path: str) -> _Saved | None:
+    try:
+        told = json.loads(Path(path, _FILE).read_text(encoding="utf-8"))
+        *source, offset = told["origin"]
+        mark = Mark(int(told["address"]), Origin(_source(*source), int(offset)))
+        positions = {_source(*each): int(position) for *each, position in told["positions"]}
+        return _Saved(str(told["log"]), mark, positions)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _source(cluster: str, topic_id: str, partition: int) -> Source:
+    return Source(cluster, UUID(topic_id), int(partition))
+
+
+def _holds(reader: Reader, saved: _Saved) -> bool:
+    """Whether the log has the record that the file names, or retention has removed it."""
+    if reader.topic_uuid is None or reader.topic_uuid.hex() != saved.uuid:
+        return False
+    try:
+        reader.seek(saved.mark.address)
+    except AddressBeyondEnd:
+        return False
+    except AddressPruned:
+        return True
+    record = reader.read()
+    return (
+        record is not None
+        and record.address == saved.mark.address
+        and origin_of(record.headers) == saved.mark.origin
+    )

@@ -1,0 +1,333 @@
+"""The loop: fetch, append, sync, say how far; and what happens when partitions come and go.
+
+Invariants:
+- A record is appended only by the holder of its partition's claim, and only if it is not before the
+  partition's next offset. That offset only grows.
+- A batch is appended after the cluster has said once more that its topics have the ids that are
+  written: ids never come back, so no record gets the id of another topic of the same name.
+- Before a claim is released, everything is durable.
+
+While the log is full, nothing is fetched, but the group is still polled, so membership is kept. Any
+unexpected error ends the pull; the next start reads from the log how far it got.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from aolog import Retention, Writer
+from aolog.errors import StorageFull, UsageError, counted
+from aolog.format.columns import encode_columns
+from aolog.write.writer import append_body
+from bridge.errors import DestinationError
+from bridge.kafka.catalog import Catalog, Unanswered
+from bridge.kafka.fetcher import Fetcher
+from bridge.pull.archive import Archive
+from bridge.pull.options import PullStatus
+from bridge.pull.origin import HEADER_NAME, Origin, Source, clusters_of
+from bridge.pull.positions import Mark, read_positions, save_positions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.kafka.catalog import Place
+    from bridge.pull.options import PullOptions
+
+__all__ = ["Puller"]
+
+_log = logging.getLogger("bridge")
+_FETCH_MESSAGES = 5_000
+_FETCH_S = 0.1
+_FRAME_RECORDS = 500  # at 100 bytes about 64 KiB: damage costs the frames that it touches
+_AGAIN_S = 0.5  # before a full log, a claim or a silent cluster is tried again
+
+
+class Puller:
+    """Of one log. Checks everything before it changes anything. One thread runs it; `stop` may be called from any
+    thread or signal handler. Raises UsageError, DestinationError, and what Writer raises."""
+
+    def __init__(self, options: PullOptions) -> None:
+        self._options = options
+        self._stopping = False
+        self._catalog = Catalog(options.servers, options.settings)
+        self._cluster = self._catalog.cluster_id()
+        described = self._catalog.topics(options.topics)
+        self._ids = {topic.name: topic.id for topic in described}
+        self._places = [(topic.name, p.number) for topic in described for p in topic.partitions]
+        if options.group is not None:
+            self._catalog.check_group(options.group, options.protocol)
+        self._ends = (
+            self._catalog.offsets(self._places, "latest", committed_only=True)
+            if options.drain
+            else {}
+        )
+        self._positions = read_positions(options.path)  # refuses a log with other records
+        self._archive = Archive(options.root or options.path, options.path)
+        retention = Retention(max_bytes=options.max_bytes, when_full="error")
+        self._writer = Writer(options.path, retention=retention)
+        self._next: dict[Place, int] = {}  # of the partitions that are ours
+        self._sources: dict[Place, Source] = {}  # the same ones
+        self._unclaimed: set[Place] = set()
+        self._done: set[Place] = set()
+        self._read_to: dict[Place, int] = {}
+        self._held: list[Any] = []  # fetched, and not appended yet
+        self._mark: Mark | None = None
+        self._saved: Mark | None = None
+        self._joined = options.group is None
+        self._pulled = self._skipped = self._lost = 0
+        self._state = "pulling"
+        self._error: str | None = None
+        self._sync_due_s = self._again_due_s = 0.0
+        self._fetcher = Fetcher(
+            options.servers, options.settings, group=options.group, protocol=options.protocol
+        )
+
+    def stop(self) -> None:
+        """`run` returns soon, with everything durable."""
+        self._stopping = True
+
+    def status(self) -> PullStatus:
+        """Of the thread that runs it."""
+        positions = {f"{topic}/{number}": at for (topic, number), at in sorted(self._next.items())}
+        return PullStatus(
+            self._state, self._pulled, self._skipped, self._lost, positions, self._error
+        )
+
+    def run(self, report: Callable[[PullStatus], None] = lambda _: None) -> None:
+        """Pulls until it is stopped, or drained. report: called about ten times a second."""
+        try:
+            if self._options.group is None:
+                self._add(self._places)
+            else:
+                self._fetcher.subscribe(self._options.topics, self._assigned, self._revoked)
+            while not self._stopping and not self._is_drained():
+                self._round()
+                report(self.status())
+            self._checkpoint()
+            self._state = "stopped" if self._stopping else "drained"
+            report(self.status())
+        finally:
+            try:
+                self._fetcher.close()
+            finally:
+                try:
+                    self._writer.close()
+                finally:
+                    self._archive.close()
+
+    # --- one round --------------------------------------------------------------------------
+
+    def _round(self) -> None:
+        now_s = time.monotonic()
+        if self._unclaimed and now_s >= self._again_due_s:
+            self._again_due_s = now_s + _AGAIN_S
+            self._add(list(self._unclaimed))
+        found = self._fetcher.fetch(_FETCH_MESSAGES, _FETCH_S)
+        self._held += found.messages
+        self._state, self._error = "waiting" if self._unclaimed else "pulling", None
+        if found.away is not None:
+            self._state, self._error = "away", found.away
+        self._read_to |= found.ends
+        if self._append_held():
+            self._done |= {
+                p for p, end in self._read_to.items() if end >= self._ends.get(p, end + 1)
+            }
+        lost = [place for place in found.out_of_range if place in self._sources]
+        if lost:
+            self._append_held()
+            self._restart(lost)
+        if time.monotonic() >= self._sync_due_s:
+            self._checkpoint()
+
+    def _append_held(self) -> bool:
+        """Appends what is held; False if it is held still, and fetching is paused."""
+        if not self._held:
+            return True
+        try:
+            self._check_ids()
+            while self._held:
+                some = self._held[:_FETCH_MESSAGES]
+                for (topic, number), group in groupby(some, lambda m: (m.topic(), m.partition())):
+                    self._append((topic, number), list(group))
+                del self._held[: len(some)]
+        except StorageFull as error:
+            self._hold("full", str(error))
+            return False
+        except Unanswered as error:
+            self._hold("away", str(error))
+            return False
+        self._fetcher.resume()
+        return True
+
+    def _hold(self, state: str, error: str) -> None:
+        self._state, self._error = state, error
+        self._fetcher.pause()
+        time.sleep(_FETCH_S)
+
+    def _check_ids(self) -> None:
+        """The topics of what is held still have the ids under which it is written. Those that have
+        others were made anew: they begin again, and what was fetched of them is dropped."""
+        names = {message.topic() for message in self._held} & self._ids.keys()
+        anew = {t.name for t in self._catalog.topics(names) if t.id != self._ids[t.name]}
+        if not anew:
+            return
+        for topic in self._catalog.topics(anew):
+            _log.warning("topic %s was made anew; it is pulled from its beginning", topic.name)
+            self._ids[topic.name] = topic.id
+        self._held = [message for message in self._held if message.topic() not in anew]
+        self._restart([place for place in self._sources if place[0] in anew])
+
+    def _append(self, place: Place, messages: list[Any]) -> None:
+        """The messages of one partition, in order. Those that are in the archive already, or whose
+        partition is another process's now, are dropped."""
+        source = self._sources.get(place)
+        if source is None:
+            return
+        skip = {cluster.encode() for cluster in self._options.skip_clusters}
+        for begin in range(0, len(messages), _FRAME_RECORDS):
+            some = messages[begin : begin + _FRAME_RECORDS]
+            fresh = [message for message in some if message.offset() >= self._next[place]]
+            taken = fresh
+            if skip:
+                taken = [m for m in fresh if not skip & clusters_of(m.headers() or ())]
+            if taken:
+                first = self._append_frame(place[0], source, taken)
+                last = taken[-1].offset()
+                self._mark = Mark(first + len(taken) - 1, Origin(source, last))
+            if fresh:
+                self._next[place] = fresh[-1].offset() + 1
+            self._pulled += len(taken)
+            self._skipped += len(fresh) - len(taken)
+        if self._next[place] >= self._ends.get(place, self._next[place] + 1):
+            self._done.add(place)
+
+    def _append_frame(self, topic: str, source: Source, messages: list[Any]) -> int:
+        """All of them or none. The address of the first."""
+        prefix = source.prefix
+        stamps = [message.timestamp()[1] * 1_000 for message in messages]
+        keys = [message.key() for message in messages]
+        headers = [
+            (*(message.headers() or ()), (HEADER_NAME, b"%b%d" % (prefix, message.offset())))
+            for message in messages
+        ]
+        columns, parts = encode_columns(
+            [message.value() for message in messages],
+            timestamps=stamps,
+            keys=None if keys.count(None) == len(keys) else keys,
+            topics=[topic] * len(messages),
+            headers=headers,
+        )
+        return append_body(self._writer, len(messages), columns, 0, parts, max(stamps), min(stamps))
+
+    def _checkpoint(self) -> None:
+        """Makes all of the log durable, then says how far it got: in a file, and to the group."""
+        self._sync_due_s = time.monotonic() + self._options.sync_seconds
+        mark = self._mark
+        if mark is None or mark == self._saved:
+            return
+        try:
+            self._writer.sync()
+        except StorageFull as error:
+            self._hold("full", str(error))
+            return
+        self._positions |= {source: self._next[p] for p, source in self._sources.items()}
+        save_positions(self._options.path, self._uuid(), mark, self._positions)
+        self._saved = mark
+        if self._options.group is not None:
+            self._fetcher.commit({place: self._next[place] for place in self._sources})
+
+    def _is_drained(self) -> bool:
+        if not self._options.drain or not self._joined or self._unclaimed or self._held:
+            return False
+        return all(place in self._done for place in self._sources)
+
+    # --- partitions come and go -------------------------------------------------------------
+
+    def _assigned(self, places: list[Place]) -> None:
+        self._joined = True
+        self._add(places)
+
+    def _revoked(self, places: list[Place]) -> None:
+        self._remove(places)
+
+    def _add(self, places: list[Place]) -> None:
+        """Begins those that can be claimed; the others are tried again."""
+        sources = {p: Source(self._cluster, self._ids[p[0]], p[1]) for p in places}
+        claimed = {p: source for p, source in sources.items() if self._archive.claim(source)}
+        self._unclaimed |= sources.keys() - claimed.keys()
+        self._unclaimed -= claimed.keys()
+        if not claimed:
+            return
+        try:
+            first = self._catalog.offsets(claimed, "earliest")
+            end = self._catalog.offsets(claimed, "latest")
+        except Unanswered as error:
+            self._state, self._error = "away", str(error)
+            self._unclaimed |= claimed.keys()
+            return
+        known = self._archive.next_offsets(claimed.values())
+        chosen = {}
+        for place, source in claimed.items():
+            position = known.get(source)
+            if position is None:
+                position = (first if self._options.begin == "earliest" else end)[place]
+            chosen[place] = self._in_range(place, position, first[place], end[place])
+        self._sources |= claimed
+        self._next |= chosen
+        self._done |= {p for p, at in chosen.items() if at >= self._ends.get(p, at + 1)}
+        self._fetcher.assign(chosen)
+
+    def _in_range(self, place: Place, position: int, first: int, end: int) -> int:
+        """The position, or where to go on if the partition does not have it. Never before it."""
+        where = f"{place[0]}/{place[1]}"
+        if position > end:
+            raise DestinationError(
+                f"{where} ends at {end}, and the archive has it up to {position}: the cluster has lost"
+                " records, and will give their offsets to others",
+                hint="pull the topic into a new archive",
+            )
+        if position >= first:
+            return position
+        self._lost += first - position
+        if self._options.out_of_range == "fail":
+            raise DestinationError(
+                f"{where} begins at {first}, and the archive has it up to {position}: the cluster has"
+                f" deleted what is between",
+                hint="--out-of-range earliest goes on at its first record",
+            )
+        _log.error(
+            "%s: the cluster has deleted %s before they were pulled (offsets %d to %d)",
+            where, counted(first - position, "offset"), position, first - 1,
+        )  # fmt: skip  # one call
+        return first if self._options.out_of_range == "earliest" else end
+
+    def _remove(self, places: list[Place]) -> None:
+        """Makes what was appended durable, then leaves the partitions to others."""
+        mine = [place for place in places if place in self._sources]
+        self._unclaimed -= set(places)
+        self._held = [m for m in self._held if (m.topic(), m.partition()) not in places]
+        if self._mark != self._saved:
+            self._checkpoint()
+            if self._mark != self._saved:
+                raise UsageError("the log is full, and its partitions are given to others")
+        self._fetcher.unassign(mine)
+        for place in mine:
+            self._archive.release(self._sources.pop(place))
+            del self._next[place]
+            self._read_to.pop(place, None)
+            self._done.discard(place)
+
+    def _restart(self, places: list[Place]) -> None:
+        self._remove(places)
+        self._add(places)
+
+    def _uuid(self) -> bytes:
+        from aolog import Reader
+
+        with Reader(self._options.path) as reader:
+            if reader.topic_uuid is None:
+                raise UsageError(f"{self._options.path} is a log of format 1")
+            return reader.topic_uuid

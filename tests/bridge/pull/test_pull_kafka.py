@@ -1,0 +1,205 @@
+"""pull: from a real Kafka into a log, each record once, whatever is killed and restarted."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from aolog import Reader, Writer
+from bridge.cli import main
+from bridge.pull.origin import origin_of
+from tests.kafka.server import KafkaServer
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
+
+
+def produce(kafka: KafkaServer, topic: str, numbers: range, partitions: int = 1, **more) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5})
+    for number in numbers:
+        producer.produce(
+            topic, b"value %d" % number, b"key", number % partitions,
+            timestamp=1_700_000_000_000 + number, headers=[("n", b"%d" % number), ("none", None)], **more,
+        )  # fmt: skip  # one call
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def pull(kafka: KafkaServer, log: Path, *topics: str, more: tuple[str, ...] = ()) -> Result:
+    named = itertools.chain.from_iterable(("--topic", topic) for topic in topics)
+    servers = ("--bootstrap-servers", kafka.bootstrap_servers)
+    return CliRunner().invoke(main, ["pull", *named, "--log", str(log), *servers, "--drain", *more])
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """The command runs in this process, and sets handlers."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def pulled(*arguments, **options) -> None:
+    result = pull(*arguments, **options)
+    assert result.exit_code == 0, (result.output, result.exception)
+
+
+def origins(*logs: Path) -> list[tuple]:
+    """Of all records in these logs: topic, partition, offset, value."""
+    found = []
+    for log in logs:
+        with Reader(log) as reader:
+            for record in reader:
+                source, offset = origin_of(record.headers)
+                found.append((record.topic, source.partition, offset, record.value))
+    return sorted(found)
+
+
+def expected(topic: str, count: int, partitions: int) -> list[tuple]:
+    return sorted((topic, n % partitions, n // partitions, b"value %d" % n) for n in range(count))
+
+
+def test_everything_of_a_record_is_kept_and_a_second_pull_adds_only_what_is_new(
+    kafka, topic, tmp_path
+):
+    name, log = topic(2), tmp_path / "log"
+    produce(kafka, name, range(1_001), 2)
+    pulled(kafka, log, name)
+    with Reader(log) as reader:
+        record = next(r for r in reader if r.value == b"value 7")
+    assert (record.key, record.timestamp, record.topic) == (b"key", 1_700_000_000_007_000, name)
+    assert record.headers[:2] == (("n", b"7"), ("none", None))
+    pulled(kafka, log, name)
+    assert origins(log) == expected(name, 1_001, 2)
+    produce(kafka, name, range(1_001, 1_100), 2)
+    (log / "pull-positions.json").unlink()
+    pulled(kafka, log, name)
+    assert len(origins(log)) == 1_100
+
+
+def test_aborted_transactions_are_not_pulled_and_do_not_keep_a_drain_from_ending(
+    kafka, topic, tmp_path
+):
+    name, log = topic(), tmp_path / "log"
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(30)
+    for number, end in enumerate([producer.commit_transaction, producer.abort_transaction] * 3):
+        producer.begin_transaction()
+        producer.produce(name, b"%d" % number)
+        end(30)
+    for _ in range(2):
+        pulled(kafka, log, name)
+        assert [each[3] for each in origins(log)] == [b"0", b"2", b"4"]
+
+
+def test_a_topic_that_is_made_anew_is_pulled_whole_beside_the_old_one(kafka, topic, tmp_path):
+    name, log = topic(), tmp_path / "log"
+    produce(kafka, name, range(10))
+    pulled(kafka, log, name)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.delete_topics([name])[name].result(30)
+    time.sleep(0.5)
+    kafka.create_topic(name)
+    produce(kafka, name, range(20, 40))
+    pulled(kafka, log, name)
+    assert len(origins(log)) == 30
+
+
+def test_records_that_the_cluster_deleted_are_reported_and_fail_stops(kafka, topic, tmp_path):
+    name, log = topic(), tmp_path / "log"
+    produce(kafka, name, range(10))
+    pulled(kafka, log, name)
+    produce(kafka, name, range(10, 30))
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    from confluent_kafka import TopicPartition
+
+    for done in admin.delete_records([TopicPartition(name, 0, 20)]).values():
+        assert done.result(30).low_watermark == 20
+    failed = pull(kafka, log, name, more=("--out-of-range", "fail"))
+    assert failed.exit_code == 6
+    assert "begins at 20" in failed.stderr
+    went_on = pull(kafka, log, name, more=("--json",))
+    assert went_on.exit_code == 0
+    assert json.loads(went_on.stdout.splitlines()[-1])["lost"] == 10
+    assert [each[2] for each in origins(log)] == [*range(10), *range(20, 30)]
+
+
+def test_bad_input_is_refused_before_anything_is_written(kafka, topic, tmp_path):
+    name = topic()
+    absent = pull(kafka, tmp_path / "log", name + "-absent")
+    assert absent.exit_code == 6
+    assert not (tmp_path / "log").exists()
+    with Writer(tmp_path / "other") as writer:
+        writer.append(b"not from Kafka")
+    other = pull(kafka, tmp_path / "other", name)
+    assert other.exit_code == 2
+    assert "was not pulled" in other.stderr
+
+
+class Killed:
+    """A pull in a process of its own, that is started again when it was killed."""
+
+    def __init__(self, kafka: KafkaServer, log: Path, topic: str, *more: str) -> None:
+        self._command = [
+            sys.executable, "-m", "bridge", "pull", "--topic", topic, "--log", str(log),
+            "--bootstrap-servers", kafka.bootstrap_servers, "--json", *more,
+        ]  # fmt: skip  # one command
+        self.start()
+
+    def start(self) -> None:
+        self.status = {"pulled": 0, "state": "", "positions": {}}
+        self.process = subprocess.Popen(
+            self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        threading.Thread(target=self._listen, args=[self.process], daemon=True).start()
+
+    def _listen(self, process) -> None:
+        for line in process.stdout:
+            self.status = json.loads(line)
+
+    def until(self, reached: Callable[[dict], bool]) -> None:
+        until_s = time.monotonic() + 30
+        while not reached(self.status):
+            assert time.monotonic() < until_s, self.status
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        _, errors = self.process.communicate(timeout=30)
+        assert self.process.returncode == 0, errors
+
+
+SLOWLY = ("-X", "fetch.message.max.bytes=20000", "-X", "queued.min.messages=200")
+
+
+def test_a_pull_that_is_killed_over_and_over_has_each_record_once(kafka, topic, tmp_path):
+    name, log, chance = topic(3), tmp_path / "log", random.Random(28)
+    produce(kafka, name, range(30_000), 3)
+    process = Killed(kafka, log, name, *SLOWLY)
+    for _ in range(4):
+        process.until(lambda status: status["pulled"] > 0)
+        time.sleep(chance.uniform(0, 0.3))
+        process.kill()
+        process.start()
+    process.kill()
+    killed_at = len(origins(log))
+    pulled(kafka, log, name)
+    assert 0 < killed_at < 30_000, "it was killed under way"
+    assert origins(log) == expected(name, 30_000, 3)
