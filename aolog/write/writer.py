@@ -26,6 +26,7 @@ from aolog.storage import clock
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.appending import BATCH_BYTES, refuse_format_1
 from aolog.write.background import Upkeep
+from aolog.write.record_columns import columns_of
 from aolog.write.rolling import ChainOptions, SlabChain
 from aolog.write.validate import (
     OFFSET_BYTES,
@@ -48,7 +49,9 @@ if TYPE_CHECKING:
     from aolog.format.frame import Buffer
     from aolog.log.retention import Retention
     from aolog.record import Gap, Headers
+    from aolog.write.arrow import ArrowFrame
     from aolog.write.opening import Opening
+    from aolog.write.record_columns import RecordColumns
 
 __all__ = ["Writer", "append_body"]
 
@@ -250,13 +253,28 @@ class Writer(Upkeep):
             self._quietly(self._sync_to, target)
         return address
 
-    def append_many(self, values: Iterable[bytes | None]) -> np.ndarray:
-        """Takes values as one frame, whatever its size: readers see all of them or none. Their
-        addresses, uint64. Durability and errors as for `append`; none is taken on an error. (Format
-        1 has no batches: there each value is a frame, and an error may come between two.)"""
+    def append_many(
+        self,
+        values: Iterable[bytes | None],
+        *,
+        keys: Iterable[bytes | None] | None = None,
+        headers: Iterable[Headers] | None = None,
+        timestamps: Iterable[int | None] | None = None,
+        topics: Iterable[str | None] | None = None,
+    ) -> np.ndarray:
+        """Takes values as one frame, whatever its size: readers see all of them or none. keys,
+        headers, timestamps, topics: an entry for each value, as for `append`. Their addresses,
+        uint64. Durability and errors as for `append`; none is taken on an error. (Format 1 has no
+        batches: there each value is a frame, and an error may come between two.)"""
         import numpy as np
 
         self._refuse_nested()
+        if any(column is not None for column in (keys, headers, timestamps, topics)):
+            body = columns_of(
+                values, keys, headers, timestamps, topics,
+                max_record_bytes=self._max_record_bytes, now_us=clock.now_us(),
+            )  # fmt: skip  # passed on as they are
+            return self._append_columns(body)
         listed = check_values(values, self._max_record_bytes)
         if listed and not self._format_1:
             columns, parts = encode_columns(listed)
@@ -285,12 +303,15 @@ class Writer(Upkeep):
         """Takes a batch of columns as one frame: `value` and, optional, `key`, `headers`,
         `timestamp`, `topic`, as `Batch.to_arrow` makes them (`address` is ignored). Their
         addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
-        import numpy as np
-
         self._refuse_nested()
         taken = load_optional("aolog.write.arrow").from_arrow(
             record_batch, self._max_record_bytes, clock.now_us()
         )
+        return self._append_columns(taken)
+
+    def _append_columns(self, taken: ArrowFrame | RecordColumns) -> np.ndarray:
+        import numpy as np
+
         codec, parts = self._pack(taken.records, taken.parts)
         first = self._append_body(
             taken.records, taken.columns, codec, parts, taken.greatest_us, taken.least_us
