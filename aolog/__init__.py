@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aolog.format.native.speed import backend
     from aolog.log.cursor_file import Cursor
     from aolog.log.retention import Retention
+    from aolog.maintenance.backup import backup
     from aolog.maintenance.repair import Repaired, repair
     from aolog.maintenance.verify import Report, cursors, verify
     from aolog.read.batch import Batch
@@ -45,6 +46,7 @@ __all__ = [
     "Retention",
     "Writer",
     "backend",
+    "backup",
     "cursors",
     "repair",
     "verify",
@@ -63,6 +65,7 @@ _MODULES = {
     "Retention": "log.retention",
     "Writer": "write.writer",
     "backend": "format.native.speed",
+    "backup": "maintenance.backup",
     "cursors": "maintenance.verify",
     "repair": "maintenance.repair",
     "verify": "maintenance.verify",

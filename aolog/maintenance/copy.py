@@ -29,6 +29,7 @@ from aolog.log.walk import Walker
 
 if TYPE_CHECKING:
     from aolog.format.slab import SlabHeader
+    from aolog.log.cursor_file import Position
     from aolog.log.directory import Log
     from aolog.maintenance.audit import Audit, SlabAudit
     from aolog.storage.directory import Directory, Inside
@@ -47,9 +48,12 @@ def copied_bytes(found: Audit) -> int:
     return size
 
 
-def copy_slabs(log: Log, slabs: list[SlabAudit], to: Directory, uuid: bytes | None) -> None:
+def copy_slabs(
+    log: Log, slabs: list[SlabAudit], to: Directory, uuid: bytes | None, *, links: bool = False
+) -> None:
     """Copies the slabs, durable on return except for their names. uuid: replaces the log's, if not
-    None.
+    None. links: gives sealed slabs without damage a second name where possible, instead of a copy:
+    nothing changes a sealed slab.
 
     The last slab comes first: retention removes slabs from the front, so all slabs before one that
     was pruned meanwhile are pruned too, and the copy has no hole.
@@ -61,13 +65,26 @@ def copy_slabs(log: Log, slabs: list[SlabAudit], to: Directory, uuid: bytes | No
         except FileNotFoundError:  # pruned since the audit
             _require_pruned(log, slabs[:i])
             return
-        with (
-            closing(original),
-            closing(log.storage.create(to / slab_name(slab.base))) as copy,
-        ):
-            _copy_slab(original, slab, copy, uuid)
-            copy.adopt(original)
-            copy.datasync()
+        with closing(original):
+            if links and uuid is None and i + 1 < len(slabs) and _is_plain(slab):
+                original.datasync()  # a writer that never syncs seals slabs, too
+                if log.storage.link(log.slab_path(slab.base), to / slab_name(slab.base)):
+                    continue
+            with closing(log.storage.create(to / slab_name(slab.base))) as copy:
+                _copy_slab(original, slab, copy, uuid)
+                copy.adopt(original)
+                copy.datasync()
+
+
+def _is_plain(slab: SlabAudit) -> bool:
+    """Whether a copy would have the same bytes: sealed, nothing damaged, nothing else in the file."""
+    return (
+        slab.header is not None
+        and slab.seal_header == slab.header
+        and not slab.differences
+        and all(copy == slab.header for copy in slab.copies)
+        and slab.runs == [(slab.data_begin, slab.size)]
+    )
 
 
 def _require_pruned(log: Log, slabs: list[SlabAudit]) -> None:
@@ -131,12 +148,18 @@ def _copy_tail(original: File, slab: SlabAudit, copy: File) -> None:
 
 
 def copy_cursors(
-    log: Log, to: Directory, *, old_uuid: bytes | None, new_uuid: bytes | None
+    log: Log,
+    to: Directory,
+    *,
+    old_uuid: bytes | None,
+    new_uuid: bytes | None,
+    positions: dict[str, Position | None] | None = None,
 ) -> list[str]:
     """Copies the cursors, durable on return, and returns their names. new_uuid: replaces old_uuid, if not
-    None. The bridge's notes belong to the old UUID: with a new one they are not copied."""
+    None. The bridge's notes belong to the old UUID: with a new one they are not copied. positions: these
+    cursors with these positions, and no notes, which may be later than the positions."""
     storage = log.storage
-    names = cursor_names(log.path, storage)
+    names = cursor_names(log.path, storage) if positions is None else list(positions)
     if not names:
         return []
     directory = to / CURSOR_DIRECTORY
@@ -148,13 +171,13 @@ def copy_cursors(
         except FileNotFoundError:  # deleted since the listing
             continue
         with closing(original):
-            position = position_in(original)
+            position = position_in(original) if positions is None else positions[name]
             if position is not None and new_uuid is not None and position.topic_uuid == old_uuid:
                 position = position._replace(topic_uuid=new_uuid)
             parts = None if position is None else encode_copies(position)
             copy_file(original, directory / f"{name}.cursor", storage, parts)
         copied.append(name)
-        if new_uuid is None:
+        if new_uuid is None and positions is None:
             _copy_notes(log, name, directory)
     with (
         closing(storage.open_directory(log.directory / CURSOR_DIRECTORY)) as originals,

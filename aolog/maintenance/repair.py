@@ -25,9 +25,9 @@ from aolog.errors import (
     StorageFull,
     UsageError,
 )
-from aolog.log.cursor_file import cursor_names
+from aolog.log.cursor_file import cursor_names, position_in
 from aolog.log.directory import Log
-from aolog.log.names import CURSOR_DIRECTORY, MANIFEST_NAME
+from aolog.log.names import CURSOR_DIRECTORY, MANIFEST_NAME, cursor_path
 from aolog.maintenance.audit import audit
 from aolog.maintenance.copy import copied_bytes, copy_cursors, copy_file, copy_slabs
 from aolog.maintenance.verify import GAP_CAUSES, judge
@@ -37,12 +37,13 @@ from aolog.storage.storage import Storage, absolute, parent_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from aolog.log.cursor_file import Position
     from aolog.maintenance.audit import Audit, SlabAudit
     from aolog.record import Gap
     from aolog.storage.directory import Directory, Inside
     from aolog.storage.file import File
 
-__all__ = ["Repaired", "repair"]
+__all__ = ["Repaired", "make_copy", "repair"]
 
 _UNFINISHED_SUFFIX = ".unfinished"
 _SPARE_BYTES = 1 << 20  # for directories, cursors, the manifest
@@ -83,24 +84,47 @@ def repair(
     Raises UsageError if `into` exists, StorageFull with the bytes needed, HeaderLost if no slab has
     an intact header, LockedError, NotALog, NewerFormat, StorageError.
     """
+    return make_copy(
+        path, into, new_uuid=new_uuid, dry_run=dry_run, progress=progress, storage=storage
+    )
+
+
+def make_copy(
+    path: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    *,
+    new_uuid: bool = False,
+    dry_run: bool = False,
+    backup: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    storage: Storage | None = None,
+) -> Repaired:
+    """`repair`, or a backup: with links to sealed slabs, and with the cursors as they were before the
+    slabs were read, so that none is after the copy's end."""
     storage = storage or Storage()
     with Log(os.fspath(path), storage) as log:
         log.require_slabs()
         place = _free_place(os.fspath(into), log)
         with _open_manifest(log) as manifest:
+            positions = _positions(log) if backup else None
             log.refresh(force=True)
             found = audit(log, progress=_half(progress, 0))
             old = _uuid(log, found)
             if old is None and new_uuid:
                 raise UsageError("a log of format 1 has no UUID", hint="leave out --new-uuid")
-            needed = _require_room(found, place, storage)
+            needed = copied_bytes(found) + _SPARE_BYTES
+            if (
+                not backup
+            ):  # links take no space; how many slabs can be linked shows when it is done
+                _require_room(needed, place, storage)
             uuid = storage.random_bytes(_UUID_BYTES) if new_uuid else None
             left = _left(log, found)
             after, cursors = found, cursor_names(log.path, storage)
             if not dry_run:
                 after, cursors = _make(
-                    log, found, place, manifest, old=old, uuid=uuid, progress=_half(progress, 1)
-                )
+                    log, found, place, manifest, old=old, uuid=uuid, positions=positions,
+                    progress=_half(progress, 1),
+                )  # fmt: skip  # passed on as they are
             elif progress is not None:
                 progress(found.bytes, found.bytes)
     named = uuid or old
@@ -159,12 +183,24 @@ def _uuid(log: Log, found: Audit) -> bytes | None:
     )
 
 
-def _require_room(found: Audit, place: Inside, storage: Storage) -> int:
+def _positions(log: Log) -> dict[str, Position | None]:
+    """The cursors with their positions; None for one without an intact copy."""
+    found: dict[str, Position | None] = {}
+    for name in cursor_names(log.path, log.storage):
+        try:
+            with closing(log.storage.open_read(cursor_path(log.path, name))) as file:
+                found[name] = position_in(file)
+        except FileNotFoundError:  # deleted since the listing
+            continue
+    return found
+
+
+def _require_room(needed: int, place: Inside, storage: Storage) -> None:
     parent = parent_of(absolute(place))
     while not storage.exists(parent):
         parent = parent_of(parent)
     storage.open_directory(parent).close()  # raises if a file is in the path
-    needed, free = copied_bytes(found) + _SPARE_BYTES, storage.free_bytes(parent)
+    free = storage.free_bytes(parent)
     if free < needed:
         raise StorageFull(
             f"the copy needs {needed} bytes, {free} are free",
@@ -173,7 +209,6 @@ def _require_room(found: Audit, place: Inside, storage: Storage) -> int:
             needed=needed,
             free=free,
         )
-    return needed
 
 
 def _half(
@@ -202,6 +237,7 @@ def _make(
     *,
     old: bytes | None,
     uuid: bytes | None,
+    positions: dict[str, Position | None] | None,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[Audit, list[str]]:
     """Makes the copy; returns its audit and the names of its cursors."""
@@ -211,10 +247,10 @@ def _make(
     with closing(storage.open_directory(unfinished)) as directory:
         _require_alone(directory, storage)
         try:
-            copy_slabs(log, found.slabs, directory, uuid)
+            copy_slabs(log, found.slabs, directory, uuid, links=positions is not None)
             if manifest is not None:
                 copy_file(manifest, directory / MANIFEST_NAME, storage)
-            cursors = copy_cursors(log, directory, old_uuid=old, new_uuid=uuid)
+            cursors = copy_cursors(log, directory, old_uuid=old, new_uuid=uuid, positions=positions)
             with Log(unfinished, storage) as copy:
                 if not copy.bases:
                     raise StorageFailed(

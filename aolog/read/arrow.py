@@ -20,14 +20,16 @@ from aolog.format.columns import BinaryColumn, lone
 from aolog.format.native import speed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from aolog.format.frame import Buffer
     from aolog.read.batch import RecordFrame
+    from aolog.read.reader import Reader
 
 # An array: the number of entries, its buffers, and its children in the same form.
 _Parts: TypeAlias = "tuple[int, tuple[Buffer | np.ndarray | None, ...], tuple[_Parts, ...]]"
 _ARROW_MAX = (1 << 31) - 1  # bytes of a column with 32-bit offsets
+_STREAM_BYTES = 1 << 20  # of a stream's batch: consumers pay a constant for each batch
 _ZEROS = bytes(64 << 10)  # shared by all columns of nulls: 8,192 timestamps
 
 
@@ -197,6 +199,18 @@ _COLUMNS: dict[str, _Maker] = {
     "topic": _topic,
 }
 _ALL = SCHEMA, list(_COLUMNS.values())
+
+
+def stream(reader: Reader, columns: Iterable[str] | None) -> pa.RecordBatchReader:
+    """See Reader.to_arrow."""
+    names = None if columns is None else tuple(columns)
+    schema, _ = _ALL if names is None else _plan(*names)
+    return pa.RecordBatchReader.from_batches(schema, _batches(reader, reader.end(), names))
+
+
+def _batches(reader: Reader, end: int, names: tuple[str, ...] | None) -> Iterator[pa.RecordBatch]:
+    while reader.tell() < end and (batch := reader.read_batch(_STREAM_BYTES)) is not None:
+        yield to_arrow(batch.frames, names)
 
 
 def to_arrow(frames: list[RecordFrame], columns: Iterable[str] | None) -> pa.RecordBatch:

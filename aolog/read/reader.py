@@ -11,12 +11,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
-from aolog.errors import (
-    AddressBeyondEnd,
-    Forked,
-    LogClosed,
-    UsageError,
-)
+from aolog.errors import AddressBeyondEnd, Forked, LogClosed, UsageError, load_optional
 from aolog.log import lifetime
 from aolog.log.cursor_file import CursorFile, Position
 from aolog.log.directory import Log
@@ -32,7 +27,9 @@ from aolog.storage.watch import Watch
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
 
     from aolog.format.native.speed import Rows
     from aolog.read.scan import Place
@@ -295,6 +292,17 @@ class Reader:
             if left is not None and left <= 0:
                 return None
             self._watch.wait(left)
+
+    def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
+        """The records up to the end of the log now, and perhaps some that are appended meanwhile, as a
+        stream of record batches with the columns of `Batch.to_arrow`. Reading the stream moves the
+        position. Raises what `Batch.to_arrow` raises; the stream raises what `read_batch` raises."""
+        made: pa.RecordBatchReader = load_optional("aolog.read.arrow").stream(self, columns)
+        return made
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """`to_arrow`, for libraries that read Arrow streams: `polars.DataFrame(reader)`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def follow(self, timeout: float | None = None) -> Iterator[Record]:
         """The records, also those that are appended later. Ends after `timeout` seconds without a

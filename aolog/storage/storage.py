@@ -37,6 +37,8 @@ _ROOT = 0
 _READ_WRITE = 0o666
 DIRECTORY_MODE = 0o700  # default mode of a new log
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Another file system; no permission, or no hard links; too many links.
+_NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
 
 
@@ -307,6 +309,22 @@ class Storage:
             self._entered(new, change=True) as (target, new_name),
         ):
             self.system.replace(name, new_name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
+
+    def link(self, old: Inside, new: Inside) -> bool:
+        """Gives a file a second name; durable after the directory's sync. False if the file system, or
+        a permission, does not allow it."""
+        with (
+            as_storage_error(new, "link"),
+            self._entered(old) as (source, name),
+            self._entered(new, change=True) as (target, new_name),
+        ):
+            try:
+                self.system.link(name, new_name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
+            except OSError as error:
+                if error.errno in _NO_LINKS:
+                    return False
+                raise
+        return True
 
     def unlink(self, path: Inside) -> None:
         """Durable after the directory's sync. A missing file is no error."""

@@ -70,6 +70,9 @@ class System(Protocol):
         src_dir_fd: int | None = None,
         dst_dir_fd: int | None = None,
     ) -> None: ...
+    def link(
+        self, old: str, new: str, /, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+    ) -> None: ...
     def unlink(self, path: str, /, *, dir_fd: int | None = None) -> None: ...
     def mkdir(self, path: str, mode: int = 0o777, /, *, dir_fd: int | None = None) -> None: ...
     def rmdir(self, path: str, /, *, dir_fd: int | None = None) -> None: ...
@@ -127,6 +130,11 @@ class RealSystem:
     lstat = staticmethod(os.lstat)
     euid = staticmethod(os.geteuid)
     fchmod = staticmethod(os.fchmod)
+
+    def link(
+        self, old: str, new: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+    ) -> None:
+        os.link(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=False)
 
     def listdir(self, path: str | int) -> list[str]:
         return os.listdir(path)

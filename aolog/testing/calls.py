@@ -342,6 +342,16 @@ class SimulatedCalls:
                 for file in self._files.values():  # faults and `before` see the new name
                     file.path = new if file.node is node else file.path
 
+    def link(
+        self, old: str, new: str, /, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+    ) -> None:
+        """os.link, on a file system without hard links."""
+        del old, src_dir_fd
+        with self._lock:
+            new = self._below(new, dst_dir_fd)
+            self._checked("link", new)
+            fail(errno.EPERM, new)
+
     def unlink(self, path: str, /, *, dir_fd: int | None = None) -> None:
         """os.unlink."""
         with self._lock:

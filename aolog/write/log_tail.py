@@ -26,7 +26,6 @@ from aolog.errors import (
     StorageFull,
     SyncFailed,
     UsageError,
-    load_optional,
 )
 from aolog.format.columns import encode_columns
 from aolog.format.compression import packer
@@ -38,12 +37,11 @@ from aolog.write.validate import OFFSET_BYTES, check_format_1
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
-
     from aolog.format.frame import Buffer
     from aolog.record import Headers
     from aolog.write.active_slab import ActiveSlab
     from aolog.write.options import WriterOptions
+    from aolog.write.record_columns import RecordColumns
     from aolog.write.rolling import SlabChain
 
 __all__ = ["Body", "LogTail", "may_be_retried"]
@@ -119,7 +117,8 @@ class LogTail:
             assert slab is not None
             if size >= self.batch_bytes and value is not None and size == len(value) + OFFSET_BYTES:
                 # Only a value, and a batch by itself: a frame at once takes half the time.
-                pack, parts = self._pack, [value]
+                pack = self._pack
+                parts: list[Buffer] = [value]
                 codec, packed = (0, parts) if pack is None else pack(1, parts)
                 self.unflushed_records += 1
                 return slab.add_records(1, 0, codec, packed, now_us, now_us, self.durable)
@@ -174,17 +173,15 @@ class LogTail:
         codec, parts = self._packed(len(values), parts)
         return [(len(values), columns, codec, parts, now_us, now_us)]
 
-    def frames_of_arrow(self, batch: pa.RecordBatch) -> list[Body]:
-        """A record batch as one frame. Needs no lock. Raises RecordRefused, RecordTooLarge."""
-        count, columns, parts, greatest_us, least_us = load_optional(
-            "aolog.write.arrow"
-        ).from_arrow(batch, self._options.max_record_bytes, clock.now_us())
+    def frames_of_columns(self, columns: RecordColumns) -> list[Body]:
+        """Checked columns as one frame. Needs no lock. Raises RecordRefused."""
+        count, bits, parts, greatest_us, least_us = columns
         if self._options.format_1:
-            raise RecordRefused("format 1 has no columns", hint="use append_many")
+            raise RecordRefused("format 1 has no columns", hint="use append_many with values alone")
         if not count:
             return []
         codec, parts = self._packed(count, parts)
-        return [(count, columns, codec, parts, greatest_us, least_us)]
+        return [(count, bits, codec, parts, greatest_us, least_us)]
 
     # --- when a flush is due ----------------------------------------------------------------------
 

@@ -18,14 +18,24 @@ import time
 from typing import TYPE_CHECKING, Literal, NoReturn, Self, SupportsIndex
 
 from aolog import errors as notices
-from aolog.errors import AologError, Forked, LogClosed, StorageError, UsageError, nested_call
+from aolog.errors import (
+    AologError,
+    Forked,
+    LogClosed,
+    StorageError,
+    UsageError,
+    load_optional,
+    nested_call,
+)
 from aolog.format.native.speed import Gate
 from aolog.log import lifetime
+from aolog.storage import clock
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.background import NEVER_S, Background
 from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail, may_be_retried
 from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
+from aolog.write.record_columns import columns_of
 from aolog.write.rolling import SlabChain
 from aolog.write.validate import OFFSET_BYTES, check_format_1, check_record, check_values, too_large
 
@@ -210,18 +220,34 @@ class Writer(Gate):
             self._sync_quietly()
         return address
 
-    def append_many(self, values: Iterable[bytes | None]) -> np.ndarray:
-        """Takes values as one frame, whatever its size: readers see all of them or none. Their
-        addresses, uint64. Durability and errors as for `append`; none is taken on an error. (Format
-        1 has no batches: each value is a frame there, and an error may come between two.)"""
-        listed = check_values(values, self._max_record_bytes)
-        return self._append_frames(self._tail.frames_of(listed))
+    def append_many(
+        self,
+        values: Iterable[bytes | None],
+        *,
+        keys: Iterable[bytes | None] | None = None,
+        headers: Iterable[Headers] | None = None,
+        timestamps: Iterable[int | None] | None = None,
+        topics: Iterable[str | None] | None = None,
+    ) -> np.ndarray:
+        """Takes values as one frame, whatever its size: readers see all of them or none. keys,
+        headers, timestamps, topics: an entry for each value, as for `append`. Their addresses,
+        uint64. Durability and errors as for `append`; none is taken on an error. (Format 1 has no
+        batches: each value is a frame there, and an error may come between two.)"""
+        most = self._max_record_bytes
+        if keys is None and headers is None and timestamps is None and topics is None:
+            return self._append_frames(self._tail.frames_of(check_values(values, most)))
+        taken = columns_of(
+            values, keys, headers, timestamps, topics, max_record_bytes=most, now_us=clock.now_us()
+        )
+        return self._append_frames(self._tail.frames_of_columns(taken))
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
         """Takes a batch of columns as one frame: `value` and, optional, `key`, `headers`,
         `timestamp`, `topic`, as `Batch.to_arrow` makes them (`address` is ignored). Their
         addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
-        return self._append_frames(self._tail.frames_of_arrow(record_batch))
+        arrow = load_optional("aolog.write.arrow")
+        taken = arrow.from_arrow(record_batch, self._max_record_bytes, clock.now_us())
+        return self._append_frames(self._tail.frames_of_columns(taken))
 
     def _append_frames(self, bodies: list[Body]) -> np.ndarray:
         """Takes frames as they are; the addresses of their records."""

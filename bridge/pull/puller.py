@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from aolog import Retention, Writer
 from aolog.errors import StorageFull, UsageError, counted
-from aolog.format.columns import encode_columns
-from aolog.write.writer import append_body
 from bridge.errors import DestinationError
 from bridge.kafka.catalog import Catalog, Unanswered
 from bridge.kafka.fetcher import Fetcher
@@ -213,14 +211,11 @@ class Puller:
             (*(message.headers() or ()), (HEADER_NAME, b"%b%d" % (prefix, message.offset())))
             for message in messages
         ]
-        columns, parts = encode_columns(
-            [message.value() for message in messages],
-            timestamps=stamps,
-            keys=None if keys.count(None) == len(keys) else keys,
-            topics=[topic] * len(messages),
-            headers=headers,
+        values = [message.value() for message in messages]
+        addresses = self._writer.append_many(
+            values, keys=keys, headers=headers, timestamps=stamps, topics=[topic] * len(values)
         )
-        return append_body(self._writer, len(messages), columns, 0, parts, max(stamps), min(stamps))
+        return int(addresses[0])
 
     def _checkpoint(self) -> None:
         """Makes all of the log durable, then says how far it got: in a file, and to the group."""

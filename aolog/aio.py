@@ -1,0 +1,305 @@
+"""`aolog.aio`: a log from asyncio. No call blocks the event loop.
+
+    async with aio.Writer("path") as log:
+        await log.append(b"value", key=b"key")
+        await log.sync()
+    async with aio.Reader("path", cursor="billing") as log:
+        async for record in log.follow():
+            ...
+
+Blocking calls run in threads: a writer has one for appends and one for syncs, a reader has one. A task
+that is cancelled leaves its call at once, and the call goes on in its thread: an append is taken, a
+commit is stored, and what a read returned is the result of the next read. Calls of a writer are executed
+in the order in which they were made. Use an object in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from aolog.errors import fault
+from aolog.read.batch import Batch, FrameRecords, RecordFrame
+from aolog.read.reader import BATCH_BYTES, lag_from, prepare_commit
+from aolog.read.reader import Reader as _Reader
+from aolog.write.writer import Writer as _Writer
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    import numpy as np
+
+    from aolog.read.seek import Start
+    from aolog.record import Headers, Lag, Record
+
+__all__ = ["Reader", "Worker", "Writer"]
+
+_T = TypeVar("_T")
+# A thread that waits for records looks this often whether its reader is closed.
+_WAIT_S = 0.2
+_DAY_S = 86_400.0
+
+
+class Worker:
+    """A thread that executes calls one after the other."""
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    def begin(self, call: Callable[[], _T]) -> asyncio.Future[_T]:
+        """Starts a call after the earlier ones; the future of its result."""
+        return asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    async def run(self, call: Callable[[], _T]) -> _T:
+        """The result of a call. If the task is cancelled, the call goes on, and its error is logged."""
+        future = self.begin(call)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(_report)
+            raise
+
+    def end(self) -> None:
+        """Takes no more calls; the thread ends after those that it has. Does not wait. Idempotent."""
+        self._executor.shutdown(wait=False)
+
+
+def _report(future: asyncio.Future[Any]) -> None:
+    error = future.exception()
+    if error is not None:
+        fault("a call whose task was cancelled failed: %s", error)
+
+
+class Writer:
+    """`aolog.Writer` from asyncio, with its options. `async with` opens and closes the log."""
+
+    def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
+        self._open = partial(_Writer, path, **options)
+        self._appends = Worker("aolog-append")
+        self._syncs = Worker("aolog-sync")
+        self._writer: _Writer | None = None
+        # The last sync that was called, and whether it has begun: if not, later callers join it.
+        self._last_sync: tuple[threading.Event, asyncio.Future[int]] | None = None
+
+    async def __aenter__(self) -> Self:
+        def opened() -> None:
+            self._writer = self._open()
+
+        try:
+            await self._appends.run(opened)
+        except BaseException:  # cancelled: the thread opens the log, and then closes it
+            self._appends.begin(self._close)
+            self._end()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def log(self) -> _Writer:
+        """The writer, for `end`, `durable` and other attributes."""
+        assert self._writer is not None, "open it with `async with`"
+        return self._writer
+
+    async def append(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp: int | None = None,
+        topic: str | None = None,
+    ) -> int:
+        """See `aolog.Writer.append`. For many records, `append_many` is much faster."""
+        return await self._appends.run(
+            partial(
+                self.log.append, value, key=key, headers=headers, timestamp=timestamp, topic=topic
+            )
+        )
+
+    async def append_many(self, values: Iterable[bytes | None], **columns: Any) -> np.ndarray:
+        """See `aolog.Writer.append_many`."""
+        return await self._appends.run(partial(self.log.append_many, values, **columns))
+
+    async def flush(self) -> int:
+        """See `aolog.Writer.flush`. Includes the appends that were called before it."""
+        return await self._appends.run(self.log.flush)
+
+    async def sync(self) -> int:
+        """See `aolog.Writer.sync`. Includes the appends that have returned. Appends go on meanwhile;
+        tasks that call it at the same time share one sync."""
+        if self._last_sync is None or self._last_sync[0].is_set():
+            begun = threading.Event()
+            self._last_sync = begun, self._syncs.begin(partial(self._sync, begun))
+        return await asyncio.shield(self._last_sync[1])  # `close` raises a failed sync again
+
+    def _sync(self, begun: threading.Event) -> int:
+        begun.set()  # before the sync: it includes what those who joined it had appended
+        return self.log.sync()
+
+    async def close(self) -> None:
+        """See `aolog.Writer.close`. Executes the appends that were called before it. Idempotent."""
+        if self._writer is not None:
+            await self._appends.run(self._close)
+        self._end()
+
+    async def give_up(self) -> int:
+        """See `aolog.Writer.give_up`. Ends also an append that waits for room."""
+        end = await self._syncs.run(self.log.give_up)
+        self._end()
+        return end
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def _end(self) -> None:
+        self._appends.end()
+        self._syncs.end()
+
+
+class Reader:
+    """`aolog.Reader` from asyncio, with its options. `async with` opens and closes it.
+
+    on_gap is called in the reader's thread. One task at a time may read.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], start: Start = "earliest", **options: Any
+    ) -> None:
+        self._open = partial(_Reader, path, start, **options)
+        self._worker = Worker("aolog-read")
+        self._reader: _Reader | None = None
+        self._pending: asyncio.Future[Batch | None] | None = None  # a read that nobody has taken
+        self._frames: list[RecordFrame] = []  # not begun, in order
+        self._reading: FrameRecords | None = None
+        self._position: tuple[int, int | None] = 0, None  # after the batches that were taken
+
+    async def __aenter__(self) -> Self:
+        def opened() -> None:
+            reader = self._open()
+            self._reader, self._position = reader, (reader.tell(), reader.ordinal)
+
+        try:
+            await self._worker.run(opened)
+        except BaseException:
+            self._worker.begin(self._close)
+            self._worker.end()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def log(self) -> _Reader:
+        """The reader, for `gaps`, `topic` and other attributes. Its position is after what was read
+        ahead; use `tell` of this object."""
+        assert self._reader is not None, "open it with `async with`"
+        return self._reader
+
+    def tell(self) -> int:
+        """The address of the next record."""
+        return self._place()[0]
+
+    def _place(self) -> tuple[int, int | None]:
+        if self._reading is not None:
+            return self._reading.address, self._reading.ordinal
+        if self._frames:
+            first = self._frames[0]
+            return first.address + first.skip, (
+                None if first.ordinal is None else first.ordinal + first.skip
+            )
+        return self._position
+
+    async def read(self, timeout: float = 0.0) -> Record | None:
+        """The next record; None if there is none within `timeout` seconds."""
+        while True:
+            if self._reading is not None:
+                record: Record | None = next(self._reading.records, None)
+                if record is not None:
+                    return record
+                self._reading = None
+            if not self._frames and (batch := await self._fetch(BATCH_BYTES, timeout)) is not None:
+                self._frames = batch.frames
+            if not self._frames:
+                return None
+            self._reading = FrameRecords(self._frames.pop(0), RecordFrame.records)
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        """The records up to the end of the log, including those appended meanwhile."""
+        while (record := await self.read()) is not None:
+            yield record
+
+    async def follow(self, timeout: float | None = None) -> AsyncIterator[Record]:
+        """The records, also those that are appended later. Ends after `timeout` seconds without a
+        record; None: never."""
+        wait_s = _DAY_S if timeout is None else timeout
+        while (record := await self.read(wait_s)) is not None or timeout is None:
+            if record is not None:
+                yield record
+
+    async def read_batch(self, max_bytes: int = BATCH_BYTES, timeout: float = 0.0) -> Batch | None:
+        """See `aolog.Reader.read_batch`. Begins with the records that were read ahead."""
+        ahead, self._frames = self._frames, []
+        reading, self._reading = self._reading, None
+        if reading is not None and (frame := reading.end()) is not None:
+            ahead = [frame, *ahead]
+        return Batch(ahead) if ahead else await self._fetch(max_bytes, timeout)
+
+    async def _fetch(self, max_bytes: int, timeout_s: float) -> Batch | None:
+        until_s = time.monotonic() + timeout_s
+        while True:
+            if self._pending is None:
+                wait_s = max(0.0, min(until_s - time.monotonic(), _WAIT_S))
+                self._pending = self._worker.begin(partial(self.log.read_batch, max_bytes, wait_s))
+            try:
+                batch = await asyncio.shield(self._pending)
+            except asyncio.CancelledError:
+                raise  # the next read returns its result
+            except BaseException:
+                self._pending = None
+                raise
+            self._pending = None
+            if batch is not None:
+                last = batch.frames[-1]
+                ordinal = None if last.ordinal is None else last.ordinal + last.columns.records
+                self._position = batch.end, ordinal
+            if batch is not None or time.monotonic() >= until_s:
+                return batch
+
+    async def seek(self, where: Start | None = None, *, ordinal: int | None = None) -> int:
+        """See `aolog.Reader.seek`."""
+        address = await self._worker.run(partial(self.log.seek, where, ordinal=ordinal))
+        self._pending = self._reading = None
+        self._frames, self._position = [], (address, self.log.ordinal)
+        return address
+
+    async def commit(self) -> None:
+        """See `aolog.Reader.commit`: the position after the last record that was returned."""
+        address, ordinal = self._place()
+
+        def commit() -> None:
+            prepare_commit(self.log, address, ordinal)()
+
+        await self._worker.run(commit)
+
+    async def lag(self) -> Lag:
+        """See `aolog.Reader.lag`."""
+        return await self._worker.run(partial(lag_from, self.log, *self._place()))
+
+    async def close(self) -> None:
+        """See `aolog.Reader.close`. Idempotent."""
+        if self._reader is not None:
+            await self._worker.run(self._close)
+        self._worker.end()
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()

@@ -1,0 +1,149 @@
+"""A backup is a log: consistent beside a writer, restorable, and free where it can link."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+import aolog
+from aolog.storage.storage import Storage
+from aolog.testing import SimulatedSystem
+from tests.aolog.commands import failure, fill, well
+from tests.aolog.conftest import read_all, slab_files, snapshot, values
+
+
+@pytest.fixture
+def log(log_path: str) -> str:
+    """Four slabs, a cursor in the middle."""
+    with aolog.Writer(log_path, slab_bytes=64 << 10) as writer:
+        for i in range(40):
+            writer.append_many([b"%d" % i * 100] * 20)
+    with aolog.Reader(log_path, cursor="billing") as reader:
+        for _ in range(300):
+            reader.read()
+        reader.commit()
+    return log_path
+
+
+def is_linked(slab: Path, original: str) -> bool:
+    return slab.samefile(Path(original) / slab.name)
+
+
+def test_a_backup_is_read_like_the_log_and_its_sealed_slabs_are_links(
+    log: str, tmp_path: Path
+) -> None:
+    done = aolog.backup(log, tmp_path / "copy")
+    copy = str(tmp_path / "copy")
+    assert read_all(copy) == read_all(log)
+    assert done.cursors == ["billing"]
+    linked = [is_linked(slab, log) for slab in slab_files(copy)]
+    assert len(linked) > 2
+    assert linked == [True] * (len(linked) - 1) + [False]
+    with (
+        aolog.Reader(copy, cursor="billing") as ours,
+        aolog.Reader(log, cursor="billing") as theirs,
+    ):
+        assert ours.tell() == theirs.tell()
+
+
+def test_a_restored_log_goes_on_and_the_backup_stays_as_it_was(log: str, tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy")
+    aolog.backup(log, copy)
+    before = values(log)
+    shutil.rmtree(log)
+    aolog.backup(copy, log)  # restores and keeps the backup
+    kept = snapshot(copy)
+    with aolog.Writer(log, slab_bytes=64 << 10, retention=aolog.Retention(max_slabs=2)) as writer:
+        writer.append_many([b"after"] * 2000)
+    assert values(copy) == before
+    assert snapshot(copy) == kept
+    assert values(log)[-1] == b"after"
+    with aolog.Reader(log, cursor="billing") as reader:
+        assert reader.read() is not None
+
+
+def test_a_backup_beside_a_writer_and_a_committing_reader_is_consistent(
+    log_path: str, tmp_path: Path
+) -> None:
+    over = threading.Event()
+    with aolog.Writer(log_path, slab_bytes=256 << 10, flush_records=50) as writer:
+        writer.append(b"first")
+        writer.flush()
+
+        def append() -> None:
+            i = 0
+            while not over.is_set():
+                writer.append(b"%d" % i * 20, key=b"k")
+                i += 1
+
+        def follow() -> None:
+            with aolog.Reader(log_path, cursor="c") as reader:
+                while not over.is_set():
+                    if reader.read_batch(timeout=0.01) is not None:
+                        reader.commit()
+
+        threads = [threading.Thread(target=append), threading.Thread(target=follow)]
+        for thread in threads:
+            thread.start()
+        try:
+            for i in range(4):
+                copy = str(tmp_path / f"copy{i}")
+                aolog.backup(log_path, copy)
+                assert not aolog.verify(copy).gaps
+                with aolog.Reader(copy, cursor="c") as reader:
+                    assert reader.tell() <= reader.end()
+                    list(reader)
+                    assert reader.gaps == []
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+
+
+def test_a_damaged_slab_is_copied_and_not_linked(log: str, tmp_path: Path) -> None:
+    first = slab_files(log)[0]
+    with first.open("r+b") as file:
+        file.seek(9_000)
+        file.write(b"wrong")
+    done = aolog.backup(log, tmp_path / "copy")
+    assert [gap.reason for gap in done.gaps] == ["corrupt"]
+    assert not is_linked(slab_files(str(tmp_path / "copy"))[0], log)
+    assert read_all(str(tmp_path / "copy")) == read_all(log)
+
+
+def test_a_clone_is_another_log_and_shares_no_file(log: str, tmp_path: Path) -> None:
+    done = aolog.backup(log, tmp_path / "clone", new_uuid=True)
+    clone = str(tmp_path / "clone")
+    with aolog.Reader(log) as reader, aolog.Reader(clone) as other:
+        assert reader.topic_uuid != other.topic_uuid
+        assert other.topic_uuid is not None
+        assert done.topic_uuid == other.topic_uuid.hex()
+    assert not any(is_linked(slab, log) for slab in slab_files(clone))
+    assert values(clone) == values(log)
+
+
+def test_without_hard_links_everything_is_copied() -> None:
+    system = SimulatedSystem()
+    with aolog.Writer("/log", storage=Storage(system), slab_bytes=16 << 10) as writer:
+        for i in range(30):
+            writer.append_many([b"%d" % i * 100] * 20)
+    aolog.backup("/log", "/copy", storage=Storage(system))
+    assert read_all("/copy", storage=Storage(system)) == read_all("/log", storage=Storage(system))
+
+
+def test_the_command_makes_a_backup_and_refuses_a_directory_that_exists(
+    log_path: str, tmp_path: Path
+) -> None:
+    fill(log_path, [b"one", b"two"])
+    copy = str(tmp_path / "copy")
+    assert (
+        well("backup", log_path, copy).stdout
+        == f"{log_path}: 2 records and 0 cursors are in {copy}\n"
+    )
+    assert failure("backup", log_path, copy)["code"] == "usage"
+    assert values(copy) == [b"one", b"two"]
+    assert os.listdir(tmp_path / "copy")

@@ -1,0 +1,202 @@
+"""aolog.aio: nothing blocks the loop, and a cancelled task loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import aolog
+from aolog import aio
+from tests.aolog.conftest import read_all, values
+
+
+class Held:
+    """Delays a call of a writer until `release`, as a slow disk does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        self.begun, self.over = threading.Event(), threading.Event()
+        self.calls = 0
+        real = getattr(aolog.Writer, name)
+
+        def held(*args: Any, **options: Any) -> Any:
+            self.calls += 1
+            self.begun.set()
+            assert self.over.wait(30)
+            return real(*args, **options)
+
+        monkeypatch.setattr(aolog.Writer, name, held)
+
+    async def wait_begun(self) -> None:
+        await asyncio.to_thread(self.begun.wait, 30)
+
+
+def test_records_are_appended_in_the_order_of_the_calls_and_read_back(log_path: str) -> None:
+    async def main() -> list[bytes | None]:
+        async with aio.Writer(log_path) as log:
+            addresses = await asyncio.gather(*(log.append(b"%d" % i) for i in range(50)))
+            assert addresses == sorted(addresses)
+            await log.append_many([b"50", b"51"], keys=[b"a", b"b"])
+            assert await log.sync() == log.log.durable
+        async with aio.Reader(log_path) as reader:
+            return [record.value async for record in reader]
+
+    assert asyncio.run(main()) == [b"%d" % i for i in range(52)]
+
+
+def test_the_loop_runs_while_a_sync_waits_for_the_device_and_appends_go_on(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with aio.Writer(log_path) as log:
+            await log.append(b"a")
+            held = Held(monkeypatch, "sync")
+            first = asyncio.create_task(log.sync())
+            await held.wait_begun()
+            await log.append(b"b")
+            others = [asyncio.create_task(log.sync()) for _ in range(20)]
+            await asyncio.sleep(0)
+            assert not first.done()
+            held.over.set()
+            durable = await asyncio.gather(first, *others)
+            assert held.calls == 2  # the twenty share one
+            assert durable[-1] == log.log.end
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_append_returns_at_once_and_is_taken(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with aio.Writer(log_path) as log:
+            held = Held(monkeypatch, "append_many")
+            task = asyncio.create_task(log.append_many([b"a", b"b"]))
+            await held.wait_begun()
+            later = asyncio.create_task(log.append(b"c"))
+            await asyncio.sleep(0)
+            for each in (task, later):
+                each.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await each
+            held.over.set()
+
+    asyncio.run(main())
+    assert values(log_path) == [b"a", b"b", b"c"]
+
+
+def test_the_error_of_a_call_whose_task_was_cancelled_is_logged(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with aio.Writer(log_path, max_record_bytes=10) as log:
+            held = Held(monkeypatch, "append_many")
+            task = asyncio.create_task(log.append_many([bytes(11)]))
+            await held.wait_begun()
+            task.cancel()
+            await asyncio.sleep(0)
+            held.over.set()
+
+    asyncio.run(main())
+    assert "max_record_bytes" in caplog.text
+
+
+def test_follow_gets_what_is_appended_later_and_a_cancelled_wait_loses_no_record(
+    log_path: str,
+) -> None:
+    async def main() -> list[bytes | None]:
+        found: list[bytes | None] = []
+        async with aio.Writer(log_path, flush_records=1) as log, aio.Reader(log_path) as reader:
+
+            async def follow() -> None:
+                async for record in reader.follow():
+                    found.append(record.value)
+
+            for i in range(20):
+                task = asyncio.create_task(follow())
+                await asyncio.sleep(0.002 * (i % 3))
+                await log.append_many([b"%d" % i, b"%d'" % i])
+                await asyncio.sleep(0.002 * (i % 4))
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            async for record in reader.follow(timeout=0.3):
+                found.append(record.value)
+        return found
+
+    assert asyncio.run(main()) == [b"%d%s" % (i, end) for i in range(20) for end in (b"", b"'")]
+
+
+def test_a_commit_is_after_the_last_record_that_was_returned(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        for i in range(3):
+            writer.append_many([b"%d" % (10 * i + k) for k in range(10)])
+
+    async def read(count: int) -> list[bytes | None]:
+        async with aio.Reader(log_path, cursor="c") as reader:
+            begin = reader.tell()
+            records = [await reader.read() for _ in range(count)]
+            assert records[0] is not None
+            assert records[0].address >= begin
+            await reader.commit()
+            assert (await reader.lag()).records is not None
+            return [record.value for record in records if record is not None]
+
+    found = [value for n in (1, 9, 5, 15) for value in asyncio.run(read(n))]
+    assert found == [b"%d" % i for i in range(30)]
+
+
+def test_a_batch_begins_with_what_was_read_ahead(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"%d" % i for i in range(10)])
+
+    async def main() -> None:
+        async with aio.Reader(log_path) as reader:
+            assert (await reader.read()) == read_all(log_path)[0]
+            batch = await reader.read_batch()
+            assert batch is not None
+            assert [r.value for r in batch] == [b"%d" % i for i in range(1, 10)]
+            assert await reader.read_batch(timeout=0.01) is None
+            assert await reader.seek(ordinal=3) == reader.tell()
+            assert (await reader.read()) == read_all(log_path)[3]
+
+    asyncio.run(main())
+
+
+def test_an_append_that_waits_for_room_does_not_stop_the_loop_and_give_up_ends_it(
+    log_path: str,
+) -> None:
+    with aolog.Writer(log_path, slab_bytes=8 << 10) as writer:
+        writer.append(b"x")
+        aolog.Reader(log_path, cursor="slow").commit()
+    block = aolog.Retention(max_bytes=16 << 10, when_full="block")
+
+    async def main() -> None:
+        log = await aio.Writer(log_path, slab_bytes=8 << 10, retention=block).__aenter__()
+        task = asyncio.create_task(_fill(log))
+        await asyncio.sleep(0.3)
+        assert not task.done()
+        await log.give_up()
+        with pytest.raises(aolog.LogClosed):
+            await task
+
+    async def _fill(log: aio.Writer) -> None:
+        while True:
+            await log.append(bytes(4 << 10))
+
+    asyncio.run(main())
+
+
+def test_an_error_of_opening_is_raised_and_nothing_stays_open(log_path: str) -> None:
+    async def main() -> None:
+        async with aio.Writer(log_path):
+            with pytest.raises(aolog.LogLocked):
+                async with aio.Writer(log_path):
+                    pass
+        with pytest.raises(aolog.NotALog):
+            async with aio.Reader(log_path + "-none"):
+                pass
+
+    asyncio.run(main())
+    aolog.Writer(log_path).close()

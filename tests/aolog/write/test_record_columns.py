@@ -1,0 +1,83 @@
+"""append_many with keys, headers, timestamps and topics: one frame, as if by append."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import aolog
+from aolog.format.frame import KIND_RECORDS
+from tests.aolog.conftest import frames_of, read_all
+
+VALUES = [b"a", None, bytearray(b"c")]
+COLUMNS: dict[str, Any] = {
+    "keys": [b"k", None, memoryview(b"l")],
+    "headers": [(("h", b"1"),), (), [("i", None)]],
+    "timestamps": [7, None, -5],
+    "topics": [None, "t", "u"],
+}
+
+
+def test_columns_are_read_back_exactly_and_are_one_frame(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        addresses = writer.append_many(VALUES, **COLUMNS)
+    records = read_all(log_path)
+    assert [r.address for r in records] == list(addresses)
+    assert [(r.key, r.value, r.headers, r.topic) for r in records] == [
+        (b"k", b"a", (("h", b"1"),), None),
+        (None, None, (), "t"),
+        (b"l", b"c", (("i", None),), "u"),
+    ]
+    assert [r.timestamp for r in records][::2] == [7, -5]
+    assert (records[1].timestamp or 0) > 1_600_000_000_000_000  # when it was appended
+    assert [f.records for f in frames_of(log_path) if f.kind == KIND_RECORDS] == [3]
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_one_column_alone_is_enough(log_path: str, name: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append_many(VALUES, **{name: COLUMNS[name]})
+    assert [record.value for record in read_all(log_path)] == [b"a", None, b"c"]
+
+
+def test_columns_may_be_generators_and_may_be_empty(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        assert not len(writer.append_many(iter(()), keys=iter(())))
+        writer.append_many((b"%d" % i for i in range(3)), keys=(b"k%d" % i for i in range(3)))
+    assert [(r.key, r.value) for r in read_all(log_path)] == [
+        (b"k%d" % i, b"%d" % i) for i in range(3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"keys": [b"k"]}, "1 keys and 3 values"),
+        ({"keys": ["text", None, None]}, "the key is str"),
+        ({"headers": [("h",), (), ()]}, "headers are no sequence"),
+        ({"timestamps": [1.5, None, None]}, "the timestamp is float"),
+        ({"topics": ["", None, None]}, "the topic has 0 bytes"),
+    ],
+)
+def test_a_wrong_column_is_refused_and_nothing_is_taken(
+    log_path: str, columns: dict[str, Any], message: str
+) -> None:
+    with aolog.Writer(log_path) as writer:
+        with pytest.raises(aolog.RecordRefused, match=message):
+            writer.append_many(VALUES, **columns)
+        writer.append(b"next")
+    assert [record.value for record in read_all(log_path)] == [b"next"]
+
+
+def test_a_record_over_the_bound_is_refused_with_its_key_and_headers_counted(log_path: str) -> None:
+    with aolog.Writer(log_path, max_record_bytes=100) as writer:
+        writer.append_many([bytes(50)], keys=[bytes(40)])
+        with pytest.raises(aolog.RecordTooLarge):
+            writer.append_many([b"small", bytes(50)], keys=[None, bytes(60)])
+    assert len(read_all(log_path)) == 1
+
+
+def test_format_1_has_no_columns(log_path: str) -> None:
+    with aolog.Writer(log_path, format="queuefka") as writer, pytest.raises(aolog.RecordRefused):
+        writer.append_many([b"a"], keys=[b"k"])
