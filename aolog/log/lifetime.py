@@ -1,8 +1,8 @@
-"""What becomes of open writers and readers at a fork and at the end of the process.
+"""Open writers and readers, at a fork and at the end of the process.
 
-A forked child inherits descriptors, buffers and locks that are its parent's: everything open is
-told so in the child, before any of its code runs. At a clean exit what was not closed is closed,
-and a writer that is dropped closes itself.
+A forked child inherits its parent's descriptors, buffers and locks. Before any code of the child runs,
+each open object there drops them. At a clean exit this module closes what is still open, and a writer
+that is collected closes itself.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def opened(living: _Living, system: System, after_fork_in_child: Callable[[_Livi
 
 
 def closed(living: Living) -> None:
-    """It is closed."""
+    """Removes an object that was closed."""
     _open.pop(living, None)
 
 
 def died(living: Living) -> None:
-    """The process that opened it died: as in a forked child, nothing is flushed or closed. Does
-    nothing if it was closed."""
+    """Simulates the death of the process that opened it: as in a forked child, nothing is flushed or
+    closed. Does nothing if it was closed."""
     entry = _open.pop(living, None)
     if entry is not None:
         _, after_fork_in_child = entry
@@ -59,14 +59,14 @@ def died(living: Living) -> None:
 
 
 def abandon(system: System) -> None:
-    """The process whose system this is died."""
+    """Simulates the death of the process that used this system."""
     for living, (its_system, _) in list(_open.items()):
         if its_system is system:
             died(living)
 
 
 def close_quietly(living: Living) -> None:
-    """Closes what nobody closed and nobody will."""
+    """Closes an object that its owner dropped. Logs an error instead of raising it."""
     try:
         living.close()
     except AologError as error:

@@ -65,7 +65,7 @@ class _Body(BodyBuilder):
         return nulls
 
 
-# Made once: even of a column that is not there, its type costs as much as asking for it.
+# Made once: making a type takes as long as looking up a column.
 _TAKEN = {
     "value": (pa.binary(), pa.string()),
     "key": (pa.binary(), pa.string()),
@@ -96,7 +96,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Arr
     """The body for a batch of columns. Raises RecordRefused for a missing or wrong column,
     RecordTooLarge for a value, or all, over the bounds."""
     if not isinstance(batch, pa.RecordBatch):
-        raise RecordRefused(f"{type(batch).__name__} is no pyarrow.RecordBatch")
+        raise RecordRefused(f"{type(batch).__name__} is not a pyarrow.RecordBatch")
     given = dict(zip(batch.schema.names, batch.columns, strict=True))
     unknown = given.keys() - set(SCHEMA.names)
     if len(given) < batch.num_columns:
@@ -109,7 +109,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Arr
     if batch.num_rows == 0:
         return ArrowFrame(0, 0, [], now_us, now_us)
     data = value.buffers()[2]  # not `nbytes`, which costs as much as all other checks
-    if data is not None and data.size > max_record_bytes:  # else none of them is
+    if data is not None and data.size > max_record_bytes:  # otherwise no value is
         longest = int(pa.compute.max(pa.compute.binary_length(value)).as_py() or 0)
         if longest > max_record_bytes:
             raise too_large(longest, max_record_bytes)
@@ -147,7 +147,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Arr
 
 
 def _check_text(array: pa.Array, what: str) -> None:
-    """Arrow takes any bytes for text; a frame with such would be refused by every reader."""
+    """Arrow accepts any bytes as text; every reader would refuse a frame with invalid UTF-8."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -155,9 +155,9 @@ def _check_text(array: pa.Array, what: str) -> None:
 
 
 def _put_headers(body: _Body, headers: pa.Array) -> bool:
-    entries = headers.flatten()  # of the records that are there: a null list counts as empty
+    entries = headers.flatten()  # a null list counts as empty
     names, values = entries.field("key"), entries.field("value")
-    if entries.null_count or names.null_count:  # of one that is null, the name may be ""
+    if entries.null_count or names.null_count:  # the name of a null entry may be ""
         raise RecordRefused("a header has no name")
     _check_text(names, "a header's name")
     lengths = pa.compute.list_value_length(headers).fill_null(0).to_numpy()

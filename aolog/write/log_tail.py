@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aolog.format.frame import Buffer
-    from aolog.record import Headers
     from aolog.write.active_slab import ActiveSlab
     from aolog.write.options import WriterOptions
     from aolog.write.record_columns import RecordColumns
     from aolog.write.rolling import SlabChain
+    from aolog.write.validate import CheckedRecord
 
 __all__ = ["Body", "LogTail", "may_be_retried"]
 
@@ -100,30 +100,24 @@ class LogTail:
         self.durable = chain.end
         return True
 
-    def add(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Headers,
-        moment: int | None,
-        topic: str | None,
-        size: int,
-    ) -> int:
-        """Takes a record of `size` bytes into the open batch, which has room for it, or into a new
-        one after `make_room`; its address."""
+    def add(self, record: CheckedRecord) -> int:
+        """Takes a record into the open batch, which has room for it, or into a new one after
+        `make_room`; its address."""
         batch = self.batch
         if batch is None:
             now_us, slab = clock.now_us(), self._chain.slab
             assert slab is not None
+            value, size = record[0], record[5]
             if size >= self.batch_bytes and value is not None and size == len(value) + OFFSET_BYTES:
                 # Only a value, and a batch by itself: a frame at once takes half the time.
-                pack = self._pack
+                codec = 0
                 parts: list[Buffer] = [value]
-                codec, packed = (0, parts) if pack is None else pack(1, parts)
+                if self._pack is not None:
+                    codec, parts = self._pack(1, parts)
                 self.unflushed_records += 1
-                return slab.add_records(1, 0, codec, packed, now_us, now_us, self.durable)
+                return slab.add_records(1, 0, codec, parts, now_us, now_us, self.durable)
             self.batch = batch = OpenBatch(slab.base + slab.offset, now_us)
-        address = batch.add(value, key, headers, moment, topic, size)
+        address = batch.add(record)
         if batch.size >= self.batch_bytes:
             self.cut_batch()
         return address

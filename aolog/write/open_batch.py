@@ -13,6 +13,7 @@ from aolog.format.columns import encode_columns
 if TYPE_CHECKING:
     from aolog.format.frame import Buffer
     from aolog.record import Headers
+    from aolog.write.validate import CheckedRecord
 
 __all__ = ["OpenBatch"]
 
@@ -38,16 +39,9 @@ class OpenBatch:
         self.timestamps: list[int] | None = None
         self.topics: list[str | None] | None = None
 
-    def add(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Headers,
-        timestamp: int | None,
-        topic: str | None,
-        size: int,
-    ) -> int:
-        """Takes a record whose parts were checked; its address."""
+    def add(self, record: CheckedRecord) -> int:
+        """Takes a record; its address."""
+        value, key, headers, timestamp, topic, size = record
         before = len(self.values)
         self.size += size
         self.values.append(value)

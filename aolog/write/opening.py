@@ -62,7 +62,7 @@ class _Found(NamedTuple):
     slab: Slab
     ordinal: int
     greatest_us: int
-    tail_end: int  # behind the last byte that is no zero, or else the end of the frames
+    tail_end: int  # after the last byte that is not zero; if there is none, the end of the frames
 
 
 def _random_jump(storage: Storage) -> int:
@@ -70,18 +70,18 @@ def _random_jump(storage: Storage) -> int:
 
 
 def _known_out(log: Log) -> list[int]:
-    """Addresses that cursors have passed. A damaged cursor is passed over: it says nothing."""
+    """Positions of the cursors. A damaged cursor is skipped: its position is unknown."""
     found = []
     for name in cursor_names(log.path, log.storage):
         try:
             found.append(read_position(log.path, name, log.storage).address)
         except AologError as error:
-            warn("cursor %s is passed over: %s", name, error)
+            warn("cursor %s is skipped: %s", name, error)
     return found
 
 
 def _inspect(log: Log) -> _Found | None:
-    """The last slab, made durable first, so that what is decided on cannot vanish."""
+    """The last slab. Syncs it first: the decision rests on bytes that power loss cannot remove."""
     if not log.bases:
         return None
     slab = log.open_slab(len(log.bases) - 1)
@@ -116,9 +116,9 @@ def _inspect(log: Log) -> _Found | None:
 
 
 def _write_again(log: Log, slab: Slab, begin: int, end: int) -> None:
-    """Writes the same bytes at the same place, durable on return: a sync that failed in another
-    process may have left pages that the system takes for clean, and that no later sync writes.
-    Only behind the last mark, which says that everything before it is durable.
+    """Writes the same bytes at the same place; they are durable on return. After a failed sync of
+    another process, the system may consider pages clean that are not on the device, and no later
+    sync writes them. Everything before the last mark is durable and is not written again.
 
     Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC 2020.
     """
@@ -132,9 +132,9 @@ def _write_again(log: Log, slab: Slab, begin: int, end: int) -> None:
 
 
 def _end_of_frames(slab: Slab) -> tuple[int, int, int, bool, int]:
-    """As `Slab.end_of_frames`, whether the last frame is a seal, and where the last frame stands
-    that says that everything before it is durable. Bodies are read too: after a crash a header
-    may be there without its body."""
+    """As `Slab.end_of_frames`, whether the last frame is a seal, and the offset of the last frame
+    that declares everything before it durable. Reads bodies too: after a crash a header may exist
+    without its body."""
     if (seal := slab.seal()) is not None:
         return slab.end_offset, seal.records, seal.greatest_us, True, slab.seal_offset
     records, greatest_us, sealed, marked = 0, NO_TIMESTAMP, False, slab.data_begin
@@ -157,7 +157,7 @@ def _end_of_frames(slab: Slab) -> tuple[int, int, int, bool, int]:
 
 
 def _tail_end(slab: Slab, begin: int, end: int) -> int:
-    """Behind the last byte in [begin, end) that is no zero; `begin` if all are."""
+    """After the last byte in [begin, end) that is not zero; `begin` if all are zero."""
     for at in reversed(range(begin, end, _STEP_BYTES)):  # backwards
         piece = slab.file.pread(min(_STEP_BYTES, end - at), at).rstrip(b"\0")
         if piece:
@@ -188,7 +188,7 @@ def _carry_out(log: Log, decision: Decision, found: _Found) -> tuple[str | None,
     kept = _kept_aside(log, last.base + last.end_of_frames)
     if decision.cut_at is None:
         if decision.case is Case.UNSEALED and len(kept) > 1:
-            return kept[-2], _size(storage, kept[-2])  # who cut was killed before the next slab
+            return kept[-2], _size(storage, kept[-2])  # killed after the cut, before the next slab
         return None, 0
     aside = kept[-1]
     file = storage.open_write(log.slab_path(last.base))
@@ -196,7 +196,7 @@ def _carry_out(log: Log, decision: Decision, found: _Found) -> tuple[str | None,
         if decision.aside:
             storage.make_directory(log.directory / ASIDE_DIRECTORY)
             if len(kept) > 1 and _is_copy(storage, kept[-2], file, decision.cut_at, found.tail_end):
-                aside = kept[-2]  # who copied it was killed before the cut
+                aside = kept[-2]  # killed after the copy, before the cut
             pieces = file.pieces(decision.cut_at, found.tail_end)
             storage.write_file(aside, (piece for _, piece in pieces))
         file.truncate(decision.cut_at)
@@ -207,7 +207,7 @@ def _carry_out(log: Log, decision: Decision, found: _Found) -> tuple[str | None,
 
 
 def _kept_aside(log: Log, address: int) -> list[Inside]:
-    """What was cut at the address before, oldest first, and a free name: nothing is overwritten."""
+    """Earlier copies of tails cut at this address, oldest first, and an unused name."""
     stem = log.directory / ASIDE_DIRECTORY / f"{address:020d}"
     paths = [stem + ".torn"]
     while log.storage.exists(paths[-1]):
@@ -236,11 +236,11 @@ def _size(storage: Storage, path: Inside) -> int:
 def open_for_append(
     log: Log, *, first_base: int, fresh_uuid: Callable[[], bytes], topic: str | None
 ) -> tuple[Opening, Predecessor, int | None]:
-    """Recovers the log and says what its next slab follows. The caller holds the writer's lock.
+    """Recovers the log; returns what its next slab follows. The caller holds the writer's lock.
 
-    The third value is the offset at which a format-1 slab is continued, else None. Raises
-    HeaderLost where nothing says what the log is, IdentityUnclear where its parts say different
-    things, and TopicMismatch, before anything is changed.
+    The third value is the offset at which a format-1 slab is continued, otherwise None. Raises,
+    before it changes anything: HeaderLost if the log's identity is lost, IdentityUnclear if its
+    slabs and cursors contradict each other, and TopicMismatch.
     """
     if log.bases and log.format == 2:
         log_uuid(log, Headers(log), to_write=True)
@@ -281,26 +281,18 @@ def open_for_append(
     last = found.last
     end = last.end_of_frames if last.has_header else last.size
     if last.format == 1:
-        offset = None if decision.next_base is not None else decision.cut_at or last.size
-        if decision.cut_at == 0:
-            offset = 0
+        offset = None
+        if decision.next_base is None:
+            offset = last.size if decision.cut_at is None else decision.cut_at
         next_base = last.base if offset is not None else decision.next_base or 0
         opening = Opening(decision.case.value, 0, next_base, cut, aside)
         return _report(log, opening), _format_1_predecessor(next_base), offset
     assert decision.next_base is not None
     if known is None:
-        raise HeaderLost(
-            "the last slab is of another log, and of another format"
-            if last.foreign
-            else "no slab's header is intact",
-            hint="move the slab elsewhere; nothing was changed"
-            if last.foreign
-            else "move the directory aside and begin a new log; nothing was changed",
-            path=log.path,
-        )
+        raise _unknown(log, last)
     epoch = known.epoch + decision.new_epoch
     next_base = decision.next_base
-    if not last.sealed:  # behind a seal stands nothing that was to be a record
+    if not last.sealed:  # bytes after a seal were never records
         next_base = max(next_base, last.base + end + cut + padding(end + cut))
     predecessor = Predecessor(
         next_base=next_base,
@@ -322,8 +314,17 @@ def _format_1_predecessor(next_base: int) -> Predecessor:
     return Predecessor(next_base, bytes(16), None, 0, 0, True, NO_PREDECESSOR, 0, 0, NO_TIMESTAMP)
 
 
+def _unknown(log: Log, last: LastSlab) -> HeaderLost:
+    reason = "no slab's header is intact"
+    hint = "move the directory aside and begin a new log; nothing was changed"
+    if last.foreign:
+        reason = "the last slab is of another log, and of another format"
+        hint = "move the slab elsewhere; nothing was changed"
+    return HeaderLost(reason, hint=hint, path=log.path)
+
+
 def _last_known(log: Log) -> tuple[SlabHeader | None, int, int]:
-    """Of the last slab that has a header: that, its records and their greatest timestamp."""
+    """The header of the last slab that has one, the slab's records and their greatest timestamp."""
     for i in reversed(range(len(log.bases))):
         slab = log.open_slab(i)
         try:
@@ -336,12 +337,12 @@ def _last_known(log: Log) -> tuple[SlabHeader | None, int, int]:
 
 
 def _refuse_cursors(log: Log) -> None:
-    """Raises HeaderLost where cursors are left of a log and no slab is: a new log there would be
-    another one, which they contradict."""
+    """Raises HeaderLost if there are cursors and no slab: they belong to another log than the one
+    that would begin here."""
     name = next((name for name, _ in cursor_uuids(log.path, log.storage)), None)
     if name is not None:
         raise HeaderLost(
-            f"all slabs are gone, and cursor {name!r} belongs to the log that they were",
+            f"all slabs are gone, and cursor {name!r} belongs to the log that they formed",
             hint=f"bring the slabs back, or remove {CURSOR_DIRECTORY}/ to begin a new log",
             path=log.path,
         )
@@ -350,7 +351,7 @@ def _refuse_cursors(log: Log) -> None:
 def _report(log: Log, opening: Opening) -> Opening:
     for base in log.foreign_bases:
         warn(
-            "%s: is of another log; readers get a gap in its place",
+            "%s: is of another log; readers report a gap in its place",
             log.slab_path(base),
         )
     if opening.case not in {Case.SEALED.value, Case.QUEUEFKA.value}:

@@ -1,29 +1,28 @@
 """What a writer does with the slab that it finds last. Pure: a table of cases.
 
-    case              last slab                              cut behind   next slab
+    case              last slab                              cut after    next slab
     @A fresh          there is none                          -            first, epoch 1
-    @B sealed         sealed, nothing behind the seal        -            at its end, same epoch
-    @C sealed_tail    sealed, bytes behind the seal          the seal     at its end, same epoch
+    @B sealed         sealed, nothing after the seal         -            at its end, same epoch
+    @C sealed_tail    sealed, bytes after the seal           the seal     at its end, same epoch
     @D unsealed       ends with an intact frame              -            new epoch
-    @E unsealed_blank zeros behind the last intact frame     the frame    new epoch
-    @F unsealed_torn  bytes behind the last intact frame     the frame    new epoch
+    @E unsealed_blank zeros after the last intact frame      the frame    new epoch
+    @F unsealed_torn  bytes after the last intact frame      the frame    new epoch
     @G header_lost    no header copy intact, others before   -            new epoch
     @H only_lost      no header copy intact, no other slab   -            refused: HeaderLost
     @K copied         sealed, but its file is a copy, or     as @B, @C    new epoch
-                      a cursor stands behind its end
+                      a cursor is past its end
     @L foreign        of another log, ours before it         -            new epoch
     @Q queuefka       format 1, the chain ends at the end    -            the same slab goes on
     @R queuefka_torn  format 1, an unfinished frame          the frame    at the cut
     @S queuefka_bad   format 1, broken chain or lost end     -            at the file's end
 
-Only what lies behind the last intact frame is ever cut, and what is cut (zeros apart) is copied
-aside first. Interior damage is kept: readers skip it and say so.
+Recovery cuts only bytes after the last intact frame, and copies them aside first, unless they are
+zeros. It keeps damage before that: readers skip it and report it.
 
-A new epoch begins above every address that may have been out. Where the page cache that was
-written is still the one that is read (same boot, same file), that is the file's end and the
-cursors; after a power loss, or in a copy, records that were read may be gone, so it is also
-above the old slab's reach, by a random distance: two copies that go on from one backup do not
-meet at the same addresses.
+A new epoch begins above every address that may have been visible. If the page cache still holds what
+was written (same boot, same file), that is above the file's end and the cursors. After a power loss,
+or in a copy, records that were read may be missing, so the epoch also begins above the old slab's
+reach, by a random distance: two copies of one backup then use different addresses.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ class Case(Enum):
 
 
 _UNCLOSED = "its last writer did not close it"
-# What was found, for people: of the rows that are told.
+# What was found, in words, for the rows that are logged.
 FOUND = {
-    Case.SEALED_TAIL: "its last slab had something behind its seal",
+    Case.SEALED_TAIL: "its last slab had bytes after its seal",
     Case.UNSEALED: _UNCLOSED,
     Case.UNSEALED_BLANK: _UNCLOSED,
     Case.UNSEALED_TORN: f"{_UNCLOSED}, and the last write was torn",
@@ -75,7 +74,7 @@ FOUND = {
 class LastSlab(NamedTuple):
     """What was found, in offsets of the slab.
 
-    end_of_frames: behind the last intact frame, seal included. blank: only zeros from there to
+    end_of_frames: after the last intact frame, seal included. blank: only zeros from there to
     size. foreign: its header is another log's, so it counts as lost. same_file: the inode that its
     header names. same_boot: nor has the machine been restarted. unfinished: (format 1) the tail is
     one frame whose end is missing.
@@ -115,9 +114,8 @@ def _aligned(address: int) -> int:
 def decide(
     last: LastSlab | None, *, first_base: int, cursors: list[int], jump: Callable[[], int] = int
 ) -> Decision:
-    """The row for what was found. cursors: addresses known to have been out. jump: random, asked for and
-    added where a copy or a power loss leaves open what was out: two copies that go on from one backup
-    do not meet at the same addresses.
+    """The row for what was found. cursors: addresses that were visible. jump: returns a random distance, which is
+    added after a power loss and in a copy.
 
     Every combination of inputs lands on exactly one row (a test enumerates them).
     """
@@ -148,8 +146,8 @@ def decide(
 
 
 def _above(last: LastSlab, cursors: list[int], jump: Callable[[], int] | None) -> int:
-    """The first address above all that may have been out. jump: None where the page cache that
-    was written is the one that is read."""
+    """The first address above all that may have been visible. jump: None if the page cache still holds
+    what was written."""
     reached = last.size if jump is None else max(last.size, last.reach)
     return _aligned(max(last.base + reached, *cursors, 0) + (jump() if jump else 0))
 

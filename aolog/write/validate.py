@@ -1,4 +1,4 @@
-"""What a writer may be asked: options and records, checked before anything is touched. Pure.
+"""Checks of options and records, before anything is changed. Pure.
 
 Each check returns the value in the form that the rest of the package uses, or raises.
 """
@@ -25,6 +25,7 @@ __all__ = [
     "OFFSET_BYTES",
     "RECORD_BYTES_MAX",
     "SLAB_BYTES_MAX",
+    "CheckedRecord",
     "check_format_1",
     "check_mode",
     "check_record",
@@ -42,12 +43,16 @@ OFFSET_BYTES = 4  # what a variable-length entry costs beside its bytes
 
 BytesLike = bytes | bytearray | memoryview
 
+# A record that was checked: value, key, headers, timestamp, topic, and the bytes that they take in a
+# frame. A plain tuple: it is made for each record, and a named one takes several times as long.
+CheckedRecord = tuple[bytes | None, bytes | None, "Headers", int | None, str | None, int]
+
 
 def check_mode(mode: int) -> None:
     """Of the directory of a log. Raises UsageError."""
     if not hasattr(mode, "__index__") or not 0o700 <= mode <= 0o777:
         raise UsageError(
-            f"mode={mode!r} is not one from 0o700 to 0o777",
+            f"mode={mode!r} is not between 0o700 and 0o777",
             hint="0o700 is for the owner alone; with 0o750 a group may read, with 0o770 write",
         )
 
@@ -55,11 +60,11 @@ def check_mode(mode: int) -> None:
 def read_mode(text: str) -> int:
     """Of the octal digits that chmod takes: "750". Raises UsageError."""
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and not set(text) & set("89")):
-        raise UsageError(f"{text!r} is no mode", hint="use octal digits, as chmod does: 750")
+        raise UsageError(f"{text!r} is not a mode", hint="use octal digits, as chmod does: 750")
     mode = int(text, 8)
     if not 0o700 <= mode <= 0o777:
         raise UsageError(
-            f"mode {text} is not one from 700 to 777",
+            f"mode {text} is not between 700 and 777",
             hint="700 is for the owner alone; with 750 a group may read, with 770 write",
         )
     return mode
@@ -102,7 +107,7 @@ def _check_headers(headers: object) -> tuple[Headers, int]:
     try:
         pairs = [(name, value) for name, value in headers]  # type: ignore[attr-defined]
     except (TypeError, ValueError):
-        raise RecordRefused("headers are no sequence of (name, value) pairs") from None
+        raise RecordRefused("headers are not a sequence of (name, value) pairs") from None
     for name, value in pairs:
         text, length = _as_text(name, "a header's name")
         data = _as_bytes(value, f"value of header {text!r}")
@@ -117,8 +122,8 @@ def check_record(
     headers: object,
     timestamp: SupportsIndex | None,
     topic: str | None,
-) -> tuple[bytes | None, bytes | None, Headers, int | None, str | None, int]:
-    """The parts, and the bytes that they take in a frame. Raises RecordRefused."""
+) -> CheckedRecord:
+    """The record. Raises RecordRefused."""
     if type(value) is bytes and key is None and not headers and timestamp is None and topic is None:
         return value, None, (), None, None, len(value) + OFFSET_BYTES
     data = _as_bytes(value, "value")
@@ -140,7 +145,7 @@ def check_record(
                 hint="use microseconds since the epoch",
             ) from None
         if moment not in _INT64:
-            raise RecordRefused(f"the timestamp {moment} is no 64-bit integer")
+            raise RecordRefused(f"the timestamp {moment} is not a 64-bit integer")
         size += 8
     name, topic_len = check_topic(topic)
     return data, key_data, pairs, moment, name, size + topic_len
@@ -153,7 +158,7 @@ def check_format_1(
     timestamp: int | None,
     topic: str | None,
 ) -> None:
-    """Raises RecordRefused for a record that format 1 has no place for."""
+    """Raises RecordRefused for a record that format 1 cannot store."""
     refused = format1.refusal(value, key, headers, timestamp, topic)
     if refused is not None:
         raise refused
@@ -169,7 +174,7 @@ def check_values(values: Iterable[object], max_record_bytes: int) -> Sequence[by
     given = list(values)
     listed = cast("list[bytes | None]", given)
     measured = speed.measure(given)
-    if measured is None:  # None among them, or what can be made bytes
+    if measured is None:  # one is None, or can be converted to bytes
         listed = [_as_bytes(value, "value") for value in given]
         lengths = [len(value or b"") for value in listed]
         measured = sum(lengths), max(lengths)

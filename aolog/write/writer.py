@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from aolog.record import Gap, Headers
     from aolog.write.log_tail import Body
     from aolog.write.opening import Opening
+    from aolog.write.validate import CheckedRecord
 
 __all__ = ["Writer"]
 
@@ -121,7 +122,7 @@ class Writer(Gate):
         self._max_record_bytes = options.max_record_bytes
         self._new_lock()
         self._commit = GroupCommit()
-        self._syncing = self._commit.threads
+        self._syncing = self._commit.threads  # `_refuse_nested` is called for each record
         self._background = Background(self.path, options, self._tick, self._sync_quietly)
         storage = storage or Storage()
         self._chain = SlabChain(self.path, storage, options)
@@ -179,28 +180,18 @@ class Writer(Gate):
         timestamp: SupportsIndex | None = None,
         topic: str | None = None,
     ) -> int:
-        value, key, headers, moment, topic, size = check_record(
-            value, key, headers, timestamp, topic
-        )
-        return self._take(value, key, headers, moment, topic, size)
+        return self._take(check_record(value, key, headers, timestamp, topic))
 
     def _append_value(self, value: bytes) -> int:
-        return self._take(value, None, (), None, None, len(value) + OFFSET_BYTES)
+        return self._take((value, None, (), None, None, len(value) + OFFSET_BYTES))
 
-    def _take(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Headers,
-        moment: int | None,
-        topic: str | None,
-        size: int,
-    ) -> int:
+    def _take(self, record: CheckedRecord) -> int:
         self._refuse_nested()
+        size = record[5]
         if size - OFFSET_BYTES > self._max_record_bytes:  # every record has a value's offset
             raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
         if self._format_1:
-            check_format_1(value, key, headers, moment, topic)
+            check_format_1(*record[:5])
         with self._lock:
             try:
                 tail = self._tail
@@ -211,7 +202,7 @@ class Writer(Gate):
                     batch.size = self._close_gate() or batch.size
                 if batch is None or batch.size + size > tail.batch_bytes:
                     self._make_room(size)
-                address = tail.add(value, key, headers, moment, topic, size)
+                address = tail.add(record)
                 must_sync = self._flush_or_open_gate()
             except BaseException as error:
                 self._meet(error)
@@ -254,7 +245,7 @@ class Writer(Gate):
         import numpy as np
 
         self._refuse_nested()
-        addresses = np.empty(0, np.uint64)
+        addresses = [np.empty(0, np.uint64)]
         with self._lock:
             try:
                 self._tail.refuse()
@@ -262,15 +253,14 @@ class Writer(Gate):
                 for body in bodies:
                     self._make_room()
                     first = self._tail.add_frame(body)
-                    more = np.arange(first, first + body[0], dtype=np.uint64)
-                    addresses = np.concatenate((addresses, more)) if len(addresses) else more
+                    addresses.append(np.arange(first, first + body[0], dtype=np.uint64))
                 must_sync = self._flush_or_open_gate()
             except BaseException as error:
                 self._meet(error)
                 raise
         if must_sync:
             self._sync_quietly()
-        return addresses
+        return addresses[-1] if len(addresses) == 2 else np.concatenate(addresses)
 
     def _make_room(self, size: int = 0) -> None:
         """Ends the open batch; the slab has room for a frame on return. size: of the record that
@@ -455,13 +445,11 @@ class Writer(Gate):
         in memory. The address after those frames: records before it are in the log, and durable if
         `durable` says so; others are not, and may be appended again. Idempotent; raises UsageError
         within another call, and nothing else."""
-        tail = self._tail
-        end = tail.durable
         if not self._is_open:
-            return end
+            return self._tail.durable
         self._refuse_nested()
         with self._lock:
-            end = tail.keep_whole_frames()
+            end = self._tail.keep_whole_frames()
             self._refuse_all()
         self._release()
         return end
@@ -511,7 +499,6 @@ class Writer(Gate):
 
     def __repr__(self) -> str:
         trouble = self._tail.trouble
-        state = f"end={self.end}"
-        if isinstance(trouble, LogClosed | Forked):
-            state = f"{trouble.code},"
+        is_over = isinstance(trouble, LogClosed | Forked)
+        state = f"{trouble.code}," if trouble and is_over else f"end={self.end}"
         return f"<aolog.Writer {self.path} {state} durable={self.durable}>"

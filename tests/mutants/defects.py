@@ -69,7 +69,7 @@ MUTANTS = {one.name: one for one in (
            "opening::test_a_hole_before_the_last_intact_frame_is_kept",
            case="acknowledged_behind_torn", target="recovery"),
     Mutant("recovery truncates one frame too many", "recovery", DECIDE, c.returns(c.one_frame_more),
-           "recovery_table::test_only_bytes_behind_the_last_intact_frame_are_ever_cut"),
+           "recovery_table::test_only_bytes_after_the_last_intact_frame_are_ever_cut"),
     Mutant("recovery decides before it syncs", "recovery", f"{OPEN} {SYNC}", c.inside(c.not_at(".slab")),
            case="flush_is_no_sync"),
     Mutant("each damaged place reads a chunk again", "ends", "aolog.log:Walker._near", c.nothing,

@@ -73,7 +73,7 @@ PROOFS = {
         recovery_table::test_what_is_cut_is_copied_aside_unless_it_is_zeros
     """,
     "recovery": """
-        recovery_table::test_only_bytes_behind_the_last_intact_frame_are_ever_cut
+        recovery_table::test_only_bytes_after_the_last_intact_frame_are_ever_cut
         opening::test_a_hole_before_the_last_intact_frame_is_kept
         queuefka::test_a_tail_that_is_searched_in_vain_up_to_the_bound_is_not_cut
         explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves

@@ -59,7 +59,7 @@ def test_the_turn_is_passed_on_first_in_first_out() -> None:
     commit.leave()
 
 
-def test_a_thread_that_comes_back_goes_behind_those_that_wait() -> None:
+def test_a_thread_that_comes_back_waits_after_those_in_line() -> None:
     commit, order = GroupCommit(), []
     commit.enter()
     calls = line_of(commit, 3, order)

@@ -117,7 +117,7 @@ def test_a_cursor_whose_creator_was_killed_survives_the_commit_of_the_next(
             assert reader.tell() == address
 
 
-def test_a_slab_whose_remover_was_killed_does_not_come_back_behind_a_hole():
+def test_a_slab_whose_remover_was_killed_does_not_reappear_after_a_hole():
     """Two in turn die when they have unlinked a slab and not synced that."""
     system = SimulatedSystem()
     options = {"slab_bytes": 1, "batch_bytes": 0, "flush_seconds": None, "sync": "never"}

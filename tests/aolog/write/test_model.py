@@ -186,7 +186,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(junk=st.one_of(st.just(b""), st.binary(min_size=1, max_size=50), st.just(bytes(100))))
     def die_and_open(self, junk: bytes) -> None:
-        """As SIGKILL, with the begin of another write behind what is there."""
+        """As SIGKILL, with the beginning of another write after the last frame."""
         kill(self.writer)
         self.forget_what_was_in_memory()
         if junk and self.format == "aolog" and not self.options["preallocate"]:

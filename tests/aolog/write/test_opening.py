@@ -82,8 +82,8 @@ def test_a_closed_log_is_case_b_and_keeps_its_epoch(log_path: str) -> None:
             assert writer.opening.cut_bytes == 0
 
 
-@pytest.mark.parametrize("junk", [b"junk behind the seal", bytes(500)], ids=["junk", "zeros"])
-def test_bytes_behind_a_seal_are_case_c_and_no_gap(log_path: str, junk: bytes) -> None:
+@pytest.mark.parametrize("junk", [b"junk after the seal", bytes(500)], ids=["junk", "zeros"])
+def test_bytes_after_a_seal_are_case_c_and_no_gap(log_path: str, junk: bytes) -> None:
     with aolog.Writer(log_path) as writer:
         writer.append(b"a")
     (slab,) = slab_files(log_path)
@@ -168,7 +168,7 @@ def test_a_torn_frame_is_case_f_cut_copied_and_told(
 
 
 @pytest.mark.parametrize("hole", ["header", "body"])
-def test_a_torn_frame_in_a_preallocated_slab_is_cut_without_the_zeros_behind_it(
+def test_a_torn_frame_in_a_preallocated_slab_is_cut_without_the_zeros_after_it(
     log_path: str, hole: str
 ) -> None:
     abandoned(log_path, batch_bytes=0, preallocate=True, slab_bytes=1 << 20)
@@ -273,7 +273,7 @@ def test_an_inode_of_another_generation_is_another_file(log_path: str) -> None:
         assert (writer.opening.case, writer.opening.epoch) == ("@B sealed", 2)
 
 
-def test_a_cursor_behind_the_end_of_a_closed_log_is_case_k_too(log_path: str) -> None:
+def test_a_cursor_past_the_end_of_a_closed_log_is_case_k_too(log_path: str) -> None:
     """The log was put back from a backup, its cursors were not."""
     with aolog.Writer(log_path) as writer:
         writer.append(b"a")
@@ -510,7 +510,7 @@ def test_what_was_acknowledged_survives_sigkill(log_path: str, how: str, preallo
             said, number, begins = child.line().split()
             assert said == "epoch"
             assert int(number) >= epoch  # the same if it died between a seal and the next slab
-            assert int(begins) >= end  # and a slab's first record comes behind its header
+            assert int(begins) >= end  # and a slab's first record comes after its header
             epoch = int(number)
             lines = [child.line() for _ in range(40 + 7 * round_)]
             lines += child.kill()

@@ -10,7 +10,7 @@ import pytest
 from aolog.write.recovery import Case, Decision, LastSlab, decide
 
 BASE = 1 << 20
-END = 9000  # behind the last intact frame
+END = 9000  # after the last intact frame
 REACH = 1 << 33
 BOOLEANS = (False, True)
 
@@ -116,7 +116,7 @@ def test_labels_are_unique_and_short_enough_to_quote():
     assert names == [case.name.lower() for case in Case]
 
 
-def test_only_bytes_behind_the_last_intact_frame_are_ever_cut():
+def test_only_bytes_after_the_last_intact_frame_are_ever_cut():
     for last, cursors in COMBINATIONS:
         decision = decided(last, cursors)
         if last is None or last.size == last.end_of_frames:
@@ -188,7 +188,7 @@ def test_a_clean_open_goes_on_at_the_seals_end():
             assert decision.next_base == BASE + END
 
 
-def test_format_1_goes_on_in_place_at_the_cut_or_behind_it_all():
+def test_format_1_continues_in_place_at_the_cut_or_after_the_last_byte():
     where = {
         Case.QUEUEFKA: lambda _: None,
         Case.QUEUEFKA_TORN: lambda last: last.base + last.end_of_frames,

@@ -94,7 +94,7 @@ def test_format_1_has_none(system):
         assert size_of(system) == writer.end
 
 
-def test_behind_a_kill_they_are_cut_and_nothing_is_lost_or_kept_aside(system):
+def test_after_a_kill_zeros_are_cut_and_nothing_is_lost_or_copied_aside(system):
     writer = aolog.Writer(LOG, storage=Storage(system))
     given = append_and_sync(writer, OFTEN + 3)
     system = system.kill()

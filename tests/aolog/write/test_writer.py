@@ -618,7 +618,7 @@ def test_a_slab_that_has_aged_is_sealed_though_nobody_appends(log_path: str) -> 
         first = slab_files(log_path)[0]
         eventually(lambda: aolog.verify(log_path).durable == first.stat().st_size > 8300)
         time.sleep(0.3)
-        assert slab_files(log_path) == [first]  # and no empty one behind it
+        assert slab_files(log_path) == [first]  # and no empty one after it
         writer.append(b"b")
         assert len(slab_files(log_path)) == 2
     assert values(log_path) == [b"a", b"b"]
