@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import os
 
     from aolog.record import Headers
-    from bridge.buffer.store_forward import BufferStatus
     from bridge.buffer.provider import Provider
+    from bridge.buffer.store_forward import BufferStatus
 
 __all__ = ["Buffer"]
 

@@ -15,6 +15,7 @@ from bridge.cli.broker import broker
 from bridge.cli.check_config import check_config
 from bridge.cli.cursors import cursors
 from bridge.cli.demo.command import demo
+from bridge.cli.ingest import ingest
 from bridge.cli.replay import replay
 from bridge.cli.run import run
 from bridge.cli.seek import seek
@@ -56,6 +57,6 @@ def main() -> None:
 
 
 for _command in (
-    run, status, top, check_config, seek, replay, cursors, demo, simulate, broker, completion_of("aolog-bridge")
+    run, status, top, check_config, seek, replay, cursors, demo, simulate, broker, ingest, completion_of("aolog-bridge")
 ):  # fmt: skip  # one thing
     main.add_command(_command)
