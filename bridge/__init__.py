@@ -2,7 +2,7 @@
 
     log ► read ► route ► lanes ► Kafka ► acknowledged ► cursor ► prune
 
-The rooms, in that order: config, kafka, deliver (one log), supervise (many), operate, buffer, cli.
+The rooms, in that order: config, kafka, deliver (one log), supervise (many), operate, buffer, ingest, cli.
 `Buffer` is for programs that send live. See aolog/docs/guarantees.md for what is guaranteed.
 """
 
