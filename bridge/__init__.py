@@ -3,7 +3,8 @@
     log ► read ► route ► lanes ► Kafka ► acknowledged ► cursor ► prune
 
 Rooms, in the order of their imports: config, kafka, deliver (one log), supervise (many logs), operate,
-buffer (`Buffer`, for programs that send), testing, cli. aolog/docs/guarantees.md has the guarantees.
+buffer (`Buffer`, for programs that send), client, pull, ingest, testing, cli. The guarantees are in
+aolog/docs/guarantees.md.
 """
 
 from __future__ import annotations

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from aolog.errors import NotALog
 from bridge.cli.options import warn_of
+from bridge.operate.systemd import notify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
     from bridge.config.models import Config
+    from bridge.supervise.status import Overview
 
 __all__ = ["INTERRUPTED", "on_signals", "run_bridge"]
 
@@ -69,9 +71,20 @@ def run_bridge(
                 serving(access, monitor, waits=supervisor.waiting_for, controls=supervisor)
             )
         with _hint_at_root():
-            status = supervisor.run(report, every_s=config.status_seconds)
+            status = supervisor.run(_notifying(report), every_s=config.status_seconds)
+        notify("STOPPING=1")
     short = drain and signals and not supervisor.drained
     sys.exit(INTERRUPTED + signals[-1] if short else status)
+
+
+def _notifying(report: Callable[[Overview], None]) -> Callable[[Overview], None]:
+    """The report, and systemd's notification: the service is ready, and its main thread makes progress."""
+
+    def both(overview: Overview) -> None:
+        notify("READY=1\nWATCHDOG=1")
+        report(overview)
+
+    return both
 
 
 _KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "clusters.settings"}

@@ -1,0 +1,101 @@
+"""`ingest`: HTTP into logs."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import click
+
+from aolog.cli.output import out
+from bridge.cli.running import on_signals
+
+__all__ = ["ingest"]
+
+
+@click.command(short_help="Take records over HTTP into logs.")
+@click.option(
+    "--root", required=True, type=click.Path(), help="Directory of the logs, one a topic."
+)
+@click.option(
+    "--http",
+    metavar="HOST:PORT",
+    default="127.0.0.1:9110",
+    show_default=True,
+    help="Where to listen; other than loopback needs a token.",
+)
+@click.option(
+    "--http-token-file",
+    "token_file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="File with the bearer token; then each request needs it.",
+)
+@click.option(
+    "--http-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A name that clients use in the Host header. Repeatable.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    help="The only topics that are accepted. Repeatable.  [default: any]",
+)
+@click.option(
+    "--max-body-bytes",
+    default=8 << 20,
+    show_default=True,
+    type=click.IntRange(1, 1 << 30),
+    help="Largest body of a request.",
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Largest size of each log; a full log answers 503 until a bridge has drained it.",
+)
+def ingest(
+    *,
+    root: str,
+    http: str,
+    token_file: str | None,
+    hosts: tuple[str, ...],
+    topics: tuple[str, ...],
+    max_body_bytes: int,
+    max_bytes: int | None,
+) -> None:
+    """Answer a POST when its records are durable in a log, one log for each topic.
+
+    POST /topics/TOPIC takes application/x-ndjson ({"value": ..., "key": ...} on each line) or
+    application/octet-stream (u32le length before each value). GET /topics/TOPIC?from=ADDRESS reads.
+    With the header Idempotency-Key a repeated request appends nothing. 503 with Retry-After: busy or
+    full; send the request again. A bridge drains the logs: aolog-bridge run --root DIR. Ends at Ctrl-C.
+
+    \b
+    Examples:
+      aolog-bridge ingest --root LOGS
+      aolog-bridge ingest --root LOGS --http :9110 --topic clicks --max-bytes 10000000000
+      curl -H 'Content-Type: application/x-ndjson' -d '{"value": "hello"}' localhost:9110/topics/clicks
+    """
+    from aolog.log.retention import Retention
+    from bridge.ingest.logs import Logs
+    from bridge.ingest.routes import serving
+    from bridge.operate.access import Access
+
+    token = None if token_file is None else Path(token_file).read_text(encoding="utf-8").strip()
+    access = Access(http, token, hosts)
+    access.address()  # an unusable address is refused before anything is created
+    retention = None if max_bytes is None else Retention(max_bytes=max_bytes, when_full="error")
+    logs = Logs(root, topics, {"retention": retention})
+    over = threading.Event()
+    on_signals(over.set)
+    try:
+        with serving(access, logs, body_bytes=max_body_bytes) as (host, port):
+            out.line(f"http://{host}:{port}/")
+            out.flush()
+            over.wait()
+    finally:
+        logs.close()

@@ -1,0 +1,112 @@
+"""Request bodies to columns of records, and records to lines. Pure.
+
+application/x-ndjson       a JSON object on each line:
+                           {"value": "text", "key": "text", "timestamp_us": 0,
+                            "headers": [{"name": "text", "value": "text"}]}; bytes that are not
+                           UTF-8 as value_base64, key_base64; only the value is required, and
+                           may be null. `aolog read --json` prints the same names
+application/octet-stream   the length (u32le) before each value, as `aolog append --delimiter length`
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aolog.errors import RecordRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aolog.record import Headers, Record
+
+__all__ = ["DECODERS", "Columns", "line_of"]
+
+_LENGTH = struct.Struct("<I")
+# An address is ignored: a line that a GET returned can be sent again.
+_NAMES = {"value", "value_base64", "key", "key_base64", "headers", "timestamp_us", "address"}
+
+
+class Columns(NamedTuple):
+    """A request's records, as `Writer.append_many` takes them."""
+
+    values: list[bytes | None]
+    keys: list[bytes | None] | None = None
+    headers: list[Headers] | None = None
+    timestamps: list[int | None] | None = None
+
+
+def _of_lines(body: bytes) -> Columns:
+    found = Columns([], [], [], [])
+    assert found.keys is not None
+    assert found.headers is not None
+    assert found.timestamps is not None
+    for number, line in enumerate(body.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            given = json.loads(line)
+            if not isinstance(given, dict) or not {"value", "value_base64"} & given.keys():
+                raise ValueError("no object with a value")
+            if unknown := given.keys() - _NAMES:
+                raise ValueError(f"unknown name {min(unknown)!r}")
+            found.values.append(_bytes(given, "value"))
+            found.keys.append(_bytes(given, "key"))
+            found.headers.append(
+                tuple((each["name"], _bytes(each, "value")) for each in given.get("headers", ()))
+            )
+            found.timestamps.append(given.get("timestamp_us"))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise RecordRefused(f"line {number}: {error}") from None
+    return found
+
+
+def _bytes(given: dict[str, Any], name: str) -> bytes | None:
+    encoded = given.get(f"{name}_base64")
+    if encoded is not None:
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"{name}_base64: {error}") from None
+    text = given.get(name)
+    return None if text is None else text.encode()
+
+
+def _of_lengths(body: bytes) -> Columns:
+    values: list[bytes | None] = []
+    at = 0
+    while at < len(body):
+        if len(body) - at < _LENGTH.size:
+            raise RecordRefused("the body ends within a length")
+        (length,) = _LENGTH.unpack_from(body, at)
+        at += _LENGTH.size
+        if length > len(body) - at:
+            raise RecordRefused("the body ends within a record")
+        values.append(body[at : at + length])
+        at += length
+    return Columns(values)
+
+
+DECODERS: dict[str, Callable[[bytes], Columns]] = {
+    "application/x-ndjson": _of_lines,
+    "application/octet-stream": _of_lengths,
+}
+
+
+def line_of(record: Record) -> bytes:
+    """A record as a line, as a POST takes it, with its address."""
+    found: dict[str, Any] = {"address": record.address, "timestamp_us": record.timestamp}
+    found |= _member("key", record.key) | _member("value", record.value)
+    if record.headers:
+        found["headers"] = [{"name": name, **_member("value", v)} for name, v in record.headers]
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _member(name: str, data: bytes | None) -> dict[str, str | None]:
+    try:
+        return {name: None if data is None else data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data or b"").decode()}

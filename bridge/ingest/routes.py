@@ -1,0 +1,180 @@
+"""The HTTP endpoint of `ingest`.
+
+    POST /topics/TOPIC    appends a batch (bodies.py); 200 when its records are durable:
+                          {"topic", "first", "records", "repeated"}. Idempotency-Key: a repeated
+                          request appends nothing and gets the same answer
+    GET  /topics/TOPIC    records as NDJSON; ?from=ADDRESS, else from the earliest. The header Aolog-Next
+                          has the address to continue at
+    GET  /topics          the logs that are open: topic, end, durable
+    GET  /healthz         200
+
+503 with Retry-After: too many requests wait, or the disk or a log is full; send the request again, with
+its Idempotency-Key. 413: the body is too large. With a token every request but /healthz needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+from aolog.errors import (
+    AddressBeyondEnd,
+    AddressPruned,
+    AologError,
+    NotALog,
+    StorageFull,
+    UsageError,
+)
+from bridge.ingest.bodies import DECODERS, line_of
+from bridge.operate.server import Ending, Limits, body_of, error, json_response, served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from starlette.requests import Request
+
+    from bridge.ingest.logs import Logs
+    from bridge.operate.access import Access
+
+__all__ = ["serving"]
+
+_log = logging.getLogger("bridge.ingest")
+_T = TypeVar("_T")
+
+THREADS = 16  # requests that wait for the device at once share one sync
+WAITING_MAX = 256  # requests, with bodies in memory
+KEY_MAX = 256  # bytes of an idempotency key
+READ_BYTES = 1 << 20
+RETRY_S = "1"
+LIMITS = Limits(connection_s=60.0, request_s=30.0, connections=1_024)
+
+
+@contextmanager
+def serving(
+    access: Access, logs: Logs, *, body_bytes: int, waiting_max: int = WAITING_MAX
+) -> Iterator[tuple[str, int]]:
+    """Serves in a thread of its own; yields the address that it listens on. Raises UsageError where it
+    cannot listen."""
+    answers = _Answers(access, logs, body_bytes, waiting_max)
+    with (
+        ThreadPoolExecutor(THREADS, "ingest") as pool,
+        served(answers.routes(pool), access, "default-src 'none'", Ending(), limits=LIMITS) as at,
+    ):
+        yield at
+
+
+class _Answers:
+    """One method a route."""
+
+    def __init__(self, access: Access, logs: Logs, body_bytes: int, waiting_max: int) -> None:
+        self._access, self._logs = access, logs
+        self._body_bytes, self._waiting_max = body_bytes, waiting_max
+        self._waiting = 0
+
+    def routes(self, pool: ThreadPoolExecutor) -> Starlette:
+        """The application."""
+        self._pool = pool
+        return Starlette(
+            routes=[
+                Route("/topics/{topic}", self._append, methods=["POST"]),
+                Route("/topics/{topic}", self._read),
+                Route("/topics", self._topics),
+                Route("/healthz", self._healthz),
+            ]
+        )
+
+    async def _in_pool(self, call: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    async def _append(self, request: Request) -> Response:
+        if self._lacks_token(request):
+            return _no_token()
+        if self._waiting >= self._waiting_max:
+            return _later("too many requests wait")
+        self._waiting += 1
+        try:
+            return await self._append_body(request)
+        finally:
+            self._waiting -= 1
+
+    def _lacks_token(self, request: Request) -> bool:
+        token, given = self._access.token, request.headers.get("authorization")
+        return token is not None and not self._access.may_act(given)
+
+    async def _append_body(self, request: Request) -> Response:
+        topic = request.path_params["topic"]
+        if not self._logs.accepts(topic):
+            return error(404, "this topic is not accepted", "see --topic; names are as Kafka's")
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in DECODERS:
+            return error(415, f"the content type is {kind!r}", f"use {' or '.join(DECODERS)}")
+        key = request.headers.get("idempotency-key")
+        if key is not None and not 0 < len(key) <= KEY_MAX:
+            return error(400, f"an idempotency key has 1 to {KEY_MAX} characters", "shorten it")
+        body = await body_of(request, self._body_bytes)
+        if body is None:
+            return error(413, "the body is too large", f"at most {self._body_bytes} bytes")
+        named = None if key is None else key.encode("latin-1")
+        try:
+            columns = DECODERS[kind](body)
+            if not columns.values:
+                return error(400, "the body has no record", "send at least one")
+            taken = await self._in_pool(partial(self._logs.take, topic, columns, named))
+        except StorageFull as full:
+            return _later(full.reason)
+        except UsageError as refused:
+            return error(400, refused.reason, refused.hint or "")
+        except AologError as failed:
+            _log.error("%s: %s", topic, failed, extra={"event": "append_failed"})
+            return error(500, failed.reason, failed.hint or "see the log of this server")
+        return json_response(taken._asdict())
+
+    async def _read(self, request: Request) -> Response:
+        if self._lacks_token(request):
+            return _no_token()
+        topic, start = request.path_params["topic"], request.query_params.get("from")
+        if not self._logs.accepts(topic):
+            return error(404, "this topic is not accepted", "see --topic")
+        if start is not None and not (start.isascii() and start.isdigit() and len(start) < 20):
+            return error(400, "from is no address", "use an address from an answer")
+        where = None if start is None else int(start)
+        try:
+            records, after = await self._in_pool(partial(self._logs.read, topic, where, READ_BYTES))
+        except NotALog:
+            return error(404, "this topic has no log", "append to it first")
+        except AddressPruned as gone:
+            return error(410, gone.reason, "leave out from: reads begin at the earliest record")
+        except AddressBeyondEnd as beyond:
+            return error(416, beyond.reason, beyond.hint or "")
+        except AologError as failed:
+            return error(500, failed.reason, failed.hint or "")
+        lines = b"".join(map(line_of, records))
+        return Response(
+            lines, media_type="application/x-ndjson", headers={"Aolog-Next": str(after)}
+        )
+
+    async def _topics(self, request: Request) -> Response:
+        if self._lacks_token(request):
+            return _no_token()
+        return json_response({"topics": self._logs.state()})
+
+    async def _healthz(self, _: Request) -> Response:
+        return json_response({"ok": True})
+
+
+def _no_token() -> Response:
+    return error(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
+
+
+def _later(why: str) -> Response:
+    refused = error(503, why, "send the request again, with its Idempotency-Key")
+    refused.headers["Retry-After"] = RETRY_S
+    return refused

@@ -1,0 +1,147 @@
+"""The files under bridge/deploy are checked: by systemd itself, and by their structure."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aolog import Writer
+from bridge.kafka.embedded import EmbeddedBroker
+
+yaml = pytest.importorskip("yaml")
+
+DEPLOY = Path(__file__).parents[3] / "bridge/deploy"
+UNIT = DEPLOY / "systemd/aolog-bridge.service"
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit, with a program that exists here."""
+    copy = tmp_path / UNIT.name
+    copy.write_text(re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={sys.executable}", UNIT.read_text()))
+    return copy
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_accepts_the_unit_and_rates_it_as_hardened(unit: Path) -> None:
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert checked.stderr == ""
+    rated = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=15", str(unit)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip  # one call
+    assert rated.returncode == 0, rated.stdout  # 0 to 100: 15 is an exposure of 1.5 of 10
+
+
+def test_a_bridge_tells_systemd_that_it_is_ready_and_alive(tmp_path: Path) -> None:
+    with Writer(tmp_path / "log", topic="t") as log:
+        log.append(b"a")
+    at = str(tmp_path / "notify")
+    with (
+        EmbeddedBroker() as broker,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified,
+    ):
+        notified.bind(at)
+        notified.settimeout(30)
+        command = [sys.executable, "-m", "bridge", "run", "--root", str(tmp_path)]
+        command += ["--bootstrap-servers", broker.bootstrap_servers]
+        environment = {**os.environ, "NOTIFY_SOCKET": at}
+        with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as bridge:
+            states = [notified.recv(1_000) for _ in range(2)]
+            bridge.terminate()
+            assert bridge.wait(30) == 0
+            while b"STOPPING=1" not in states:
+                states.append(notified.recv(1_000))
+    assert states[0] == b"READY=1\nWATCHDOG=1"
+    assert states[1] == b"READY=1\nWATCHDOG=1"
+
+
+def options_of(arguments: list[str]) -> list[str]:
+    return [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+
+
+def assert_options_exist(arguments: list[str]) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "bridge", arguments[0], "--help"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip  # one call
+    for option in options_of(arguments):
+        assert option in shown
+
+
+def test_the_compose_file_mounts_files_that_exist_and_gives_options_that_exist() -> None:
+    compose: Any = yaml.safe_load((DEPLOY / "docker/compose.yaml").read_text())
+    services = compose["services"]
+    assert {"kafka", "bridge", "prometheus", "grafana"} == set(services)
+    bridge = services["bridge"]
+    assert bridge["read_only"] is True
+    assert bridge["cap_drop"] == ["ALL"]
+    assert_options_exist(bridge["command"])
+    for service in services.values():
+        for mount in service.get("volumes", ()):
+            source = mount.partition(":")[0]
+            named = source in compose["volumes"]
+            assert named or (DEPLOY / "docker" / source).resolve().exists(), mount
+        for port in service.get("ports", ()):
+            assert port.startswith("127.0.0.1:")
+    build = DEPLOY / "docker" / bridge["build"]["context"] / bridge["build"]["dockerfile"]
+    assert build.resolve() == DEPLOY / "docker/Dockerfile"
+    scrape: Any = yaml.safe_load((DEPLOY / "docker/prometheus.yml").read_text())
+    assert scrape["scrape_configs"][0]["static_configs"][0]["targets"] == ["bridge:9100"]
+
+
+def test_the_image_runs_as_an_ordinary_user_with_a_health_check() -> None:
+    text = (DEPLOY / "docker/Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    words = [line.split(maxsplit=1)[0] for line in lines]
+    known = {
+        "FROM",
+        "COPY",
+        "RUN",
+        "ENV",
+        "USER",
+        "VOLUME",
+        "EXPOSE",
+        "HEALTHCHECK",
+        "ENTRYPOINT",
+        "CMD",
+    }
+    assert set(words) <= known
+    last = lines[[i for i, word in enumerate(words) if word == "FROM"][-1] :]
+    assert "USER 10001:10001" in last
+    assert any(line.startswith("HEALTHCHECK") and "/healthz" in line for line in last)
+    assert not any(line.startswith("RUN") for line in last[last.index("USER 10001:10001") :])
+
+
+def test_the_side_car_is_locked_down_and_its_probes_ask_what_the_bridge_serves() -> None:
+    (found,) = yaml.safe_load_all((DEPLOY / "kubernetes/sidecar.yaml").read_text())
+    pod = found["spec"]["template"]["spec"]
+    (bridge,) = pod["initContainers"]
+    assert bridge["restartPolicy"] == "Always"  # a sidecar container
+    assert_options_exist(bridge["args"])
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    for container in (bridge, *pod["containers"]):
+        locked = container["securityContext"]
+        assert locked["readOnlyRootFilesystem"] is True
+        assert locked["allowPrivilegeEscalation"] is False
+        assert locked["capabilities"] == {"drop": ["ALL"]}
+        mounted = {mount["name"] for mount in container["volumeMounts"]}
+        claims = {claim["metadata"]["name"] for claim in found["spec"]["volumeClaimTemplates"]}
+        assert mounted <= claims | {volume["name"] for volume in pod["volumes"]}
+    assert {bridge[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe")} == {
+        "/healthz"
+    }
+    assert found["spec"]["selector"]["matchLabels"].items() <= (
+        found["spec"]["template"]["metadata"]["labels"].items()
+    )

@@ -1,0 +1,40 @@
+"""The bridge's examples run as their docstrings say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from bridge.buffer.provider import FaultyProvider, MemoryProvider
+from bridge.examples.bad_link import open_buffer
+from tests.aolog.conftest import ROOT
+
+
+def test_bad_link_delivers_what_it_is_given(tmp_path: Path) -> None:
+    to = tmp_path / "delivered"
+    command = [sys.executable, "-m", "bridge.examples.bad_link", str(tmp_path / "log"), str(to)]
+    subprocess.run(command, cwd=ROOT, input=b"1\n2\n3\n", check=True)
+    assert [json.loads(line)["value"] for line in to.read_text().splitlines()] == ["1", "2", "3"]
+
+
+def test_bad_link_an_outage_longer_than_the_disk_keeps_the_newest_in_order_and_the_bound(
+    tmp_path: Path,
+) -> None:
+    memory, path, disk_bytes = MemoryProvider(), tmp_path / "log", 1 << 20
+    link = FaultyProvider(memory)
+    link.down, link.retry_wait_s = True, 0.05
+    with open_buffer(link, str(path), disk_bytes) as buffer:
+        for i in range(4_000):
+            buffer.send("measurements", b"%06d" % i + bytes(1_000))
+        buffer.flush(10)
+        used = sum(file.stat().st_size for file in path.glob("*.slab"))
+        assert used <= disk_bytes
+        link.down = False
+    arrived = [int((message.value or b"")[:6]) for message in memory.messages]
+    assert arrived[-1] == 3_999
+    unique = sorted(set(arrived))
+    assert list(dict.fromkeys(arrived)) == unique  # in order
+    assert len(unique) < 4_000  # the outage was longer than the disk
+    assert unique[-500:] == list(range(3_500, 4_000))
