@@ -256,3 +256,24 @@ def test_an_outage_of_the_broker_is_waited_out(kafka, topic, tmp_path):
     process.until(lambda status: status["pulled"] == 6_000)
     process.stop()
     assert origins(log) == expected(name, 6_000, 3)
+
+
+def test_a_full_log_makes_the_pull_wait_for_its_reader_and_nothing_is_lost(kafka, topic, tmp_path):
+    name, log = topic(), tmp_path / "log"
+    produce(kafka, name, range(10))
+    pulled(kafka, log, name)
+    with Reader(log, cursor="slow") as reader:
+        reader.commit()
+        produce(kafka, name, range(10, 30_000))
+        process = Killed(kafka, log, name, "--max-bytes", "1M")
+        process.until(lambda status: status["state"] == "full")
+        assert process.status["pulled"] < 29_000
+        read = []
+        until_s = time.monotonic() + 40
+        while len(read) < 30_000:
+            assert time.monotonic() < until_s, (len(read), process.status)
+            read += [record.value for record in reader]
+            reader.commit()
+            time.sleep(0.05)
+        process.stop()
+        assert read == [b"value %d" % number for number in range(30_000)]
