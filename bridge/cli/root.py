@@ -16,6 +16,7 @@ from bridge.cli.check_config import check_config
 from bridge.cli.consume import consume
 from bridge.cli.cursors import cursors
 from bridge.cli.demo.command import demo
+from bridge.cli.mirror import mirror
 from bridge.cli.pull import pull
 from bridge.cli.replay import replay
 from bridge.cli.run import run
@@ -57,7 +58,7 @@ def main() -> None:
 
 
 for _command in (
-    run, status, check_config, seek, replay, cursors, demo, broker, pull, topics, offsets, consume,
-    completion_of("aolog-bridge"),
+    run, status, check_config, seek, replay, cursors, demo, broker, pull, mirror, topics, offsets,
+    consume, completion_of("aolog-bridge"),
 ):  # fmt: skip  # one thing
     main.add_command(_command)
