@@ -57,7 +57,8 @@ _JSON_EVERY_S, _LINE_EVERY_S = 0.2, 60.0
 )  # fmt: skip  # as above
 @click.option(
     "--max-bytes", type=SIZE, metavar="SIZE",
-    help="Largest size of the log, such as 10G. A full log makes the pull wait.",
+    help="Largest size of the log, such as 10G: the pull waits for cursors that need the oldest slab;"
+    " a slab that no cursor needs is deleted.",
 )  # fmt: skip  # as above
 @settings_option
 @json_option

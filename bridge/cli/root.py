@@ -18,6 +18,7 @@ from bridge.cli.cursors import cursors
 from bridge.cli.demo.command import demo
 from bridge.cli.files import files
 from bridge.cli.ingest import ingest
+from bridge.cli.mirror import mirror
 from bridge.cli.pull import pull
 from bridge.cli.replay import replay
 from bridge.cli.run import run
@@ -61,7 +62,7 @@ def main() -> None:
 
 
 for _command in (
-    run, status, top, check_config, seek, replay, cursors, files, demo, simulate, broker, pull, topics, offsets, consume, ingest,
+    run, status, top, check_config, seek, replay, cursors, files, demo, simulate, broker, pull, topics, offsets, consume, ingest, mirror,
     completion_of("aolog-bridge"),
 ):  # fmt: skip  # one thing
     main.add_command(_command)

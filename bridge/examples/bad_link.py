@@ -14,7 +14,8 @@ import sys
 
 from aolog.log.retention import Retention
 from bridge.buffer.buffer import Buffer
-from bridge.buffer.file_provider import FileProvider, Provider
+from bridge.buffer.file_provider import FileProvider
+from bridge.buffer.provider import Provider
 
 DISK_BYTES = 64 << 20
 

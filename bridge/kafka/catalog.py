@@ -86,16 +86,17 @@ class Catalog:
         self._admin = admin_client({**settings, "bootstrap.servers": servers})
 
     def cluster_id(self) -> str:
-        """The cluster's id."""
-        found: Any = self._answer(self._admin.describe_cluster(request_timeout=ANSWER_S))
-        return str(found.cluster_id)
+        """The cluster's id. Needs no controller and no right."""
+        found = self._metadata().cluster_id
+        if not found:
+            raise DestinationError(
+                f"{self._servers} has no cluster id", hint="use Kafka 0.10.1 or later"
+            )
+        return str(found)
 
     def names(self) -> list[str]:
         """The names of all topics, sorted."""
-        try:
-            return sorted(self._admin.list_topics(timeout=ANSWER_S).topics)
-        except KafkaException as error:
-            raise self._failed(error) from None
+        return sorted(self._metadata().topics)
 
     def topics(self, names: Iterable[str]) -> list[Topic]:
         """Describes these topics. Raises DestinationError for a missing one."""
@@ -215,6 +216,12 @@ class Catalog:
             for each in found.partitions
         ]
         return Topic(name, UUID(bytes=number), found.is_internal, partitions)
+
+    def _metadata(self) -> Any:
+        try:
+            return self._admin.list_topics(timeout=ANSWER_S)
+        except KafkaException as error:
+            raise self._failed(error) from None
 
     def _of_group(self, ask: Callable[[], Future[Any]]) -> Any:
         """The answer of a group's coordinator, which may need a moment to load its groups."""

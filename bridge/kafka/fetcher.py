@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from bridge.errors import DestinationError
-from bridge.kafka.client import DEFAULTS, consumer, words
+from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,6 +35,7 @@ _TRANSIENT = {
     KafkaError._TIMED_OUT,  # noqa: SLF001 -- a public name
     KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 -- the client joins the group again
 }
+_PROBE_S = 0.5  # while the cluster is away: short, so that a stop is noticed soon
 _GROUPLESS = "aolog-bridge-reader"  # the client wants a name; nothing is joined or committed
 
 
@@ -66,8 +67,15 @@ class Fetcher:
         kept = {
             k: v for k, v in DEFAULTS.items() if not k.startswith(("queue.", "linger", "retry"))
         }
+        self._away: str | None = None
         self._consumer = consumer(
-            {**kept, **settings, "bootstrap.servers": servers, "log_level": 0},
+            {
+                **kept,
+                **settings,
+                "bootstrap.servers": servers,
+                "log_level": 0,
+                "error_cb": self._failed,
+            },
             group or _GROUPLESS,
             auto_offset_reset="error",
             enable_partition_eof=True,
@@ -118,7 +126,6 @@ class Fetcher:
         """Up to this number of messages; waits for the first `timeout_s` at most. Raises
         DestinationError if the cluster refuses."""
         found = Fetched([], {}, [], None)
-        away = None
         try:
             arrived = self._consumer.consume(messages, timeout=timeout_s)
         except KafkaException as failure:
@@ -134,10 +141,24 @@ class Fetcher:
             elif error.code() in _OUT_OF_RANGE:
                 found.out_of_range.append(place)
             elif error.code() in _TRANSIENT or (error.retriable() and not error.fatal()):
-                away = error.str()
+                self._away = error.str()
             else:
                 raise DestinationError(words(KafkaException(error)))
-        return found._replace(away=away)
+        if self._away is not None and (found.messages or found.ends or self._answers()):
+            self._away = None
+        return found._replace(away=self._away)
+
+    def _failed(self, error: KafkaError) -> None:
+        """Called by the client, inside `fetch`."""
+        if error.code() == ALL_DOWN:
+            self._away = error.str()
+
+    def _answers(self) -> bool:
+        try:
+            self._consumer.list_topics(timeout=_PROBE_S)
+        except KafkaException:
+            return False
+        return True
 
     def commit(self, offsets: Mapping[Place, int]) -> None:
         """Commits to the group, and does not wait for the answer."""

@@ -18,8 +18,8 @@ class PullOptions:
     """path: the log. root: of the archive, if several processes share the topics; None: the log alone.
     group: None to read all partitions of the topics. begin: where a partition begins of which the
     archive has no record. out_of_range: what to do if the next offset is not in its partition any
-    more. drain: end at the partitions' ends as they are at the start. max_bytes: of the log; a
-    full log makes the pull wait. sync_seconds: how long a pulled record may wait to be durable.
+    more. drain: end at the partitions' ends as they are at the start. max_bytes: of the log; the
+    pull waits for cursors that need the oldest slab, and a slab that none needs is deleted. sync_seconds: how long a pulled record may wait to be durable.
     skip_clusters: records that came through these clusters are not pulled."""
 
     servers: str

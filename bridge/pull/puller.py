@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from aolog import Retention, Writer
 from aolog.errors import StorageFull, UsageError, counted
+from aolog.write.options import SLAB_BYTES
 from bridge.errors import DestinationError
 from bridge.kafka.catalog import Catalog, Unanswered
 from bridge.kafka.fetcher import Fetcher
@@ -65,7 +66,8 @@ class Puller:
         self._positions = read_positions(options.path)  # refuses a log with other records
         self._archive = Archive(options.root or options.path, options.path)
         retention = Retention(max_bytes=options.max_bytes, when_full="error")
-        self._writer = Writer(options.path, retention=retention)
+        slab_bytes = min(SLAB_BYTES, (options.max_bytes or 4 * SLAB_BYTES) // 4)
+        self._writer = Writer(options.path, retention=retention, slab_bytes=slab_bytes)
         self._next: dict[Place, int] = {}  # of the partitions that are ours
         self._sources: dict[Place, Source] = {}  # the same ones
         self._unclaimed: set[Place] = set()

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from bridge.cli import main
 from tests.kafka.server import KafkaServer
 
-pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 2")]
 
 
 def run(kafka: KafkaServer, *arguments: str) -> Result:

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.timeout(60), pytest.mark.kafka, pytest.mark.xdist_grou
 
 
 def produce(kafka: KafkaServer, topic: str, numbers: range, partitions: int = 1, **more) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
     for number in numbers:
         producer.produce(
             topic, b"value %d" % number, b"key", number % partitions,
@@ -181,6 +181,7 @@ class Killed:
         self.process.communicate()
 
     def stop(self) -> None:
+        self.until(lambda status: status["state"] != "")  # it handles signals from then on
         self.process.terminate()
         _, errors = self.process.communicate(timeout=30)
         assert self.process.returncode == 0, errors
@@ -203,3 +204,76 @@ def test_a_pull_that_is_killed_over_and_over_has_each_record_once(kafka, topic, 
     pulled(kafka, log, name)
     assert 0 < killed_at < 30_000, "it was killed under way"
     assert origins(log) == expected(name, 30_000, 3)
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        "classic",
+        pytest.param("consumer", marks=pytest.mark.slow),
+    ],  # its sessions last 45 s at least
+)
+def test_three_processes_of_a_group_that_are_killed_and_stopped_have_each_record_once(
+    kafka, topic, tmp_path, protocol
+):
+    partitions, count = 6, 24_000
+    name, chance = topic(partitions), random.Random(protocol)
+    produce(kafka, name, range(count // 2), partitions)
+    logs = [tmp_path / each for each in "abc"]
+    more = ("--root", str(tmp_path), "--group", name, "--group-protocol", protocol, *SLOWLY)
+    more += ("-X", "session.timeout.ms=6000") if protocol == "classic" else ()
+    processes = [Killed(kafka, log, name, *more) for log in logs]
+    processes[0].until(lambda _: all(process.status["positions"] for process in processes))
+    for turn in range(4):
+        time.sleep(chance.uniform(0.2, 0.8))
+        at = count // 2 + turn * count // 8
+        produce(kafka, name, range(at, at + count // 8), partitions)
+        process = chance.choice(processes)
+        if turn % 2:
+            process.stop()
+        else:
+            process.kill()
+        process.start()
+    until_s = time.monotonic() + 60
+    while len(origins(*(log for log in logs if any(log.glob("*.slab"))))) < count:
+        assert time.monotonic() < until_s, [p.status for p in processes]
+        time.sleep(0.5)
+    for process in processes:
+        process.stop()
+    assert origins(*logs) == expected(name, count, partitions)
+    assert sum(len(origins(log)) > 0 for log in logs) > 1, "one process did it all"
+
+
+def test_an_outage_of_the_broker_is_waited_out(kafka, topic, tmp_path):
+    name, log = topic(3), tmp_path / "log"
+    produce(kafka, name, range(3_000), 3)
+    process = Killed(kafka, log, name, *SLOWLY)
+    process.until(lambda status: status["pulled"] > 0)
+    kafka.kill()
+    process.until(lambda status: status["state"] == "away")
+    kafka.start()
+    produce(kafka, name, range(3_000, 6_000), 3)
+    process.until(lambda status: status["pulled"] == 6_000)
+    process.stop()
+    assert origins(log) == expected(name, 6_000, 3)
+
+
+def test_a_full_log_makes_the_pull_wait_for_its_reader_and_nothing_is_lost(kafka, topic, tmp_path):
+    name, log = topic(), tmp_path / "log"
+    produce(kafka, name, range(10))
+    pulled(kafka, log, name)
+    with Reader(log, cursor="slow") as reader:
+        reader.commit()
+        produce(kafka, name, range(10, 30_000))
+        process = Killed(kafka, log, name, "--max-bytes", "1M")
+        process.until(lambda status: status["state"] == "full")
+        assert process.status["pulled"] < 29_000
+        read = []
+        until_s = time.monotonic() + 40
+        while len(read) < 30_000:
+            assert time.monotonic() < until_s, (len(read), process.status)
+            read += [record.value for record in reader]
+            reader.commit()
+            time.sleep(0.05)
+        process.stop()
+        assert read == [b"value %d" % number for number in range(30_000)]

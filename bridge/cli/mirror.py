@@ -1,0 +1,119 @@
+"""`mirror`: pull, then run, in one process: from one cluster through a log to another one."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import click
+
+from aolog.cli.output import json_option
+from aolog.errors import UsageError
+from bridge.cli.options import client_values, settings_of, topic_names
+from bridge.cli.pull import report_pull
+from bridge.cli.running import INTERRUPTED, on_signals
+from bridge.cli.topics import catalog_of
+
+if TYPE_CHECKING:
+    from bridge.config.settings import Setting
+    from bridge.pull.puller import Puller
+    from bridge.supervise.supervisor import Supervisor
+
+__all__ = ["mirror"]
+
+
+@click.command(short_help="Copy topics from one cluster to another.")
+@click.option(
+    "--topic", "topics", multiple=True, required=True, callback=topic_names, help="Repeatable."
+)
+@click.option("--log", "path", type=click.Path(), required=True, help="The log between; created.")
+@click.option("--from-servers", required=True, metavar="HOST:PORT[,...]", help="The source.")
+@click.option("--to-servers", required=True, metavar="HOST:PORT[,...]", help="The destination.")
+@click.option(
+    "--from-set", "from_settings", multiple=True, metavar="KEY=VALUE", callback=settings_of,
+    help="A setting of librdkafka for the source. Repeatable.",
+)  # fmt: skip  # options read best one a line
+@click.option(
+    "--to-set", "to_settings", multiple=True, metavar="KEY=VALUE", callback=settings_of,
+    help="The same for the destination.",
+)  # fmt: skip  # as above
+@click.option("--drain", is_flag=True, help="End when all that is in the source now is copied.")
+@json_option
+def mirror(
+    *, topics: tuple[str, ...], path: str, from_servers: str, to_servers: str,
+    from_settings: dict[str, Setting], to_settings: dict[str, Setting], drain: bool, as_json: bool,
+) -> None:  # fmt: skip  # as the options
+    """Copy the committed records of topics to topics of the same names in another cluster.
+
+    The log between keeps what the destination has not acknowledged. Delivery is at_least_once, as of
+    `run`. A record that came from the destination is not sent back to it: its header
+    aolog-origin-kafka names the clusters that it came through. So two mirrors may run in opposite
+    directions.
+
+    \b
+    Example:
+      aolog-bridge mirror --topic events --log LOG --from-servers a:9092 --to-servers b:9092
+
+    \b
+    Exit status: as of pull, and of run.
+    """
+    from bridge.config.files import load
+    from bridge.operate.log_lines import set_up
+    from bridge.pull.options import PullOptions
+    from bridge.pull.puller import Puller
+    from bridge.supervise.supervisor import Supervisor
+
+    destination = catalog_of(to_servers, to_settings).cluster_id()
+    if catalog_of(from_servers, from_settings).cluster_id() == destination:
+        raise UsageError("the source and the destination are one cluster", hint="name two clusters")
+    set_up(as_json=False, verbose=False)
+    config = load(
+        None,
+        {
+            "logs": [path],
+            "clusters.bootstrap_servers": to_servers,
+            "clusters.settings": to_settings,
+        },
+    )
+    values = client_values(from_settings)
+    puller = Puller(PullOptions(
+        from_servers, topics, path, values, drain=drain, skip_clusters=frozenset({destination})
+    ))  # fmt: skip  # one value
+    supervisor = Supervisor(config, drain=drain)
+
+    def stop() -> None:
+        puller.stop()
+        supervisor.stop()
+
+    signals = on_signals(stop)
+    if drain:
+        puller.run(report_pull(as_json=as_json))
+        status = 0 if signals else supervisor.run(lambda _: None, every_s=config.status_seconds)
+        done = puller.status().state == "drained" and supervisor.drained
+        sys.exit(INTERRUPTED + signals[-1] if signals and not done else status)
+    sys.exit(_both(puller, supervisor, every_s=config.status_seconds, as_json=as_json))
+
+
+def _both(puller: Puller, supervisor: Supervisor, *, every_s: float, as_json: bool) -> int:
+    """Until one of them ends, which ends the other. The exit status. Raises what ended the pull."""
+    failed: list[BaseException] = []
+
+    def pull() -> None:
+        try:
+            puller.run(report_pull(as_json=as_json))
+        except BaseException as error:  # noqa: BLE001 -- raised below, in the process's main thread
+            failed.append(error)
+        finally:
+            supervisor.stop()
+
+    thread = threading.Thread(target=pull, name="pull")
+    thread.start()
+    try:
+        status = supervisor.run(lambda _: None, every_s=every_s)
+    finally:
+        puller.stop()
+        thread.join()
+    if failed:
+        raise failed[0]
+    return status

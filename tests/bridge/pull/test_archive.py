@@ -1,0 +1,106 @@
+"""Archives without a Kafka: claims exclude each other, and positions come from the logs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from aolog import Reader, Writer
+from aolog.errors import UsageError
+from bridge.pull.archive import Archive
+from bridge.pull.origin import HEADER_NAME, Origin, Source, origin_of
+from bridge.pull.positions import Mark, read_positions, save_positions
+
+SOURCE = Source("cluster", UUID(int=28), 3)
+OTHER = SOURCE._replace(partition=4)
+
+
+def fill(log: Path, source: Source, offsets: range) -> int:
+    """The address of the last record."""
+    with Writer(log) as writer:
+        for offset in offsets:
+            address = writer.append(b"v", headers=[(HEADER_NAME, source.prefix + b"%d" % offset)])
+    return address
+
+
+def uuid_of(log: Path) -> bytes:
+    with Reader(log) as reader:
+        assert reader.topic_uuid is not None
+        return reader.topic_uuid
+
+
+@pytest.mark.parametrize("value", [None, b"", b"a/b/c/d", b"\xff", SOURCE.prefix, b"cluster/1/2"])
+def test_a_malformed_origin_is_none(value):
+    assert origin_of([(HEADER_NAME, value)]) is None
+
+
+def test_the_last_origin_is_the_records_own():
+    headers = [(HEADER_NAME, OTHER.prefix + b"1"), (HEADER_NAME, SOURCE.prefix + b"2")]
+    assert origin_of(headers) == Origin(SOURCE, 2)
+
+
+def test_a_claim_excludes_others_until_it_is_released_or_its_process_is_killed(tmp_path):
+    ours = Archive(str(tmp_path), str(tmp_path / "a"))
+    code = (
+        "import sys, uuid; from bridge.pull.archive import Archive; from bridge.pull.origin import Source;"
+        f"held = Archive({str(tmp_path)!r}, ''); print(held.claim(Source('cluster', uuid.UUID(int=28), 3)),"
+        " flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout.readline() == "True\n"
+        assert not ours.claim(SOURCE)
+        assert ours.claim(OTHER)
+        other.kill()
+        other.wait()
+        assert ours.claim(SOURCE)
+    third = Archive(str(tmp_path), "")
+    assert not third.claim(SOURCE)
+    ours.release(SOURCE)
+    assert third.claim(SOURCE)
+
+
+def test_an_archive_continues_after_the_greatest_offset_in_any_of_its_logs(tmp_path):
+    fill(tmp_path / "a", SOURCE, range(10))
+    fill(tmp_path / "b", SOURCE, range(10, 25))
+    archive = Archive(str(tmp_path), str(tmp_path / "c"))
+    assert archive.next_offsets([SOURCE, OTHER]) == {SOURCE: 25}
+
+
+def test_saved_positions_are_believed_only_if_the_log_has_their_record(tmp_path):
+    log = tmp_path / "log"
+    last = fill(log, SOURCE, range(10))
+    told = {SOURCE: 10, OTHER: 77}
+    for mark, believed in (
+        (Mark(last, Origin(SOURCE, 9)), True),
+        (Mark(last, Origin(SOURCE, 8)), False),
+        (Mark(last + 10_000, Origin(SOURCE, 9)), False),
+    ):
+        save_positions(str(log), uuid_of(log), mark, told)
+        assert read_positions(str(log)) == (told if believed else {SOURCE: 10})
+    save_positions(str(log), b"another log's", Mark(last, Origin(SOURCE, 9)), told)
+    assert read_positions(str(log)) == {SOURCE: 10}
+    (log / "pull-positions.json").write_text("{ torn")
+    assert read_positions(str(log)) == {SOURCE: 10}
+
+
+def test_records_after_the_saved_positions_count(tmp_path):
+    log = tmp_path / "log"
+    last = fill(log, SOURCE, range(10))
+    save_positions(str(log), uuid_of(log), Mark(last, Origin(SOURCE, 9)), {SOURCE: 10})
+    fill(log, SOURCE, range(10, 12))
+    fill(log, OTHER, range(5, 6))
+    assert read_positions(str(log)) == {SOURCE: 12, OTHER: 6}
+
+
+def test_a_log_with_other_records_is_refused_and_no_log_has_no_positions(tmp_path):
+    assert read_positions(str(tmp_path / "absent")) == {}
+    with Writer(tmp_path / "log") as writer:
+        writer.append(b"not from Kafka")
+    with pytest.raises(UsageError, match="was not pulled"):
+        read_positions(str(tmp_path / "log"))
