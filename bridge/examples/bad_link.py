@@ -11,11 +11,14 @@ none may be lost. DESTINATION is a file here; on a box it is `bridge.KafkaProvid
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from aolog.log.retention import Retention
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.file_provider import FileProvider
-from bridge.buffer.provider import Provider
+
+if TYPE_CHECKING:
+    from bridge.buffer.provider import Provider
 
 DISK_BYTES = 64 << 20
 
