@@ -68,6 +68,7 @@ class Fetcher:
             k: v for k, v in DEFAULTS.items() if not k.startswith(("queue.", "linger", "retry"))
         }
         self._away: str | None = None
+        self._paused = False
         self._consumer = consumer(
             {
                 **kept,
@@ -116,11 +117,15 @@ class Fetcher:
 
     def pause(self) -> None:
         """Fetches nothing more; `fetch` keeps the group's membership meanwhile."""
+        self._paused = True
         self._consumer.pause(self._consumer.assignment())
 
     def resume(self) -> None:
-        """Goes on after `pause`."""
-        self._consumer.resume(self._consumer.assignment())
+        """Goes on after `pause`. What the client fetched ahead is dropped by it and fetched again,
+        so nothing is done without a pause."""
+        if self._paused:
+            self._paused = False
+            self._consumer.resume(self._consumer.assignment())
 
     def fetch(self, messages: int, timeout_s: float) -> Fetched:
         """Up to this number of messages; waits for the first `timeout_s` at most. Raises

@@ -189,7 +189,9 @@ class Puller:
         skip = {cluster.encode() for cluster in self._options.skip_clusters}
         for begin in range(0, len(messages), _FRAME_RECORDS):
             some = messages[begin : begin + _FRAME_RECORDS]
-            fresh = [message for message in some if message.offset() >= self._next[place]]
+            fresh = some
+            if some[0].offset() < self._next[place]:
+                fresh = [message for message in some if message.offset() >= self._next[place]]
             taken = fresh
             if skip:
                 taken = [m for m in fresh if not skip & clusters_of(m.headers() or ())]
