@@ -153,6 +153,7 @@ WITHOUT_EXTRAS = [
     ("aolog verify LOG", None),
     ("aolog repair LOG --into COPY", None),
     ("aolog salvage LOG", None),
+    ("aolog backup LOG BACKUP", None),
     ("aolog prune LOG --max-slabs 1", None),
     ("aolog cursor list LOG", None),
     ("aolog completion bash", None),
@@ -171,6 +172,9 @@ WITHOUT_EXTRAS = [
     ("bridge demo", "bridge"),
     ("bridge demo --json", "bridge"),
     ("bridge broker", "bridge"),
+    ("bridge simulate", "bridge"),
+    ("bridge top --http 127.0.0.1:1 --once", "bridge"),
+    ("bridge ingest --root . --http :0", "bridge"),
     ("bridge completion bash", None),
 ]
 
