@@ -153,6 +153,7 @@ WITHOUT_EXTRAS = [
     ("aolog verify LOG", None),
     ("aolog repair LOG --into COPY", None),
     ("aolog salvage LOG", None),
+    ("aolog backup LOG BACKUP", None),
     ("aolog prune LOG --max-slabs 1", None),
     ("aolog cursor list LOG", None),
     ("aolog completion bash", None),
@@ -175,6 +176,12 @@ WITHOUT_EXTRAS = [
     ("bridge top --once", "bridge"),
     ("bridge simulate", "bridge"),
     ("bridge files FILE", "bridge"),
+    ("bridge ingest --root . --http :0", "bridge"),
+    ("bridge pull --topic t --log COPY --bootstrap-servers 127.0.0.1:1", "bridge"),
+    ("bridge mirror --topic t --log COPY --from-servers 127.0.0.1:1 --to-servers 127.0.0.1:2", "bridge"),
+    ("bridge topics --bootstrap-servers 127.0.0.1:1", "bridge"),
+    ("bridge offsets --bootstrap-servers 127.0.0.1:1", "bridge"),
+    ("bridge consume t --bootstrap-servers 127.0.0.1:1", "bridge"),
     ("bridge completion bash", None),
 ]
 

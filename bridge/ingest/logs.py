@@ -47,7 +47,11 @@ class _TopicLog:
         self._writer = Writer(path, topic=topic, **options)
         self._lock = threading.Lock()
         self._keys: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
-        self._read_keys()
+        try:
+            self._read_keys()
+        except BaseException:  # the next request opens the log again
+            self._writer.close()
+            raise
 
     def _read_keys(self) -> None:
         try:

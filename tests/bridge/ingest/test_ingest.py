@@ -223,3 +223,14 @@ def test_an_answered_record_survives_a_kill_of_the_server(tmp_path: Path) -> Non
             server.send_signal(signal.SIGKILL)
     assert answer.status == 200
     assert [record.value for record in aolog.Reader(tmp_path / "t")] == [b"safe"]
+
+
+def test_another_server_on_the_same_logs_is_refused_and_can_take_over(tmp_path: Path) -> None:
+    with ingesting(tmp_path) as first:
+        assert first.post("t", lines({"value": "a"})).status == 200
+        with ingesting(tmp_path) as second:
+            refused = second.post("t", lines({"value": "b"}))
+            assert refused.status == 500
+            assert "another writer" in refused.json["error"]
+    with ingesting(tmp_path) as second:
+        assert second.post("t", lines({"value": "b"})).status == 200
