@@ -178,7 +178,10 @@ WITHOUT_EXTRAS = [
     ("bridge files FILE", "bridge"),
     ("bridge ingest --root . --http :0", "bridge"),
     ("bridge pull --topic t --log COPY --bootstrap-servers 127.0.0.1:1", "bridge"),
-    ("bridge mirror --topic t --log COPY --from-servers 127.0.0.1:1 --to-servers 127.0.0.1:2", "bridge"),
+    (
+        "bridge mirror --topic t --log COPY --from-servers 127.0.0.1:1 --to-servers 127.0.0.1:2",
+        "bridge",
+    ),
     ("bridge topics --bootstrap-servers 127.0.0.1:1", "bridge"),
     ("bridge offsets --bootstrap-servers 127.0.0.1:1", "bridge"),
     ("bridge consume t --bootstrap-servers 127.0.0.1:1", "bridge"),
