@@ -19,6 +19,7 @@ __all__ = [
     "NotIsolated",
     "NotRunning",
     "OtherCluster",
+    "Unanswered",
     "Undeliverable",
     "WrongConfiguration",
     "WrongSetting",
@@ -36,6 +37,12 @@ class DestinationError(AologError):
 
     code = "destination"
     exit_status = 6
+
+
+class Unanswered(DestinationError):
+    """A cluster gave no answer to a question, or none that can be used yet. Try again later."""
+
+    code = "unanswered"
 
 
 class Undeliverable(DestinationError):

@@ -50,10 +50,10 @@ def consume(
     \b
     Examples:
       aolog-bridge consume events --bootstrap-servers kafka:9092
-      aolog-bridge consume events --bootstrap-servers kafka:9092 --from earliest --drain --json
+      aolog-bridge consume t --bootstrap-servers k:9092 --from earliest --drain
 
     \b
-    Exit status: 0 done, 2 usage, 6 no such topic, no answer, or the cluster refused,
+    Exit status: 0 done, 2 usage, 6 no such topic, no answer, or refused,
     141 standard output was closed by its reader.
     """
     from bridge.kafka.fetcher import Fetcher

@@ -77,8 +77,9 @@ def ingest(
     \b
     Examples:
       aolog-bridge ingest --root LOGS
-      aolog-bridge ingest --root LOGS --http :9110 --topic clicks --max-bytes 10000000000
-      curl -H 'Content-Type: application/x-ndjson' -d '{"value": "hello"}' localhost:9110/topics/clicks
+      aolog-bridge ingest --root LOGS --http :9110 --topic clicks
+      curl -d '{"value": "hi"}' -H 'Content-Type: application/x-ndjson' \\
+          localhost:9110/topics/clicks
     """
     from aolog.log.retention import Retention
     from bridge.ingest.logs import Logs

@@ -53,7 +53,7 @@ def mirror(
 
     \b
     Example:
-      aolog-bridge mirror --topic events --log LOG --from-servers a:9092 --to-servers b:9092
+      aolog-bridge mirror --topic t --log LOG --from-servers a:1 --to-servers b:1
 
     \b
     Exit status: as of pull, and of run.

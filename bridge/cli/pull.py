@@ -74,7 +74,7 @@ def pull(
 
     \b
     Examples:
-      aolog-bridge pull --topic events --log LOG --bootstrap-servers kafka:9092 --drain
+      aolog-bridge pull --topic t --log LOG --bootstrap-servers k:9092 --drain
       aolog-bridge pull --topic events --log ROOT/a --root ROOT --group archive \\
           --bootstrap-servers kafka:9092
 

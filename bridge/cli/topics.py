@@ -63,10 +63,10 @@ def topics(
     Examples:
       aolog-bridge topics --bootstrap-servers kafka:9092
       aolog-bridge topics --bootstrap-servers kafka:9092 --topic events --json
-      aolog-bridge topics --bootstrap-servers kafka:9092 --create events --partitions 6
+      aolog-bridge topics --bootstrap-servers k:9092 --create t --partitions 6
 
     \b
-    Exit status: 0 done, 2 usage, 6 no such topic, no answer, or the cluster refused.
+    Exit status: 0 done, 2 usage, 6 no such topic, no answer, or refused.
     """
     if create is None and (partitions or replication_factor or config):
         raise click.UsageError("--partitions, --replication-factor, --topic-config need --create")
@@ -140,10 +140,10 @@ def offsets(
     Examples:
       aolog-bridge offsets --bootstrap-servers kafka:9092 --topic events --json
       aolog-bridge offsets --bootstrap-servers kafka:9092 --group billing
-      aolog-bridge offsets --bootstrap-servers kafka:9092 --topic events --group billing --to 15m-ago
+      aolog-bridge offsets --bootstrap-servers k:1 --topic t --group g --to 15m-ago
 
     \b
-    Exit status: 0 done, 2 usage, 6 no such topic, no answer, or the cluster refused.
+    Exit status: 0 done, 2 usage, 6 no such topic, no answer, or refused.
     """
     if to is not None and (group is None or len(names) != 1):
         raise click.UsageError("--to needs a --group and one --topic")

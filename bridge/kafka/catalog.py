@@ -25,7 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     OffsetSpec,
 )
 
-from bridge.errors import DestinationError
+from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.client import ANSWER_S, admin_client, words
 
 if TYPE_CHECKING:
@@ -53,10 +53,6 @@ _NO_ANSWER = {
 }
 _LOADING_PAUSE_S = 0.1
 _MISSING = "UNKNOWN_TOPIC_OR_PART"
-
-
-class Unanswered(DestinationError):
-    """The cluster gave no answer, or none that can be used yet. Try again later."""
 
 
 class Partition(NamedTuple):

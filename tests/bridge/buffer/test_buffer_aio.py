@@ -9,8 +9,8 @@ import pytest
 
 from aolog.errors import LogClosed
 from bridge.buffer import aio
-from bridge.buffer.provider import FaultyProvider, MemoryProvider
 from bridge.errors import NotDelivered
+from bridge.testing import FaultyProvider, MemoryProvider
 
 
 def test_messages_arrive_in_the_order_of_the_calls(tmp_path: Path) -> None:

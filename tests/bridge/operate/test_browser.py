@@ -70,7 +70,7 @@ def test_numbers_states_and_reasons_are_shown_as_they_change(page: sync_api.Page
         page.goto(f"http://127.0.0.1:{at[1]}/")
         expect(page.locator("#state")).to_have_text("draining")
         expect(page.locator("#oldest")).to_have_text("3 s")
-        expect(page.locator("#n-seen")).to_have_text("33")
+        expect(page.locator("#n-seen")).to_have_text("41")
         expect(page.locator("#token-form")).to_be_hidden()
         shown.logs = [LOG._replace(state="blocked", error="topic t does not exist; create it")]
         expect(page.locator("#state")).to_have_text("blocked")

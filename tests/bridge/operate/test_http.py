@@ -122,7 +122,10 @@ def test_head_answers_as_get_does_without_a_body(path: str) -> None:
     with served() as at:
         status, headers, body = ask(at, path, "HEAD")
         assert (status, body) == (200, b"")
-        assert headers["content-length"] == str(len(ask(at, path)[2]))
+        length = int(headers["content-length"])
+        assert length > 0
+        if path != "/metrics":  # its numbers change
+            assert length == len(ask(at, path)[2])
 
 
 def test_every_answer_has_the_security_headers() -> None:

@@ -43,7 +43,7 @@ def test_counts_add_up_and_rates_come_from_them(tmp_path: Path) -> None:
     watched.sample()
     watched.sample(10, acknowledged=110, lag_records=25)  # 100 sent, and 20 more are pending
     summary = watched.monitor.summary()
-    assert (summary["seen"], summary["pending"]) == (153, 25)
+    assert (summary["seen"], summary["pending"]) == (161, 25)
     assert (summary["records_out_per_s"], summary["records_in_per_s"]) == (10.0, 12.0)
     watched.sample(10, lag_records=None)  # not known for a moment
     assert watched.monitor.summary()["records_in_per_s"] is None
@@ -137,5 +137,5 @@ def test_a_log_that_cannot_be_measured_stops_nothing(tmp_path: Path) -> None:
     watched = Watched(tmp_path / "nothing")
     watched.sample()
     assert watched.monitor.disk(str(tmp_path / "nothing")) is None
-    assert watched.monitor.summary()["seen"] == 33
+    assert watched.monitor.summary()["seen"] == 41
     assert STATUS.acknowledged == 10
