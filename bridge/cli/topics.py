@@ -140,7 +140,7 @@ def offsets(
     Examples:
       aolog-bridge offsets --bootstrap-servers kafka:9092 --topic events --json
       aolog-bridge offsets --bootstrap-servers kafka:9092 --group billing
-      aolog-bridge offsets --bootstrap-servers k:1 --topic t --group g --to 15m-ago
+      aolog-bridge offsets --bootstrap-servers k:1 --topic t --group g --to latest
 
     \b
     Exit status: 0 done, 2 usage, 6 no such topic, no answer, or refused.

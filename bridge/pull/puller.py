@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from aolog import Retention, Writer
 from aolog.errors import StorageFull, UsageError, counted
 from aolog.write.options import SLAB_BYTES
-from bridge.errors import DestinationError
-from bridge.kafka.catalog import Catalog, Unanswered
+from bridge.errors import DestinationError, Unanswered
+from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
 from bridge.pull.archive import Archive
 from bridge.pull.options import PullStatus
