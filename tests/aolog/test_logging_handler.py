@@ -27,7 +27,7 @@ def test_lines_become_records_with_the_logger_as_key_and_the_time_of_the_line(
 ) -> None:
     handler = LogHandler(log_path, logging.INFO)
     logger.addHandler(handler)
-    logger.info("order %d, %s", 7, "ø\udcff")
+    logger.info("order %d, %s", 7, "ø")
     logger.debug("below the level")
     try:
         raise ValueError("no stock")
@@ -38,10 +38,18 @@ def test_lines_become_records_with_the_logger_as_key_and_the_time_of_the_line(
     handler.close()
     first, second = read_all(log_path)
     found = json.loads(first.value or b"")
-    assert (found["message"], found["level"]) == ("order 7, ø\udcff", "info")
+    assert (found["message"], found["level"]) == ("order 7, ø", "info")
     assert first.key == b"shop.orders"
     assert first.timestamp == pytest.approx(found["time"] * 1e6, abs=2)
     assert "no stock" in json.loads(second.value or b"")["exception"]
+
+
+def test_a_line_of_any_text_becomes_a_record(log_path: str) -> None:
+    handler = LogHandler(log_path)
+    text = b"\xff".decode(errors="surrogateescape")  # a name that is not UTF-8
+    handler.handle(logging.LogRecord("shop", logging.INFO, "", 0, "%s", (text,), None))
+    handler.close()
+    assert json.loads(values(log_path)[0] or b"")["message"] == text
 
 
 def test_a_formatter_decides_what_a_line_is(log_path: str, logger: logging.Logger) -> None:
