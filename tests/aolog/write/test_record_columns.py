@@ -55,7 +55,7 @@ def test_columns_may_be_generators_and_may_be_empty(log_path: str) -> None:
     [
         ({"keys": [b"k"]}, "1 keys and 3 values"),
         ({"keys": ["text", None, None]}, "the key is str"),
-        ({"headers": [("h",), (), ()]}, "headers are no sequence"),
+        ({"headers": [("h",), (), ()]}, "headers are not a sequence"),
         ({"timestamps": [1.5, None, None]}, "the timestamp is float"),
         ({"topics": ["", None, None]}, "the topic has 0 bytes"),
     ],

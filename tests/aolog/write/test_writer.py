@@ -246,7 +246,7 @@ def test_append_many_is_one_frame_whatever_its_size(log_path: str, batch_bytes: 
         addresses = writer.append_many(b"%d" % i for i in range(5000))
         writer.append(b"after")
     assert addresses.dtype == np.uint64
-    assert addresses.tolist() == list(range(addresses[0], addresses[0] + 5000))
+    assert (len(addresses), set(np.diff(addresses).tolist())) == (5000, {1})
     assert frame_sizes(log_path) == [1, 5000, 1]
     assert values(log_path) == [b"before", *(b"%d" % i for i in range(5000)), b"after"]
 

@@ -172,7 +172,8 @@ def test_order_holds_while_a_real_broker_is_killed_and_stopped(
         finally:
             stop.set()
             thread.join()
-        assert buffer.flush(SOON_S)
+        assert buffer.flush(SOON_S)  # delivered, or safe in the log
+        wait_until(lambda: buffer.status().in_backlog + buffer.status().in_memory == 0)
         sent = buffer.status().delivered
     values = values_by_key(consume(kafka.bootstrap_servers, name, 3))
     firsts = {key: list(dict.fromkeys(found)) for key, found in values.items()}

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bridge.buffer.provider import FaultyProvider, MemoryProvider
 from bridge.examples.bad_link import open_buffer
+from bridge.testing import FaultyProvider, MemoryProvider
 from tests.aolog.conftest import ROOT
 
 
