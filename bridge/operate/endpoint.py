@@ -154,9 +154,10 @@ class _Answers:
         return _verdict("not_ready", not_ready, self._waits())
 
     async def _status(self, _: Request) -> Response:
-        whole = overview(self._monitor.logs, waiting_for=self._waits())
-        logs = [log.as_json() for log in self._monitor.logs]
-        return json_response({"overview": whole._asdict(), "logs": logs})
+        logs = self._monitor.logs
+        whole = overview(logs, waiting_for=self._waits())
+        shown = [log.as_json() for log in logs]
+        return json_response({"overview": whole._asdict(), "logs": shown})
 
     async def _one_log(self, request: Request) -> Response:
         log = self._find(request.query_params.get("log"), request.query_params.get("cluster"))
@@ -238,12 +239,13 @@ class _Answers:
             self._streams -= 1
 
     def _snapshot(self) -> dict[str, Any]:
+        """All of one moment: its numbers add up."""
         logs = sorted(self._monitor.logs, key=_badness, reverse=True)
         return {
             "version": aolog.__version__,
             "can_act": self._controls is not None and self._access.token is not None,
-            "summary": self._monitor.summary(),
-            "overview": overview(self._monitor.logs, waiting_for=self._waits())._asdict(),
+            "summary": self._monitor.summary(logs),
+            "overview": overview(logs, waiting_for=self._waits())._asdict(),
             "logs": [log.as_json() for log in logs[:LOGS_SHOWN]],
             "logs_left_out": max(0, len(logs) - LOGS_SHOWN),
             "problems": self._problems.latest(),

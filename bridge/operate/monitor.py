@@ -193,10 +193,6 @@ class Monitor:
         """The statuses of now."""
         return self._look()
 
-    def overview(self) -> Overview:
-        """All logs of the last sample together."""
-        return overview(self.logs, waiting_for=self._waits())
-
     def points(self, after_s: float = 0.0) -> list[Point]:
         """The last hour, oldest first; only points later than a time."""
         with self._lock:
@@ -223,15 +219,17 @@ class Monitor:
             times = [d.full_in_s for d in self._disks.values() if d.full_in_s is not None]
         return min(times, default=None)
 
-    def summary(self) -> dict[str, Any]:
-        """What the page and `top` show first; the counts add up to `seen`."""
-        whole = self.overview()
+    def summary(self, logs: Sequence[LogStatus] | None = None) -> dict[str, Any]:
+        """What the page shows first; the counts add up to `seen`. logs: statuses of one moment, by
+        default of now."""
+        logs = self.logs if logs is None else logs
+        whole = overview(logs, waiting_for=self._waits())
         points = self.points()
         last = points[-1] if points else None
         return {
             "time_s": self._now(),
             "uptime_s": self._now() - self.started_s,
-            "restarts": sum(log.restarts for log in self.logs),
+            "restarts": sum(log.restarts for log in logs),
             "oldest_unsent_s": whole.lag_seconds,
             "records_in_per_s": None if last is None else last.records_in,
             "records_out_per_s": None if last is None else last.records_out,
