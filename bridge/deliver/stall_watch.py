@@ -47,23 +47,20 @@ class StallWatch:
 
     def look(self, now_s: float) -> bool:
         """Logs stalls when they begin, while they last, and when they end. Whether to ask the cluster
-        for the cause: it is reachable, and lanes with a partition are stalled for ASK_WHY_S."""
+        for the cause: it is reachable, and something is stalled for ASK_WHY_S. It may be the transaction
+        alone: with a topic deleted, the client waits for its partitions and has sent nothing to them."""
         begun, over = self._stalls.see(self._cluster.sent, self._low, now_s)
         if begun:
             _log.warning("%s", late(begun), extra={"event": "stalled"})
         if over:
             _log.info("acknowledges again: %s", in_words(over), extra={"event": "stall_over"})
-        topics = {
-            stall["topic"]
-            for stall in self.now(now_s)
-            if stall["partition"] != NO_PARTITION and stall["seconds"] >= ASK_WHY_S
-        }
+        asking = [stall for stall in self.now(now_s) if stall["seconds"] >= ASK_WHY_S]
+        topics = {stall["topic"] for stall in asking if stall["partition"] != NO_PARTITION}
         if not topics:
             self.too_few = None
-            return False
-        if self._cluster.reachable:
+        elif self._cluster.reachable:
             self.too_few = self._topic_settings.too_few_in_sync(topics, now_s)
-        return self._cluster.reachable
+        return bool(asking) and self._cluster.reachable
 
     def now(self, now_s: float) -> list[Stall]:
         """The lanes that are stalled, the oldest first."""
