@@ -6,7 +6,7 @@
     for record in aolog.Reader("path"):
         print(record.address, record.value)
 
-A log has one writer and any number of readers. `aolog/docs/guarantees.md` has the guarantees,
+A log has one writer and any number of readers. `aolog/docs/explanation/guarantees.md` has the guarantees,
 `aolog/FORMAT.md` the format. The import loads only the errors; each other name is loaded at its first
 use (PEP 562), numpy when a batch is decoded, pyarrow when a batch becomes Arrow.
 """

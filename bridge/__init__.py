@@ -4,7 +4,7 @@
 
 Rooms, in the order of their imports: config, kafka, deliver (one log), supervise (many logs), operate,
 buffer (`Buffer`, for programs that send), client, pull, ingest, testing, cli. The guarantees are in
-aolog/docs/guarantees.md.
+aolog/docs/explanation/guarantees.md.
 """
 
 from __future__ import annotations

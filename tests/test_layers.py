@@ -182,6 +182,8 @@ def sources() -> dict[str, str]:
     """Of all modules, by name."""
     found = {}
     for path in sorted([*ROOT.glob("aolog/**/*.py"), *ROOT.glob("bridge/**/*.py")]):
+        if path.is_relative_to(ROOT / "aolog/docs"):
+            continue  # makes the site; it is no part of the package
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         found[name] = path.read_text(encoding="utf-8")
     return found

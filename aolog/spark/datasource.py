@@ -41,7 +41,7 @@ _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class AologDataSource(DataSource):
-    """Logs as tables and streams, both ways. Options and columns: aolog/docs/spark.md."""
+    """Logs as tables and streams, both ways. Options and columns: aolog/docs/how-to/spark.md."""
 
     _pinned: list[Span] | None = None
 

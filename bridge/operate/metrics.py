@@ -234,7 +234,7 @@ _OTHERS = [
 
 
 def reference() -> str:
-    """The page aolog/docs/metrics.md: a table of all families."""
+    """The page aolog/docs/reference/metrics.md: a table of all families."""
     rows = [
         (
             f"{PREFIX}{f.name}{'_total' if f.kind == 'counter' else ''}",
@@ -251,7 +251,7 @@ def reference() -> str:
         "`aolog-bridge run --http HOST:PORT` serves these at `/metrics`. The first "
         f"{LOGS_MAX} logs have rows\nof their own; the others are summed in a row `{OTHER}`. Totals count "
         "since the process started and never\nfall. Alerts are in `bridge/deploy/prometheus`; the "
-        "[runbook](runbook.md) says what to do.\n\n"
+        "[runbook](../how-to/runbook.md) says what to do.\n\n"
         "| name | type | labels | meaning | what to do |\n|---|---|---|---|---|\n"
         + "\n".join(lines)
         + "\n\nBesides, `process_*` and `python_info`: those of Prometheus' own Python client.\n"

@@ -2,7 +2,7 @@
 
     python -m tests.mutants                    all, with the tests that must fail
     python -m tests.mutants NAME ...           some; shows the tests' output if one survives
-    python -m tests.mutants --page             writes aolog/docs/proof.md again
+    python -m tests.mutants --page             writes aolog/docs/explanation/proof.md again
     python -m tests.explore --mutant NAME      explores the crashes of its case
     python -m fuzz canary                      fuzzes those that a fuzzer must find
 

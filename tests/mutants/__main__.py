@@ -17,7 +17,9 @@ def main() -> int:
     parser.add_argument("--few", action="store_true", help="the first of each clause, as CI does")
     parser.add_argument("--jobs", type=int, help="processes [one a core]")
     parser.add_argument("--show", action="store_true", help="show the tests' output of all")
-    parser.add_argument("--page", action="store_true", help="only write aolog/docs/proof.md")
+    parser.add_argument(
+        "--page", action="store_true", help="only write aolog/docs/explanation/proof.md"
+    )
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in MUTANTS]:
         parser.error(f"no such mutant: {', '.join(unknown)}")

@@ -1,4 +1,4 @@
-"""The page that says what proves each clause of the promise (aolog/docs/guarantees.md)."""
+"""The page that says what proves each clause of the promise (aolog/docs/explanation/guarantees.md)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.mutants.run import path_of
 
 __all__ = ["PAGE", "clauses", "page"]
 
-PAGE = ROOT / "aolog/docs/proof.md"
-_PROMISE = ROOT / "aolog/docs/guarantees.md"
+PAGE = ROOT / "aolog/docs/explanation/proof.md"
+_PROMISE = ROOT / "aolog/docs/explanation/guarantees.md"
 _HEAD = """\
 <!-- made by python -m tests.mutants --page -->
 # What proves the promise

@@ -1,4 +1,4 @@
-"""Which tests prove each clause of the promise (aolog/docs/guarantees.md). Data only.
+"""Which tests prove each clause of the promise (aolog/docs/explanation/guarantees.md). Data only.
 
 A test is `file::test` below tests/aolog, or `folder/test_file::test`. Mutants name their clause
 themselves.

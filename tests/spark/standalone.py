@@ -1,7 +1,7 @@
 """A Spark cluster of its own: a standalone master and workers, each a JVM, on loopback.
 
 Each worker has an address of its own, as a host has: Spark speculates on another host only. Their
-Python, and the driver's, finds what aolog/docs/spark.md says that executors need, and neither this tree nor
+Python, and the driver's, finds what aolog/docs/how-to/spark.md says that executors need, and neither this tree nor
 where the package is installed from: what is shipped is what runs. Only processes started here are
 signalled, by process id.
 """

@@ -1,4 +1,4 @@
-"""The examples of aolog/docs/spark.md, one after the other, as they are there; and its tables. Seconds,
+"""The examples of aolog/docs/how-to/spark.md, one after the other, as they are there; and its tables. Seconds,
 for a stream's batch."""
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from bridge.client.errors import KeyRefused
 from bridge.client.properties import KAFKA_FAST
 from bridge.kafka.settings import check
 
-PAGE = (Path(aolog.__file__).parent / "docs/clients.md").read_text(encoding="utf-8")
+PAGE = (Path(aolog.__file__).parent / "docs/how-to/clients.md").read_text(encoding="utf-8")
 
 # A value of each key that kafka-fast takes, and what it means to librdkafka.
 PRODUCER = {

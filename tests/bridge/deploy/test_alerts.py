@@ -22,7 +22,7 @@ promql = pytest.importorskip("promql_parser")
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "bridge/deploy"
-RUNBOOK = ROOT / "aolog/docs/runbook.md"
+RUNBOOK = ROOT / "aolog/docs/how-to/runbook.md"
 # Of Prometheus itself, and labels that it adds.
 NOT_OURS = {"up"}
 

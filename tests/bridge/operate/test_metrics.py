@@ -14,7 +14,7 @@ from bridge.operate.monitor import Monitor
 from bridge.supervise.status import LogStatus, Phase
 from tests.bridge.operate.test_http import LOG, STATUS
 
-PAGE = Path(__file__).parents[3] / "aolog/docs/metrics.md"
+PAGE = Path(__file__).parents[3] / "aolog/docs/reference/metrics.md"
 
 
 def text_of(*logs: LogStatus) -> str:

@@ -1,0 +1,65 @@
+"""How Sphinx makes the site: `sphinx-build -W aolog/docs DIR`, then open DIR/index.html.
+
+The pages are Markdown and read well as files. Three pages stand for files that live elsewhere in the
+repository; their text is taken from there. Nothing that a page loads comes from another host.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aolog
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent.parent
+
+project = "aolog and bridge"
+version = release = aolog.__version__
+author = "the authors of aolog"
+extensions = ["myst_parser"]
+myst_heading_anchors = 4  # as GitHub makes them
+html_theme = "furo"
+html_title = f"aolog {release}"
+html_copy_source = False
+html_show_sourcelink = False
+
+# Page: the file in the repository that is its text.
+FILES = {
+    "reference/format": ROOT / "aolog/FORMAT.md",
+    "explanation/figures": ROOT / "bench/RESULTS.md",
+    "project/changelog": ROOT / "CHANGELOG.md",
+}
+_PAGE_OF = {file: DOCS / f"{page}.md" for page, file in FILES.items()}
+_PAGE_OF[ROOT / "README.md"] = DOCS / "index.md"
+
+
+def _text(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Take the text of FILES from them, and turn links to such files into links to their pages."""
+    here = (DOCS / page).parent
+    file = FILES.get(page)
+    if file is not None:
+        source[0] = file.read_text(encoding="utf-8")
+    base = here if file is None else file.parent
+
+    def link(match: re.Match[str]) -> str:
+        name, sharp, anchor = match[1].partition("#")
+        if not name or "://" in name:
+            return match[0]
+        target = (base / name).resolve()
+        if target == ROOT / "README.md":
+            sharp = anchor = ""  # its headings are not the index's
+        target = _PAGE_OF.get(target, target)
+        return f"]({os.path.relpath(target, here)}{sharp}{anchor})"
+
+    source[0] = re.sub(r"\]\(([^)\s]+)\)", link, source[0])
+
+
+def setup(app: Sphinx) -> None:
+    """Sphinx calls this."""
+    app.connect("source-read", _text)
