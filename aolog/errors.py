@@ -1,7 +1,7 @@
 """Errors, the messages about them, and the text in those messages.
 
 Each class of error has a `code` that never changes, for logs, metrics and the table in
-aolog/docs/how-to/operate.md, and an `exit_status` for the command line. The message names the file, the address, the reason and the
+aolog/docs/reference/errors.md, and an `exit_status` for the command line. The message names the file, the address, the reason and the
 next step; `details` holds the same values for programs.
 
     usage       2   the caller asked for something impossible; nothing was changed

@@ -1,5 +1,6 @@
 """What the documents say is so: their examples run, their tables match the code."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -11,11 +12,14 @@ import pytest
 import aolog
 import aolog.cli
 import aolog.spark.kafka_sink
+import bridge.cli
 import bridge.cli.demo.demo
 import bridge.client.errors
 import bridge.errors
 import bridge.kafka.embedded
 from aolog import errors
+from aolog.docs.generated import rooms
+from bridge.config.models import Cluster, Config, Prune, Route
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "aolog/docs"
@@ -63,32 +67,64 @@ def test_relative_links_lead_to_files_and_headings_that_exist(path):
             assert anchor in _anchors(PAGES[linked]), target
 
 
-def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
-    """Warnings: a page in no table of contents, a link to a heading that is missing, and the like."""
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site's HTML by path, built without a warning: a page in no table of contents, a link to a
+    heading that is missing, and the like."""
+    at = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going",
-         "-d", tmp_path / "doctrees", DOCS, tmp_path / "html"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
+         "-d", at / "doctrees", DOCS, at / "html"],
+        cwd=at, capture_output=True, text=True, check=False,
     )  # fmt: skip  # one call
     assert done.returncode == 0, done.stderr
-    pages = sorted((tmp_path / "html").rglob("*.html"))
-    for page in pages:
-        html = page.read_text(encoding="utf-8")
+    return {
+        str(path.relative_to(at / "html")): path.read_text(encoding="utf-8")
+        for path in (at / "html").rglob("*.html")
+    }
+
+
+@pytest.mark.xdist_group("site")
+def test_the_site_loads_nothing_from_elsewhere(site):
+    for html in site.values():
         loaded = re.findall(r"<(?:script|img|link|source|iframe)\b[^>]*", html)
         assert loaded, "the pattern is blind"
         assert [tag for tag in loaded if re.search(r"(?:src|href)=\"(?:https?:)?//", tag)] == []
 
 
-def test_the_page_for_developers_has_every_room_and_its_files_exist():
-    text = PAGES[DOCS / "project/develop.md"]
-    for package, table in re.findall(r"^\| in `(\w+)/` \|.*\n((?:\|.*\n)+)", text, re.MULTILINE):
-        named = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-                 for name in re.findall(r"`(\w+)/`", row)}  # fmt: skip  # one set
-        rooms = {path.name for path in (ROOT / package).iterdir() if path.is_dir()}
-        assert named == rooms - {"__pycache__"}, package
+@pytest.mark.xdist_group("site")
+@pytest.mark.parametrize("module", [
+    "aolog", "aolog.aio", "aolog.logging_handler", "aolog.spark", "aolog.testing",
+    "bridge", "bridge.client", "bridge.errors", "bridge.testing",
+])  # fmt: skip  # one list
+def test_every_public_name_is_in_the_reference(site, module):
+    html = site["reference/python-aolog.html"] + site["reference/python-bridge.html"]
+    names = importlib.import_module(module).__all__
+    assert {name for name in names if f'id="{module}.{name}"' not in html} == set()
+
+
+@pytest.mark.xdist_group("site")
+def test_methods_commands_keys_and_rooms_are_in_the_reference(site):
+    assert 'id="aolog.Writer.append_arrow"' in site["reference/python-aolog.html"]
+    for name, root in (("aolog", aolog.cli.main), ("bridge", bridge.cli.main)):
+        html = site[f"reference/commands-{name}.html"]
+        assert {each for each in root.commands if f'id="{root.name}-{each}"' not in html} == set()
+    keys = site["reference/configuration.html"]
+    for table in (Config, Cluster, Route, Prune):
+        assert {key for key in table.model_fields if f'class="pre">{key}<' not in keys} == set()
+    assert "deliver/" in site["project/rooms-bridge.html"]
+
+
+def test_files_of_the_reading_order_exist():
+    text = PAGES[DOCS / "project/architecture.md"]
     (order,) = re.findall(r"^\*\*Reading order\.\*\*(.*?)\n\n", text, re.MULTILINE | re.DOTALL)
     for name in re.findall(r"`([\w/]+\.py)`", order):
         assert list(ROOT.glob(f"aolog/{name}")) + list(ROOT.glob(f"bridge/**/{name}")), name
+
+
+def test_a_room_that_the_page_of_rooms_leaves_out_is_an_error():
+    with pytest.raises(AssertionError, match="'spark'"):
+        rooms("aolog", "errors", "record", "format")
 
 
 @pytest.mark.parametrize("code", _PLAIN, ids=lambda code: code.split("\n")[0])
@@ -108,7 +144,7 @@ def _all_errors(base):
 
 def test_every_error_code_is_in_the_table_with_its_exit_status():
     table = dict(
-        re.findall(r"^\| `(\w+)` \| (\d) \|", PAGES[DOCS / "how-to/operate.md"], re.MULTILINE)
+        re.findall(r"^\| `(\w+)` \| (\d) \|", PAGES[DOCS / "reference/errors.md"], re.MULTILINE)
     )
     ours = {
         kind.code: str(kind.exit_status)

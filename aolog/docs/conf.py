@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aolog
+from aolog.docs.generated import expanded
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -23,7 +24,11 @@ project = "aolog and bridge"
 version = release = aolog.__version__
 author = "the authors of aolog"
 extensions = ["myst_parser"]
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4  # as GitHub makes them
+python_maximum_signature_line_length = 88
+toc_object_entries_show_parents = "hide"
+suppress_warnings = ["ref.python"]  # two classes are called Writer
 html_theme = "furo"
 html_title = f"aolog {release}"
 html_copy_source = False
@@ -40,7 +45,8 @@ _PAGE_OF[ROOT / "README.md"] = DOCS / "index.md"
 
 
 def _text(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Take the text of FILES from them, and turn links to such files into links to their pages."""
+    """Take the text of FILES from them, turn links to such files into links to their pages, and make
+    the blocks that are generated."""
     here = (DOCS / page).parent
     file = FILES.get(page)
     if file is not None:
@@ -57,7 +63,7 @@ def _text(_app: Sphinx, page: str, source: list[str]) -> None:
         target = _PAGE_OF.get(target, target)
         return f"]({os.path.relpath(target, here)}{sharp}{anchor})"
 
-    source[0] = re.sub(r"\]\(([^)\s]+)\)", link, source[0])
+    source[0] = expanded(re.sub(r"\]\(([^)\s]+)\)", link, source[0]))
 
 
 def setup(app: Sphinx) -> None:

@@ -188,12 +188,15 @@ class Route(_Table):
         Annotated[Literal["key", "round-robin"], Tag("_word")]
         | Annotated[int, Field(ge=0, lt=2**31), Tag("_number")],
         Discriminator(lambda given: "_number" if type(given) is int else "_word"),
+        Field(description="by the record's key, in turn, or always this one"),
     ] = "key"
 
     transform: (
         Annotated[str, Field(pattern=TRANSFORM_NAME), AfterValidator(_is_transform)] | None
-    ) = Field(None, description="module:function, see bridge/deliver/transform.py")
-    transform_takes: Literal["records", "arrow"] = "records"
+    ) = Field(None, description="module:function that changes or filters the records")
+    transform_takes: Literal["records", "arrow"] = Field(
+        "records", description="what the transform is called with: a record, or an Arrow batch"
+    )
 
     def rule(self) -> Rule:
         """For routing."""
@@ -207,15 +210,19 @@ class Route(_Table):
 class Prune(_Table):
     """Slabs that every cursor has passed are deleted, except what these bounds keep."""
 
-    max_slabs: int | None = Field(None, ge=1)
-    max_bytes: int | None = Field(None, ge=1)
-    max_age_seconds: float | None = Field(None, gt=0)
+    max_slabs: int | None = Field(None, ge=1, description="how many slabs are kept")
+    max_bytes: int | None = Field(None, ge=1, description="how many bytes of slabs are kept")
+    max_age_seconds: float | None = Field(
+        None, gt=0, description="how long a slab is kept after its last write"
+    )
 
 
 class Config(_Table):
     """Everything that `aolog-bridge run` uses."""
 
-    clusters: dict[Annotated[str, Field(pattern=_NAME)], Cluster] = Field(min_length=1)
+    clusters: dict[Annotated[str, Field(pattern=_NAME)], Cluster] = Field(
+        min_length=1, description="the Kafka clusters, by name"
+    )
     cluster: str | None = Field(
         None, description="default cluster, for records that no route sends elsewhere"
     )
@@ -231,8 +238,10 @@ class Config(_Table):
     topic: str | None = Field(
         None, pattern=_TOPIC, description="fallback topic, for records that name none"
     )
-    cursor: CursorName = "bridge"
-    delivery: Literal["at_least_once", "exactly_once"] = "at_least_once"
+    cursor: CursorName = Field("bridge", description="name of the default cluster's cursor")
+    delivery: Literal["at_least_once", "exactly_once"] = Field(
+        "at_least_once", description="exactly_once: records and cursor in one transaction"
+    )
     cursor_topic: str = Field(
         "aolog-bridge-cursors", pattern=_TOPIC, description="exactly_once: topic of cursor records"
     )
@@ -242,7 +251,10 @@ class Config(_Table):
     transaction_seconds: float = Field(
         0.5, ge=0.001, le=30, description="exactly_once: maximum age of a transaction"
     )
-    poison: Literal["stop", "drop", "dead-letter"] = "stop"
+    poison: Literal["stop", "drop", "dead-letter"] = Field(
+        "stop", description="what a record that cannot be delivered does: it stops its partition, "
+        "is dropped and counted, or goes to a log beside its own",
+    )  # fmt: skip  # one text
     create_topics: Literal["auto", "never"] = Field(
         "auto", description="create missing topics, if the cluster allows that, or never"
     )
@@ -270,6 +282,7 @@ class Config(_Table):
     prune: Annotated[
         Annotated[bool, Tag("_word")] | Annotated[Prune, Tag("_table")],
         Discriminator(lambda given: "_table" if isinstance(given, Mapping | Prune) else "_word"),
+        Field(description="delete slabs that every cursor has passed; a table says what is kept"),
     ] = False
     commit_seconds: float = Field(1.0, ge=0.01, description="interval between commits of a cursor")
     stop_seconds: float = Field(5.0, ge=0, description="how long a stop waits for acknowledgements")
@@ -288,7 +301,7 @@ class Config(_Table):
         WithJsonSchema({"type": "object"}),
     ] = None
     http_hosts: list[str] = Field([], description="names in the Host header that are accepted")
-    log_format: Literal["text", "json"] = "text"
+    log_format: Literal["text", "json"] = Field("text", description="of log lines")
 
     @field_validator("http")
     @classmethod

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from bridge.kafka.error_table import FAULTS, ROWS, Fault, Kind, fault_of, kind_of
 
-PAGE = Path(__file__).parents[3] / "aolog/docs/how-to/operate.md"
+PAGE = Path(__file__).parents[3] / "aolog/docs/reference/errors.md"
 CODES = {name for name, value in vars(KafkaError).items() if isinstance(value, int)}
 
 

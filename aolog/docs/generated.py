@@ -1,0 +1,264 @@
+"""Reference pages from their sources: what a page's block `{generated} NAME ARGUMENT…` becomes.
+
+`conf.py` puts the text in place of the block before Sphinx reads the page. Each function returns Markdown:
+
+    public MODULE             every name of the module's `__all__`, with types and docstring
+    commands PROGRAM          the help of every command, as click prints it
+    configuration             every key of the bridge's configuration, from its schema
+    rooms PACKAGE ROOM…       each room: its docstring, what it imports, its files
+
+Nothing here knows what a page says around its blocks.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+from sphinx.util.inspect import signature, stringify_signature
+
+from aolog.errors import AologError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["commands", "configuration", "expanded", "public", "rooms"]
+
+ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^```\{generated\} (\w+) ?(.*)\n```$", re.MULTILINE)
+_OURS = ("aolog", "bridge")
+
+
+def expanded(text: str) -> str:
+    """A page's text with its blocks replaced."""
+    return _BLOCK.sub(lambda block: _MAKERS[block[1]](*block[2].split()), text)
+
+
+# --- public names ---------------------------------------------------------------------------
+
+
+def public(module: str) -> str:
+    """Every name of the module's `__all__`."""
+    names = importlib.import_module(module).__all__
+    parts = [_described(module, name, set(names)) for name in sorted(names)]
+    return "\n".join([f":::{{py:currentmodule}} {module}\n:::\n", *parts])
+
+
+def _described(module: str, name: str, exported: set[str]) -> str:
+    value = getattr(importlib.import_module(module), name)
+    if inspect.isclass(value):
+        kind = "exception" if issubclass(value, BaseException) else "class"
+        body = "\n".join([_about(value), *_members(value, exported)])
+        return _object(kind, name + _signature(value), body)
+    if callable(value):
+        return _object("function", name + _signature(value), _doc(value))
+    return _object("data", name, f"A {type(value).__name__}.", type=type(value).__name__)
+
+
+def _about(cls: type) -> str:
+    if not issubclass(cls, AologError):
+        return _doc(cls)
+    base = cls.__bases__[0].__name__
+    return (
+        f"A subclass of `{base}`. Code `{cls.code}`, exit status {cls.exit_status}.\n\n{_doc(cls)}"
+    )
+
+
+def _members(cls: type, exported: set[str]) -> Iterator[str]:
+    """Methods and properties of the class and of its bases that are not public themselves."""
+    seen = set()
+    for owner in cls.__mro__:
+        inherited = owner is not cls and owner.__name__ in exported
+        if owner.__module__.split(".")[0] not in _OURS or inherited:
+            continue
+        for name, value in vars(owner).items():
+            if name.startswith("_") or name in seen:
+                continue
+            seen.add(name)
+            if isinstance(value, property):
+                returns = signature(cast("Callable[..., Any]", value.fget)).return_annotation
+                text = returns if isinstance(returns, str) else getattr(returns, "__name__", "Any")
+                yield _object("property", name, _doc(value), depth=1, type=text)
+            elif isinstance(value, staticmethod | classmethod) or inspect.isfunction(value):
+                plain = getattr(cls, name)
+                bound = isinstance(value, staticmethod) or inspect.ismethod(plain)
+                text = name + _signature(plain, drop_self=not bound)
+                yield _object("method", text, _doc(value), depth=1)
+
+
+def _signature(value: Any, *, drop_self: bool = False) -> str:
+    if getattr(value, "_is_protocol", False) or _init_is_exceptions(value):
+        return ""
+    try:
+        found = signature(value)
+    except (TypeError, ValueError):  # of a class that is written in C
+        return ""
+    parameters = list(found.parameters.values())[1 if drop_self else 0 :]
+    plain = [
+        each if each.default is each.empty or _is_plain(each.default) else each.replace(default=...)
+        for each in parameters
+    ]
+    text = stringify_signature(found.replace(parameters=plain), unqualified_typehints=True)
+    return re.sub(r"~[\w.]+\.(?=\w)", "", text)
+
+
+def _init_is_exceptions(value: Any) -> bool:
+    return inspect.isclass(value) and issubclass(value, BaseException)
+
+
+def _is_plain(default: object) -> bool:
+    return default is None or isinstance(default, bool | int | float | str | bytes | tuple)
+
+
+def _doc(value: object) -> str:
+    return inspect.getdoc(value) or ""
+
+
+def _object(kind: str, text: str, body: str, *, depth: int = 0, **options: str) -> str:
+    """A directive of Sphinx' Python domain; members are inside of their class."""
+    fence = ":" * (4 - depth)
+    lines = "".join(f":{key}: {value}\n" for key, value in options.items())
+    return f"{fence}{{py:{kind}}} {text}\n{lines}\n{body}\n\n{fence}\n"
+
+
+# --- commands -------------------------------------------------------------------------------
+
+
+def commands(program: str) -> str:
+    """The help of the program and of each of its commands."""
+    module = {"aolog": "aolog.cli", "aolog-bridge": "bridge.cli"}[program]
+    root = importlib.import_module(module).main
+    return "\n".join(_helps(root, click.Context(root, info_name=program, terminal_width=80)))
+
+
+def _helps(command: click.Command, context: click.Context) -> Iterator[str]:
+    yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+    for name, each in sorted(getattr(command, "commands", {}).items()):
+        if not each.hidden:
+            yield from _helps(each, click.Context(each, parent=context, info_name=name))
+
+
+# --- configuration --------------------------------------------------------------------------
+
+
+def configuration() -> str:
+    """A table of keys for each table of the configuration."""
+    from bridge.config.models import Config
+
+    schema = Config.model_json_schema()
+    tables = {
+        "The top level": schema,
+        "`[clusters.NAME]`": schema["$defs"]["Cluster"],
+        "`[[routes]]`": schema["$defs"]["Route"],
+        "`[prune]`": schema["$defs"]["Prune"],
+    }
+    return "\n".join(_keys(title, table) for title, table in tables.items())
+
+
+def _keys(title: str, table: dict[str, Any]) -> str:
+    needed = table.get("required", [])
+    rows = [
+        f"| `{key}` | {_type(one)} | {'needed' if key in needed else _default(one)} "
+        f"| {one['description']} |"
+        for key, one in table["properties"].items()
+    ]
+    lines = [f"## {title}\n", table["description"] + "\n", "| key | type | default | what |"]
+    return "\n".join([*lines, "|---|---|---|---|", *rows, ""])
+
+
+def _default(one: dict[str, Any]) -> str:
+    value = one.get("default")
+    empty = value is None or value in ([], {})
+    return "none" if empty else f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def _type(one: dict[str, Any]) -> str:
+    either = [each for each in one.get("anyOf", one.get("oneOf", [])) if each != {"type": "null"}]
+    if either:
+        return " or ".join(_type(each) for each in either)
+    if "$ref" in one:
+        return f"table `{one['$ref'].rpartition('/')[2].lower()}`"
+    if "enum" in one or "const" in one:
+        return " or ".join(f"`{each}`" for each in one.get("enum", [one.get("const")]))
+    if one["type"] == "array":
+        return f"list: {_type(one['items'])}"
+    if one["type"] == "object":
+        return "table"
+    bounds = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    limits = [f"{sign} {_number(one[key])}" for key, sign in bounds.items() if key in one]
+    return " ".join([str(one["type"]), ", ".join(limits)]).strip()
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if value == int(value) else f"{value:g}"
+
+
+# --- rooms ----------------------------------------------------------------------------------
+
+
+def rooms(package: str, *order: str) -> str:
+    """The rooms of a package, in this order; all of them must be named."""
+    found = {
+        path.stem
+        for path in (ROOT / package).iterdir()
+        if ((path.is_dir() and list(path.glob("*.py"))) or path.suffix == ".py")
+        and not path.name.startswith("_")
+        and path.name != "docs"
+    }
+    assert found == set(order), f"rooms of {package}: {sorted(found ^ set(order))}"
+    return "\n".join(_room(package, name) for name in order)
+
+
+def _room(package: str, name: str) -> str:
+    top = ROOT / package / name
+    if not top.is_dir():
+        file = top.with_suffix(".py")
+        return f"## {package}/{file.name}\n\n{_module_doc(file)}\n\n{_imports(package, [file])}\n"
+    files = sorted(top.rglob("*.py"))
+    rows = [
+        f"| `{file.relative_to(top)}` | {_first_sentence(_module_doc(file))} |"
+        for file in files
+        if file.name not in {"__init__.py", "__main__.py"}
+    ]
+    about = _module_doc(top / "__init__.py")
+    table = ["| file | what |", "|---|---|", *rows, ""] if rows else []
+    head = [f"## {package}/{name}/", "", about, "", _imports(package, files), ""]
+    return "\n".join([*head, *table])
+
+
+def _module_doc(file: Path) -> str:
+    return ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+
+
+def _first_sentence(text: str) -> str:
+    first = text.split("\n\n", maxsplit=1)[0].replace("\n", " ")
+    return re.split(r"(?<=\w)[.:] (?=[A-Z])", first)[0].rstrip(".:").replace("|", r"\|")
+
+
+def _imports(package: str, files: list[Path]) -> str:
+    """A line: the rooms that these files import, of both packages."""
+    own = files[0].relative_to(ROOT / package).parts[0].removesuffix(".py")
+    found = set()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [node.module] if isinstance(node, ast.ImportFrom) else []
+            names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            for parts in (name.split(".") for name in names if name):
+                if parts[0] in _OURS:
+                    found.add("/".join(parts[:2]))
+    others = sorted(found - {f"{package}/{own}"})
+    return f"Imports: {', '.join(f'`{name}`' for name in others) or 'nothing of ours'}."
+
+
+_MAKERS: dict[str, Callable[..., str]] = {
+    "public": public,
+    "commands": commands,
+    "configuration": configuration,
+    "rooms": rooms,
+}
