@@ -52,7 +52,7 @@ _PIPE_BYTES = 1 << 20  # 65,536 acknowledgements, so that the bridge never waits
 _TOLD = """
 import os, runpy, struct, sys, time
 from bridge.deliver.at_least_once.engine import Engine
-from bridge.deliver.exactly_once.transactions import Transactions
+from bridge.deliver.exactly_once.engine import Transactions
 
 pipe, pack = int(sys.argv.pop(1)), struct.Struct("<qq").pack
 

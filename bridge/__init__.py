@@ -2,7 +2,7 @@
 
     log ► read ► route ► lanes ► Kafka ► acknowledged ► cursor ► prune
 
-Rooms, in the order of their imports: config, kafka, deliver (one log), supervise (many logs), operate,
+Rooms, in the order of their imports: kafka, config, deliver (one log), supervise (many logs), operate,
 buffer (`Buffer`, for programs that send), client, pull, ingest, testing, cli. The guarantees are in
 aolog/docs/explanation/guarantees.md.
 """
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from bridge.buffer.buffer import Buffer
     from bridge.buffer.file_provider import FileProvider
     from bridge.buffer.kafka_provider import KafkaProvider
-    from bridge.buffer.provider import Message, Provider, Rejected
-    from bridge.errors import NotDelivered
+    from bridge.buffer.provider import Message, NotDelivered, Provider, Rejected
     from bridge.testing.providers import FaultyProvider, MemoryProvider
 
 __all__ = [
@@ -38,7 +37,7 @@ _MODULES = {
     "KafkaProvider": "buffer.kafka_provider",
     "MemoryProvider": "testing.providers",
     "Message": "buffer.provider",
-    "NotDelivered": "errors",
+    "NotDelivered": "buffer.provider",
     "Provider": "buffer.provider",
     "Rejected": "buffer.provider",
 }

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from aolog.errors import AologError, UsageError, counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bridge.buffer.provider import Message
+from aolog.errors import AologError, UsageError
 
 __all__ = [
     "CursorTopicUnfit",
     "DestinationError",
     "Fenced",
-    "NotDelivered",
     "NotIsolated",
     "NotRunning",
     "OtherCluster",
@@ -80,23 +72,6 @@ class CursorTopicUnfit(DestinationError):
 
     code = "cursor_topic_unfit"
     exit_status = 8
-
-
-class NotDelivered(DestinationError):
-    """A Buffer accepted messages, did not deliver them, and does not store them: in the modes block
-    and error, after a rejection, and if its log accepted no more at the end. `undelivered`: these
-    messages, in order; some may have arrived."""
-
-    code = "not_delivered"
-
-    def __init__(self, name: str, why: str, undelivered: Sequence[Message]) -> None:
-        count = len(undelivered)
-        were = "was" if count == 1 else "were"
-        super().__init__(
-            f"{counted(count, 'message', ',')} {were} not delivered to {name}: {why}",
-            hint="send `undelivered` again, in order",
-        )
-        self.undelivered = list(undelivered)
 
 
 class NotRunning(AologError):

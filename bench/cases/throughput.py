@@ -242,7 +242,7 @@ def _records(plan: Plan, length: int, directory: str) -> _Records:
     """Written to a log too."""
     import aolog
     from bridge.config.routing import partition_of
-    from bridge.kafka.origin import encode_stamp
+    from bridge.kafka.stamp import encode_stamp
 
     size = plan.size
     number = min(_RECORDS * size.records, _BYTES * size.bytes_max // length)

@@ -13,12 +13,11 @@ from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageErro
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.validate import check_mode, check_record, check_topic, too_large
 from bridge.buffer.backlog import MAX_RECORD_BYTES, Backlog, require_own
-from bridge.buffer.provider import Message, Provider
+from bridge.buffer.provider import Message, NotDelivered, Provider
 from bridge.buffer.rejected import RejectedMessages
 from bridge.buffer.settings import BufferStatus, Mode, Settings
 from bridge.buffer.store_forward import Abandoned, StoreForward
 from bridge.deliver.dead_letter import require_dead_letters
-from bridge.errors import NotDelivered
 
 if TYPE_CHECKING:
     from types import TracebackType

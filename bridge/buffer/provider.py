@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from aolog.errors import counted
+from bridge.errors import DestinationError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from aolog.record import Headers
 
-__all__ = ["Message", "Provider", "Rejected"]
+__all__ = ["Message", "NotDelivered", "Provider", "Rejected"]
 
 
 class Message(NamedTuple):
@@ -29,6 +32,23 @@ class Message(NamedTuple):
 
 class Rejected(Exception):
     """Raised by `Provider.send`: the destination will never accept this message."""
+
+
+class NotDelivered(DestinationError):
+    """A Buffer accepted messages, did not deliver them, and does not store them: in the modes block
+    and error, after a rejection, and if its log accepted no more at the end. `undelivered`: these
+    messages, in order; some may have arrived."""
+
+    code = "not_delivered"
+
+    def __init__(self, name: str, why: str, undelivered: Sequence[Message]) -> None:
+        count = len(undelivered)
+        were = "was" if count == 1 else "were"
+        super().__init__(
+            f"{counted(count, 'message', ',')} {were} not delivered to {name}: {why}",
+            hint="send `undelivered` again, in order",
+        )
+        self.undelivered = list(undelivered)
 
 
 class Provider(Protocol):

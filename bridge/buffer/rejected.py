@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aolog import Record
 from bridge.deliver.dead_letter import DeadLetterLog
 from bridge.kafka.lane import NO_PARTITION, Refusal
-from bridge.kafka.origin import encode_stamp
+from bridge.kafka.stamp import encode_stamp
 
 if TYPE_CHECKING:
     from aolog.storage.storage import Storage

@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull, nested_call
 from bridge.buffer.memory_queue import Item, MemoryQueue
+from bridge.buffer.provider import NotDelivered
 from bridge.buffer.provider_sender import ProviderSender
 from bridge.buffer.settings import BufferStatus
-from bridge.errors import NotDelivered
 
 if TYPE_CHECKING:
     import random

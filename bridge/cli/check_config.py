@@ -35,7 +35,7 @@ def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
     \b
     Exit status: 0 the configuration is right, 2 it is not.
     """
-    from bridge.config.files import load
+    from bridge.config.load import load
     from bridge.config.models import Config
     from bridge.config.routing import clusters_of
     from bridge.supervise.discovery import find_logs

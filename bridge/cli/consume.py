@@ -14,7 +14,7 @@ from bridge.cli.options import client_values, settings_option, topic_name
 from bridge.cli.topics import catalog_of, servers_option
 
 if TYPE_CHECKING:
-    from bridge.config.settings import Setting
+    from bridge.config.secrets import Setting
     from bridge.kafka.catalog import Catalog, Place
 
 __all__ = ["consume"]

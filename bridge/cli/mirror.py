@@ -16,7 +16,7 @@ from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.cli.topics import catalog_of
 
 if TYPE_CHECKING:
-    from bridge.config.settings import Setting
+    from bridge.config.secrets import Setting
     from bridge.pull.puller import Puller
     from bridge.supervise.supervisor import Supervisor
 
@@ -58,7 +58,7 @@ def mirror(
     \b
     Exit status: as of pull, and of run.
     """
-    from bridge.config.files import load
+    from bridge.config.load import load
     from bridge.operate.log_lines import set_up
     from bridge.pull.options import PullOptions
     from bridge.pull.puller import Puller

@@ -20,7 +20,7 @@ from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:
     from bridge.config.routing import Routing
-    from bridge.config.settings import Setting
+    from bridge.config.secrets import Setting
     from bridge.kafka.topic_creation import CreateTopics
 
 __all__ = [
@@ -74,7 +74,7 @@ def settings_of(
 
 def client_values(settings: dict[str, Setting]) -> dict[str, str]:
     """For the client. Warns of secrets that others can read."""
-    from bridge.config.settings import exposures
+    from bridge.config.secrets import exposures
 
     warn_of(exposures(settings))
     return {key: setting.value.get_secret_value() for key, setting in settings.items()}
@@ -90,7 +90,7 @@ def topic_name(
     _context: click.Context, _parameter: click.Parameter, name: str | None
 ) -> str | None:
     """Checks the name of a topic, for click."""
-    from bridge.config.routing import TOPIC_NAME
+    from bridge.kafka.topics import TOPIC_NAME
 
     if name is not None and re.fullmatch(TOPIC_NAME, name) is None:
         raise click.BadParameter(
@@ -161,7 +161,7 @@ def chosen(
 ) -> Chosen:
     """From options, which override a configuration if there is one. Raises UsageError,
     WrongConfiguration and WrongSetting."""
-    from bridge.config.files import load
+    from bridge.config.load import load
     from bridge.config.names import check_servers
     from bridge.config.routing import Routing
     from bridge.kafka.settings import check
@@ -196,7 +196,7 @@ def chosen(
 
 def _name(log: str, file: str) -> str:
     """The log's name in routes: its path below the configuration's root, if it is there."""
-    from bridge.config.files import load
+    from bridge.config.load import load
 
     path = Path(log).absolute()
     with suppress(WrongConfiguration):  # it names neither a root nor logs

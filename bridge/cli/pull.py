@@ -18,7 +18,7 @@ from bridge.cli.topics import servers_option
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.config.settings import Setting
+    from bridge.config.secrets import Setting
     from bridge.pull.options import PullStatus
 
 __all__ = ["pull", "report_pull"]

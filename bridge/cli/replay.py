@@ -31,7 +31,7 @@ from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
     from bridge.cli.options import Chosen
-    from bridge.config.settings import Setting
+    from bridge.config.secrets import Setting
     from bridge.deliver.forwarder import Forwarder
     from bridge.deliver.position import Poison
     from bridge.kafka.topic_creation import CreateTopics

@@ -36,7 +36,7 @@ def run_bridge(
     """Forwards the logs of a configuration, or of options alone, and ends the process. file: the
     configuration. given: options of the command line, by name. fail_fast: see Supervisor."""
     from bridge.cli.report import reporter
-    from bridge.config.files import load
+    from bridge.config.load import load
     from bridge.operate.log_lines import set_up
     from bridge.supervise.supervisor import Supervisor
 

@@ -19,7 +19,7 @@ from bridge.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from bridge.config.settings import Setting
+    from bridge.config.secrets import Setting
     from bridge.deliver.seek import Moved
 
 __all__ = ["seek"]

@@ -59,7 +59,7 @@ def status(
     if sum(given is not None for given in (http, file, path, root)) != 1:
         raise click.UsageError("name one of --http, --config, --log and --root")
     if file is not None:
-        from bridge.config.files import load
+        from bridge.config.load import load
 
         config = load(file)
         if config.http is None:

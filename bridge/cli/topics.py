@@ -12,7 +12,7 @@ from aolog.cli.parse import where
 from bridge.cli.options import client_values, settings_option, topic_name, topic_names
 
 if TYPE_CHECKING:
-    from bridge.config.settings import Setting
+    from bridge.config.secrets import Setting
     from bridge.kafka.catalog import Catalog, Place, Topic, When
 
 __all__ = ["catalog_of", "offsets", "servers_option", "topics"]

@@ -24,7 +24,7 @@ from bridge.client.delivery import send_failed
 from bridge.client.errors import KeyRefused, MissingTopic, ReceiveFailed
 from bridge.client.heartbeat import HeartbeatWatch, heartbeat_in, make_heartbeat
 from bridge.client.received import Received, received
-from bridge.config.routing import is_topic_name
+from bridge.kafka.topics import is_topic_name
 
 if TYPE_CHECKING:
     import re

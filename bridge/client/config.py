@@ -32,9 +32,10 @@ from bridge.client.errors import (
 from bridge.client.json_text import parse
 from bridge.client.properties import KAFKA_FAST, REFUSED, Side, translate
 from bridge.config.names import check_servers
-from bridge.config.routing import TOPIC_NAME
-from bridge.config.settings import read_settings, read_text
+from bridge.config.secrets import read_text
+from bridge.config.settings import read_settings
 from bridge.errors import WrongConfiguration
+from bridge.kafka.topics import TOPIC_NAME
 
 __all__ = ["ClientTable", "Options", "Source", "Table", "TopicName", "load", "options_of",
            "read_source", "validated"]  # fmt: skip  # one thing

@@ -17,7 +17,7 @@ from bridge.client.file_config import ArchiveClient, ConsumerClient, ProducerCli
 from bridge.client.file_sinks import CountedFiles, DailyFiles
 from bridge.client.intake import CURSOR, Intake
 from bridge.client.log_tap import LogTap
-from bridge.config.files import load
+from bridge.config.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable

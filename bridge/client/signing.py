@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aolog.errors import AologError
 from aolog.format.signature import parse_keys, sign
 from bridge.client.errors import Problem, SignatureForged, SignatureMissing, WrongType, refuse
-from bridge.config.settings import read_text
+from bridge.config.secrets import read_text
 
 if TYPE_CHECKING:
     from aolog.format.signature import Key, Keys

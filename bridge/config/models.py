@@ -1,6 +1,6 @@
 """The bridge's configuration: every key, with its type, bounds, default and description.
 
-`aolog-bridge check-config --schema` prints it as JSON schema. `files` reads a file and reports what is
+`aolog-bridge check-config --schema` prints it as JSON schema. `load` reads a file and reports what is
 wrong with it.
 """
 
@@ -30,10 +30,12 @@ from aolog.log.retention import Retention
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import check_mode, read_mode
 from bridge.config.names import check_cursor, check_servers
-from bridge.config.routing import TOPIC_NAME, PartitionRule, Rule
-from bridge.config.settings import Setting, exposures, nearest, read_settings
+from bridge.config.routing import PartitionRule, Rule
+from bridge.config.secrets import Setting, exposures
+from bridge.config.settings import nearest, read_settings
 from bridge.config.transform import TRANSFORM_NAME, load_transform
 from bridge.errors import WrongSetting
+from bridge.kafka.topics import TOPIC_NAME
 
 __all__ = ["Cluster", "Config", "Prune", "Route"]
 

@@ -14,7 +14,6 @@ addresses of frames are multiples of 8.)
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -27,13 +26,11 @@ if TYPE_CHECKING:
 __all__ = [
     "FILTERED",
     "KEY_BYTES_REMEMBERED",
-    "TOPIC_NAME",
     "Destination",
     "PartitionRule",
     "Routing",
     "Rule",
     "clusters_of",
-    "is_topic_name",
     "murmur2",
     "partition_of",
     "partition_of_address",
@@ -44,14 +41,8 @@ __all__ = [
 PartitionRule: TypeAlias = Literal["key", "round-robin"] | int
 """How a record's partition is chosen. A number is the partition."""
 
-TOPIC_NAME = "[A-Za-z0-9._-]{1,249}"
-"""Kafka's rule for names of topics, as a regular expression."""
-_NO_TOPICS = {".", ".."}
 FILTERED = "\0"
 """The topic of records that a transform left out: no record can name it."""
-_INTERNAL = {
-    "__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state",
-}  # fmt: skip  # a table
 
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
@@ -59,11 +50,6 @@ _SEED = 0x9747B28C
 _KEYS_REMEMBERED = 1 << 16  # hashing a key in Python takes microseconds, and keys recur
 KEY_BYTES_REMEMBERED = 256  # longer keys are not remembered: 65,536 of 64 KB would take 4 GiB
 _TOPICS_REMEMBERED = 1 << 12  # a log has few; this bounds memory if each record names another
-
-
-def is_topic_name(name: str) -> bool:
-    """Whether records may go to a topic of this name. Kafka reserves some."""
-    return re.fullmatch(TOPIC_NAME, name) is not None and name not in _NO_TOPICS | _INTERNAL
 
 
 def murmur2(data: bytes) -> int:

@@ -7,7 +7,7 @@ A record keeps its key, value, headers, timestamp and topic. Five headers are ad
 
     aolog-reason         words              aolog-destination   TOPIC/PARTITION that it was for;
     aolog-code           Kafka's name                           -1 if that was not known
-    aolog-origin         the stamp (bridge/kafka/origin.py): log, epoch, address, timestamp; zeros
+    aolog-origin         the stamp (bridge/kafka/stamp.py): log, epoch, address, timestamp; zeros
                          and the timestamp for a Buffer's message, which comes from no log
     aolog-refused-at     ISO 8601, UTC
 
@@ -27,7 +27,7 @@ from aolog.errors import NotALog, StorageError, UsageError, counted
 from aolog.storage.directory import Inside
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import RECORD_BYTES_MAX
-from bridge.kafka.origin import Stamp, decode_stamp, encode_stamp
+from bridge.kafka.stamp import Stamp, decode_stamp, encode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aolog.read.reader import lag_from
 from aolog.record import Lag
-from bridge.config.routing import Routing, is_topic_name
+from bridge.config.routing import Routing
 from bridge.deliver.at_least_once.delivery import AtLeastOnce
 from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.dead_letter import dead_letter_path
@@ -22,6 +22,7 @@ from bridge.deliver.rate_limit import RateLimit, RateLimits
 from bridge.deliver.status import Status, done
 from bridge.deliver.transform import Transforms
 from bridge.errors import WrongSetting
+from bridge.kafka.topics import is_topic_name
 
 if TYPE_CHECKING:
     import os
@@ -96,25 +97,9 @@ class Forwarder:
         self._rate = 0.0
 
     def _delivery_of(self, checkpoints: Checkpoints, routing: Routing) -> Delivery:
-        options = self._options
-        if options.delivery == AT_LEAST_ONCE:
-            return AtLeastOnce(
-                self._source, checkpoints, options, routing=routing, give_up=self._asked_to_stop
-            )
-        return ExactlyOnce(
-            self._source,
-            checkpoints,
-            routing=routing,
-            bootstrap_servers=options.bootstrap_servers,
-            settings=dict(options.settings),
-            cursor_topic=options.cursor_topic,
-            records=options.transaction_records,
-            seconds=options.transaction_seconds,
-            commit_s=options.commit_s,
-            stop_s=options.stop_s,
-            poison=options.poison,
-            create_topics=options.create_topics,
-            give_up=self._asked_to_stop,
+        kind = AtLeastOnce if self._options.delivery == AT_LEAST_ONCE else ExactlyOnce
+        return kind(
+            self._source, checkpoints, self._options, routing=routing, give_up=self._asked_to_stop
         )
 
     # --- life ---------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from bridge.deliver.dead_letter import ORIGIN, dead_letter_path, first_dead_lett
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.seek import bridge_cursors, forget
-from bridge.kafka.origin import encode_stamp
+from bridge.kafka.stamp import encode_stamp
 
 __all__ = [
     "count_by_topic",

@@ -24,8 +24,8 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # re
 
 from bridge.kafka.client import ANSWER_S, NotReachable, Refused, ToldToStop, admin_client, words
 from bridge.kafka.cursor_record import decode_cursor
-from bridge.kafka.origin import decode_stamp
 from bridge.kafka.read_back import ReadBack
+from bridge.kafka.stamp import decode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -19,7 +19,7 @@ import numpy as np  # here: loading it takes 150 ms, and no record should wait f
 from aolog.format.columns import BinaryColumn, lone
 from aolog.format.native.speed import Rows
 from aolog.format.origin import HEADER_NAME, STAMP, encode_stamps, stamp_in
-from bridge.kafka.origin import encode_stamp
+from bridge.kafka.stamp import encode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

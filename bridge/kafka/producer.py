@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.config.routing import is_topic_name
 from bridge.kafka.admission import Admission
 from bridge.kafka.certificate import CertificateProbe
 from bridge.kafka.client import (
@@ -41,6 +40,7 @@ from bridge.kafka.read_back import ReadBack
 from bridge.kafka.telemetry import note_brokers
 from bridge.kafka.topic_creation import TopicCreation
 from bridge.kafka.topic_settings import TopicSettings
+from bridge.kafka.topics import is_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -19,7 +19,7 @@ from bridge.kafka.client import (
 )
 from bridge.kafka.error_table import NO_READ, Kind, kind_of
 from bridge.kafka.identity import Identity
-from bridge.kafka.origin import Stamp, decode_stamp
+from bridge.kafka.stamp import Stamp, decode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -1,6 +1,6 @@
 """A transactional producer for one log and cursor. Here a transaction is committed.
 
-It decides nothing: `bridge.deliver.exactly_once.transactions` does. Calls that may block (open, look,
+It decides nothing: `bridge.deliver.exactly_once.engine` does. Calls that may block (open, look,
 prove, commit) run in a thread of their own, one at a time, and each ends with an event of `outcomes`.
 Nothing is sent meanwhile.
 """

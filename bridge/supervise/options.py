@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.log.names import cursor_path
@@ -19,13 +18,7 @@ if TYPE_CHECKING:
     from bridge.config.models import Config
     from bridge.deliver.rate_limit import RateLimit
 
-__all__ = ["ClusterOptions", "cluster_options", "unchangeable"]
-
-_log = logging.getLogger("bridge.supervisor")
-# A reload cannot change these; it logs another value and keeps the old one.
-_FIXED = (
-    "root", "cursor", "delivery", "http", "http_token", "http_hosts", "log_format", "status_seconds"
-)  # fmt: skip  # a list
+__all__ = ["ClusterOptions", "cluster_options"]
 
 
 class ClusterOptions(NamedTuple):
@@ -89,20 +82,6 @@ class ClusterOptions(NamedTuple):
         if not storage.exists(cursor_path(path, own)):
             for cursor in self.other_cursors.values():
                 check(cursor, {self.cluster})
-
-
-def unchangeable(config: Config, present: Config) -> dict[str, object]:
-    """Values of the present configuration that a running process keeps. Logs a warning for each that a
-    new configuration would change."""
-    kept: dict[str, object] = {}
-    other_kind = (config.root is None) != (present.root is None)
-    for name in (*_FIXED, "logs") if other_kind else _FIXED:
-        if getattr(config, name) != getattr(present, name):
-            _log.warning(
-                "%s cannot change while it runs; it stays", name, extra={"event": "reload_kept"}
-            )
-            kept[name] = getattr(present, name)
-    return kept
 
 
 def cluster_options(config: Config, limit: RateLimit) -> dict[str, ClusterOptions]:

@@ -22,12 +22,12 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Literal
 
-from aolog.errors import AologError, NotALog, UsageError
+from aolog.errors import NotALog, UsageError
 from bridge.deliver.rate_limit import RateLimit
-from bridge.errors import WrongConfiguration
 from bridge.supervise.assignment import Assignment
 from bridge.supervise.discovery import is_gone
-from bridge.supervise.options import cluster_options, unchangeable
+from bridge.supervise.options import cluster_options
+from bridge.supervise.reload import apply_options, read_again
 from bridge.supervise.status import LogStatus, Overview, Phase, overview, removed
 from bridge.supervise.worker import Worker
 
@@ -406,42 +406,19 @@ class Supervisor:
     # --- reload -------------------------------------------------------------------------------
 
     def _reload(self) -> None:
-        """Takes a new configuration, and retries what stands. A wrong one changes nothing."""
         if self._read is None:
             _log.info("there is no configuration file to read again; retrying blocked partitions")
-            self._apply_options()
+            apply_options(self._workers.values(), self._options)
             return
-        try:
-            config = self._read()
-            cluster_options(config, self._pace)
-        except AologError as error:
-            problems = error.problems if isinstance(error, WrongConfiguration) else [str(error)]
-            event = {"event": "reload_refused", "code": error.code}
-            for problem in problems:
-                _log.error("the new configuration is wrong: %s", problem, extra=event)
-            _log.error("the configuration is not changed", extra=event)
+        config = read_again(self._read, self._config, lambda c: cluster_options(c, self._pace))
+        if config is None:
             return
-        config = config.model_copy(update=unchangeable(config, self._config))
         self._config, self._options = config, self._options_of(config)
         self._assignment.configure(config)
-        self._apply_options()
+        apply_options(self._workers.values(), self._options)
         self._scan()
         _log.info("the configuration was read again", extra={"event": "reloaded"})
 
     def _options_of(self, config: Config) -> dict[str, ClusterOptions]:
         self._pace.change(config.total_records_per_second, config.total_bytes_per_second)
         return cluster_options(config, self._pace)
-
-    def _apply_options(self) -> None:
-        """Workers whose options changed begin anew; blocked ones are retried."""
-        for worker in self._workers.values():
-            options = self._options.get(worker.options.cluster)
-            changed = options is not None and options != worker.options
-            if options is not None:  # otherwise the scan removes the worker
-                worker.options = options
-            if worker.phase == Phase.PARKED and changed:  # the cluster's servers may be others
-                worker.phase = Phase.QUEUED
-            elif worker.phase != Phase.RUNNING or not changed:
-                worker.try_again()
-            elif worker.ending in {None, "park"}:
-                worker.stop("reload")

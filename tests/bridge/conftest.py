@@ -46,7 +46,7 @@ SOON_S = 60.0
 
 
 class Message(NamedTuple):
-    """What a consumer got. The stamp is taken apart here by the table in bridge/kafka/origin.py, not by
+    """What a consumer got. The stamp is taken apart here by the table in bridge/kafka/stamp.py, not by
     its code."""
 
     topic: str

@@ -9,7 +9,7 @@ import aolog
 from aolog.format.origin import HEADER_NAME
 from aolog.spark.kafka_sink import messages_of
 from aolog.spark.origins import Origins
-from bridge.kafka.origin import decode_stamp
+from bridge.kafka.stamp import decode_stamp
 
 
 def batch_of(rows, **others):

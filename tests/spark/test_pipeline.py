@@ -23,7 +23,7 @@ from aolog.spark.pipeline import main
 from aolog.spark.session import in_our_words, our_error
 from aolog.spark.transfer import Moved, Transfer, parse_target, run_transfer
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.kafka.origin import decode_stamp
+from bridge.kafka.stamp import decode_stamp
 from bridge.kafka.topic_reader import TopicReader
 
 pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else

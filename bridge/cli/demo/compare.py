@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from aolog.format.origin import HEADER_NAME
-from bridge.kafka.origin import decode_stamp
+from bridge.kafka.stamp import decode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -24,7 +24,7 @@ from aolog.errors import AddressBeyondEnd, AddressPruned
 from bridge.deliver.checkpoints import FROM_END
 from bridge.kafka.client import NoAnswer, Refused
 from bridge.kafka.lane import Refusal
-from bridge.kafka.origin import decode_stamp, stamped
+from bridge.kafka.stamp import decode_stamp, stamped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

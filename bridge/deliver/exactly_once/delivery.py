@@ -1,4 +1,4 @@
-"""Exactly once: the shell around `transactions`. Records and the cursor record after them are
+"""Exactly once: the shell around `engine`. Records and the cursor record after them are
 committed together, or not at all.
 
 It owns the cluster and the batches that are read ahead. It carries out the machine's commands and
@@ -23,11 +23,7 @@ from bridge.deliver.delivery import (
     Progress,
     undeliverable,
 )
-from bridge.deliver.exactly_once.prefetch import Ahead
-from bridge.deliver.exactly_once.refusals import Refusals
-from bridge.deliver.exactly_once.resume import resume_position
-from bridge.deliver.exactly_once.sender import Sender
-from bridge.deliver.exactly_once.transactions import (
+from bridge.deliver.exactly_once.engine import (
     Command,
     Commit,
     Connect,
@@ -37,6 +33,10 @@ from bridge.deliver.exactly_once.transactions import (
     State,
     Transactions,
 )
+from bridge.deliver.exactly_once.prefetch import Prefetch
+from bridge.deliver.exactly_once.refusals import Refusals
+from bridge.deliver.exactly_once.resume import resume_position
+from bridge.deliver.exactly_once.sender import Sender
 from bridge.deliver.partitions import Partitions
 from bridge.deliver.stall_watch import StallWatch, late
 from bridge.deliver.trouble_log import TroubleLog
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from bridge.config.routing import Routing
     from bridge.deliver.checkpoints import Checkpoints
     from bridge.deliver.log_source import LogSource
-    from bridge.deliver.position import Poison, Position
-    from bridge.kafka.topic_creation import CreateTopics
+    from bridge.deliver.options import ForwarderOptions
+    from bridge.deliver.position import Position
 
 __all__ = ["ExactlyOnce"]
 
@@ -74,64 +74,56 @@ _TIMEOUT_MS = 60_000  # the client's default
 
 
 class ExactlyOnce:
-    """See the module, and bridge.deliver.delivery. routing: where records go. records, seconds: the
-    most that a transaction holds, and how long it stays open. poison, create_topics: see Forwarder.
-    give_up: asked now and then where something takes long, also in another thread. Raises
-    WrongSetting for a log of format 1."""
+    """See the module, and bridge.deliver.delivery. routing: where records go. give_up: asked now and
+    then where something takes long, also in another thread. Raises WrongSetting for a log of format
+    1."""
 
     def __init__(
         self,
         source: LogSource,
         notes: Checkpoints,
+        options: ForwarderOptions,
         *,
         routing: Routing,
-        bootstrap_servers: str,
-        settings: dict[str, str],
-        cursor_topic: str,
-        records: int,
-        seconds: float,
-        commit_s: float,
-        stop_s: float,
-        poison: Poison,
-        create_topics: CreateTopics,
         give_up: Callable[[], bool],
     ) -> None:
         self._uuid = uuid = _uuid_of(source)
-        _check_times(seconds, settings)
+        settings, poison = dict(options.settings), options.poison
+        _check_times(options.transaction_seconds, settings)
         self._source = source
         self._notes = notes
         _take_notes(notes)
         source.reader.commit()  # from now on the cursor protects unread records from pruning
         self._cluster = TransactionalCluster(
-            bootstrap_servers,
+            options.bootstrap_servers,
             settings,
             CursorName(uuid, source.cursor),
-            cursor_topic,
+            options.cursor_topic,
             give_up,
             notes.cluster,
-            create_topics=create_topics,
+            create_topics=options.create_topics,
         )
         self._partitions = Partitions(self._cluster)
         self._engine = Transactions(
             source.position,
             now_s=time.monotonic(),
-            records=records,
-            seconds=seconds,
-            save_s=commit_s,
-            stop_s=stop_s,
+            records=options.transaction_records,
+            seconds=options.transaction_seconds,
+            save_s=options.commit_s,
+            stop_s=options.stop_s,
             in_doubt=not notes.clean,
         )
         self._committer = Committer(source, self._engine.saved_at)
         admission = self._cluster.admission()
         self._topic_settings = self._cluster.topic_settings(admission)
-        self._ahead = Ahead(
+        self._prefetch = Prefetch(
             source,
             self._partitions,
             self._cluster,
             admission=admission,
             routing=routing,
             uuid=uuid,
-            records=records,
+            records=options.transaction_records,
             stop_at_poison=poison == "stop",
         )
         self._poison = poison
@@ -149,12 +141,12 @@ class ExactlyOnce:
             mode=source.mode,
         )
         if poison == "dead-letter":
-            self._ahead.aside = self._dead.known(source.position.address, notes.aside_from)
+            self._prefetch.aside = self._dead.known(source.position.address, notes.aside_from)
         self._refusals = Refusals(
-            self._engine, self._ahead, self._cluster, self._partitions, self._topic_settings
+            self._engine, self._prefetch, self._cluster, self._partitions, self._topic_settings
         )
         self._sender = Sender(
-            self._engine, self._ahead, self._cluster, self._dead, unsure=notes.unsure
+            self._engine, self._prefetch, self._cluster, self._dead, unsure=notes.unsure
         )
         self._connections = 0
         self._skipped = 0
@@ -193,24 +185,24 @@ class ExactlyOnce:
         pause_s = self._source.rate_limit.wait_s(now_s)
         if pause_s > 0:
             wait_s = min(wait_s, pause_s)
-        wants = self._ahead.room and engine.is_open and pause_s == 0
-        can_send = bool(self._ahead.ready) and engine.room > 0 and not self._cluster.calling
+        wants = self._prefetch.room and engine.is_open and pause_s == 0
+        can_send = bool(self._prefetch.ready) and engine.room > 0 and not self._cluster.calling
         if self._sender.full:
             wait_s = min(wait_s, BUSY_S)
         elif wants or can_send:
             wait_s = 0.0
-        waits = self._ahead.idle  # for new records; after an event, reads on without waiting
+        waits = self._prefetch.idle  # for new records; after an event, reads on without waiting
         for event in self._cluster.happened(wait_s):
             self._take(event)
             waits = False
         if self._watch.look(now_s) and (gone := self._partitions.gone(now_s)) is not None:
             self._take_broken(Broke(gone, UNKNOWN_TOPIC))
-        if self._ahead.ready and engine.room > 0 and not self._cluster.calling:
+        if self._prefetch.ready and engine.room > 0 and not self._cluster.calling:
             self._send()
         elif wants and engine.is_open:  # still, after the events
             read_s = BUSY_S if self._cluster.calling else idle_s
-            self._ahead.read(read_s if waits else 0.0)
-            if self._ahead.idle and self._ahead.empty:  # passes seals and gaps
+            self._prefetch.read(read_s if waits else 0.0)
+            if self._prefetch.idle and self._prefetch.empty:  # passes seals and gaps
                 engine.moved(self._source.position)
                 if not engine.outstanding:
                     self._trouble.over()
@@ -227,9 +219,9 @@ class ExactlyOnce:
     def drain(self, to: int) -> bool:
         """See Delivery."""
         engine, self._draining = self._engine, True
-        if engine.state is not State.SENDING or not self._ahead.empty:
+        if engine.state is not State.SENDING or not self._prefetch.empty:
             return False
-        if engine.sent_to.address < to and not self._ahead.idle:
+        if engine.sent_to.address < to and not self._prefetch.idle:
             return False
         self._do(engine.hurry())
         return not engine.outstanding
@@ -335,7 +327,7 @@ class ExactlyOnce:
             self._trouble.over()
             self._do(engine.committed(now_s=now_s, twice=event.twice))
             TRANSACTIONS.labels("committed").inc()
-            self._ahead.passed(engine.position.address)
+            self._prefetch.passed(engine.position.address)
         elif isinstance(event, Impossible):
             self._error = event.error
             self._do(engine.impossible(str(event.error)))
@@ -392,7 +384,7 @@ class ExactlyOnce:
         blame instead."""
         refusal, now_s = self._refusals.last, time.monotonic()
         if refusal.is_poison and self._poison != "stop":  # it is read again, and set aside then
-            self._ahead.refusals[position.address] = refusal
+            self._prefetch.refusals[position.address] = refusal
             self._go_back(position)
             self._do(self._engine.settled(position, now_s=now_s))
         elif refusal.is_poison or self._draining:
@@ -409,7 +401,7 @@ class ExactlyOnce:
         self._notes.save()
 
     def _go_back(self, position: Position) -> None:
-        self._ahead.forget()
+        self._prefetch.forget()
         self._sender.full = False
         if position != self._source.position:  # moving there would count its losses again
             self._source.go_to(position)

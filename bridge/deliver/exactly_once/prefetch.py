@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bridge.kafka.messages import Callback, Messages
     from bridge.kafka.producer import Cluster
 
-__all__ = ["Ahead", "Ready"]
+__all__ = ["Prefetch", "Ready"]
 
 _BATCHES_MAX = 64
 _BYTES_MAX = 16 << 20  # of keys and values; one batch may exceed it
@@ -89,7 +89,7 @@ class Ready:
         self.bytes, _ = total(self.messages.sizes)
 
 
-class Ahead:
+class Prefetch:
     """Reads a log ahead, up to `records` or 16 MiB. admission: the topics' limits. routing: where records
     go. stop_at_poison: whether poison ends what is ready, as every other refused record does. refusals: of
     records that the cluster has refused, by address. aside: addresses of records that were set aside.

@@ -11,8 +11,8 @@ from bridge.kafka.error_table import advice, names_records
 from bridge.kafka.lane import Refusal
 
 if TYPE_CHECKING:
-    from bridge.deliver.exactly_once.prefetch import Ahead
-    from bridge.deliver.exactly_once.transactions import Command, Transactions
+    from bridge.deliver.exactly_once.engine import Command, Transactions
+    from bridge.deliver.exactly_once.prefetch import Prefetch
     from bridge.deliver.partitions import Partitions
     from bridge.kafka.events import Failed
     from bridge.kafka.outcomes import Broke
@@ -31,13 +31,13 @@ class Refusals:
     def __init__(
         self,
         engine: Transactions,
-        ahead: Ahead,
+        prefetch: Prefetch,
         cluster: TransactionalCluster,
         partitions: Partitions,
         topic_settings: TopicSettings,
     ) -> None:
         self._engine = engine
-        self._ahead = ahead
+        self._prefetch = prefetch
         self._cluster = cluster
         self._partitions = partitions
         self._topic_settings = topic_settings
@@ -61,7 +61,7 @@ class Refusals:
         if event.named:
             count = counted(len(event.named), "record", ",")
             _log.info("the transaction is aborted: %s; %s will not be sent", event.reason, count)
-            self._ahead.refusals |= dict.fromkeys(event.named, self.last)
+            self._prefetch.refusals |= dict.fromkeys(event.named, self.last)
             return engine.again(event.reason, named=True)
         what = "resending smaller ones to find the record"
         _log.info("the transaction is aborted: %s; %s", event.reason, what)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import StorageError, SyncFailed
 from bridge.kafka.events import Put
-from bridge.kafka.origin import unpack_stamp
+from bridge.kafka.stamp import unpack_stamp
 
 if TYPE_CHECKING:
     from bridge.deliver.dead_letter import DeadLetters
-    from bridge.deliver.exactly_once.prefetch import Ahead, Ready
-    from bridge.deliver.exactly_once.transactions import Command, Transactions
+    from bridge.deliver.exactly_once.engine import Command, Transactions
+    from bridge.deliver.exactly_once.prefetch import Prefetch, Ready
     from bridge.kafka.lane import LaneKey, Refusal
     from bridge.kafka.transactional_producer import TransactionalCluster
 
@@ -30,14 +30,14 @@ class Sender:
     def __init__(
         self,
         engine: Transactions,
-        ahead: Ahead,
+        prefetch: Prefetch,
         cluster: TransactionalCluster,
         dead: DeadLetters,
         *,
         unsure: bool,
     ) -> None:
         self._engine = engine
-        self._ahead = ahead
+        self._prefetch = prefetch
         self._cluster = cluster
         self._dead = dead
         self.unsure = unsure
@@ -56,7 +56,7 @@ class Sender:
     def send(self, now_s: float) -> tuple[list[Command], Refusal | None]:
         """Puts the first ready batch, as far as the transaction and the client's queue take it. What
         follows, and why the next record is refused, if it is."""
-        ready, engine = self._ahead.ready[0], self._engine
+        ready, engine = self._prefetch.ready[0], self._engine
         if ready.asides and (failure := self._set_aside(ready)) is not None:
             return engine.broken(failure, now_s=now_s), None
         begin = ready.next
@@ -69,7 +69,7 @@ class Sender:
             callback = self._cluster.failing if engine.suspected else None
             put = self._cluster.put(ready.part(room, callback))
         self.full = put.records < room
-        self._ahead.taken(put.records)
+        self._prefetch.taken(put.records)
         end = begin + put.records
         commands: list[Command] = []
         if put.records:
@@ -94,7 +94,7 @@ class Sender:
             raise
         except StorageError as error:
             return f"no record can be set aside: {error}"
-        self._ahead.aside.update(ready.records_aside)
+        self._prefetch.aside.update(ready.records_aside)
         ready.asides = ()
         return None
 
@@ -103,6 +103,6 @@ class Sender:
         open."""
         if self._engine.outstanding:
             return self._engine.hurry()
-        lanes = {lane for ready in self._ahead.ready for lane in ready.lanes}
+        lanes = {lane for ready in self._prefetch.ready for lane in ready.lanes}
         self._cluster.look(lanes - self._checked, self._engine.position.address)
         return []

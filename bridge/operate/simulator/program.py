@@ -23,7 +23,7 @@ from aolog import AologError, Writer
 from aolog.storage.storage import Storage
 from aolog.storage.system import RealSystem
 from bridge import Buffer, KafkaProvider
-from bridge.errors import NotDelivered
+from bridge.buffer.provider import NotDelivered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -32,10 +32,9 @@ from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.file_provider import FileProvider
 from bridge.buffer.memory_queue import Item, MemoryQueue
-from bridge.buffer.provider import Message
+from bridge.buffer.provider import Message, NotDelivered
 from bridge.buffer.provider_sender import ProviderSender
 from bridge.buffer.settings import Mode
-from bridge.errors import NotDelivered
 from bridge.testing.providers import FaultyProvider, MemoryProvider
 from tests.aolog.conftest import refuse_threads
 from tests.bridge.conftest import Limited, wait_until

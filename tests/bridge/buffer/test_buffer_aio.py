@@ -9,7 +9,7 @@ import pytest
 
 from aolog.errors import LogClosed
 from bridge.buffer import aio
-from bridge.errors import NotDelivered
+from bridge.buffer.provider import NotDelivered
 from bridge.testing import FaultyProvider, MemoryProvider
 
 

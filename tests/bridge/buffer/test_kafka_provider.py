@@ -19,11 +19,11 @@ from bridge.buffer import kafka_provider as kafka_provider_module
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.kafka_provider import KafkaProvider
 from bridge.buffer.memory_queue import Item
-from bridge.buffer.provider import Message
+from bridge.buffer.provider import Message, NotDelivered
 from bridge.buffer.provider_sender import ProviderSender
 from bridge.buffer.settings import Mode
 from bridge.config.routing import partition_of_key
-from bridge.errors import NotDelivered, WrongSetting
+from bridge.errors import WrongSetting
 from bridge.kafka.client import NotReachable
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, wait_until

@@ -18,10 +18,9 @@ from aolog.errors import StorageFull
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.buffer.backlog import Backlog
-from bridge.buffer.provider import Message
+from bridge.buffer.provider import Message, NotDelivered
 from bridge.buffer.settings import Mode, Settings
 from bridge.buffer.store_forward import StoreForward
-from bridge.errors import NotDelivered
 from bridge.testing.providers import FaultyProvider, MemoryProvider
 from tests.bridge.conftest import Limited
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from aolog import Record
 from aolog.format.origin import HEADER_NAME
 from bridge.cli.demo.compare import Comparison
-from bridge.kafka.origin import encode_stamp
+from bridge.kafka.stamp import encode_stamp
 from bridge.kafka.topic_reader import Arrived
 
 UUID = bytes(16)

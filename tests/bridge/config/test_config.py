@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.cli import main
-from bridge.config.files import load, load_text
+from bridge.config.load import load, load_text
 from bridge.config.models import Config
 from bridge.config.routing import Rule
 from bridge.deliver.options import OPTIONS, ForwarderOptions

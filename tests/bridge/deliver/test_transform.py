@@ -3,7 +3,7 @@
 import pytest
 
 from aolog import Reader, Writer
-from bridge.config.files import load_text
+from bridge.config.load import load_text
 from bridge.config.routing import FILTERED, Routing, Rule
 from bridge.deliver.transform import Transforms, refusals_of
 from bridge.errors import Undeliverable, WrongConfiguration

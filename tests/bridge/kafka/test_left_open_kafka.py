@@ -9,7 +9,7 @@ import pytest
 from aolog import Writer
 from aolog.format.origin import HEADER_NAME
 from bridge.kafka.cursor_record import CursorRecord, encode_cursor
-from bridge.kafka.origin import encode_stamp
+from bridge.kafka.stamp import encode_stamp
 from tests.bridge.against_kafka import CURSORS, EXACTLY, Start, committed_in, name_of, raw_committed
 from tests.bridge.conftest import append, assert_arrived, cursor_of, notes_of, records_of
 from tests.kafka.hanging import leave_open, unverified

@@ -19,7 +19,7 @@ from bridge.deliver.exactly_once.prefetch import Ready
 from bridge.deliver.position import Position
 from bridge.kafka.lane import Refusal
 from bridge.kafka.messages import messages_of, milliseconds
-from bridge.kafka.origin import encode_stamp
+from bridge.kafka.stamp import encode_stamp
 
 if TYPE_CHECKING:
     from aolog.read.batch import Batch

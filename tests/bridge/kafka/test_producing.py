@@ -21,8 +21,8 @@ from bridge.kafka import queueing
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.lane import LaneKey
 from bridge.kafka.messages import Messages
-from bridge.kafka.origin import encode_stamp
 from bridge.kafka.queueing import RowProducer
+from bridge.kafka.stamp import encode_stamp
 from tests.bridge.conftest import SOON_S, TOPIC, consume
 
 MS = 1_700_000_000_123

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from aolog.format.origin import HEADER_NAME, encode_stamps
-from bridge.kafka.origin import Stamp, decode_stamp, encode_stamp
+from bridge.kafka.stamp import Stamp, decode_stamp, encode_stamp
 
 UUID = bytes(range(16))
 OURS = (HEADER_NAME, encode_stamp(UUID, 3, 77, 1_600_000_000_123_456))

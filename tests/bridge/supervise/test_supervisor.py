@@ -20,7 +20,7 @@ import pytest
 import aolog
 from aolog import Gap, Reader, Writer
 from aolog.errors import CursorLocked, PermissionDenied, StorageFull
-from bridge.config.files import load, load_text
+from bridge.config.load import load, load_text
 from bridge.config.models import Config
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.seek import seek

@@ -10,7 +10,7 @@ from aolog import Reader, Writer
 from aolog.format.origin import HEADER_NAME
 from aolog.storage.storage import Storage
 from bridge.deliver.at_least_once.deduplicate import Deduplicator
-from bridge.kafka.origin import encode_stamp
+from bridge.kafka.stamp import encode_stamp
 
 
 @pytest.mark.parametrize("timestamp", [0, -1, 2**63 - 1, -(2**63)])

@@ -18,8 +18,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from bridge.deliver.exactly_once import transactions as module
-from bridge.deliver.exactly_once.transactions import (
+from bridge.deliver.exactly_once import engine as module
+from bridge.deliver.exactly_once.engine import (
     Command,
     Commit,
     Connect,

@@ -1,8 +1,9 @@
-"""The stamp: where a record came from, in a Kafka header named "aolog". A duplicate is recognised by
-it. Its 36 bytes are those of aolog/format/origin.py. Pure.
+"""The stamp: where a record came from, in a Kafka header named "aolog". Its 36 bytes are those
+of aolog/format/origin.py. Pure.
 
-An address is never used twice in a log, so a stamp names one record for ever. The bridge recognises
-records that arrived before a crash, and Kafka's milliseconds lose nothing.
+It says which record of a log a message may be; whether it is that record, its content decides too
+(bridge/deliver/at_least_once/deduplicate.py). It also keeps the timestamp's microseconds, which Kafka
+rounds to milliseconds.
 """
 
 from __future__ import annotations

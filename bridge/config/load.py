@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from aolog.errors import AologError
 from bridge.config.models import Cluster, Config, Prune, Route
 from bridge.config.names import check_cursor
-from bridge.config.settings import read_text
+from bridge.config.secrets import read_text
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:

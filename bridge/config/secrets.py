@@ -1,0 +1,114 @@
+"""Where a secret is read: a setting's value is plain, in a file, or in an environment variable.
+
+    "compression.type" = "zstd"                            plain
+    "sasl.password" = {file = "/run/secrets/kafka"}        the file's text, without a last newline
+    "sasl.password" = {env = "KAFKA_PASSWORD"}             an environment variable
+
+Values from a file or the environment, and values whose key names a secret, are never shown.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import SecretStr
+
+__all__ = ["Setting", "exposures", "is_reference", "read_text", "setting_of"]
+
+_SECRET = re.compile(r"password|secret|token$|key\.pem|sasl\.oauthbearer\.config|sasl\.jaas")
+_MASK = "**********"
+_FILE_BYTES_MAX = 1 << 20  # keys, keystores and configurations are smaller
+# Below this key, the client's own keys end in .file.
+_HAS_FILE_KEYS = "sasl.oauthbearer.assertion"
+
+
+class Setting(NamedTuple):
+    """A value; its text is shown only if it is no secret. source: "file ..." or "environment ...",
+    None if it was written out. exposure: how others on this machine can read a secret, and what to
+    do; None if no way is known."""
+
+    value: SecretStr
+    source: str | None
+    secret: bool
+    exposure: str | None = None
+
+    def shown(self) -> str:
+        """For people."""
+        if self.source is not None:
+            return f"{_MASK} (from {self.source})"
+        return _MASK if self.secret else self.value.get_secret_value()
+
+    def __repr__(self) -> str:
+        return f"Setting({self.shown()!r})"
+
+
+def is_reference(key: str, value: Mapping[Any, Any]) -> bool:
+    """Whether a table names the file or variable of a value, in place of keys."""
+    return bool(key) and value.keys() in ({"file"}, {"env"}) and not key.startswith(_HAS_FILE_KEYS)
+
+
+def setting_of(
+    key: str, value: object, base: Path, environment: Mapping[str, str]
+) -> Setting | str:
+    """The setting, or what is wrong with it, without its value, which may be a secret."""
+    if isinstance(value, Setting):
+        return value  # an option of the command line
+    source = exposure = None
+    secret = _SECRET.search(key) is not None
+    if isinstance(value, Mapping):
+        ((kind, where),) = value.items()
+        if not isinstance(where, str) or not where:
+            return f"{kind} should be a non-empty string, not {_kind(where)}"
+        if kind == "env":
+            if where not in environment:
+                return f"the environment has no variable {where}"
+            value, source = environment[where], f"environment {where}"
+        else:
+            path = base / where
+            try:
+                value, mode = read_text(path), path.stat().st_mode
+            except OSError as error:
+                return f"{path}: {error.strerror}; the file holds the value and nothing else"
+            except ValueError as error:
+                return f"{path}: {error}"
+            value, source = value.removesuffix("\n").removesuffix("\r"), f"file {path}"
+            if secret and mode & stat.S_IROTH:
+                exposure = f"every user of this machine can read {path}; chmod o= it"
+    elif isinstance(value, bool):
+        value = str(value).lower()
+    elif isinstance(value, int | float):
+        value = str(value)
+    if not isinstance(value, str):
+        return f"should be a string, a number, true or false, not {_kind(value)}"
+    if "\0" in value:
+        return "contains a NUL"
+    return Setting(SecretStr(value), source, secret, exposure)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that a person wrote. Reads at most 1 MiB, as the path may name a device or a
+    log by mistake. Raises OSError, and ValueError for a larger file and for text that is not UTF-8."""
+    with path.open("rb") as file:
+        data = file.read(_FILE_BYTES_MAX + 1)
+    if len(data) > _FILE_BYTES_MAX:
+        raise ValueError(f"is larger than {_FILE_BYTES_MAX} bytes (1 MiB), the most that is read")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8 text") from None
+
+
+def exposures(settings: Mapping[str, Setting]) -> list[str]:
+    """For each secret that others on this machine can read: its key, how, and what to do."""
+    return [f"{key}: {s.exposure}" for key, s in settings.items() if s.exposure is not None]
+
+
+def _kind(value: object) -> str:
+    """A value's type, as TOML and JSON name it."""
+    names = {bool: "true or false", int: "a number", float: "a number", str: "a string",
+             list: "a list", dict: "a table", type(None): "null"}  # fmt: skip  # a table
+    return names.get(type(value), f"a {type(value).__name__}")
