@@ -30,15 +30,14 @@ Targets:
 Examples:
   python -m fuzz recovery --time 60                  a minute, seed 1
   python -m fuzz log --seed 7 --time 600 --jobs 2    ten minutes, two processes
-  python -m fuzz log --time 36000 --spark spark://host:7077     ten hours, a cluster
   python -m fuzz recovery --seed 7 --case 4711       one case again
   python -m fuzz frame --input fuzz/corpus/frame/x.json
   python -m fuzz frame --engine atheris --time 60    coverage-guided; needs the package atheris
   python -m fuzz canary                              does the fuzzer still see?
 
 \b
-Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage, or no such Spark,
-3 Ctrl-C, or a Spark that fails, on the way: what was found until then is told."""
+Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage, 3 Ctrl-C: what was
+found until then is told."""
 
 
 @click.command(epilog=_EPILOG, context_settings=_CONTEXT)
@@ -48,10 +47,8 @@ Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage,
 @click.option("--time", "seconds", type=click.FloatRange(0, min_open=True),
               help="Seconds. [default: 10, unless --cases says how many]")  # fmt: skip
 @click.option("--cases", type=click.IntRange(1), help="Stop behind so many cases.")
-@click.option("--jobs", type=click.IntRange(1),
-              help="Processes side by side. [default: 1; with --spark as many as it has cores then]")  # fmt: skip
-@click.option("--spark", "master", metavar="MASTER",
-              help="Jobs are tasks of this Spark, whose workers have aolog: local[2], spark://host:7077.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True,
+              help="Processes side by side.")  # fmt: skip
 @click.option("--case", "number", type=click.IntRange(0), help="Run this case of the seed alone.")
 @click.option("--input", "path", type=click.Path(exists=True, dir_okay=False),
               help="Run a saved case alone.")  # fmt: skip
@@ -65,8 +62,7 @@ def main(
     seed: int,
     seconds: float | None,
     cases: int | None,
-    jobs: int | None,
-    master: str | None,
+    jobs: int,
     number: int | None,
     path: str | None,
     engine: str,
@@ -82,8 +78,6 @@ def main(
     alone = number is not None or path is not None
     if as_json and alone:
         raise click.UsageError("--json is for campaigns: one case is told with its traceback")
-    if master is not None and (engine == "atheris" or target == "canary" or alone):
-        raise click.UsageError("--spark is for campaigns of this fuzzer's own engine")
     if save is not None or not (alone or target == "canary"):
         _require_writable(where)
     if engine == "atheris":
@@ -98,44 +92,23 @@ def main(
     if alone:
         sys.exit(_one(target, seed, number, path))
 
-    from aolog.errors import AologError
     from fuzz.campaign import Plan, campaign
 
     if seconds is None and cases is None:
         seconds = 10.0
-    plan, progress = Plan(target, seed, seconds, cases, jobs or 1, where), _Progress(target)
-    stopped: str | None = None
+    plan, progress = Plan(target, seed, seconds, cases, jobs, where), _Progress(target)
+    interrupted = False
     try:
-        if master is None:
-            campaign(plan, progress)
-        else:
-            plan = _by_spark(plan, master, jobs, progress)
+        campaign(plan, progress)
     except KeyboardInterrupt:
-        stopped = "interrupted"
-    except AologError as error:
-        stopped = f"--spark {master}: {error}"
-        if progress.result is None:
-            raise click.UsageError(stopped) from None
+        interrupted = True
     if progress.result is None:
         raise click.Abort
     _report(plan, progress.result, as_json=as_json)
-    if stopped is not None:
-        click.echo(f"Error: {stopped}; this is what was found until then", err=True)
+    if interrupted:
+        click.echo("Error: interrupted; this is what was found until then", err=True)
         sys.exit(3)
     sys.exit(1 if progress.result.failed else 0)
-
-
-def _by_spark(plan: Plan, master: str, jobs: int | None, progress: _Progress) -> Plan:
-    """The plan as it was carried out."""
-    from dataclasses import replace
-
-    from fuzz.campaign import campaign
-    from fuzz.spread import by_tasks, sending_fuzz
-
-    with sending_fuzz(master) as spark:
-        plan = replace(plan, jobs=jobs or spark.sparkContext.defaultParallelism)
-        campaign(plan, progress, by_tasks(plan, spark))
-    return plan
 
 
 def _atheris(seed: int, seconds: float, corpus: Path) -> None:

@@ -22,10 +22,9 @@ from fuzz.target import Case, Target, draw, encode
 from fuzz.targets import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["CORPUS", "Failure", "Plan", "Result", "Told", "campaign", "one_round", "run_saved"]
+__all__ = ["CORPUS", "Failure", "Plan", "Result", "Told", "campaign", "collect", "run_saved"]
 
 CORPUS = Path(__file__).parent / "corpus"
 KEPT_MAX = 5  # failures of one campaign that are minimised and saved; all are counted
@@ -77,15 +76,16 @@ class Told(NamedTuple):
     done: bool
 
 
-def campaign(
-    plan: Plan, progress: Callable[[Result], None], jobs: Iterator[Told] | None = None
-) -> Result:
-    """Runs it. progress: called with the result so far. jobs: reports of jobs that run elsewhere;
-    None: processes here."""
+def campaign(plan: Plan, progress: Callable[[Result], None]) -> Result:
+    """Runs it. progress: called with the result so far."""
+    jobs = _job(plan, 0) if plan.jobs == 1 else _side_by_side(plan)
+    return collect(plan, jobs, progress)
+
+
+def collect(plan: Plan, jobs: Iterable[Told], progress: Callable[[Result], None]) -> Result:
+    """Adds the jobs' reports up, and saves one failure of each kind."""
     begun_s = time.monotonic()
     result = Result()
-    if jobs is None:
-        jobs = _job(plan, 0) if plan.jobs == 1 else _side_by_side(plan)
     for told in jobs:
         result.cases += told.cases
         result.outcomes.update(told.outcomes)
@@ -128,19 +128,12 @@ def _tell(plan: Plan, first: int, told: multiprocessing.Queue[Told]) -> None:
         told.put(one)
 
 
-def one_round(plan: Plan, known: AbstractSet[str], number: int) -> tuple[list[Told], int]:
-    """Runs a job's cases from `number` on for the plan's time: its reports, and the next case. known:
-    kinds of failures that are not minimised again."""
-    told = list(_job(plan, number, known))
-    return told, number + plan.jobs * sum(one.cases for one in told)
-
-
-def _job(plan: Plan, number: int, known: AbstractSet[str] = frozenset()) -> Iterator[Told]:
-    """Runs the cases number, number + jobs, ...: at least one, so that rounds end."""
+def _job(plan: Plan, number: int) -> Iterator[Told]:
+    """Runs the cases number, number + jobs, ...: at least one."""
     quiet()
     until_s = time.monotonic() + plan.seconds if plan.seconds is not None else float("inf")
     told_s = time.monotonic()
-    seen = set(known)
+    seen = set[str]()
     cases, outcomes, failed = 0, Counter[str](), Counter[str]()
     failures: list[Failure] = []
     with Disk() as disk:

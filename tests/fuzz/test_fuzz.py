@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.campaign import CORPUS, Failure, Plan, Told, campaign, run_saved
+from fuzz.campaign import CORPUS, Failure, Plan, Told, campaign, collect, run_saved
 from fuzz.canary import CANARIES, hunt
 from fuzz.damage import apply
 from fuzz.disk import Disk
@@ -118,7 +118,7 @@ def test_a_failure_is_made_small_saved_and_named_in_one_command(
     assert failure.steps == len(decode(saved.read_text(encoding="utf-8"))["steps"]) <= 3
 
 
-def test_failures_of_one_kind_that_jobs_elsewhere_found_are_saved_once_and_here(
+def test_failures_of_one_kind_that_several_jobs_found_are_saved_once(
     tmp_path: Path,
 ) -> None:
     def told(number: int, kind: str, small: Case | None) -> Told:
@@ -127,8 +127,8 @@ def test_failures_of_one_kind_that_jobs_elsewhere_found_are_saved_once_and_here(
 
     case: Case = {"steps": [1]}
     plan = Plan("log", SEED, jobs=3, save=tmp_path)
-    rounds = [told(0, "a", case), told(1, "a", {"steps": [2]}), told(2, "b", None)]
-    found = campaign(plan, lambda _: None, iter(rounds))
+    jobs = [told(0, "a", case), told(1, "a", {"steps": [2]}), told(2, "b", None)]
+    found = collect(plan, jobs, lambda _: None)
     assert found.failed == {"a": 2, "b": 1}
     (saved,) = tmp_path.glob("log/*.json")
     assert decode(saved.read_text(encoding="utf-8")) == case
@@ -217,12 +217,7 @@ def test_a_case_that_fails_ends_with_1_and_its_traceback(tmp_path: Path) -> None
 
 def test_help_shows_examples_and_usage_errors_are_2() -> None:
     assert "python -m fuzz recovery --seed 7 --case 4711" in run_fuzz("--help").stdout
-    for wrong in (
-        ["nothing"],
-        ["log", "--engine", "atheris"],
-        ["canary", "--case", "1"],
-        ["canary", "--spark", "local[2]"],
-    ):
+    for wrong in (["nothing"], ["log", "--engine", "atheris"], ["canary", "--case", "1"]):
         assert run_fuzz(*wrong).returncode == 2
 
 

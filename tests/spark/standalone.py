@@ -25,7 +25,7 @@ import pyspark
 import aolog.spark
 from tests.kafka.server import free_ports
 
-__all__ = ["START_SECONDS_MAX", "Cluster", "bare_python", "parent"]
+__all__ = ["START_SECONDS_MAX", "Cluster", "bare_python"]
 
 # A JVM and its first words: 3 s on idle cores.
 START_SECONDS_MAX = 120
@@ -38,7 +38,7 @@ PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{packages}" exec {python} -S "$@"
 """
 
 
-def parent(pid: int) -> int:
+def _parent(pid: int) -> int:
     """Of a process; 0 if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -141,7 +141,7 @@ class Cluster:
 
     def kill_worker_of(self, executor: int) -> None:
         """SIGKILL for an executor's worker, which could start another, and then for itself."""
-        (name,) = (n for n, each in self._processes.items() if each.pid == parent(executor))
+        (name,) = (n for n, each in self._processes.items() if each.pid == _parent(executor))
         worker = self._processes.pop(name)
         worker.kill()
         os.kill(executor, signal.SIGKILL)
