@@ -41,3 +41,12 @@ def test_wheels_are_tried_on_each_python_that_the_metadata_names_and_on_no_other
     lowest = min(named, key=int)
     assert PYPROJECT["project"]["requires-python"] == f">=3.{lowest}"
     assert PYPROJECT["tool"]["distutils"]["bdist_wheel"]["py_limited_api"] == f"cp3{lowest}"
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "SECURITY.md"])
+def test_links_of_the_pages_for_contributors_lead_to_files(name: str):
+    page = ROOT / ".github" / name
+    targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    assert targets
+    for target in targets:
+        assert (page.parent / target).is_file(), target
