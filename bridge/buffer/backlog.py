@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-__all__ = ["Backlog", "require_own"]
-
 CURSOR = "buffer"
 READ_BYTES = 256 << 10
 SLAB_BYTES = 64 << 20

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from aolog import Retention
     from aolog.record import Headers
 
-__all__ = ["Buffer"]
-
 _log = logging.getLogger("bridge.buffer")
 _LAST_TRY_S = 1.0  # for a destination that fails, after the buffer begins to close
 

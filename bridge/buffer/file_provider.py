@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from bridge.buffer.provider import Message
 
-__all__ = ["FileProvider"]
-
 
 class FileProvider:
     """Appends each message to a file as a line of JSON: topic, key, value, headers, timestamp_us.

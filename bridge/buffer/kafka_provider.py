@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from bridge.kafka.topic_creation import CreateTopics
 
-__all__ = ["KafkaProvider"]
-
 _POLL_S = 0.05
 _UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public name
 

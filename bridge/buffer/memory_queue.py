@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bridge.buffer.provider import Message
 
-__all__ = ["Item", "MemoryQueue"]
-
 _OVERHEAD_BYTES = 300  # of a message in memory, in addition to its key and value
 
 

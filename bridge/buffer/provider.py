@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from aolog.record import Headers
 
-__all__ = ["Message", "NotDelivered", "Provider", "Rejected"]
-
 
 class Message(NamedTuple):
     """A message to deliver. timestamp_us: when `Buffer.send` accepted it, in microseconds since the

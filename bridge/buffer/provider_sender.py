@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from bridge.buffer.memory_queue import Item
 
-__all__ = ["ProviderSender"]
-
 _log = logging.getLogger("bridge.buffer")
 
 RETRY_MIN_S = 0.01  # a provider whose retry_wait_s is 0 would keep a processor busy

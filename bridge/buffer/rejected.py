@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from aolog.storage.storage import Storage
     from bridge.buffer.provider import Message
 
-__all__ = ["RejectedMessages"]
-
 _NO_LOG = bytes(16)
 _CODE = re.compile(r"_?[A-Z][A-Z0-9_]+(?=:)")  # Kafka's name of an error, at the begin of its text
 

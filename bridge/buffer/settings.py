@@ -6,8 +6,6 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from aolog.errors import UsageError
 
-__all__ = ["BufferStatus", "Mode", "Settings"]
-
 Mode: TypeAlias = Literal["block", "error", "buffer", "always"]
 _POSITIVE = ("memory_messages", "memory_bytes", "live_age_s", "batch_messages")
 

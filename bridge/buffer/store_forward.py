@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from bridge.buffer.provider import Message, Provider
     from bridge.buffer.settings import Settings
 
-__all__ = ["Abandoned", "StoreForward"]
-
 _log = logging.getLogger("bridge.buffer")
 
 NOTHING_DUE_S = float("inf")

@@ -13,8 +13,6 @@ from bridge.cli.options import topic_name
 if TYPE_CHECKING:
     from bridge.kafka.topic_reader import TopicReader
 
-__all__ = ["broker"]
-
 _PARTITIONS = 4  # as in topics that the broker creates itself
 _LOOK_S = 0.2
 

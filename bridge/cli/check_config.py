@@ -11,8 +11,6 @@ from aolog.cli.output import counted, json_option, one_line, out
 if TYPE_CHECKING:
     from bridge.config.models import Config
 
-__all__ = ["check_config"]
-
 _LOGS_SHOWN = 20
 
 

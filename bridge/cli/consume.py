@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from bridge.config.secrets import Setting
     from bridge.kafka.catalog import Catalog, Place
 
-__all__ = ["consume"]
-
 _FETCH, _FETCH_S = 1_000, 0.2
 
 

@@ -12,8 +12,6 @@ from aolog.cli.output import json_option, out
 from aolog.errors import records_lost
 from aolog.storage.storage import Storage
 
-__all__ = ["cursors"]
-
 
 @click.command(
     short_help="Show the cursors of bridges.",

@@ -12,8 +12,6 @@ import click
 if TYPE_CHECKING:
     from bridge.client.file_config import FileClient, ProducerClient
 
-__all__ = ["files"]
-
 _log = logging.getLogger("bridge.files")
 _LOOK_S = 0.2
 

@@ -10,8 +10,6 @@ import click
 from aolog.cli.output import out
 from bridge.cli.running import on_signals
 
-__all__ = ["ingest"]
-
 
 @click.command(short_help="Take records over HTTP into logs.")
 @click.option(

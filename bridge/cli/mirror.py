@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from bridge.pull.puller import Puller
     from bridge.supervise.supervisor import Supervisor
 
-__all__ = ["mirror"]
-
 
 @click.command(short_help="Copy topics from one cluster to another.")
 @click.option(

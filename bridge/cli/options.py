@@ -23,25 +23,6 @@ if TYPE_CHECKING:
     from bridge.config.secrets import Setting
     from bridge.kafka.topic_creation import CreateTopics
 
-__all__ = [
-    "PLACES",
-    "Chosen",
-    "NumberRange",
-    "address_of",
-    "chosen",
-    "client_values",
-    "cluster_option",
-    "config_option",
-    "create_topics_option",
-    "cursor_option",
-    "read_back_option",
-    "settings_of",
-    "settings_option",
-    "topic_name",
-    "topic_names",
-    "warn_of",
-]
-
 _log = logging.getLogger("bridge")
 
 

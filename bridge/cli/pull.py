@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from bridge.config.secrets import Setting
     from bridge.pull.options import PullStatus
 
-__all__ = ["pull", "report_pull"]
-
 _log = logging.getLogger("bridge")
 _JSON_EVERY_S, _LINE_EVERY_S = 0.2, 60.0
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from bridge.kafka.topic_creation import CreateTopics
     from bridge.supervise.status import Overview
 
-__all__ = ["replay"]
-
 
 @click.command(
     cls=GroupedCommand,

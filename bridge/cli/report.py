@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from bridge.supervise.status import Overview
 
-__all__ = ["reporter"]
-
 _log = logging.getLogger("bridge")
 _EVERY_S = 60.0
 

@@ -32,8 +32,6 @@ from bridge.errors import WrongConfiguration
 if TYPE_CHECKING:
     from aolog.errors import AologError
 
-__all__ = ["main"]
-
 
 class _Root(Root):
     program = says = "aolog-bridge"

@@ -18,8 +18,6 @@ from bridge.cli.options import (
 )
 from bridge.cli.running import run_bridge
 
-__all__ = ["run"]
-
 
 def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str, str] | None:
     return None if path is None else {"file": str(Path(path).absolute())}

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bridge.config.models import Config
     from bridge.supervise.status import Overview
 
-__all__ = ["INTERRUPTED", "on_signals", "run_bridge"]
-
 INTERRUPTED = 128  # plus the signal's number: the usual exit status
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from bridge.config.secrets import Setting
     from bridge.deliver.seek import Moved
 
-__all__ = ["seek"]
-
 
 @click.command(
     cls=GroupedCommand,

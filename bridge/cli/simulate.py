@@ -9,8 +9,6 @@ import click
 from aolog.cli.output import out
 from bridge.cli.running import on_signals
 
-__all__ = ["simulate"]
-
 
 @click.command(short_help="Try faults on a page in the browser.")
 @click.option(

@@ -17,8 +17,6 @@ from aolog.errors import NoSuchCursor, NotALog
 from bridge.deliver.status import pending
 from bridge.errors import NotRunning
 
-__all__ = ["ask", "status"]
-
 _ANSWER_S = 5.0
 _ANSWER_BYTES_MAX = 256 << 20
 

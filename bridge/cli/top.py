@@ -16,8 +16,6 @@ from bridge.errors import NotRunning
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["top"]
-
 _EVERY_S = 1.0
 _STYLES = {"live": "green", "draining": "blue", "connecting": "yellow", "blocked": "red"}
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from bridge.config.secrets import Setting
     from bridge.kafka.catalog import Catalog, Place, Topic, When
 
-__all__ = ["catalog_of", "offsets", "servers_option", "topics"]
-
 servers_option = click.option(
     "--bootstrap-servers", "servers", metavar="HOST:PORT[,...]", required=True, help="The cluster."
 )

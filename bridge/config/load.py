@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-__all__ = ["load", "load_text"]
-
 _NEAR = 0.7  # for difflib; with less, "colour" is near to "cluster"
 
 

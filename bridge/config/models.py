@@ -37,8 +37,6 @@ from bridge.config.transform import TRANSFORM_NAME, load_transform
 from bridge.errors import WrongSetting
 from bridge.kafka.topics import TOPIC_NAME
 
-__all__ = ["Cluster", "Config", "Prune", "Route"]
-
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's
 _PATH = r"^[^\x00]*$"  # the system's rule
 _TOPIC = f"^{TOPIC_NAME}$"

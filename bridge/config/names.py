@@ -8,8 +8,6 @@ from aolog.errors import UsageError
 from aolog.log.names import check_cursor_name
 from bridge.errors import WrongSetting
 
-__all__ = ["REPLAY", "address_of", "check_cursor", "check_servers"]
-
 # As librdkafka reads them: with or without a protocol and a port.
 _SERVER = re.compile(
     r"((plaintext|ssl|sasl_plaintext|sasl_ssl)://)?"

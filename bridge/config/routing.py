@@ -23,21 +23,6 @@ import xxhash
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = [
-    "FILTERED",
-    "KEY_BYTES_REMEMBERED",
-    "Destination",
-    "PartitionRule",
-    "Routing",
-    "Rule",
-    "clusters_of",
-    "murmur2",
-    "partition_of",
-    "partition_of_address",
-    "partition_of_key",
-    "partition_without_key",
-]
-
 PartitionRule: TypeAlias = Literal["key", "round-robin"] | int
 """How a record's partition is chosen. A number is the partition."""
 

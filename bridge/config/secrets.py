@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 
-__all__ = ["Setting", "exposures", "is_reference", "read_text", "setting_of"]
-
 _SECRET = re.compile(r"password|secret|token$|key\.pem|sasl\.oauthbearer\.config|sasl\.jaas")
 _MASK = "**********"
 _FILE_BYTES_MAX = 1 << 20  # keys, keystores and configurations are smaller

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from bridge.config.secrets import Setting, is_reference, setting_of
 
-__all__ = ["nearest", "read_settings", "settings_of_options"]
-
 # Usual keys, for `nearest`: the client rejects an unknown key, but does not list the known ones. Any
 # other key of librdkafka is accepted too.
 _USUAL = """

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-__all__ = ["TRANSFORM_NAME", "load_transform"]
-
 TRANSFORM_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["Backoff"]
-
 _DOUBLINGS_MAX = 32  # 2**32 seconds are more than any maximum
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-__all__ = ["CheckpointFile"]
-
 _MAGIC = b"AONOTES1"
 _HEADER = struct.Struct(
     "<"

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from bridge.config.routing import Routing
     from bridge.kafka.lane import LaneKey
 
-__all__ = ["FROM_END", "Checkpoint", "Checkpoints", "checkpoints_path"]
-
 _log = logging.getLogger("bridge")
 _VERSION = 1
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from bridge.deliver.log_source import LogSource
     from bridge.deliver.position import Position
 
-__all__ = ["Committer"]
-
 _log = logging.getLogger("bridge")
 
 PATIENCE_S = 10.0  # after this the delivery waits for the disk too, so that the stall is visible

@@ -37,17 +37,6 @@ if TYPE_CHECKING:
     from bridge.deliver.position import Aside
     from bridge.kafka.lane import Refusal
 
-__all__ = [
-    "ORIGIN",
-    "DeadLetter",
-    "DeadLetterLog",
-    "DeadLetters",
-    "dead_letter_path",
-    "first_dead_letter",
-    "read_dead_letter",
-    "require_dead_letters",
-]
-
 _log = logging.getLogger("bridge")
 _HEADERS = 5
 ORIGIN = "aolog-origin"

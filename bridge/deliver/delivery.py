@@ -14,17 +14,6 @@ if TYPE_CHECKING:
     from bridge.kafka.lane import Refusal
     from bridge.kafka.stalls import Stall
 
-__all__ = [
-    "AT_LEAST_ONCE",
-    "BUSY_S",
-    "DELIVERIES",
-    "EXACTLY_ONCE",
-    "IDLE_S",
-    "Delivery",
-    "Progress",
-    "undeliverable",
-]
-
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once"
 DELIVERIES = (AT_LEAST_ONCE, EXACTLY_ONCE)

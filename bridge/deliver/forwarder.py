@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.position import Position
 
-__all__ = ["Forwarder"]
-
 _RATE_S = 0.5  # the shortest time over which a rate is taken
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["log_named", "naming"]
-
 _about: ContextVar[str | None] = ContextVar("log", default=None)
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from aolog.read.batch import Batch
     from bridge.deliver.transform import Transforms
 
-__all__ = ["READ_BYTES_MAX", "LogSource"]
-
 # The fixed cost of a batch, some hundred microseconds and a cold cache, is shared by its records: with
 # batches four times as large a record of 1 KB took a tenth less.
 READ_BYTES_MIN = 512 << 10

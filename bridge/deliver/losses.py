@@ -26,8 +26,6 @@ from aolog.record import Losses
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["LogLosses"]
-
 _log = logging.getLogger("bridge")
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bridge.deliver.rate_limit import RateLimit
     from bridge.kafka.topic_creation import CreateTopics
 
-__all__ = ["OPTIONS", "ForwarderOptions"]
-
 OPTIONS = (
     "delivery", "cursor_topic", "transaction_records", "transaction_seconds", "poison",
     "create_topics", "read_back", "mode", "records_per_second", "bytes_per_second",

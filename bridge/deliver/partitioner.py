@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.messages import Messages
 
-__all__ = ["NO_TOPIC", "Partitioner", "Routed", "lanes_by_topic", "no_partition"]
-
 NO_TOPIC = Refusal(row_of(error_table.NO_TOPIC).reads, error_table.NO_TOPIC)
 _KEYS_REMEMBERED = 1 << 13  # of 100 bytes each: a megabyte for each log
 

@@ -21,8 +21,6 @@ from bridge.kafka.stalls import STALLED_S
 if TYPE_CHECKING:
     from bridge.kafka.producer import Cluster
 
-__all__ = ["Partitions"]
-
 _log = logging.getLogger("bridge")
 
 

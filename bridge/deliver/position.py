@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from aolog.read.batch import Batch
     from bridge.kafka.lane import LaneKey, Refusal
 
-__all__ = ["Aside", "Poison", "Position", "first_ordinal"]
-
 Poison: TypeAlias = Literal["stop", "dead-letter", "drop"]
 """What to do with a record that the cluster will never take."""
 

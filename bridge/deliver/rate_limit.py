@@ -6,8 +6,6 @@ from __future__ import annotations
 import threading
 from math import inf
 
-__all__ = ["RateLimit", "RateLimits"]
-
 BURST_S = 1.0  # unused tokens are kept for this long
 
 

@@ -28,16 +28,6 @@ from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.seek import bridge_cursors, forget
 from bridge.kafka.stamp import encode_stamp
 
-__all__ = [
-    "count_by_topic",
-    "dead_letters_of",
-    "finished",
-    "replay_dead_letters",
-    "replay_range",
-    "route",
-    "to_another_cluster",
-]
-
 
 def replay_range(
     path: str,

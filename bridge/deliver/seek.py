@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from aolog import Gap
     from aolog.read.seek import Start
 
-__all__ = ["Moved", "address_in_kafka", "bridge_cursors", "forget", "place", "place_of", "seek"]
-
 _KAFKA = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]{1,10})@(?P<offset>[0-9]{1,19})"
 )

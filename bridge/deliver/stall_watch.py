@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bridge.kafka.stalls import Stall
     from bridge.kafka.topic_settings import TopicSettings
 
-__all__ = ["StallWatch", "late"]
-
 _log = logging.getLogger("bridge")
 
 

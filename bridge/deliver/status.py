@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from bridge.kafka.stalls import Stall
 
-__all__ = ["COUNTED", "NOTHING", "Status", "done", "pending"]
-
 COUNTED = ("acknowledged", "skipped", "dead_lettered", "dropped", "filtered")
 """Counts since the forwarder started; they may be summed over forwarders."""
 NOTHING: dict[str, Any] = dict.fromkeys(COUNTED, 0)

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from aolog.read.batch import RecordFrame
     from bridge.config.routing import Routing
 
-__all__ = ["Transforms", "refusals_of", "view_of"]
-
 _log = logging.getLogger("bridge")
 
 

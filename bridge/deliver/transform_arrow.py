@@ -12,8 +12,6 @@ from aolog.record import Record
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["from_records", "to_records"]
-
 
 def from_records(records: Sequence[Record]) -> pa.RecordBatch:
     """With the columns of `Batch.to_arrow`."""

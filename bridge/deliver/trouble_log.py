@@ -6,8 +6,6 @@ from __future__ import annotations
 import logging
 import re
 
-__all__ = ["TroubleLog"]
-
 _log = logging.getLogger("bridge")
 _AGAIN_S = 60.0
 _VARYING = re.compile(r" \(after [^()]*\)|\d+")  # the client's times, and counts of records

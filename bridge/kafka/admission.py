@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from bridge.kafka.messages import Messages
 
-__all__ = ["KNOWN_MS", "Admission", "Bounds", "bounds_of"]
-
 KNOWN_MS = 600_000
 # The broker judges timestamps by its own clock, and this machine's may be wrong by hours. So a timestamp
 # within a day of the bound is left to the broker.

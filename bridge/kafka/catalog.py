@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Future
 
-__all__ = ["Catalog", "Partition", "Place", "Topic", "Unanswered", "When"]
-
 When: TypeAlias = Literal["earliest", "latest"] | int
 Place: TypeAlias = tuple[str, int]  # topic and partition
 _T = TypeVar("_T")

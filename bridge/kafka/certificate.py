@@ -14,8 +14,6 @@ from bridge.kafka.client import broker_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CertificateProbe"]
-
 _ANSWER_S = 2.0
 _AGAIN_S = 30.0  # the client reports a refused certificate each second
 _REFUSED = "certificate verify failed"  # in the client's text

@@ -25,30 +25,6 @@ from bridge.kafka.error_table import Kind, row_of
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-__all__ = [
-    "ALL_DOWN",
-    "ANSWER_S",
-    "AUTO_CREATE",
-    "BATCH_BYTES",
-    "CLIENT_LOG",
-    "DEFAULTS",
-    "FIXED",
-    "MESSAGE_BYTES_MAX",
-    "MOCK_CLUSTER",
-    "NoAnswer",
-    "NotReachable",
-    "Refused",
-    "ToldToStop",
-    "admin_client",
-    "away",
-    "broker_of",
-    "consumer",
-    "lacking",
-    "let_go",
-    "no_transactions",
-    "words",
-]
-
 CLIENT_LOG = logging.getLogger("bridge.librdkafka")
 CLIENT_LOG.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
 # The client logs as critical what ends a producer or a transaction. The bridge expects these, logs

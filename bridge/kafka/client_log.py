@@ -12,8 +12,6 @@ from bridge.kafka.client import CLIENT_LOG, broker_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ListeningLog"]
-
 _OTHER_CLUSTER = "CLUSTERID"  # the line's facility (rdkafka_metadata.c)
 _FAILURE = "FAIL"
 # A listener that expects SASL or TLS closes a plain connection within milliseconds. A broker that

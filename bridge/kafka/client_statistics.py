@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from bridge.kafka.lane import LaneKey
 
-__all__ = ["any_up", "lanes_of"]
-
 
 def any_up(statistics: Mapping[str, Any]) -> bool:
     """Whether a broker of the cluster is connected."""

@@ -15,8 +15,6 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-__all__ = ["CursorName", "CursorRecord", "decode_cursor", "encode_cursor"]
-
 _VERSION = 1
 
 

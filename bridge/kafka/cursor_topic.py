@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from bridge.kafka.identity import Identity
 
-__all__ = ["CursorTopic"]
-
 _log = logging.getLogger("bridge.kafka")
 _PARTITION = 0
 # Cursor records are small, and each replaces the one before. The cleaner removes old ones only from

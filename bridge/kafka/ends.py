@@ -8,8 +8,6 @@ fifth, before it asks again. So an end that was answered sooner was requested on
 
 from __future__ import annotations
 
-__all__ = ["Ends"]
-
 _SURE = 0.75  # of the client's pause
 
 

@@ -19,9 +19,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["FAULTS", "NO_READ", "NO_TOPIC", "ROWS", "TOO_LARGE", "TRANSFORM_FAILED", "UNKNOWN_TOPIC", "Fault", "Kind", "Row",
-           "advice", "fault_of", "kind_of", "names_records", "row_of"]  # fmt: skip  # one thing, one line
-
 TOO_LARGE = "MSG_SIZE_TOO_LARGE"
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
 # The bridge's own codes. Neither the record nor the configuration names a topic:

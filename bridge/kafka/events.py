@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from bridge.kafka.lane import LaneKey, Refusal
 
-__all__ = ["Delivered", "Failed", "Forbade", "KafkaEvent", "Put", "with_names"]
-
 
 class Put(NamedTuple):
     """records: how many were queued. refusal: why the next one can never be sent, if it cannot.

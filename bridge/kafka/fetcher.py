@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from bridge.kafka.catalog import Place
 
-__all__ = ["Fetched", "Fetcher", "Protocol"]
-
 Protocol: TypeAlias = Literal["classic", "consumer"]
 _OUT_OF_RANGE = {
     KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001 -- a public name

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from bridge.kafka.cursor_record import CursorName
     from bridge.kafka.lane import LaneKey
 
-__all__ = ["HangingTransactions"]
-
 _log = logging.getLogger("bridge.kafka")
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # of the library
 _OPEN_PAUSE_S = 0.05

@@ -14,8 +14,6 @@ from shlex import quote
 
 from bridge.errors import OtherCluster
 
-__all__ = ["Identity"]
-
 
 @dataclass(slots=True)
 class Identity:

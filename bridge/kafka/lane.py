@@ -9,8 +9,6 @@ from typing import NamedTuple, TypeAlias
 
 from bridge.kafka.error_table import Fault, fault_of
 
-__all__ = ["NO_PARTITION", "LaneKey", "Refusal", "lane_name"]
-
 LaneKey: TypeAlias = tuple[str, int]
 """Topic and partition."""
 

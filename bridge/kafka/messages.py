@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from aolog.read.batch import Batch, RecordFrame
     from bridge.kafka.lane import LaneKey
 
-__all__ = ["Callback", "Messages", "messages_of", "milliseconds"]
-
 Callback: TypeAlias = "Callable[..., None] | None"
 """What the client calls when the record has arrived, or failed."""
 

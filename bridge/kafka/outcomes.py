@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from bridge.kafka.cursor_record import CursorRecord
     from bridge.kafka.lane import LaneKey
 
-__all__ = [
-    "INVALID_STATE",
-    "Broke",
-    "Committed",
-    "Found",
-    "Impossible",
-    "Looked",
-    "Proven",
-    "TransactionEvent",
-    "Unanswered",
-    "outcome_of",
-]
-
 INVALID_STATE = KafkaError._STATE  # noqa: SLF001 -- a public name: the transaction has failed
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from bridge.kafka.cursor_topic import CursorTopic
     from bridge.kafka.ends import Ends
 
-__all__ = ["Ownership"]
-
 _CALL_S = 1.0  # how late a stop may be noticed
 _INIT_S = 10.0  # a healthy cluster ends a predecessor's transaction within milliseconds
 # A bridge that takes over needs several round trips from fencing its predecessor to its first cursor

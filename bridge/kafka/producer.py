@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from bridge.kafka.stalls import Sent
     from bridge.kafka.topic_creation import CreateTopics
 
-__all__ = ["Cluster"]
-
 _log = logging.getLogger("bridge.kafka")
 _SECOND_QUESTION_S = 1.0  # it only saves time
 _NAME_WAIT_S = 1.0  # ends with the first report that names a lane

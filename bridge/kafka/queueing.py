@@ -24,8 +24,6 @@ from bridge.kafka.client import CLIENT_LOG
 if TYPE_CHECKING:
     from aolog.format.native.speed import Rows
 
-__all__ = ["RowProducer"]
-
 _log = logging.getLogger("bridge.kafka")
 _REFUSED_MAX = 2
 _PLUGINS = "plugin.library.paths"

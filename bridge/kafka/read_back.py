@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from bridge.kafka.lane import LaneKey
 
-__all__ = ["ReadBack"]
-
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
 _BATCH = 10_000
 _POLL_S = 0.2

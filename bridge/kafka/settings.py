@@ -10,8 +10,6 @@ from bridge.errors import WrongSetting
 from bridge.kafka.client import AUTO_CREATE, CLIENT_LOG, DEFAULTS, FIXED, words
 from bridge.kafka.read_back import ReadBack
 
-__all__ = ["check"]
-
 _ALIASES = {  # the client's own
     "request.required.acks": "acks",
     "delivery.timeout.ms": "message.timeout.ms",

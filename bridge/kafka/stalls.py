@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from bridge.kafka.lane import LaneKey
 
-__all__ = ["ASK_WHY_S", "SAY_AGAIN_S", "STALLED_S", "Sent", "Stall", "Stalls", "in_words"]
-
 STALLED_S = 7.0  # statistics come each second, so a stall is named within 10 s
 SAY_AGAIN_S = 60.0
 # A question about the cause may block the delivery for seconds, without a status. So it is asked after

@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from aolog.format.origin import HEADER_NAME, NO_TIMESTAMP, STAMP
 
-__all__ = ["Stamp", "decode_stamp", "encode_stamp", "stamped", "unpack_stamp"]
-
 
 class Stamp(NamedTuple):
     """timestamp_us: None if the log has none (format 1)."""

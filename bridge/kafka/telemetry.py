@@ -13,8 +13,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COMMIT_SECONDS", "REGISTRY", "TRANSACTIONS", "note_brokers"]
-
 REGISTRY = CollectorRegistry()
 COMMIT_SECONDS = Histogram(
     "aolog_bridge_commit_seconds",

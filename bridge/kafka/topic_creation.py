@@ -22,8 +22,6 @@ from bridge.kafka.error_table import Kind, kind_of
 if TYPE_CHECKING:
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
-__all__ = ["CreateTopics", "TopicCreation"]
-
 CreateTopics: TypeAlias = Literal["auto", "never"]
 
 _log = logging.getLogger("bridge")

@@ -8,8 +8,6 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from bridge.kafka.client import NotReachable, consumer
 
-__all__ = ["Arrived", "TopicReader"]
-
 
 class Arrived(NamedTuple):
     """A message as a consumer sees it."""

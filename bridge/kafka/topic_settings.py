@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from bridge.kafka.admission import Admission, Bounds
 
-__all__ = ["TopicSettings"]
-
 _log = logging.getLogger("bridge")
 _LOOK_PAUSE_S = 10.0
 _ANSWER_S = 2.0  # nothing is sent meanwhile

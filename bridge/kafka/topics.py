@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["TOPIC_NAME", "is_topic_name"]
-
 TOPIC_NAME = "[A-Za-z0-9._-]{1,249}"
 """Kafka's rule for names of topics, as a regular expression."""
 _NO_TOPICS = {".", ".."}

@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from bridge.kafka.messages import Callback
     from bridge.kafka.topic_creation import CreateTopics
 
-__all__ = ["TransactionalCluster"]
-
 _CALL_S = 1.0  # how long one call waits for the cluster: how late a stop may be noticed
 _FIRST_CALL_S = 0.1  # most commits take 20 to 50 ms
 _RETRY, _RETRY_MAX = "retry.backoff.ms", "retry.backoff.max.ms"

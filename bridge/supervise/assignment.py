@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from bridge.config.models import Config
 
-__all__ = ["Assigned", "Assignment", "Key"]
-
 _log = logging.getLogger("bridge.supervisor")
 
 Key: TypeAlias = tuple[str, str]

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from inotify_simple import INotify
 
-__all__ = ["Discovery", "Growth", "find_logs", "growth", "is_gone", "missing"]
-
 _GONE = (FileNotFoundError, NotADirectoryError)
 _UNREADABLE = (OSError, AologError)  # AologError: a damaged manifest of pending slabs
 

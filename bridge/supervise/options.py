@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from bridge.config.models import Config
     from bridge.deliver.rate_limit import RateLimit
 
-__all__ = ["ClusterOptions", "cluster_options"]
-
 
 class ClusterOptions(NamedTuple):
     """How any log is forwarded to one cluster. A forwarder is made anew when this changes.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from bridge.supervise.options import ClusterOptions
     from bridge.supervise.worker import Worker
 
-__all__ = ["apply_options", "read_again"]
-
 _log = logging.getLogger("bridge.supervisor")
 # A reload cannot change these; it logs another value and keeps the old one.
 _FIXED = (

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from bridge.deliver.status import Status
     from bridge.kafka.stalls import Stall
 
-__all__ = [
-    "STATES", "STUCK_S", "LogStatus", "Overview", "Phase", "alone", "overview", "removed", "state_of",
-]  # fmt: skip  # a list
-
 _TOTALS = (*COUNTED, "lost_records", "gaps", "restarts")  # counters of a row: they never fall
 
 LIVE_LAG_S = 1.0  # a log that is being written always has records that are not acknowledged

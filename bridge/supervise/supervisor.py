@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from bridge.supervise.assignment import Key
     from bridge.supervise.options import ClusterOptions
 
-__all__ = ["Supervisor"]
-
 Action = Literal["pause", "resume", "try_again"]
 
 _log = logging.getLogger("bridge.supervisor")

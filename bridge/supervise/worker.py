@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from bridge.deliver.status import Status
     from bridge.supervise.options import ClusterOptions
 
-__all__ = ["Worker"]
-
 _log = logging.getLogger("bridge.supervisor")
 _RETRY_S, _RETRY_MAX_S = 1.0, 60.0
 _LOCKED_S = 2.0  # another bridge has the cursor: pause between tries

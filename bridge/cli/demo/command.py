@@ -8,8 +8,6 @@ import click
 
 from aolog.cli.output import out
 
-__all__ = ["demo"]
-
 
 @click.command(short_help="Watch an outage and a kill lose nothing.")
 @click.argument("files", nargs=-1, type=click.Path())

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from aolog import Record
     from bridge.kafka.topic_reader import Arrived
 
-__all__ = ["Comparison"]
-
 
 class Comparison:
     """Counts of matches and differences. bytes: of matched values. strangers: messages without a stamp."""

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     from bridge.cli.demo.spark import SparkStage
 
-__all__ = ["Result", "run_demo"]
-
 TOPIC = "demo"
 PARTITIONS = 4
 WINDOW_BYTES = 4 << 20  # less than one partition keeps, if all lines go to one

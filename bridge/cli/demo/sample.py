@@ -11,8 +11,6 @@ from aolog.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Line", "Sample", "choose"]
-
 RECORDS_MIN = 50_000  # with fewer, the demo would end before the outage begins
 LINE_BYTES_MAX = 512 << 10  # half of what brokers accept by default; longer lines are cut
 STDLIB_BYTES_MAX = 16 << 20

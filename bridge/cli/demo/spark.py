@@ -19,8 +19,6 @@ from bridge.kafka.topic_reader import TopicReader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SparkStage", "run_spark_stage"]
-
 TOPIC = "spark"
 PARTITIONS = 4
 RECORDS = 20_000  # with headers and keys, less than the broker keeps

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from bridge.kafka.lane import LaneKey, Refusal
 
-__all__ = ["MARK_EVERY", "Given", "Planned", "plan"]
-
 MARK_EVERY = 256  # measured: nearly twice the rate of one callback per record
 
 

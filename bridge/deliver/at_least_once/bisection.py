@@ -9,8 +9,6 @@ refusal the records are first resent as they were, each with a report.
 
 from __future__ import annotations
 
-__all__ = ["NARROWING", "Bisection"]
-
 # With a 32nd, three connections with 32 requests each find one record among 10,000.
 NARROWING = 32
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from bridge.deliver.position import Aside, Position
 
-__all__ = ["Command", "Commit", "Connect", "Disconnect", "SetAside", "State"]
-
 
 class State(Enum):
     """The value is the word in status and logs."""

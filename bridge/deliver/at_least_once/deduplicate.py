@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.read_back import ReadBack
 
-__all__ = ["Arrivals", "Deduplicator", "Questions", "read_back"]
-
 _log = logging.getLogger("bridge")
 CLAIMS_MAX = 100_000  # in memory at once, about 20 MB
 SETTLE_S = 0.25  # after an unclean stop the last request of the process before may still arrive

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from bridge.errors import DestinationError
     from bridge.kafka.lane import LaneKey
 
-__all__ = ["AtLeastOnce"]
-
 _log = logging.getLogger("bridge")
 _AGAIN = "a reload (SIGHUP) or a restart tries again"
 _INSTEAD = "start with --poison dead-letter"

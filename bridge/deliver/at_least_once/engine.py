@@ -66,8 +66,6 @@ if TYPE_CHECKING:
 
     from bridge.deliver.position import Aside, Poison
 
-__all__ = ["Admitted", "Engine"]
-
 LOOK_S = 0.1  # how often lanes are checked for one that is stuck
 
 

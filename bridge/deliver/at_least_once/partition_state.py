@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from bridge.deliver.position import Position
     from bridge.kafka.lane import LaneKey, Refusal
 
-__all__ = ["UNBOUNDED", "Lane", "Lanes", "Mark", "least"]
-
 UNBOUNDED = 1 << 62
 HELD_SHARE_MIN = 64
 HELD_SHARE_CUT = 4

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from bridge.kafka.messages import Callback
     from bridge.kafka.producer import Cluster
 
-__all__ = ["Sender"]
-
 SERVE_EVERY = 4096  # records that are queued between two calls of the client's poll
 
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.producer import Cluster
 
-__all__ = ["TOPIC_PAUSE_S", "TOPIC_WAIT_S", "Topics"]
-
 _log = logging.getLogger("bridge")
 TOPIC_WAIT_S = 30.0  # a topic that is being created appears within seconds
 TOPIC_PAUSE_S = 0.2  # between two questions for a topic that is waited for

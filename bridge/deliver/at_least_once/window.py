@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["AT_ONCE_S", "BYTES_MIN", "TARGET_S", "Window", "step"]
-
 BYTES_MIN = 16 << 10  # with 10,000 bridges: half a second's work of the cluster above
 TARGET_S = 1.0  # far above a round trip and a broker's pause; far below the client's timeout
 AT_ONCE_S = TARGET_S / 10

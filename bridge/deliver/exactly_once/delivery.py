@@ -67,8 +67,6 @@ if TYPE_CHECKING:
     from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.position import Position
 
-__all__ = ["ExactlyOnce"]
-
 _INSTEAD = "start with --poison dead-letter"
 _TIMEOUT_MS = 60_000  # the client's default
 

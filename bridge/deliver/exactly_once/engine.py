@@ -65,18 +65,6 @@ if TYPE_CHECKING:
 
     from bridge.deliver.position import Position
 
-__all__ = [
-    "Command",
-    "Commit",
-    "Connect",
-    "Disconnect",
-    "Prove",
-    "Save",
-    "Settle",
-    "State",
-    "Transactions",
-]
-
 
 class State(Enum):
     """Of the machine."""

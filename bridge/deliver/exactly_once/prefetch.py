@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from bridge.kafka.messages import Callback, Messages
     from bridge.kafka.producer import Cluster
 
-__all__ = ["Prefetch", "Ready"]
-
 _BATCHES_MAX = 64
 _BYTES_MAX = 16 << 20  # of keys and values; one batch may exceed it
 

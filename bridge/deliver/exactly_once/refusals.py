@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bridge.kafka.topic_settings import TopicSettings
     from bridge.kafka.transactional_producer import TransactionalCluster
 
-__all__ = ["Refusals"]
-
 _log = logging.getLogger("bridge")
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from bridge.deliver.log_source import LogSource
     from bridge.kafka.cursor_record import CursorRecord
 
-__all__ = ["resume_position"]
-
 
 def resume_position(source: LogSource, record: CursorRecord | None, local: Position) -> Position:
     """local: the committed position, as far as this machine knows. Raises CursorForeign,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from bridge.kafka.lane import LaneKey, Refusal
     from bridge.kafka.transactional_producer import TransactionalCluster
 
-__all__ = ["Sender"]
-
 
 class Sender:
     """Of one log. Not thread-safe.
