@@ -16,7 +16,6 @@ from aolog.testing.disk import DirectoryNode, Node
 from aolog.testing.faults import Call, Effect
 from aolog.testing.inode import FileNode
 from aolog.testing.machine import (
-    BLOCK,
     USER,
     Killed,
     Machine,
@@ -206,10 +205,7 @@ class SimulatedCalls:
             taken = data
             if effect is not None:
                 taken = data[: 0 if effect.short is None and effect.errno else effect.short]
-            room = (
-                self._room(node, offset + len(taken)) if self._disk.capacity is not None else None
-            )
-            if room is not None:
+            if (room := self._disk.room(node, offset + len(taken))) is not None:
                 taken = taken[: max(0, room - offset)]
             if taken:
                 node.write(taken, offset)
@@ -220,13 +216,6 @@ class SimulatedCalls:
                 fail(self._shared.full_errno)
             return len(taken)
 
-    def _room(self, node: FileNode, end: int) -> int | None:
-        """The largest size that the disk has room for, None if `end` fits. Allocated blocks may be
-        overwritten."""
-        allocated = -(-len(node.cache) // BLOCK)
-        most = allocated + max(0, self._disk.free_blocks())
-        return None if end <= most * BLOCK else most * BLOCK
-
     def ftruncate(self, fd: int, size: int, /) -> None:
         """os.ftruncate."""
         with self._lock:
@@ -235,7 +224,7 @@ class SimulatedCalls:
             node = file.node
             if not file.writable or isinstance(node, DirectoryNode) or size < 0:
                 fail(errno.EINVAL)
-            if self._disk.capacity is not None and self._room(node, size) is not None:
+            if self._disk.room(node, size) is not None:
                 fail(self._shared.full_errno)
             node.truncate(size)
             node.mtime_ns = self._disk.tick()
@@ -433,10 +422,8 @@ class SimulatedCalls:
         """The free part of the capacity; 2^60 without a capacity."""
         with self._lock:
             self._disk.node(path)
-            if self._disk.capacity is None:
-                return 1 << 60
-            contents = (content for _, content in self._disk.files() if content is not None)
-            return self._disk.capacity - sum(-(-len(c) // BLOCK) * BLOCK for c in contents)
+            capacity = self._disk.capacity
+            return 1 << 60 if capacity is None else capacity - self._disk.used()
 
     def mounts(self, path: str, /) -> tuple[int, str]:
         """Not supported."""

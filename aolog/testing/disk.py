@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DirectoryNode", "Disk", "Node"]
 
+BLOCK = 4096  # bytes: the unit of allocation
 _TICK_NS = 1000  # between two changes: no two have the same time
 _BEGIN_NS = 1_700_000_000_000_000_000  # the simulation's clock
 
@@ -215,14 +216,22 @@ class Disk:
         self.version += 1
         return self.now_ns
 
-    def free_blocks(self) -> int:
-        """Free blocks of 4 KiB."""
+    def room(self, node: FileNode, end: int) -> int | None:
+        """The largest size of the file that the disk has room for, None if `end` fits. Allocated blocks
+        may be overwritten."""
         if self.capacity is None:
-            return 1 << 60
+            return None
         files = (
             n for n in self.nodes.values() if isinstance(n, FileNode) and (n.linked or n.opened)
         )
-        return self.capacity // 4096 - sum(-(-len(file.cache) // 4096) for file in files)
+        free = self.capacity // BLOCK - sum(-(-len(file.cache) // BLOCK) for file in files)
+        most = (-(-len(node.cache) // BLOCK) + max(0, free)) * BLOCK
+        return None if end <= most else most
+
+    def used(self) -> int:
+        """Bytes of the blocks of all files that have a name."""
+        contents = (content for _, content in self.files() if content is not None)
+        return sum(-(-len(content) // BLOCK) * BLOCK for content in contents)
 
     def random_bytes(self, size: int) -> bytes:
         """Equal in each run with the same seed."""

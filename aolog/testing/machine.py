@@ -9,12 +9,11 @@ import stat
 import threading
 from typing import NamedTuple, NoReturn
 
-from aolog.testing.disk import DirectoryNode, Disk, Node
+from aolog.testing.disk import BLOCK, DirectoryNode, Disk, Node
 from aolog.testing.inode import FileNode
 from aolog.testing.outcomes import ROOT
 
 __all__ = [
-    "BLOCK",
     "USER",
     "Killed",
     "Machine",
@@ -25,7 +24,6 @@ __all__ = [
     "status_of",
 ]
 
-BLOCK = 4096  # bytes: the unit of allocation
 USER = 1000
 _FILE_MODE, _DIRECTORY_MODE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
 

@@ -14,7 +14,7 @@ from aolog.testing.calls import SimulatedCalls
 from aolog.testing.disk import Disk
 from aolog.testing.faults import Call, Effect, Fault, Faults, as_faults
 from aolog.testing.inode import FileNode
-from aolog.testing.machine import BLOCK, Machine
+from aolog.testing.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -130,8 +130,7 @@ class SimulatedSystem(SimulatedCalls):
 
     def used(self) -> int:
         """Size of all files, in blocks of 4 KiB."""
-        sizes = (len(content) for _, content in self._disk.files() if content is not None)
-        return sum(-(-size // BLOCK) * BLOCK for size in sizes)
+        return self._disk.used()
 
     def files(self) -> dict[str, bytes | None]:
         """Every path with its visible bytes; None for a directory."""
