@@ -36,8 +36,7 @@ _ZEROS = bytes(_PIECE_BYTES)
 class as_storage_error:  # noqa: N801 -- used as a function: with as_storage_error(path, "read")
     """Turns an OSError in its block into our error, with the path and the failed operation.
 
-    but: errors that pass unchanged. syncs: the operation is a sync. A class and not a generator: it
-    runs at each read and each write.
+    but: errors that pass unchanged. syncs: the operation is a sync.
     """
 
     __slots__ = ("_but", "_path", "_syncs", "_what")
@@ -54,22 +53,23 @@ class as_storage_error:  # noqa: N801 -- used as a function: with as_storage_err
         return None
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if not isinstance(error, OSError) or isinstance(error, self._but):
-            return
-        kind, hint = _kind_of(error)
-        if self._syncs:  # for any reason, a full disk too: what was not synced is unreliable now
-            kind, hint = SyncFailed, "check the device, then reopen"
-        why = os.strerror(error.errno) if error.errno else str(error)
-        raise kind(f"{self._what}: {why}", hint=hint, path=self._path, errno=error.errno) from error
+        if isinstance(error, OSError) and not isinstance(error, self._but):
+            raise _ours(error, self._path, self._what, syncs=self._syncs) from error
 
 
-def _kind_of(error: OSError) -> tuple[type[StorageError], str]:
-    """Our class of error, and the hint."""
-    if error.errno in _NO_ROOM:
-        return StorageFull, "free some space and try again"
-    if error.errno in _NO_PERMISSION:
-        return PermissionDenied, "check the owner and mode of the file and its directory"
-    return StorageFailed, "see the system's log; intact records stay readable"
+def _ours(error: OSError, path: str, what: str, *, syncs: bool = False) -> StorageError:
+    """As as_storage_error; `try` and this take less time at each read and each write."""
+    kind: type[StorageError] = StorageFailed
+    hint = "see the system's log; intact records stay readable"
+    if syncs:  # for any reason, a full disk too: what was not synced is unreliable now
+        kind, hint = SyncFailed, "check the device, then reopen"
+    elif error.errno in _NO_ROOM:
+        kind, hint = StorageFull, "free some space and try again"
+    elif error.errno in _NO_PERMISSION:
+        kind = PermissionDenied
+        hint = "check the owner and mode of the file and its directory"
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return kind(f"{what}: {why}", hint=hint, path=path, errno=error.errno)
 
 
 class Stat(NamedTuple):
@@ -91,7 +91,7 @@ class File:
 
     def pread(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes at `offset`; fewer only at the end of the file."""
-        with as_storage_error(self.path, "read"):
+        try:
             data = self._system.pread(self.fd, min(size, READ_ONCE_MAX), offset)
             if len(data) == size or not data:
                 return data
@@ -101,6 +101,8 @@ class File:
                 if not piece:
                     break
                 pieces.append(piece)
+        except OSError as error:
+            raise _ours(error, self.path, "read") from error
         return b"".join(pieces) if len(pieces) > 1 else data
 
     def pieces(self, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
@@ -120,7 +122,7 @@ class File:
         left = sum(map(len, parts))
         if len(parts) > _PARTS_ONCE_MAX and left <= len(parts) * _SMALL_BYTES:
             parts = [b"".join(parts)]  # many small frames: one copy costs less than many calls
-        with as_storage_error(self.path, "write"):
+        try:
             while left:
                 whole = len(parts) <= _PARTS_ONCE_MAX and left <= READ_ONCE_MAX
                 once = parts if whole else _at_once(parts)
@@ -128,6 +130,8 @@ class File:
                 left -= written
                 if left:
                     parts, offset = _after(parts, written), offset + written
+        except OSError as error:
+            raise _ours(error, self.path, "write") from error
 
     def fill_zeros(self, size: int) -> None:
         """Writes zeros up to `size`, so that a later sync has no extents to convert."""
@@ -140,8 +144,10 @@ class File:
     def datasync(self) -> None:
         """fdatasync: content and length are on the device on return. After an error nothing written
         since the last success is reliable: do not repeat the call. Raises SyncFailed."""
-        with as_storage_error(self.path, "fdatasync", syncs=True):
+        try:
             self._system.fdatasync(self.fd)
+        except OSError as error:
+            raise _ours(error, self.path, "fdatasync", syncs=True) from error
 
     def truncate(self, size: int) -> None:
         """The file ends at `size`; in the page cache on return."""
