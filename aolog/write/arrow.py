@@ -5,8 +5,6 @@ This module imports pyarrow; import it only when it is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
@@ -26,22 +24,10 @@ from aolog.format.columns import (
     BodyBuilder,
 )
 from aolog.format.slab import TOPIC_LEN_MAX
+from aolog.write.record_columns import RecordColumns
 from aolog.write.validate import RECORD_BYTES_MAX, too_large
 
-if TYPE_CHECKING:
-    from aolog.format.frame import Buffer
-
-__all__ = ["ArrowFrame", "from_arrow"]
-
-
-class ArrowFrame(NamedTuple):
-    """A frame's body made of Arrow's buffers."""
-
-    records: int
-    columns: int
-    parts: list[Buffer]
-    greatest_us: int
-    least_us: int
+__all__ = ["from_arrow"]
 
 
 class _Body(BodyBuilder):
@@ -92,7 +78,7 @@ def _column(given: dict[str, pa.Array], name: str) -> pa.Array | None:
     return array
 
 
-def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> ArrowFrame:
+def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> RecordColumns:
     """The body for a batch of columns. Raises RecordRefused for a missing or wrong column,
     RecordTooLarge for a value, or all, over the bounds."""
     if not isinstance(batch, pa.RecordBatch):
@@ -107,7 +93,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Arr
     value = _column(given, "value")
     assert value is not None
     if batch.num_rows == 0:
-        return ArrowFrame(0, 0, [], now_us, now_us)
+        return RecordColumns(0, 0, [], now_us, now_us)
     data = value.buffers()[2]  # not `nbytes`, which costs as much as all other checks
     if data is not None and data.size > max_record_bytes:  # otherwise no value is
         longest = int(pa.compute.max(pa.compute.binary_length(value)).as_py() or 0)
@@ -143,7 +129,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Arr
             f"a batch of {body.length} bytes is over a frame's bound of {RECORD_BYTES_MAX}",
             hint="slice it; each append_arrow is one frame",
         )
-    return ArrowFrame(batch.num_rows, bits, body.parts, greatest, least)
+    return RecordColumns(batch.num_rows, bits, body.parts, greatest, least)
 
 
 def _check_text(array: pa.Array, what: str) -> None:

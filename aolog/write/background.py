@@ -35,7 +35,7 @@ _AGE_CHECK_S = 10.0  # how often max_age_s is checked while no slab begins
 
 
 class Background:
-    """Threads and due times. The caller holds the writer's lock, except for `sync` and `join`.
+    """Threads and due times. The caller holds the writer's lock, except for `join`.
 
     tick: does what is due; returns the seconds until the next look, None to sleep until woken.
     sync: syncs what is written. flush_due_s, sync_due_s: of records. seal_due_s: of the slab.
@@ -70,12 +70,14 @@ class Background:
         self._syncer = _Thread(sync, f"aolog-sync {path}")
 
     def start(self) -> None:
-        """Starts the first thread, if the options need it and it is not running. Raises StorageFailed
-        if the system has no thread left."""
+        """Starts the threads that the options need and that are not running. Raises StorageFailed if the
+        system has no thread left."""
         if not self._is_needed:
             return
         try:
             self._ticker.start()
+            if self._syncs:
+                self._syncer.start()
         except RuntimeError as error:
             raise StorageFailed(
                 f"cannot start the writer's thread: {error}",
@@ -95,7 +97,7 @@ class Background:
 
     def arm(self, chain: SlabChain) -> None:
         """A batch or a frame begins in the chain's slab: it is to be flushed, and the slab to be
-        sealed, in time. Starts the first thread. Raises StorageFailed if there is none."""
+        sealed, in time. Starts the threads. Raises StorageFailed if there is none."""
         if self._is_needed:
             self.start()
         self._is_busy = True
@@ -112,7 +114,7 @@ class Background:
 
     def sync_in_time(self, *, needed: bool) -> None:
         """A flush has happened: the next interval's sync is due, if there is something to sync."""
-        if needed:
+        if needed and self._syncs:
             self.sync_due_s = time.monotonic() + self._sync_seconds
             self.look_by(self.sync_due_s)
 
@@ -148,26 +150,25 @@ class Background:
             self.sync_due_s = NEVER_S
 
     def sleep(self, until_s: float) -> float | None:
-        """The seconds until the first thread has something to do: at a due time, or at `until_s`."""
+        """Wakes the second thread if a sync is due. Returns the seconds until the first has something to
+        do: at a due time, or at `until_s`."""
+        now = time.monotonic()
+        if now >= self.sync_due_s:
+            self.sync_due_s = NEVER_S
+            self._syncer.wake()
         due_s = min(until_s, self.flush_due_s, self.sync_due_s, self.seal_due_s, self.mark_due_s,
                     self.age_due_s)  # fmt: skip  # one thing, one line
         if self._is_busy and self._flush_seconds is not None:
             # Even if all is flushed: otherwise the first append after each flush would wake the
             # thread, which costs as much as the write.
-            due_s = min(due_s, time.monotonic() + self._flush_seconds)
+            due_s = min(due_s, now + self._flush_seconds)
             self._is_busy = False
         self._looks_s = due_s
-        return None if due_s == NEVER_S else max(0.0, due_s - time.monotonic())
+        return None if due_s == NEVER_S else max(0.0, due_s - now)
 
-    def sync(self) -> bool:
-        """The second thread syncs; False if the system has no thread left. From the first thread."""
-        if not self._syncer.is_started:
-            try:
-                self._syncer.start()
-            except RuntimeError:
-                return False
-        self._syncer.wake()
-        return True
+    def is_seal_due(self) -> bool:
+        """Whether the slab that grows has reached slab_seconds."""
+        return self.seal_due_s != NEVER_S and time.monotonic() >= self.seal_due_s
 
     def end(self) -> None:
         """Tells both threads to end. Waits for nothing."""
@@ -176,7 +177,7 @@ class Background:
 
     def join(self) -> None:
         """Waits until both have ended. Without the lock, which they may need."""
-        self._ticker.join()  # first: it may start the other one
+        self._ticker.join()
         self._syncer.join()
 
 
@@ -192,12 +193,10 @@ class _Thread:
         self._thread: threading.Thread | None = None
         self._is_ending = False
 
-    @property
-    def is_started(self) -> bool:
-        return self._thread is not None
-
     def start(self) -> None:
-        """Raises RuntimeError if the system has no thread left."""
+        """Does nothing if it runs. Raises RuntimeError if the system has no thread left."""
+        if self._thread is not None:
+            return
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         thread.start()
         self._thread = thread

@@ -6,9 +6,9 @@ A frame's place is fixed when its first record is taken: `make_room` decides whi
 before that record, and never a flush. The caller holds the writer's lock in every call but
 `datasync`, and its gate is shut: nobody else adds values to the open batch.
 
-A sync takes long, and appends go on meanwhile. So its caller takes `device` while it still holds the
+A sync takes long, and appends go on meanwhile. So its caller takes the device while it still holds the
 writer's lock, and releases it after `datasync`: no slab is closed under a sync. Never take the
-writer's lock while holding `device`.
+writer's lock while holding the device.
 """
 
 from __future__ import annotations
@@ -21,33 +21,26 @@ from aolog.errors import (
     AologError,
     Forked,
     LogClosed,
-    RecordRefused,
     StorageError,
     StorageFull,
     SyncFailed,
     UsageError,
 )
-from aolog.format.columns import encode_columns
 from aolog.format.compression import packer
 from aolog.storage import clock
 from aolog.write.active_slab import FormatTwoSlab
 from aolog.write.open_batch import OpenBatch
-from aolog.write.validate import OFFSET_BYTES, check_format_1
+from aolog.write.validate import OFFSET_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aolog.format.frame import Buffer
     from aolog.write.active_slab import ActiveSlab
     from aolog.write.options import WriterOptions
-    from aolog.write.record_columns import RecordColumns
+    from aolog.write.record_columns import Body
     from aolog.write.rolling import SlabChain
     from aolog.write.validate import CheckedRecord
 
-__all__ = ["Body", "LogTail", "may_be_retried"]
-
-# What a frame holds: records, columns' bits, codec, parts, greatest and least timestamp.
-Body = tuple[int, int, int, "list[Buffer]", int, int]
+__all__ = ["LogTail", "may_be_retried"]
 
 
 class LogTail:
@@ -61,7 +54,7 @@ class LogTail:
         self.durable = chain.end
         self.trouble: AologError | None = None
         self.failed: SyncFailed | None = None
-        self.device = threading.Lock()
+        self._device = threading.Lock()
         self._chain = chain
         self._options = options
         # Every record of format 1 is a frame.
@@ -122,13 +115,13 @@ class LogTail:
             self.cut_batch()
         return address
 
-    def add_frame(self, body: Body) -> int:
-        """Adds a frame after `make_room`; its address."""
+    def add_frame(self, body: Body) -> range:
+        """Adds a frame after `make_room`; its records' addresses."""
         slab = self._chain.slab
         assert slab is not None
         address = slab.add_records(*body, self.durable)
         self.unflushed_records += body[0]
-        return address
+        return range(address, address + body[0])
 
     def cut_batch(self) -> None:
         """The open batch becomes a frame, in memory."""
@@ -149,33 +142,6 @@ class LogTail:
         assert address == batch.address
         self.batch = None
         self.unflushed_records += count
-
-    def _packed(self, count: int, parts: list[Buffer]) -> tuple[int, list[Buffer]]:
-        """The codec and the parts of a body, compressed if that pays."""
-        return (0, parts) if self._pack is None else self._pack(count, parts)
-
-    def frames_of(self, values: Sequence[bytes | None]) -> list[Body]:
-        """Values as one frame; in format 1 each as one. Needs no lock. Raises RecordRefused."""
-        now_us = clock.now_us()
-        if self._options.format_1:
-            for value in values:
-                check_format_1(value, None, (), None, None)
-            return [(1, 0, 0, [value], now_us, now_us) for value in values if value]
-        if not values:
-            return []
-        columns, parts = encode_columns(values)
-        codec, parts = self._packed(len(values), parts)
-        return [(len(values), columns, codec, parts, now_us, now_us)]
-
-    def frames_of_columns(self, columns: RecordColumns) -> list[Body]:
-        """Checked columns as one frame. Needs no lock. Raises RecordRefused."""
-        count, bits, parts, greatest_us, least_us = columns
-        if self._options.format_1:
-            raise RecordRefused("format 1 has no columns", hint="use append_many with values alone")
-        if not count:
-            return []
-        codec, parts = self._packed(count, parts)
-        return [(count, bits, codec, parts, greatest_us, least_us)]
 
     # --- when a flush is due ----------------------------------------------------------------------
 
@@ -216,9 +182,27 @@ class LogTail:
                 slab.write_pending()
         self.unflushed_records = 0
 
+    def take_device(self) -> tuple[ActiveSlab, int] | None:
+        """For `sync_written`: the slab and the end of what is written of it, with the device held; None if
+        there is no slab. Raises StorageError, without the device."""
+        slab = self._chain.slab
+        if slab is None:
+            return None
+        if slab.written > slab.zeros_end:
+            slab.fill_ahead()
+        self._device.acquire()
+        return slab, slab.base + slab.written
+
+    def sync_written(self, slab: ActiveSlab, end: int) -> None:
+        """After `take_device`: as `datasync`, and releases the device. The caller holds no other lock."""
+        try:
+            self.datasync(slab, end)
+        finally:
+            self._device.release()
+
     def datasync(self, slab: ActiveSlab, end: int) -> None:
         """What was written of the slab, up to the address `end`, is on the device on return. The
-        caller holds `device`. Raises SyncFailed, then and ever after."""
+        caller holds the device. Raises SyncFailed, then and ever after."""
         if (
             self.failed is not None
         ):  # the system reports a failure once: a second call would succeed
@@ -246,7 +230,7 @@ class LogTail:
         slab = self._chain.slab
         if slab is None:
             return
-        with self.device:
+        with self._device:
             self.datasync(slab, slab.base + slab.offset)
             slab.seal(clock.now_us())
             if self.durable < slab.base + slab.offset:
@@ -277,7 +261,7 @@ class LogTail:
         try:
             # What was written is never cut, even if the device has damaged it since.
             end = max(self._chain.end_of_whole_frames(slab.base), slab.base + slab.written)
-            with self.device:
+            with self._device:
                 slab.file.truncate(end - slab.base)
                 self.datasync(slab, end)
         except AologError as error:
@@ -315,6 +299,15 @@ class LogTail:
             )
         if not isinstance(self.trouble, LogClosed | Forked):
             self.trouble = failure
+        return True
+
+    def keep_for_later(self, error: AologError) -> bool:
+        """After an error in a call that nobody waits for; whether the next call raises it."""
+        if error.details.get("nested"):
+            raise error
+        if not isinstance(error, StorageError):  # others arise again where they came from
+            return False
+        self.trouble = self.trouble or error
         return True
 
     def end_with(self, error: AologError) -> None:

@@ -1,24 +1,40 @@
-"""Lists of record parts to the body of one frame, checked before anything is taken. Pure."""
+"""Many records at once to the body of one frame, checked before anything is taken. Needs no lock."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aolog.errors import RecordRefused, RecordTooLarge
+from aolog.errors import RecordRefused, RecordTooLarge, load_optional
 from aolog.format.columns import encode_columns
-from aolog.write.validate import OFFSET_BYTES, RECORD_BYTES_MAX, check_record, too_large
+from aolog.format.compression import packer
+from aolog.storage import clock
+from aolog.write.validate import (
+    OFFSET_BYTES,
+    RECORD_BYTES_MAX,
+    check_format_1,
+    check_record,
+    check_values,
+    too_large,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import numpy as np
+    import pyarrow as pa
+
     from aolog.format.frame import Buffer
     from aolog.record import Headers
+    from aolog.write.options import WriterOptions
 
-__all__ = ["RecordColumns", "columns_of"]
+__all__ = ["Body", "RecordBatches", "RecordColumns", "array_of"]
+
+# What a frame holds: records, columns' bits, codec, parts, greatest and least timestamp.
+Body = tuple[int, int, int, "list[Buffer]", int, int]
 
 
 class RecordColumns(NamedTuple):
-    """A frame's body: the number of records, the columns' bits, the parts, the range of timestamps."""
+    """A frame's body, not compressed: the number of records, the columns' bits, the parts, the range of timestamps."""
 
     records: int
     columns: int
@@ -27,7 +43,60 @@ class RecordColumns(NamedTuple):
     least_us: int
 
 
-def columns_of(
+class RecordBatches:
+    """See the module. Each call raises RecordRefused, and RecordTooLarge for a record or for all."""
+
+    def __init__(self, options: WriterOptions) -> None:
+        self._format_1 = options.format_1
+        self._max_record_bytes = options.max_record_bytes
+        self._pack = packer(options.compression, options.compression_level)
+
+    def of(
+        self,
+        values: Iterable[bytes | None],
+        keys: Iterable[bytes | None] | None,
+        headers: Iterable[Headers] | None,
+        timestamps: Iterable[int | None] | None,
+        topics: Iterable[str | None] | None,
+    ) -> list[Body]:
+        """Values with an entry of each other column as one frame; in format 1 each value as one."""
+        most, now_us = self._max_record_bytes, clock.now_us()
+        if keys is not None or headers is not None or timestamps is not None or topics is not None:
+            given = values, keys, headers, timestamps, topics
+            return self._frames(_columns_of(*given, max_record_bytes=most, now_us=now_us))
+        checked = check_values(values, most)
+        if self._format_1:
+            for value in checked:
+                check_format_1(value, None, (), None, None)
+            return [(1, 0, 0, [value], now_us, now_us) for value in checked if value]
+        if not checked:
+            return []
+        bits, parts = encode_columns(checked)
+        return self._frames(RecordColumns(len(checked), bits, parts, now_us, now_us))
+
+    def of_arrow(self, batch: pa.RecordBatch) -> list[Body]:
+        """Arrow's columns as one frame."""
+        arrow = load_optional("aolog.write.arrow")
+        return self._frames(arrow.from_arrow(batch, self._max_record_bytes, clock.now_us()))
+
+    def _frames(self, taken: RecordColumns) -> list[Body]:
+        if self._format_1:
+            raise RecordRefused("format 1 has no columns", hint="use append_many with values alone")
+        if not taken.records:
+            return []
+        codec, parts = self._pack(taken.records, taken.parts)
+        return [(taken.records, taken.columns, codec, parts, taken.greatest_us, taken.least_us)]
+
+
+def array_of(addresses: list[range]) -> np.ndarray:
+    """The addresses of records, uint64."""
+    import numpy as np
+
+    frames = [np.arange(one.start, one.stop, dtype=np.uint64) for one in addresses]
+    return frames[0] if len(frames) == 1 else np.concatenate([np.empty(0, np.uint64), *frames])
+
+
+def _columns_of(
     values: Iterable[bytes | None],
     keys: Iterable[bytes | None] | None,
     headers: Iterable[Headers] | None,

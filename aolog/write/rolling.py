@@ -42,7 +42,7 @@ class SlabChain:
         self.path = path
         self.slab: ActiveSlab | None = None
         self.unread = PrunedUnread(path)
-        self._storage = storage
+        self.storage = storage
         self._options = options
         self._retention = options.bounds
         self._known_slabs: Known = {}  # sizes of slabs, so that pruning reads each one once
@@ -57,7 +57,7 @@ class SlabChain:
 
     def _open(self) -> None:
         options = self._options
-        log = Log(self._directory, self._storage)
+        log = Log(self._directory, self.storage)
         try:
             if log.published:
                 from aolog.log.publications import roll_forward
@@ -67,11 +67,11 @@ class SlabChain:
             self.opening, self._before, offset = open_for_append(
                 log,
                 first_base=options.first_address,
-                fresh_uuid=lambda: self._storage.random_bytes(16),
+                fresh_uuid=lambda: self.storage.random_bytes(16),
                 topic=options.topic,
             )
             for name in log.unborn:  # a slab that was never renamed holds no record
-                self._storage.unlink(log.directory / name)
+                self.storage.unlink(log.directory / name)
             fresh = not log.bases
             give_modes(log)
         finally:
@@ -79,7 +79,7 @@ class SlabChain:
         next_base = self._before.next_base
         if offset is not None:
             self.slab = begin_format_1_slab(
-                self._directory, self._storage, next_base, offset, options.slab_bytes
+                self._directory, self.storage, next_base, offset, options.slab_bytes
             )
         elif fresh or next_base != self._before.end:
             self._create_slab()
@@ -127,7 +127,7 @@ class SlabChain:
         return True
 
     def _create_slab(self) -> None:
-        directory, storage, options = self._directory, self._storage, self._options
+        directory, storage, options = self._directory, self.storage, self._options
         if options.format_1:
             next_base = self._before.next_base
             self.slab = begin_format_1_slab(directory, storage, next_base, None, options.slab_bytes)
@@ -165,7 +165,7 @@ class SlabChain:
 
     def _prune(self, *, needed: int) -> Pruned:
         pruned = prune(
-            self.path, self._storage, self._retention, needed=needed, known=self._known_slabs
+            self.path, self.storage, self._retention, needed=needed, known=self._known_slabs
         )
         self.unread.add(pruned.unread)
         return pruned
@@ -174,7 +174,7 @@ class SlabChain:
 
     def end_of_whole_frames(self, base: int) -> int:
         """The address after the last whole frame in the file of the slab at `base`."""
-        log = Log(self._directory, self._storage)
+        log = Log(self._directory, self.storage)
         try:
             slab = log.open_slab(log.position(base))
         finally:

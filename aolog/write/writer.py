@@ -15,29 +15,20 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Literal, NoReturn, Self, SupportsIndex
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, SupportsIndex, TypeVar
 
 from aolog import errors as notices
-from aolog.errors import (
-    AologError,
-    Forked,
-    LogClosed,
-    StorageError,
-    UsageError,
-    load_optional,
-    nested_call,
-)
+from aolog.errors import AologError, Forked, LogClosed, UsageError, nested_call
 from aolog.format.native.speed import Gate
 from aolog.log import lifetime
-from aolog.storage import clock
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.background import NEVER_S, Background
 from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail, may_be_retried
 from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
-from aolog.write.record_columns import columns_of
+from aolog.write.record_columns import RecordBatches, array_of
 from aolog.write.rolling import SlabChain
-from aolog.write.validate import OFFSET_BYTES, check_format_1, check_record, check_values, too_large
+from aolog.write.validate import OFFSET_BYTES, check_format_1, check_record, too_large
 
 if TYPE_CHECKING:
     import os
@@ -49,12 +40,11 @@ if TYPE_CHECKING:
     from aolog.format.compression import Compression
     from aolog.log.retention import Retention
     from aolog.record import Gap, Headers
-    from aolog.write.log_tail import Body
     from aolog.write.opening import Opening
+    from aolog.write.record_columns import Body
     from aolog.write.validate import CheckedRecord
 
-__all__ = ["Writer"]
-
+_Result = TypeVar("_Result")
 _RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
 
 
@@ -77,8 +67,8 @@ class Writer(Gate):
     Refuses a call from a signal handler, or a finalizer, that interrupts another call of the same
     thread (UsageError). An exception from a handler (KeyboardInterrupt) in the middle of a call, or
     any other unexpected one, makes the writer failed: later calls raise UsageError, and `close`
-    releases the log, which the next Writer recovers. The writer's own thread starts with the first
-    append; if the system has no thread left, that append raises StorageFailed and takes nothing.
+    releases the log, which the next Writer recovers. The writer's own threads start with the first
+    append that needs them; if the system has no thread left, it raises StorageFailed and takes nothing.
 
     Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError,
     CodecUnavailable.
@@ -117,17 +107,15 @@ class Writer(Gate):
             compression=compression, compression_level=compression_level, mode=mode,
         ).checked()  # fmt: skip  # passed on as they are
         self.path = absolute(path)  # slabs to come do not move with the process
-        self._format_1 = options.format_1
-        self._policy = options.sync
-        self._max_record_bytes = options.max_record_bytes
+        self._format_1, self._max_record_bytes = options.format_1, options.max_record_bytes
+        self._syncs_each_flush = options.sync == "flush"
+        self._batches = RecordBatches(options)
         self._new_lock()
         self._commit = GroupCommit()
-        self._syncing = self._commit.threads  # `_refuse_nested` is called for each record
         self._background = Background(self.path, options, self._tick, self._sync_quietly)
-        storage = storage or Storage()
-        self._chain = SlabChain(self.path, storage, options)
+        self._chain = SlabChain(self.path, storage or Storage(), options)
         self._tail = LogTail(self._chain, options)
-        lifetime.opened(self, storage.system, Writer._after_fork_in_child)
+        lifetime.opened(self, self._chain.storage.system, Writer._after_fork_in_child)
         self._is_open = True
         self._background.check_age()
 
@@ -224,43 +212,32 @@ class Writer(Gate):
         headers, timestamps, topics: an entry for each value, as for `append`. Their addresses,
         uint64. Durability and errors as for `append`; none is taken on an error. (Format 1 has no
         batches: each value is a frame there, and an error may come between two.)"""
-        most = self._max_record_bytes
-        if keys is None and headers is None and timestamps is None and topics is None:
-            return self._append_frames(self._tail.frames_of(check_values(values, most)))
-        taken = columns_of(
-            values, keys, headers, timestamps, topics, max_record_bytes=most, now_us=clock.now_us()
-        )
-        return self._append_frames(self._tail.frames_of_columns(taken))
+        return self._append_frames(self._batches.of(values, keys, headers, timestamps, topics))
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
         """Takes a batch of columns as one frame: `value` and, optional, `key`, `headers`,
         `timestamp`, `topic`, as `Batch.to_arrow` makes them (`address` is ignored). Their
         addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
-        arrow = load_optional("aolog.write.arrow")
-        taken = arrow.from_arrow(record_batch, self._max_record_bytes, clock.now_us())
-        return self._append_frames(self._tail.frames_of_columns(taken))
+        return self._append_frames(self._batches.of_arrow(record_batch))
 
     def _append_frames(self, bodies: list[Body]) -> np.ndarray:
         """Takes frames as they are; the addresses of their records."""
-        import numpy as np
-
         self._refuse_nested()
-        addresses = [np.empty(0, np.uint64)]
+        taken: list[range] = []
         with self._lock:
             try:
                 self._tail.refuse()
                 self._shut_gate()
                 for body in bodies:
                     self._make_room()
-                    first = self._tail.add_frame(body)
-                    addresses.append(np.arange(first, first + body[0], dtype=np.uint64))
+                    taken.append(self._tail.add_frame(body))
                 must_sync = self._flush_or_open_gate()
             except BaseException as error:
                 self._meet(error)
                 raise
         if must_sync:
             self._sync_quietly()
-        return addresses[-1] if len(addresses) == 2 else np.concatenate(addresses)
+        return array_of(taken)
 
     def _make_room(self, size: int = 0) -> None:
         """Ends the open batch; the slab has room for a frame on return. size: of the record that
@@ -269,10 +246,9 @@ class Writer(Gate):
         if tail.batch is not None:
             tail.cut_batch()
             # Now and not after the next record, which would then be a frame by itself.
-            if self._policy != "flush" and tail.is_due(size):
+            if not self._syncs_each_flush and tail.is_due(size):
                 self._quietly(self._flush_locked)
-        due_s = background.seal_due_s
-        while not tail.make_room(end_slab=due_s != NEVER_S and time.monotonic() >= due_s):
+        while not tail.make_room(end_slab=background.is_seal_due()):
             self._room.wait(_RETENTION_POLL_S)
             tail.refuse()
             self._shut_gate()  # opened by another thread meanwhile
@@ -283,7 +259,7 @@ class Writer(Gate):
         something will be. True: call `sync` without the lock, as the policy is to sync."""
         tail = self._tail
         if tail.must_flush():
-            if self._policy == "flush":
+            if self._syncs_each_flush:
                 return True
             self._quietly(self._flush_locked)
         elif tail.batch is not None and tail.batch.plain and tail.trouble is None:
@@ -304,7 +280,7 @@ class Writer(Gate):
         """Everything appended is in the operating system on return: it survives a crash of the
         process, not of the machine. The end address. Raises StorageFull, StorageFailed: nothing
         is lost, call again."""
-        if self._policy == "flush":
+        if self._syncs_each_flush:
             return self.sync()
         self._refuse_nested()
         with self._lock:
@@ -321,18 +297,16 @@ class Writer(Gate):
         self._close_gate()  # the batch ends: its size is of no interest
         tail.flush()
         background.flush_due_s = NEVER_S
-        if background.sync_due_s == NEVER_S and self._policy == "interval":
+        if background.sync_due_s == NEVER_S and not self._syncs_each_flush:
             background.sync_in_time(needed=tail.durable < self._chain.end)
 
     def sync(self) -> int:
         """Everything appended is on the device on return: it survives power loss. The durable
         address. Concurrent callers share one frame, one write and one fdatasync. Raises
         SyncFailed: see `durable`, and what `flush` raises."""
-        if self._is_locked() or threading.get_ident() in self._commit.threads:
-            raise nested_call()
-        tail, chain = self._tail, self._chain
-        batch = tail.batch
-        target = chain.end if batch is None else batch.address + len(batch.values)
+        self._refuse_nested()
+        tail = self._tail
+        target = tail.end
         if tail.trouble is None:
             if tail.durable >= target:
                 return tail.durable
@@ -346,17 +320,9 @@ class Writer(Gate):
                 if tail.trouble is not None:
                     tail.refuse()
                 self._flush_locked()
-                slab = chain.slab
-                if slab is None:  # sealed, and synced with that
-                    return tail.durable
-                if slab.written > slab.zeros_end:
-                    slab.fill_ahead()
-                written = slab.base + slab.written
-                tail.device.acquire()
-            try:
-                tail.datasync(slab, written)
-            finally:
-                tail.device.release()
+                written = tail.take_device()
+            if written is not None:  # otherwise the slab was sealed, and synced with that
+                tail.sync_written(*written)
         except BaseException as error:
             self._meet(error)
             raise
@@ -368,7 +334,7 @@ class Writer(Gate):
 
     def _refuse_nested(self) -> None:
         """A signal handler, or a finalizer, may run in the middle of another call of its thread."""
-        if self._is_locked() or (self._syncing and threading.get_ident() in self._syncing):
+        if self._is_locked() or threading.get_ident() in self._commit.threads:
             raise nested_call()
 
     def _meet(self, error: BaseException) -> None:
@@ -383,11 +349,8 @@ class Writer(Gate):
         try:
             call()
         except AologError as error:
-            if error.details.get("nested"):
-                raise
-            if isinstance(error, StorageError):  # others arise again where they came from
-                with self._lock:
-                    self._tail.trouble = self._tail.trouble or error
+            with self._lock:
+                if self._tail.keep_for_later(error):
                     self._shut_gate()
             if not isinstance(error, LogClosed):
                 notices.warn("%s: %s", self.path, error)
@@ -406,15 +369,10 @@ class Writer(Gate):
                     return None
                 self._shut_gate()
                 self._quietly(lambda: background.tend(self._chain, tail, now))
+                return background.sleep(self._chain.unread.due_s)
             except BaseException as error:
                 self._meet(error)
                 raise
-        if now >= background.sync_due_s:
-            background.sync_due_s = NEVER_S
-            if not background.sync():
-                self._sync_quietly()
-        with self._lock:
-            return background.sleep(self._chain.unread.due_s)
 
     def _sync_quietly(self) -> None:
         self._quietly(self.sync)
@@ -426,16 +384,7 @@ class Writer(Gate):
         with the log still open: nothing is lost, free space and call again. Raises SyncFailed, also
         for one in a thread of the writer's own, and UsageError if the writer failed, with the log
         released."""
-        if not self._is_open:
-            return
-        self._refuse_nested()
-        failure = None
-        with self._lock:
-            if not isinstance(self._tail.trouble, LogClosed):  # by another thread
-                self._shut_gate()
-                failure = self._tail.finish()
-                self._refuse_all()
-        self._release()
+        failure = self._end(self._tail.finish) if self._is_open else None
         if failure is not None:
             raise failure
 
@@ -445,28 +394,27 @@ class Writer(Gate):
         in memory. The address after those frames: records before it are in the log, and durable if
         `durable` says so; others are not, and may be appended again. Idempotent; raises UsageError
         within another call, and nothing else."""
-        if not self._is_open:
-            return self._tail.durable
+        end = self._end(self._tail.keep_whole_frames) if self._is_open else None
+        return self._tail.durable if end is None else end
+
+    def _end(self, finish: Callable[[], _Result]) -> _Result | None:
+        """Calls `finish` and refuses later calls, unless another thread did; releases the log."""
         self._refuse_nested()
+        result = None
         with self._lock:
-            end = self._tail.keep_whole_frames()
-            self._refuse_all()
-        self._release()
-        return end
-
-    def _refuse_all(self) -> None:
-        self._tail.end_with(LogClosed("the writer is closed", hint="open another", path=self.path))
-        self._close_gate()
-        self._room.notify_all()
-        self._background.end()
-
-    def _release(self) -> None:
-        """After `_refuse_all`, without the lock, which the threads may need to end. Idempotent."""
-        self._background.join()
+            if not isinstance(self._tail.trouble, LogClosed):
+                self._shut_gate()
+                result = finish()
+                closed = LogClosed("the writer is closed", hint="open another", path=self.path)
+                self._tail.end_with(closed)
+                self._room.notify_all()
+                self._background.end()
+        self._background.join()  # without the lock, which the threads may need to end
         self._chain.release()
         self._chain.unread.warn(at_once=True)
         self._is_open = False
         lifetime.closed(self)
+        return result
 
     def _after_fork_in_child(self) -> None:
         """The parent's file, buffers and log lock stay as they are. Takes no lock: a thread of the
@@ -474,9 +422,8 @@ class Writer(Gate):
         self._new_lock()
         self._close_gate()
         hint = "open a Writer of its own in the child, on another log"
-        self._tail.end_with(
-            Forked("the writer was opened before a fork", hint=hint, path=self.path)
-        )
+        forked = Forked("the writer was opened before a fork", hint=hint, path=self.path)
+        self._tail.end_with(forked)
         self._chain.release()
         self._is_open = False
 
@@ -499,6 +446,5 @@ class Writer(Gate):
 
     def __repr__(self) -> str:
         trouble = self._tail.trouble
-        is_over = isinstance(trouble, LogClosed | Forked)
-        state = f"{trouble.code}," if trouble and is_over else f"end={self.end}"
+        state = f"{trouble.code}," if isinstance(trouble, LogClosed | Forked) else f"end={self.end}"
         return f"<aolog.Writer {self.path} {state} durable={self.durable}>"

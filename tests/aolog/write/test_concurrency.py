@@ -208,7 +208,7 @@ def test_no_threads_are_left_behind(log_path: str) -> None:
     for _ in range(5):
         with aolog.Writer(log_path, flush_seconds=0.01) as writer:
             writer.append(b"a")
-            assert own() == [f"aolog-writer {log_path}"]
+            assert len(own()) == 2
         assert own() == []
 
 

@@ -295,14 +295,15 @@ def test_a_refusal_that_leaves_the_handler_makes_the_interrupted_writer_failed(
 # --- no thread ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("missing", ["aolog-writer", "aolog-sync"])
 @pytest.mark.parametrize("how", ["append", "append a value", "append many"])
 def test_an_append_that_needs_a_thread_takes_nothing_where_there_is_none(
-    log_path: str, monkeypatch: pytest.MonkeyPatch, how: str
+    log_path: str, monkeypatch: pytest.MonkeyPatch, how: str, missing: str
 ) -> None:
     with aolog.Writer(log_path) as writer:
         end = writer.end
         with monkeypatch.context() as patched:
-            refuse_threads(patched)
+            refuse_threads(patched, missing)
             for _ in range(2):
                 with pytest.raises(aolog.StorageFailed, match="cannot start the writer's thread"):
                     CALLS[how](writer)

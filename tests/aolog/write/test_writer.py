@@ -34,7 +34,6 @@ from tests.aolog.conftest import (
     frames_of,
     kill,
     read_all,
-    refuse_threads,
     slab_files,
     values,
 )
@@ -380,16 +379,6 @@ def test_a_close_ends_both_threads(log_path: str) -> None:
         own = {f"aolog-writer {writer.path}", f"aolog-sync {writer.path}"}
         assert own <= names
     assert not own & {thread.name for thread in threading.enumerate()}
-
-
-def test_where_no_second_thread_is_to_be_had_the_first_one_syncs(
-    log_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse_threads(monkeypatch, "aolog-sync")
-    with aolog.Writer(log_path, flush_seconds=0.05, sync_seconds=0.05) as writer:
-        for _ in range(3):
-            address = writer.append(b"a")
-            eventually(lambda address=address: writer.durable > address)
 
 
 def test_what_is_due_in_centuries_does_not_end_the_writers_thread(log_path: str) -> None:
