@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bridge.cli.options import log_format_option
+
 if TYPE_CHECKING:
     from bridge.client.file_config import FileClient, ProducerClient
+    from bridge.operate.log_lines import LogFormat
 
 _log = logging.getLogger("bridge.files")
 _LOOK_S = 0.2
@@ -18,9 +21,9 @@ _LOOK_S = 0.2
 
 @click.command(short_help="Files to a topic, or a topic to files.")
 @click.argument("config", type=click.Path())
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.")
+@log_format_option
 @click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
-def files(*, config: str, log_format: str | None, verbose: bool) -> None:
+def files(*, config: str, log_format: LogFormat, verbose: bool) -> None:
     """Run one of hazdev-broker's file clients until stopped (SIGTERM, SIGINT). CONFIG is its JSON file.
 
     \b
@@ -50,7 +53,7 @@ def files(*, config: str, log_format: str | None, verbose: bool) -> None:
     from bridge.operate.log_lines import set_up
 
     client = load_file_client(config)
-    set_up(as_json=log_format == "json", verbose=verbose)
+    set_up(log_format, verbose=verbose)
     for notice in client.options.notices:
         _log.warning("%s", notice)
     if isinstance(client.table, ProducerClient):

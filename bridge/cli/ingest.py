@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from aolog.cli.output import out
+from bridge.cli.options import log_format_option
 from bridge.cli.running import on_signals
+
+if TYPE_CHECKING:
+    from bridge.operate.log_lines import LogFormat
 
 
 @click.command(short_help="Take records over HTTP into logs.")
@@ -55,6 +60,7 @@ from bridge.cli.running import on_signals
     metavar="N",
     help="Largest size of each log; a full log answers 503 until a bridge has drained it.",
 )
+@log_format_option
 def ingest(
     *,
     root: str,
@@ -64,6 +70,7 @@ def ingest(
     topics: tuple[str, ...],
     max_body_bytes: int,
     max_bytes: int | None,
+    log_format: LogFormat,
 ) -> None:
     """Answer a POST when its records are durable in a log, one log for each topic.
 
@@ -83,10 +90,12 @@ def ingest(
     from bridge.ingest.logs import Logs
     from bridge.ingest.routes import serving
     from bridge.operate.access import Access
+    from bridge.operate.log_lines import set_up
 
     token = None if token_file is None else Path(token_file).read_text(encoding="utf-8").strip()
     access = Access(http, token, hosts)
     access.address()  # an unusable address is refused before anything is created
+    set_up(log_format)
     retention = None if max_bytes is None else Retention(max_bytes=max_bytes, when_full="error")
     logs = Logs(root, topics, {"retention": retention})
     over = threading.Event()

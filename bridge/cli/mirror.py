@@ -10,13 +10,14 @@ import click
 
 from aolog.cli.output import json_option
 from aolog.errors import UsageError
-from bridge.cli.options import client_values, settings_of, topic_names
+from bridge.cli.options import client_values, log_format_option, settings_of, topic_names
 from bridge.cli.pull import report_pull
 from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.cli.topics import catalog_of
 
 if TYPE_CHECKING:
     from bridge.config.secrets import Setting
+    from bridge.operate.log_lines import LogFormat
     from bridge.pull.puller import Puller
     from bridge.supervise.supervisor import Supervisor
 
@@ -37,10 +38,12 @@ if TYPE_CHECKING:
     help="The same for the destination.",
 )  # fmt: skip  # as above
 @click.option("--drain", is_flag=True, help="End when all that is in the source now is copied.")
+@log_format_option
 @json_option
 def mirror(
     *, topics: tuple[str, ...], path: str, from_servers: str, to_servers: str,
     from_settings: dict[str, Setting], to_settings: dict[str, Setting], drain: bool, as_json: bool,
+    log_format: LogFormat,
 ) -> None:  # fmt: skip  # as the options
     """Copy the committed records of topics to topics of the same names in another cluster.
 
@@ -65,7 +68,7 @@ def mirror(
     destination = catalog_of(to_servers, to_settings).cluster_id()
     if catalog_of(from_servers, from_settings).cluster_id() == destination:
         raise UsageError("the source and the destination are one cluster", hint="name two clusters")
-    set_up(as_json=False, verbose=False)
+    set_up(log_format)
     config = load(
         None,
         {

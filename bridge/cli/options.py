@@ -105,6 +105,10 @@ settings_option = click.option(
     "-X", "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=settings_of,
     help="A setting of librdkafka. Repeatable. A secret: KEY={file=PATH}.",
 )  # fmt: skip  # options read best one a line
+log_format_option = click.option(
+    "--log-format", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
+    help="Format of log lines; auto: JSON unless standard error is a terminal.",
+)  # fmt: skip  # as above
 create_topics_option = click.option(
     "--create-topics", type=click.Choice(["auto", "never"]),
     help="A missing topic: let the cluster create it with its own defaults, if it allows that, or"

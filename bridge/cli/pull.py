@@ -11,7 +11,7 @@ import click
 
 from aolog.cli.output import json_option, out
 from aolog.cli.parse import SIZE
-from bridge.cli.options import client_values, settings_option, topic_names
+from bridge.cli.options import client_values, log_format_option, settings_option, topic_names
 from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.cli.topics import servers_option
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.config.secrets import Setting
+    from bridge.operate.log_lines import LogFormat
     from bridge.pull.options import PullStatus
 
 _log = logging.getLogger("bridge")
@@ -59,10 +60,11 @@ _JSON_EVERY_S, _LINE_EVERY_S = 0.2, 60.0
     " a slab that no cursor needs is deleted.",
 )  # fmt: skip  # as above
 @settings_option
+@log_format_option
 @json_option
 def pull(
     *, topics: tuple[str, ...], path: str, servers: str, settings: dict[str, Setting],
-    as_json: bool, **options: Any,
+    as_json: bool, log_format: LogFormat, **options: Any,
 ) -> None:  # fmt: skip  # as the options
     """Write the committed records of topics to a log, each once, until terminated.
 
@@ -96,7 +98,7 @@ def pull(
     check_servers(servers)
     values = client_values(settings)
     check(values)
-    set_up(as_json=False, verbose=False)
+    set_up(log_format)
     puller = Puller(PullOptions(servers, topics, path, values, **options))
     signals = on_signals(puller.stop)
     puller.run(report_pull(as_json=as_json))

@@ -263,7 +263,7 @@ def _run(log: str, forwarder: Forwarder, *, as_json: bool) -> Overview:
     from bridge.operate.log_lines import set_up
     from bridge.supervise.status import alone, overview
 
-    set_up(as_json=as_json, quiet=True)
+    set_up("json" if as_json else "auto", quiet=True)
     signals = on_signals(forwarder.stop)
     with reporter(as_json=as_json, drain=True, stop=forwarder.stop) as report:
         status = forwarder.run(lambda status: report(overview([alone(log, "", status)])))

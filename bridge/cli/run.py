@@ -139,7 +139,10 @@ def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str,
     help="Interval between status lines: with --json, and on a terminal. Log lines come when the"
     " state changes, and each minute.  [default: 1.0]",
 )  # fmt: skip  # as above
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.")
+@click.option(
+    "--log-format", type=click.Choice(["auto", "text", "json"]),
+    help="Format of log lines; auto: JSON unless standard error is a terminal.  [default: auto]",
+)  # fmt: skip  # as above
 @click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
 def run(
     *,

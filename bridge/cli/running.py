@@ -50,7 +50,7 @@ def run_bridge(
         config = load(file, {**over, "logs": ["LOG"]}).model_copy(update={"logs": given["logs"]})
     else:
         config = load(file, over)
-    set_up(as_json=config.log_format == "json", verbose=verbose)
+    set_up(config.log_format, verbose=verbose)
     warn_of(config.exposures())
     read_again = None if file is None else read
     supervisor = Supervisor(config, drain=drain, read=read_again, fail_fast=fail_fast)

@@ -301,7 +301,9 @@ class Config(_Table):
         WithJsonSchema({"type": "object"}),
     ] = None
     http_hosts: list[str] = Field([], description="names in the Host header that are accepted")
-    log_format: Literal["text", "json"] = Field("text", description="of log lines")
+    log_format: Literal["auto", "text", "json"] = Field(
+        "auto", description="of log lines; auto: JSON unless standard error is a terminal"
+    )
 
     @field_validator("http")
     @classmethod

@@ -30,4 +30,4 @@ class TroubleLog:
         """The delivery goes on. Logs that, if a reason was logged since the last call."""
         if self._logged_s:
             self._logged_s.clear()
-            _log.warning("connected again", extra={"event": "delivery_goes_on"})
+            _log.info("connected again", extra={"event": "delivery_goes_on"})

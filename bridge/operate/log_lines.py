@@ -1,21 +1,31 @@
 """Log lines: one for each event, as text or as a JSON object, with the name of its log.
 
-{"time": "...Z", "level": "warning", "logger": "bridge", "log": "app/1", "message": "..."}
+    {"time": "...Z", "level": "warning", "logger": "bridge", "log": "app/1", "message": "..."}
+
+Levels: `error`, something was lost or the process ends; `warning`, records wait or a person has to look;
+`info`, a normal change; `debug`, details for whoever changes the bridge. A line that comes again and again
+is left out after REPEATS_MAX times a minute; the first of the next minute says how many were. No line holds
+contents of records, or secrets.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections import Counter
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from aolog.errors import escape_controls, one_line, to_json
 from bridge.deliver.log_lines import log_named
 
-__all__ = ["set_up"]
+__all__ = ["REPEATS_MAX", "LogFormat", "Repetition", "set_up"]
 
-_EXTRA = ("event", "code", "cluster")
+LogFormat = Literal["auto", "text", "json"]
+REPEATS_MAX = 5  # a minute: a cause that flaps shows in full, one that hammers does not fill a disk
+_PERIOD_S = 60.0
+_EXTRA = ("event", "code", "cluster", "left_out")
 
 
 class _Text(logging.Formatter):
@@ -30,6 +40,8 @@ class _Text(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- logging's name
         record.message = one_line(record.message)  # a path may contain control characters
+        if (left_out := getattr(record, "left_out", 0)) > 0:
+            record.message += f" (and {left_out:,} more in the minute before)"
         return super().formatMessage(record)
 
 
@@ -52,12 +64,40 @@ class _Json(logging.Formatter):
         return to_json(found, ascii_only=True)
 
 
-def set_up(*, as_json: bool, verbose: bool = False, quiet: bool = False) -> None:
-    """Log lines go to standard error. quiet: warnings and errors only."""
+class Repetition(logging.Filter):
+    """Leaves out lines that repeat. Lines are alike that differ in numbers only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begun_s = 0.0
+        self._seen: Counter[tuple[object, ...]] = Counter()
+        self._before: Counter[tuple[object, ...]] = Counter()  # of the minute before
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is shown. Called with the handler's lock."""
+        now_s = time.monotonic()
+        if now_s - self._begun_s >= _PERIOD_S:
+            self._begun_s, self._before, self._seen = now_s, self._seen, Counter()
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        words = [str(value) for value in arguments if not isinstance(value, int | float)]
+        key = (record.name, record.levelno, log_named(), record.msg, *words)
+        self._seen[key] += 1
+        left_out = self._before.pop(key, 0) - REPEATS_MAX
+        if left_out > 0:
+            record.left_out = left_out
+        return self._seen[key] <= REPEATS_MAX
+
+
+def set_up(log_format: LogFormat, *, verbose: bool = False, quiet: bool = False) -> bool:
+    """Log lines go to standard error. auto: JSON unless that is a terminal. quiet: warnings and errors
+    only. Returns whether they are JSON."""
+    as_json = log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     text = _Text("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(_Json() if as_json else text)
+    handler.addFilter(Repetition())
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     logging.basicConfig(handlers=[handler], level=level)
     logging.getLogger("aolog").handlers.clear()  # otherwise a warning would appear twice
     logging.getLogger("bridge.librdkafka").setLevel(logging.INFO if verbose else logging.CRITICAL)
+    return as_json

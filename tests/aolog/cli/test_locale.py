@@ -29,7 +29,7 @@ COMMANDS = [
     "bridge status --log LOG", "bridge cursors LOG.gone", "bridge check-config LOG.toml",
     "bridge demo LOG.gone", "bridge demo LOG.file --keep LOG",
     f"bridge replay LOG.gone --dead-letter {NOWHERE}", "bridge seek LOG.gone --to earliest",
-    f"bridge run --log LOG.gone {NOWHERE}", f"bridge run --root LOGS --topic t {NOWHERE}",
+    f"bridge run --log LOG.gone {NOWHERE}", f"bridge run --root LOGS --topic t --log-format text {NOWHERE}",
 ]  # fmt: skip  # a command each
 
 
@@ -92,7 +92,7 @@ def test_json_has_the_path_as_utf8_too(files, line):
 
 
 def test_log_lines_of_json_have_it_too(files):
-    line = f"bridge run --root LOGS --topic t --log-format json {NOWHERE}"
+    line = f"bridge run --root LOGS --topic t {NOWHERE}"
     first = next(objects(said(line, files, **IN_C)))
     assert first["message"] == f"{SHOWN} goes to main"
 

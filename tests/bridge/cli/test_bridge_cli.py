@@ -463,7 +463,8 @@ def test_a_secret_that_others_can_read_is_warned_about(
         )  # fmt: skip  # a command line
         assert process.end() == 0
         assert "hunter2" not in process.stderr
-        return [line for line in process.stderr.splitlines() if "WARNING" in line]
+        lines = map(json.loads, process.stderr.splitlines())
+        return [line["message"] for line in lines if line["level"] == "warning"]
 
     (seen,) = warnings("-X", "sasl.password=hunter2")
     assert "sasl.password: the process list shows it; write KEY={file=PATH}" in seen
@@ -566,7 +567,8 @@ def test_the_last_line_adds_up_where_a_record_names_no_topic_which_is_never_set_
     with Writer(log) as writer:
         for number in range(12):
             writer.append(b"%d" % number, topic=None if number == 6 else "t")
-    arguments = ("run", "--log", log, "--drain", "--bootstrap-servers", broker.bootstrap_servers)
+    arguments = ("run", "--log", log, "--drain", "--bootstrap-servers", broker.bootstrap_servers,
+                 "--log-format", "text")  # fmt: skip  # a command line
     process = bridge(*arguments)
     assert process.end() == 6
     (last,) = [line for line in process.stderr.splitlines() if " stopped: " in line]

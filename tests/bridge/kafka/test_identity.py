@@ -193,6 +193,7 @@ class Two:
         routes = [{"record_topic": t, "cluster": name} for name, t in self._topics.items()]
         root = str(self._directory / "logs")
         config = {"root": root, "clusters": self.clusters, "cluster": default, "routes": routes}
+        config["log_format"] = "text"
         file = self._directory / "bridge.json"
         file.write_text(json.dumps(config))
         process = Process(self._directory, "run", "--drain", "--config", str(file))
