@@ -8,8 +8,6 @@ from importlib import import_module
 
 import aolog
 
-__all__ = ["main", "run"]
-
 
 def main() -> None:
     """Runs the command line `aolog`."""

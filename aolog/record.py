@@ -10,8 +10,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from aolog.errors import GapFound, counted
 
-__all__ = ["Gap", "GapReason", "Headers", "Lag", "Losses", "Record"]
-
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 GapReason: TypeAlias = Literal["torn", "corrupt", "torn_or_corrupt", "missing", "foreign", "pruned"]

@@ -15,7 +15,7 @@ import click
 from aolog.cli.append_outcome import Inputs, Tally, print_outcome
 from aolog.cli.input import DELIMITERS, STDIN, Delimiter, Source, input_bytes, splitter
 from aolog.cli.option_groups import GroupedCommand
-from aolog.cli.output import counted, json_option, progress, tell_pruned
+from aolog.cli.output import json_option, progress, tell_pruned
 from aolog.cli.parse import (
     DURATION,
     MODE,
@@ -37,6 +37,7 @@ from aolog.errors import (
     StorageFull,
     SyncFailed,
     UsageError,
+    counted,
 )
 from aolog.log.directory import Log
 from aolog.log.pruned_records import pruned_to_json
@@ -47,8 +48,6 @@ from aolog.write.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-__all__ = ["append"]
 
 # Replaces an error's hint, which is for a program that can call again.
 _TO_DO: dict[type[AologError], str] = {

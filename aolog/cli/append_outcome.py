@@ -10,7 +10,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aolog.cli.output import counted, out, tell_pruned, to_stderr
+from aolog.cli.output import out, tell_pruned, to_stderr
+from aolog.errors import counted
 from aolog.log.pruned_records import pruned_to_json
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from aolog.cli.input import Delimiter
     from aolog.write.writer import Writer
-
-__all__ = ["Inputs", "Tally", "print_outcome"]
 
 
 @dataclass(slots=True)

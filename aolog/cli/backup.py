@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import click
 
-from aolog.cli.output import counted, json_option, one_line, out, progress
+from aolog.cli.output import json_option, out, progress
 from aolog.cli.parse import log_argument
 from aolog.cli.verify import total_bytes
-from aolog.errors import CorruptionError
-
-__all__ = ["backup"]
+from aolog.errors import CorruptionError, counted, one_line
 
 
 @click.command(

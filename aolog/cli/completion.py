@@ -7,8 +7,6 @@ from click.shell_completion import ShellComplete, get_completion_class
 
 from aolog.cli.output import out
 
-__all__ = ["completion_of"]
-
 
 def completion_of(program: str) -> click.Command:
     """The command `completion` for the root command `program`."""

@@ -13,7 +13,7 @@ import click
 from aolog.cli.cursor_state import HEAD, CursorState, cursor_state, cursor_states
 from aolog.cli.failing import CONTEXT_SETTINGS
 from aolog.cli.lock_holders import Holders, require_log
-from aolog.cli.output import counted, fields, json_option, out, table, to_stderr
+from aolog.cli.output import fields, json_option, out, table, to_stderr
 from aolog.cli.parse import WHERE, Where, cursor_argument, log_argument
 from aolog.errors import (
     CursorCorrupt,
@@ -21,6 +21,7 @@ from aolog.errors import (
     CursorForeign,
     NoSuchCursor,
     UsageError,
+    counted,
 )
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.lock import lock_cursor
@@ -28,8 +29,6 @@ from aolog.log.names import CURSOR_DIRECTORY, cursor_path
 from aolog.read.reader import Reader
 from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
-
-__all__ = ["cursor"]
 
 
 @click.group(

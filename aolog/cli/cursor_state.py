@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from aolog.log.cursor_file import Position
     from aolog.record import Gap, Lag
 
-__all__ = ["HEAD", "CursorState", "cursor_state", "cursor_states"]
-
 HEAD = (
     "CURSOR", "ADDRESS", "ORDINAL", "LAG RECORDS", "LAG", "AGE", "PROTECTS", "COMMITTED", "STATE",
 )  # fmt: skip  # one row

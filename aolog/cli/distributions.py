@@ -10,8 +10,6 @@ from importlib import metadata
 
 from aolog.errors import conflict, warn
 
-__all__ = ["warn_of_conflict"]
-
 
 def warn_of_conflict() -> None:
     """Warns if a distribution named `aolog` is installed, and says how to remove it."""

@@ -23,13 +23,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aolog.cli.output import OutputClosed, out, silence_stdout, to_json, to_stderr
-from aolog.errors import AologError, StorageError, UsageError, escape_controls, library_missing
+from aolog.cli.output import OutputClosed, out, silence_stdout, to_stderr
+from aolog.errors import (
+    AologError,
+    StorageError,
+    UsageError,
+    escape_controls,
+    library_missing,
+    to_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-__all__ = ["CONTEXT_SETTINGS", "OUTPUT_CLOSED", "InputFailed", "InputTruncated", "Program", "Root"]
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 INTERNAL, STORAGE = AologError.exit_status, StorageError.exit_status

@@ -13,9 +13,9 @@ import aolog
 from aolog.cli.cursor_state import HEAD, cursor_states
 from aolog.cli.distributions import warn_of_conflict
 from aolog.cli.lock_holders import Holders
-from aolog.cli.output import counted, human_bytes, iso_time, json_option, one_line, out, table
+from aolog.cli.output import human_bytes, iso_time, json_option, out, table
 from aolog.cli.parse import log_argument
-from aolog.errors import AddressPruned, CodecUnavailable
+from aolog.errors import AddressPruned, CodecUnavailable, counted, one_line
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.log.directory import Log
 from aolog.log.names import ASIDE_DIRECTORY
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from aolog.format.slab import SlabHeader
     from aolog.log.slab_file import Slab
     from aolog.record import Record
-
-__all__ = ["info"]
 
 
 class _SlabInfo(NamedTuple):

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from aolog.cli.stop_signals import StopSignals
 
-__all__ = ["DELIMITERS", "STDIN", "Delimiter", "Source", "Splitter", "input_bytes", "splitter"]
-
 Delimiter: TypeAlias = Literal["line", "nul", "length"]
 DELIMITERS: tuple[Delimiter, ...] = ("line", "nul", "length")
 

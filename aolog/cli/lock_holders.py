@@ -14,8 +14,6 @@ from typing import NamedTuple
 from aolog.log.directory import Log
 from aolog.storage.storage import Storage
 
-__all__ = ["Holder", "Holders", "require_log"]
-
 _LOCKS = "/proc/locks"
 _PROBE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # does not wait at a pipe
 

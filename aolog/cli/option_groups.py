@@ -9,8 +9,6 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["GroupedCommand"]
-
 _REST = "Other options"
 
 

@@ -35,27 +35,6 @@ if TYPE_CHECKING:
 
     from aolog.record import Gap, Record
 
-__all__ = [
-    "OutputClosed",
-    "OutputFailed",
-    "counted",
-    "fields",
-    "human_bytes",
-    "human_seconds",
-    "iso_time",
-    "json_option",
-    "one_line",
-    "out",
-    "progress",
-    "record_to_json",
-    "silence_stdout",
-    "table",
-    "tell_gap",
-    "tell_pruned",
-    "to_json",
-    "to_stderr",
-]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WRITE_BYTES = 64 << 10  # the capacity of a pipe
 _PROGRESS_EVERY_S = 0.1  # drawing a bar is slow

@@ -31,22 +31,6 @@ if TYPE_CHECKING:
 else:
     ParamType = click.ParamType  # generic only in newer releases of click
 
-__all__ = [
-    "CURSOR_NAME",
-    "DURATION",
-    "MODE",
-    "SIZE",
-    "SIZE_OR_ZERO",
-    "WHERE",
-    "ParamType",
-    "Where",
-    "cursor_argument",
-    "in_options",
-    "log_argument",
-    "naming_options",
-    "where",
-]
-
 _DURATION_MAX_S = 100 * 365 * 86400.0  # larger ones overflow in clocks and waits
 _AGO = "-ago"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.cli.lock_holders import require_log
-from aolog.cli.output import counted, human_bytes, json_option, one_line, out, tell_pruned
+from aolog.cli.output import human_bytes, json_option, out, tell_pruned
 from aolog.cli.parse import DURATION, SIZE, log_argument
-from aolog.errors import RetentionFull
+from aolog.errors import RetentionFull, counted, one_line
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
@@ -18,8 +18,6 @@ from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from aolog.log.retention import Pruned
-
-__all__ = ["prune"]
 
 
 @click.command(

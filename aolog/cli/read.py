@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from aolog.record import Gap, Record
 
-__all__ = ["read", "tail"]
-
 RecordFormat: TypeAlias = Literal["value", "nul", "length", "json"]
 _FORMATS: tuple[RecordFormat, ...] = ("value", "nul", "length", "json")
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from aolog.cli.append_outcome import Tally
 
-__all__ = ["SPEC", "RecordParts", "Spec", "parse_spec", "timestamp_us"]
-
 Spec: TypeAlias = "Callable[[bytes], bytes | None]"
 
 _HINT = "use field:N[:SEP], json:PATH or regex:PATTERN"

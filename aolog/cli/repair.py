@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 import aolog
-from aolog.cli.output import counted, human_bytes, json_option, one_line, out, progress
+from aolog.cli.output import human_bytes, json_option, out, progress
 from aolog.cli.parse import log_argument
 from aolog.cli.verify import total_bytes
-from aolog.errors import CorruptionError, UsageError
+from aolog.errors import CorruptionError, UsageError, counted, one_line
 
 if TYPE_CHECKING:
     from aolog.maintenance.repair import Repaired
-
-__all__ = ["repair"]
 
 
 @click.command(

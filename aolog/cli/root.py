@@ -17,8 +17,6 @@ from aolog.cli.repair import repair
 from aolog.cli.salvage import salvage
 from aolog.cli.verify import verify
 
-__all__ = ["main"]
-
 
 @click.group(
     cls=Root,

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aolog.cli.output import counted, json_option, one_line, out, progress, to_stderr
+from aolog.cli.output import json_option, out, progress, to_stderr
 from aolog.cli.parse import log_argument
 from aolog.cli.verify import total_bytes
+from aolog.errors import counted, one_line
 from aolog.log.directory import Log
 from aolog.maintenance.audit import audit
 from aolog.maintenance.salvage import salvage_slab
@@ -17,8 +18,6 @@ from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from aolog.maintenance.salvage import Salvaged
-
-__all__ = ["salvage"]
 
 
 @click.command(

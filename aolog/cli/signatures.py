@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aolog.cli.output import counted, out
-from aolog.errors import UsageError
+from aolog.cli.output import out
+from aolog.errors import UsageError, counted
 from aolog.format.signature import parse_keys
 
 if TYPE_CHECKING:
     from aolog.format.signature import Keys
     from aolog.maintenance.signatures import Signatures
-
-__all__ = ["print_signatures", "read_keys", "signatures_to_json"]
 
 _BYTES_MAX = 1 << 20  # thousands of keys: FILE may be /dev/zero
 

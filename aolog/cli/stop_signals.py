@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-__all__ = ["StopSignals", "closed_when_stuck"]
-
 _GRACE_S = 1.0  # time for an append that waits for room to end by itself, after a signal
 _LOOK_S = 0.1  # interval of checks for a signal, in that mode only
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import aolog
-from aolog.cli.output import counted, human_bytes, json_option, one_line, out, progress, table
+from aolog.cli.output import human_bytes, json_option, out, progress, table
 from aolog.cli.parse import log_argument
 from aolog.cli.signatures import print_signatures, read_keys, signatures_to_json
-from aolog.errors import CorruptionError, UsageError
+from aolog.errors import CorruptionError, UsageError, counted, one_line
 from aolog.log.directory import Log
 from aolog.maintenance.baseline import parse_baseline
 from aolog.maintenance.signatures import check_signatures
@@ -21,8 +21,6 @@ from aolog.storage.storage import Storage
 if TYPE_CHECKING:
     from aolog.maintenance.baseline import Baseline, News
     from aolog.maintenance.verify import Report
-
-__all__ = ["report_to_json", "total_bytes", "verify"]
 
 
 _BASELINE_BYTES_MAX = 256 << 20  # a report of a million slabs is smaller; FILE may be /dev/zero

@@ -28,8 +28,6 @@ from aolog.errors import AologError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["commands", "configuration", "expanded", "public", "rooms"]
-
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```\{generated\} (\w+) ?(.*)\n```$", re.MULTILINE)
 _OURS = ("aolog", "bridge")

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Example", "by_network", "hourly", "run"]
-
 # Of a message, what is looked at.
 _EVENT = """
     id string, properties struct<mag: double, place: string, time: bigint, net: string, type: string>

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["sample"]
-
 _BEGIN_MS = 1_517_356_800_000  # 2018-01-31, midnight UTC
 _WEEK_MS = 7 * 86_400_000
 # network, its share of the events, least magnitude that it reports, middle of its region, places

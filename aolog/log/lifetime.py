@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 
     from aolog.storage.system import System
 
-__all__ = ["abandon", "close_quietly", "closed", "died", "opened"]
-
 
 class Living(Protocol):
     """Something that holds descriptors."""
 
     path: str
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Releases what it holds."""
 
 
 _Living = TypeVar("_Living", bound=Living)

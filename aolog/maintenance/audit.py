@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from aolog.storage.directory import Inside
     from aolog.storage.file import Stat
 
-__all__ = ["Audit", "SlabAudit", "audit", "least_of"]
-
 _TALLIED_AT_ONCE = 256  # frames; counting each frame between two bodies is five times as slow
 _MIN_BY_NUMPY = 256  # timestamps; for fewer, min of a list is faster than numpy
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from aolog.maintenance.repair import Repaired
     from aolog.storage.storage import Storage
 
-__all__ = ["backup"]
-
 
 def backup(
     path: str | os.PathLike[str],

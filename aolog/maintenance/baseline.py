@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from aolog.maintenance.verify import Finding, Report
     from aolog.record import Gap
 
-__all__ = ["Baseline", "News", "parse_baseline"]
-
 _CAUSES = GAP_CAUSES | {"seal"}  # a damaged seal before another slab is a gap of 0 records
 
 

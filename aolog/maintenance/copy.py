@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-__all__ = ["copied_bytes", "copy_cursors", "copy_file", "copy_slabs"]
-
 
 def copied_bytes(found: Audit) -> int:
     """Upper bound of the size of the copy's slabs. Damage becomes holes, which take no space."""

@@ -21,8 +21,6 @@ from aolog.storage.directory import Inside
 if TYPE_CHECKING:
     from aolog.storage.storage import Storage
 
-__all__ = ["DESCRIPTION", "Leftover", "find_leftovers"]
-
 DESCRIPTION = {
     "temporary": "a temporary file",
     "pending": "a slab that no job has published",

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from aolog.storage.directory import Directory, Inside
     from aolog.storage.file import File
 
-__all__ = ["Repaired", "make_copy", "repair"]
-
 _UNFINISHED_SUFFIX = ".unfinished"
 _SPARE_BYTES = 1 << 20  # for directories, cursors, the manifest
 _UUID_BYTES = 16

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-__all__ = ["Salvaged", "rescue", "salvage_slab"]
-
 _CHUNK_BYTES = 1 << 20
 _FIELDS = struct.Struct("<BBIQqIII")  # the header's fields after the magic: see frame.py
 # Body bytes to hash for each byte of a damaged range: without a limit, junk that is full of magics

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from aolog.format.signature import Keys
 
-__all__ = ["Signatures", "check_signatures"]
-
 _SHOWN_MAX = 100  # addresses that are listed; all are counted
 
 

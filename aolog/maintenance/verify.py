@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from aolog.log.cursor_file import Position
     from aolog.maintenance.audit import Audit, SlabAudit
 
-__all__ = [
-    "GAP_CAUSES",
-    "CursorHealth",
-    "Finding",
-    "Report",
-    "SlabHealth",
-    "cursors",
-    "judge",
-    "verify",
-]
-
 SealState: TypeAlias = Literal["intact", "differs", "damaged", "none"]
 GAP_CAUSES = {"header_lost", "renamed", "foreign_slab"}  # codes of damage that causes a gap
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from aolog.storage.storage import Storage
     from aolog.write.next_slab import Predecessor
 
-__all__ = ["complete"]
-
 
 def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage) -> Predecessor:
     """Puts the slab after `before`; durable on return, still under its pending name. Returns the

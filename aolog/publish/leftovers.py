@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from aolog.publish.pending import PendingSlab
 
-__all__ = ["LEFTOVER_SECONDS", "abort", "sweep"]
-
 LEFTOVER_SECONDS = 7 * 86400.0  # longer than a job takes from its first slab to its commit
 
 

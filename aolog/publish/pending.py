@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from aolog.format.compression import Compression
 
-__all__ = ["PendingLog", "PendingSlab", "depth_of", "log_path"]
-
 _NOT_DURABLE = -1  # not the address of a frame
 FRAME_BYTES = 256 << 10  # larger batches are split: damage costs a frame, a reader decodes a frame
 _WRITE_BYTES = 1 << 20  # bytes of frames that are collected for one write

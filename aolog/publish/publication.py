@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from aolog.publish.pending import PendingSlab
     from aolog.storage.directory import Directory
 
-__all__ = ["Published", "check_free", "publish"]
-
 # How long to try for a log's lock. Jobs compete if the root is a log, or if roots are nested: a check
 # takes milliseconds, a commit rarely longer than this. A Writer keeps the lock.
 _PATIENCE_S = 2.0

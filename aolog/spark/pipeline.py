@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aolog.cli.failing import CONTEXT_SETTINGS, Program
-from aolog.cli.output import counted, json_option, out, to_stderr
-from aolog.errors import UsageError
+from aolog.cli.output import json_option, out, to_stderr
+from aolog.errors import UsageError, counted
 from aolog.spark.session import in_our_words, session
 from aolog.spark.transfer import Moved, Transfer, checked, parse_target, run_transfer
 

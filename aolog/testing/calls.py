@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from aolog.format.frame import Buffer
 
-__all__ = ["SimulatedCalls"]
-
 _WALK_ERRNO = {FileNotFoundError: errno.ENOENT, NotADirectoryError: errno.ENOTDIR}
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-__all__ = ["DirectoryNode", "Disk", "Node"]
-
 BLOCK = 4096  # bytes: the unit of allocation
 _TICK_NS = 1000  # between two changes: no two have the same time
 _BEGIN_NS = 1_700_000_000_000_000_000  # the simulation's clock

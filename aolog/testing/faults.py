@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["SYNCS", "Call", "Effect", "Fault", "FaultPlan", "Faults", "RandomFaults", "as_faults"]
-
 SYNCS = frozenset({"fdatasync", "fsync"})
 
 

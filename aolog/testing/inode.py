@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from math import prod
 
-__all__ = ["Contents", "FileNode"]
-
 # A version of a piece: (bytes, number of the truncation that made it or 0).
 _Version = tuple[bytes, int]
 

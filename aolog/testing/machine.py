@@ -13,17 +13,6 @@ from aolog.testing.disk import BLOCK, DirectoryNode, Disk, Node
 from aolog.testing.inode import FileNode
 from aolog.testing.outcomes import ROOT
 
-__all__ = [
-    "USER",
-    "Killed",
-    "Machine",
-    "OpenFile",
-    "SimulatedStatus",
-    "check_directory_rename",
-    "fail",
-    "status_of",
-]
-
 USER = 1000
 _FILE_MODE, _DIRECTORY_MODE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from aolog.testing.inode import Contents
 
-__all__ = ["ROOT", "Change", "Outcomes", "apply_change"]
-
 ROOT = 1  # the inode of /
 _SUBSETS_MAX = 10  # of waiting changes every subset is tried: up to 1024
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from random import Random
 
-__all__ = ["SimulatedSystem", "Survivor"]
-
 
 class Survivor(NamedTuple):
     """One state after a power cut. content_hash: of names and bytes; equal for equal disks. system: a new

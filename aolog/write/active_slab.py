@@ -30,8 +30,6 @@ from aolog.storage import clock
 if TYPE_CHECKING:
     from aolog.storage.file import File
 
-__all__ = ["ActiveSlab", "FormatOneSlab", "FormatTwoSlab"]
-
 # A slab takes no further batch once its ordinals might not suffice for two of a gigabyte.
 _ORDINALS_FULL = ORDINALS_MAX - (1 << 30)
 _HEADERS_ONCE = 64  # headers hashed together; hashing them one by one costs ten times as much

@@ -27,8 +27,6 @@ from aolog.format.slab import TOPIC_LEN_MAX
 from aolog.write.record_columns import RecordColumns
 from aolog.write.validate import RECORD_BYTES_MAX, too_large
 
-__all__ = ["from_arrow"]
-
 
 class _Body(BodyBuilder):
     """A body whose columns come from Arrow's arrays."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from aolog.write.options import WriterOptions
     from aolog.write.rolling import SlabChain
 
-__all__ = ["NEVER_S", "Background"]
-
 NEVER_S = float("inf")
 _RETRY_S = 1.0  # between the thread's attempts after an error
 _AGE_CHECK_S = 10.0  # how often max_age_s is checked while no slab begins

@@ -14,8 +14,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-__all__ = ["GroupCommit"]
-
 
 class GroupCommit:
     """The turn and the line of threads that wait for it.

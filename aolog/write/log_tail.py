@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from aolog.write.rolling import SlabChain
     from aolog.write.validate import CheckedRecord
 
-__all__ = ["LogTail", "may_be_retried"]
-
 
 class LogTail:
     """See the module. batch: the open one. unflushed_records: in frames that are not written.

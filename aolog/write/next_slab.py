@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from aolog.write.active_slab import ActiveSlab
     from aolog.write.options import WriterOptions
 
-__all__ = [
-    "REACH_SPARE",
-    "Predecessor",
-    "begin_format_1_slab",
-    "begin_slab",
-    "next_header",
-    "reach_of",
-]
-
 _EPOCH_MAX = (1 << 32) - 1  # a header's field
 # How far an address may be past a slab's begin, besides slab_bytes: one frame and the seal.
 REACH_SPARE = (1 << 32) + (1 << 24)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from aolog.record import Headers
     from aolog.write.validate import CheckedRecord
 
-__all__ = ["OpenBatch"]
-
 
 class OpenBatch:
     """Records not yet in a frame. Not thread-safe: the caller holds the writer's lock.

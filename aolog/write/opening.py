@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-__all__ = ["Opening", "open_for_append"]
-
 _STEP_BYTES = 1 << 20  # of a tail that is looked at from its end
 
 # How far a new epoch may begin above what is known: two copies of one log meet only where their

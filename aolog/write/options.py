@@ -19,8 +19,6 @@ from aolog.write.validate import (
 if TYPE_CHECKING:
     from aolog.format.compression import Compression
 
-__all__ = ["BATCH_BYTES", "MAX_RECORD_BYTES", "SLAB_BYTES", "WriterOptions"]
-
 SLAB_BYTES = 64 << 20  # a file large enough that opening one is rare, small enough to prune
 MAX_RECORD_BYTES = 64 << 20  # keeps a hostile length from allocating; raise it for larger records
 BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger ones lose more

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from aolog.record import Headers
     from aolog.write.options import WriterOptions
 
-__all__ = ["Body", "RecordBatches", "RecordColumns", "array_of"]
-
 # What a frame holds: records, columns' bits, codec, parts, greatest and least timestamp.
 Body = tuple[int, int, int, "list[Buffer]", int, int]
 

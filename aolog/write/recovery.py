@@ -33,8 +33,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FOUND", "Case", "Decision", "LastSlab", "decide"]
-
 _ALIGNMENT = 8
 
 

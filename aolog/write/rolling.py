@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from aolog.write.active_slab import ActiveSlab
     from aolog.write.options import WriterOptions
 
-__all__ = ["SlabChain"]
-
 
 class SlabChain:
     """See the module. Opening takes the log's lock, recovers the log, and begins a slab if the log is

@@ -20,20 +20,6 @@ if TYPE_CHECKING:
 
     from aolog.record import Headers
 
-__all__ = [
-    "BATCH_BYTES_MAX",
-    "OFFSET_BYTES",
-    "RECORD_BYTES_MAX",
-    "SLAB_BYTES_MAX",
-    "CheckedRecord",
-    "check_format_1",
-    "check_mode",
-    "check_record",
-    "check_topic",
-    "check_values",
-    "read_mode",
-]
-
 # What a record may take of a frame: the rest is for offsets and other columns.
 RECORD_BYTES_MAX = BODY_LEN_MAX - (64 << 10)
 BATCH_BYTES_MAX = 1 << 30

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aolog.cli.output import one_line, out, to_stderr
+from aolog.cli.output import out, to_stderr
+from aolog.errors import one_line
 from bridge.cli.options import topic_name
 
 if TYPE_CHECKING:

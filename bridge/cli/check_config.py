@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aolog.cli.output import counted, json_option, one_line, out
+from aolog.cli.output import json_option, out
+from aolog.errors import counted, one_line
 
 if TYPE_CHECKING:
     from bridge.config.models import Config

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aolog.cli.output import json_option, one_line, out
+from aolog.cli.output import json_option, out
 from aolog.cli.parse import where
+from aolog.errors import one_line
 from bridge.cli.options import client_values, settings_option, topic_name
 from bridge.cli.topics import catalog_of, servers_option
 

@@ -10,8 +10,8 @@ import click
 import aolog
 from aolog import Reader
 from aolog.cli.option_groups import GroupedCommand
-from aolog.cli.output import counted, json_option, one_line, out
-from aolog.errors import UsageError
+from aolog.cli.output import json_option, out
+from aolog.errors import UsageError, counted, one_line
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.cli.options import (

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from aolog.cli.output import OutputClosed, OutputFailed, counted, one_line, out
+from aolog.cli.output import OutputClosed, OutputFailed, out
+from aolog.errors import counted, one_line
 from bridge.deliver.status import done, pending
 
 if TYPE_CHECKING:

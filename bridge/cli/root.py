@@ -10,7 +10,7 @@ import aolog
 from aolog.cli.completion import completion_of
 from aolog.cli.distributions import warn_of_conflict
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
-from aolog.cli.output import counted
+from aolog.errors import counted
 from bridge.cli.broker import broker
 from bridge.cli.check_config import check_config
 from bridge.cli.consume import consume

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.cli.option_groups import GroupedCommand
-from aolog.cli.output import counted, json_option, out
+from aolog.cli.output import json_option, out
+from aolog.errors import counted
 from bridge.cli.options import (
     PLACES,
     address_of,

@@ -12,8 +12,8 @@ import click
 from aolog import Lag, Reader
 from aolog.cli.cursor_state import CursorState, cursor_state
 from aolog.cli.lock_holders import Holders, require_log
-from aolog.cli.output import counted, human_bytes, human_seconds, json_option, out, table
-from aolog.errors import NoSuchCursor, NotALog
+from aolog.cli.output import human_bytes, human_seconds, json_option, out, table
+from aolog.errors import NoSuchCursor, NotALog, counted
 from bridge.deliver.status import pending
 from bridge.errors import NotRunning
 

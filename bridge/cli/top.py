@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aolog.cli.output import human_bytes, human_seconds, one_line, to_stderr
+from aolog.cli.output import human_bytes, human_seconds, to_stderr
+from aolog.errors import one_line
 from bridge.cli.status import ask
 from bridge.deliver.status import pending
 from bridge.errors import NotRunning

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aolog.cli.output import counted, json_option, out, table
+from aolog.cli.output import json_option, out, table
 from aolog.cli.parse import where
+from aolog.errors import counted
 from bridge.cli.options import client_values, settings_option, topic_name, topic_names
 
 if TYPE_CHECKING:

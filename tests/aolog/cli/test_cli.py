@@ -21,9 +21,9 @@ from click.testing import CliRunner
 
 import aolog
 from aolog.cli import main
-from aolog.cli.output import human_bytes, iso_time, one_line, table
+from aolog.cli.output import human_bytes, iso_time, table
 from aolog.cli.parse import where
-from aolog.errors import CursorLocked
+from aolog.errors import CursorLocked, one_line
 from aolog.log.units import duration_seconds, size_bytes
 from aolog.storage.system import RealSystem
 from bridge.cli import main as bridge_main
