@@ -85,7 +85,7 @@ NEARLY_PURE = {"aolog", "aolog.record", "aolog.errors", "aolog.format.native.spe
                "aolog.format.compression"}  # fmt: skip  # a list
 LOGGING = {"aolog.errors.warn", "aolog.errors.fault"}
 MUST_BE_PURE = {
-    "aolog.format.columns", "aolog.format.frame", "aolog.format.slab", "aolog.write.recovery",
+    "aolog.format.columns", "aolog.format.frame", "aolog.format.slab", "aolog.write.recovery_cases",
     "bridge.deliver.at_least_once.engine", "bridge.deliver.exactly_once.engine",
     "bridge.kafka.error_table", "bridge.config.routing",
 }  # fmt: skip  # a list

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aolog.write.active_slab import ActiveSlab
     from aolog.write.log_tail import LogTail
     from aolog.write.options import WriterOptions
-    from aolog.write.rolling import SlabChain
+    from aolog.write.slab_chain import SlabChain
 
 NEVER_S = float("inf")
 _RETRY_S = 1.0  # between the thread's attempts after an error

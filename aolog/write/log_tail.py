@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from aolog.write.active_slab import ActiveSlab
     from aolog.write.options import WriterOptions
     from aolog.write.record_columns import Body
-    from aolog.write.rolling import SlabChain
+    from aolog.write.slab_chain import SlabChain
     from aolog.write.validate import CheckedRecord
 
 

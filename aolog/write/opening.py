@@ -1,8 +1,7 @@
 """Opening a log for append: inspect the last slab, decide what to do, do it.
 
-`_inspect` reads, `recovery.decide` decides, `_carry_out` changes. A process may be killed in each step;
-the next opening repeats it with the same outcome: the tail is copied to `aside/` under a new name, and
-is durable there, before it is cut. The next slab is created by the caller (next_slab.py).
+`_inspect` reads, recovery_cases.py decides, cut_tail.py changes. A process may be killed in each step;
+the next opening repeats it with the same outcome. The next slab is created by the caller (next_slab.py).
 """
 
 from __future__ import annotations
@@ -20,19 +19,18 @@ from aolog.format.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, pad
 from aolog.format.slab import NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.identity import Headers, cursor_uuids, log_uuid
-from aolog.log.names import ASIDE_DIRECTORY, CURSOR_DIRECTORY
+from aolog.log.names import CURSOR_DIRECTORY
 from aolog.log.walk import Tail
 from aolog.log.walk_format1 import QueuefkaWalker
+from aolog.write.cut_tail import cut_tail
 from aolog.write.next_slab import REACH_SPARE, Predecessor
-from aolog.write.recovery import FOUND, Case, Decision, LastSlab, decide
+from aolog.write.recovery_cases import FOUND, Case, LastSlab, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
-    from aolog.storage.directory import Inside
-    from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
 _STEP_BYTES = 1 << 20  # of a tail that is looked at from its end
@@ -180,57 +178,6 @@ def _inspect_format_1(slab: Slab, size: int) -> _Found:
     return _Found(last, slab, 0, NO_TIMESTAMP, size)
 
 
-def _carry_out(log: Log, decision: Decision, found: _Found) -> tuple[str | None, int]:
-    """Copies aside and cuts: where the copy is, and its bytes. Durable on return."""
-    storage, last = log.storage, found.last
-    kept = _kept_aside(log, last.base + last.end_of_frames)
-    if decision.cut_at is None:
-        if decision.case is Case.UNSEALED and len(kept) > 1:
-            return kept[-2], _size(storage, kept[-2])  # killed after the cut, before the next slab
-        return None, 0
-    aside = kept[-1]
-    file = storage.open_write(log.slab_path(last.base))
-    try:
-        if decision.aside:
-            storage.make_directory(log.directory / ASIDE_DIRECTORY)
-            if len(kept) > 1 and _is_copy(storage, kept[-2], file, decision.cut_at, found.tail_end):
-                aside = kept[-2]  # killed after the copy, before the cut
-            pieces = file.pieces(decision.cut_at, found.tail_end)
-            storage.write_file(aside, (piece for _, piece in pieces))
-        file.truncate(decision.cut_at)
-        file.datasync()
-    finally:
-        file.close()
-    return (aside, found.tail_end - decision.cut_at) if decision.aside else (None, 0)
-
-
-def _kept_aside(log: Log, address: int) -> list[Inside]:
-    """Earlier copies of tails cut at this address, oldest first, and an unused name."""
-    stem = log.directory / ASIDE_DIRECTORY / f"{address:020d}"
-    paths = [stem + ".torn"]
-    while log.storage.exists(paths[-1]):
-        paths.append(stem + f".{len(paths) + 1}.torn")
-    return paths
-
-
-def _is_copy(storage: Storage, path: Inside, file: File, begin: int, end: int) -> bool:
-    """Whether the file at `path` holds [begin, end) of another."""
-    copy = storage.open_read(path)
-    try:
-        pairs = zip(copy.pieces(0, end - begin), file.pieces(begin, end), strict=True)
-        return copy.stat().size == end - begin and all(a == b for (_, a), (_, b) in pairs)
-    finally:
-        copy.close()
-
-
-def _size(storage: Storage, path: Inside) -> int:
-    file = storage.open_read(path)
-    try:
-        return file.stat().size
-    finally:
-        file.close()
-
-
 def open_for_append(
     log: Log, *, first_base: int, fresh_uuid: Callable[[], bytes], topic: str | None
 ) -> tuple[Opening, Predecessor, int | None]:
@@ -272,7 +219,7 @@ def open_for_append(
                 hint="leave it out, or give records topics of their own",
                 path=log.path,
             )
-        aside, cut = _carry_out(log, decision, found)
+        aside, cut = cut_tail(log, decision, found.last, found.tail_end)
     finally:
         if found is not None:
             found.slab.close()

@@ -27,7 +27,7 @@ from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail, may_be_retried
 from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
 from aolog.write.record_columns import RecordBatches, array_of
-from aolog.write.rolling import SlabChain
+from aolog.write.slab_chain import SlabChain
 from aolog.write.validate import OFFSET_BYTES, check_format_1, check_record, too_large
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from aolog.record import GapReason
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
 from aolog.write import validate
-from aolog.write.recovery import Case
+from aolog.write.recovery_cases import Case
 
 DOCUMENT = (Path(aolog.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
 SALT = 0x0BADCAFE

@@ -20,7 +20,7 @@ import aolog
 from aolog.format import format1
 from aolog.format.slab import HEADER_COPIES, HEADER_LEN
 from aolog.record import Gap
-from aolog.write.recovery import Case
+from aolog.write.recovery_cases import Case
 from tests.aolog.conftest import slab_files
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from aolog.write.recovery import Case, Decision, LastSlab, decide
+from aolog.write.recovery_cases import Case, Decision, LastSlab, decide
 
 BASE = 1 << 20
 END = 9000  # after the last intact frame
