@@ -94,6 +94,8 @@ class Fetcher:
         the callback returns."""
 
         def on_assign(_: object, given: list[TopicPartition]) -> None:
+            # Without a call of its own, the client would assign all of them by itself.
+            self._consumer.incremental_assign([])
             assigned([(at.topic, at.partition) for at in given])
 
         def on_revoke(_: object, taken: list[TopicPartition]) -> None:

@@ -5,7 +5,8 @@ Invariants:
   partition's next offset. That offset only grows.
 - A batch is appended after the cluster has said once more that its topics have the ids that are
   written: ids never come back, so no record gets the id of another topic of the same name.
-- Before a claim is released, everything is durable.
+- Before a claim is released, everything is durable. Claims are held for the partitions of `_sources`,
+  and for no others: a claim without records to come would keep other processes waiting.
 
 While the log is full, nothing is fetched, but the group is still polled, so membership is kept. Any
 unexpected error ends the pull; the next start reads from the log how far it got.
@@ -266,6 +267,8 @@ class Puller:
         except Unanswered as error:
             self._state, self._error = "away", str(error)
             self._unclaimed |= claimed.keys()
+            for source in claimed.values():  # another process may get an answer, or the partition
+                self._archive.release(source)
             return
         known = self._archive.next_offsets(claimed.values())
         chosen = {}

@@ -97,6 +97,11 @@ _PROPERTIES: Final[Mapping[str, object]] = {
     "log.retention.ms": -1,
     # A test's consumer group has all its members at once.
     "group.initial.rebalance.delay.ms": 0,
+    # A member of KIP-848's protocol that was killed is missed soon: 45 s by default.
+    "group.consumer.min.session.timeout.ms": 6000,
+    "group.consumer.session.timeout.ms": 6000,
+    "group.consumer.min.heartbeat.interval.ms": 1000,
+    "group.consumer.heartbeat.interval.ms": 1000,
     # As people have it: a topic that anything asks for with creation allowed appears by itself
     # (auto.create.topics.enable, true by default), and with several partitions.
     "num.partitions": 3,

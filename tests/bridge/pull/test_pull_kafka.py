@@ -6,11 +6,8 @@ import itertools
 import json
 import random
 import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,21 +17,10 @@ from confluent_kafka.admin import AdminClient
 
 from aolog import Reader, Writer
 from bridge.cli import main
-from bridge.pull.origin import origin_of
+from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
 from tests.kafka.server import KafkaServer
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
-
-
-def produce(kafka: KafkaServer, topic: str, numbers: range, partitions: int = 1, **more) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
-    for number in numbers:
-        producer.produce(
-            topic, b"value %d" % number, b"key", number % partitions,
-            timestamp=1_700_000_000_000 + number, headers=[("n", b"%d" % number), ("none", None)], **more,
-        )  # fmt: skip  # one call
-        producer.poll(0)
-    assert producer.flush(60) == 0
 
 
 def pull(kafka: KafkaServer, log: Path, *topics: str, more: tuple[str, ...] = ()) -> Result:
@@ -55,21 +41,6 @@ def _signals() -> Iterator[None]:
 def pulled(*arguments, **options) -> None:
     result = pull(*arguments, **options)
     assert result.exit_code == 0, (result.output, result.exception)
-
-
-def origins(*logs: Path) -> list[tuple]:
-    """Of all records in these logs: topic, partition, offset, value."""
-    found = []
-    for log in logs:
-        with Reader(log) as reader:
-            for record in reader:
-                source, offset = origin_of(record.headers)
-                found.append((record.topic, source.partition, offset, record.value))
-    return sorted(found)
-
-
-def expected(topic: str, count: int, partitions: int) -> list[tuple]:
-    return sorted((topic, n % partitions, n // partitions, b"value %d" % n) for n in range(count))
 
 
 def test_everything_of_a_record_is_kept_and_a_second_pull_adds_only_what_is_new(
@@ -149,47 +120,6 @@ def test_bad_input_is_refused_before_anything_is_written(kafka, topic, tmp_path)
     assert "was not pulled" in other.stderr
 
 
-class Killed:
-    """A pull in a process of its own, that is started again when it was killed."""
-
-    def __init__(self, kafka: KafkaServer, log: Path, topic: str, *more: str) -> None:
-        self._command = [
-            sys.executable, "-m", "bridge", "pull", "--topic", topic, "--log", str(log),
-            "--bootstrap-servers", kafka.bootstrap_servers, "--json", *more,
-        ]  # fmt: skip  # one command
-        self.start()
-
-    def start(self) -> None:
-        self.status = {"pulled": 0, "state": "", "positions": {}}
-        self.process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        threading.Thread(target=self._listen, args=[self.process], daemon=True).start()
-
-    def _listen(self, process) -> None:
-        for line in process.stdout:
-            self.status = json.loads(line)
-
-    def until(self, reached: Callable[[dict], bool]) -> None:
-        until_s = time.monotonic() + 30
-        while not reached(self.status):
-            assert time.monotonic() < until_s, self.status
-            time.sleep(0.01)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    def stop(self) -> None:
-        self.until(lambda status: status["state"] != "")  # it handles signals from then on
-        self.process.terminate()
-        _, errors = self.process.communicate(timeout=30)
-        assert self.process.returncode == 0, errors
-
-
-SLOWLY = ("-X", "fetch.message.max.bytes=20000", "-X", "queued.min.messages=200")
-
-
 def test_a_pull_that_is_killed_over_and_over_has_each_record_once(kafka, topic, tmp_path):
     name, log, chance, count = topic(3), tmp_path / "log", random.Random(28), 60_000
     produce(kafka, name, range(count), 3)
@@ -205,44 +135,6 @@ def test_a_pull_that_is_killed_over_and_over_has_each_record_once(kafka, topic, 
     pulled(kafka, log, name)
     assert any(0 < records < count for records in had), f"never killed under way: {had}"
     assert origins(log) == expected(name, count, 3)
-
-
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        "classic",
-        pytest.param("consumer", marks=pytest.mark.slow),
-    ],  # its sessions last 45 s at least
-)
-def test_three_processes_of_a_group_that_are_killed_and_stopped_have_each_record_once(
-    kafka, topic, tmp_path, protocol
-):
-    partitions, count = 6, 24_000
-    name, chance = topic(partitions), random.Random(protocol)
-    produce(kafka, name, range(count // 2), partitions)
-    logs = [tmp_path / each for each in "abc"]
-    more = ("--root", str(tmp_path), "--group", name, "--group-protocol", protocol, *SLOWLY)
-    more += ("-X", "session.timeout.ms=6000") if protocol == "classic" else ()
-    processes = [Killed(kafka, log, name, *more) for log in logs]
-    processes[0].until(lambda _: all(process.status["positions"] for process in processes))
-    for turn in range(4):
-        time.sleep(chance.uniform(0.2, 0.8))
-        at = count // 2 + turn * count // 8
-        produce(kafka, name, range(at, at + count // 8), partitions)
-        process = chance.choice(processes)
-        if turn % 2:
-            process.stop()
-        else:
-            process.kill()
-        process.start()
-    until_s = time.monotonic() + 60
-    while len(origins(*(log for log in logs if any(log.glob("*.slab"))))) < count:
-        assert time.monotonic() < until_s, [p.status for p in processes]
-        time.sleep(0.5)
-    for process in processes:
-        process.stop()
-    assert origins(*logs) == expected(name, count, partitions)
-    assert sum(len(origins(log)) > 0 for log in logs) > 1, "one process did it all"
 
 
 def test_an_outage_of_the_broker_is_waited_out(kafka, topic, tmp_path):

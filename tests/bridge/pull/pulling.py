@@ -1,0 +1,98 @@
+"""For tests of pulls: records in a topic, processes that are killed, and what the logs hold."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from aolog import Reader
+from bridge.pull.origin import origin_of
+from tests.kafka.server import KafkaServer
+
+
+def produce(kafka: KafkaServer, topic: str, numbers: range, partitions: int = 1, **more) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
+    for number in numbers:
+        producer.produce(
+            topic, b"value %d" % number, b"key", number % partitions,
+            timestamp=1_700_000_000_000 + number, headers=[("n", b"%d" % number), ("none", None)], **more,
+        )  # fmt: skip  # one call
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def origins(*logs: Path) -> list[tuple]:
+    """Of all records in these logs: topic, partition, offset, value."""
+    found = []
+    for log in logs:
+        with Reader(log) as reader:
+            for record in reader:
+                source, offset = origin_of(record.headers)
+                found.append((record.topic, source.partition, offset, record.value))
+    return sorted(found)
+
+
+def expected(topic: str, count: int, partitions: int) -> list[tuple]:
+    return sorted((topic, n % partitions, n // partitions, b"value %d" % n) for n in range(count))
+
+
+class Killed:
+    """A pull in a process of its own, that is started again when it was killed."""
+
+    def __init__(self, kafka: KafkaServer, log: Path, topic: str, *more: str) -> None:
+        self._errors = log.with_name(f"{log.name}.errors")
+        self._command = [
+            sys.executable, "-m", "bridge", "pull", "--topic", topic, "--log", str(log),
+            "--bootstrap-servers", kafka.bootstrap_servers, "--json", *more,
+        ]  # fmt: skip  # one command
+        self.start()
+
+    def start(self) -> None:
+        self.status = {"pulled": 0, "state": "", "positions": {}}
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        self._thread = threading.Thread(target=self._listen, args=[self.process], daemon=True)
+        self._thread.start()
+
+    def _listen(self, process) -> None:
+        with process.stdout:
+            for line in process.stdout:
+                self.status = json.loads(line)
+
+    @property
+    def errors(self) -> str:
+        """What it wrote."""
+        return self._errors.read_text()
+
+    def until(self, reached: Callable[[dict], bool], within_s: float = 30) -> None:
+        until_s = time.monotonic() + within_s
+        while not reached(self.status):
+            assert time.monotonic() < until_s, self.status
+            assert self.process.poll() is None, self.errors
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self._end()
+
+    def stop(self) -> None:
+        self.until(lambda status: status["state"] != "")  # it handles signals from then on
+        self.process.terminate()
+        self._end()
+        assert self.process.returncode == 0, self.errors
+
+    def _end(self) -> None:
+        self.process.wait(60)
+        self._thread.join()
+
+
+SLOWLY = ("-X", "fetch.message.max.bytes=20000", "-X", "queued.min.messages=200")

@@ -1,0 +1,138 @@
+"""Several pulls that share an archive: whoever is killed, and whatever else happens, each offset is there once."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from uuid import UUID
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from bridge.errors import Unanswered
+from bridge.kafka.catalog import Catalog
+from bridge.pull import puller
+from bridge.pull.archive import Archive
+from bridge.pull.options import PullOptions
+from bridge.pull.origin import Source
+from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
+from tests.kafka.server import KafkaServer
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
+
+SOON_S = 60
+
+
+def read(kafka: KafkaServer, topic: str, partitions: int) -> list[tuple]:
+    """The topic, by a client that shares nothing with the bridge."""
+    consumer = Consumer({
+        "bootstrap.servers": kafka.bootstrap_servers, "group.id": "independent",
+        "isolation.level": "read_committed", "enable.partition.eof": True,
+    })  # fmt: skip  # one value
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    found, ended, until_s = [], set(), time.monotonic() + SOON_S
+    while len(ended) < partitions:
+        assert time.monotonic() < until_s
+        for message in consumer.consume(1_000, 1):
+            if message.error() is None:
+                place = (message.topic(), message.partition(), message.offset())
+                found.append((*place, message.value()))
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+    consumer.close()
+    return sorted(found)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_three_processes_and_a_broker_that_are_killed_leave_each_offset_once(
+    kafka, topic, tmp_path, protocol
+):
+    partitions, count = 6, 24_000
+    name, chance = topic(partitions), random.Random(protocol)
+    produce(kafka, name, range(count // 2), partitions)
+    logs = [tmp_path / each for each in "abc"]
+    more = ("--root", str(tmp_path), "--group", name, "--group-protocol", protocol, *SLOWLY)
+    more += ("-X", "session.timeout.ms=6000") if protocol == "classic" else ()
+    processes = [Killed(kafka, log, name, *more) for log in logs]
+    processes[0].until(lambda _: all(process.status["positions"] for process in processes), SOON_S)
+    for turn in range(4):
+        time.sleep(chance.uniform(0.2, 0.8))
+        at = count // 2 + turn * count // 8
+        produce(kafka, name, range(at, at + count // 8), partitions)
+        process = chance.choice(processes)
+        if turn == 2:
+            kafka.kill()
+            kafka.start()
+        elif turn % 2:
+            process.stop()
+            process.start()
+        else:
+            process.kill()
+            process.start()
+    chance.choice(processes).kill()  # and it stays away
+    until_s = time.monotonic() + SOON_S
+    while len(origins(*(log for log in logs if any(log.glob("*.slab"))))) < count:
+        assert time.monotonic() < until_s, [p.status for p in processes]
+        time.sleep(0.5)
+    for process in processes:
+        if process.process.poll() is None:
+            process.stop()
+    assert origins(*logs) == expected(name, count, partitions) == read(kafka, name, partitions)
+    assert sum(len(origins(log)) > 0 for log in logs) > 1, "one process did it all"
+
+
+def test_a_process_that_gets_no_answer_keeps_no_claim_from_others(
+    kafka, topic, tmp_path, monkeypatch
+):
+    """It is in the group, and may lose its partition before it could begin with it."""
+
+    class Mute(Catalog):
+        def offsets(self, *_, **__):
+            raise Unanswered("no answer")
+
+    name = topic()
+    produce(kafka, name, range(100))
+    more = ("--root", str(tmp_path), "--group", name)
+    with monkeypatch.context() as patch:
+        patch.setattr(puller, "Catalog", Mute)
+        options = PullOptions(
+            kafka.bootstrap_servers, (name,), str(tmp_path / "a"), root=str(tmp_path), group=name
+        )
+        mute = puller.Puller(options)
+    away = threading.Event()
+    thread = threading.Thread(
+        target=mute.run, args=[lambda status: away.set() if status.state == "waiting" else None]
+    )
+    thread.start()
+    assert away.wait(SOON_S)
+    try:
+        [described] = Catalog(kafka.bootstrap_servers, {}).topics([name])
+        source = Source(Catalog(kafka.bootstrap_servers, {}).cluster_id(), described.id, 0)
+        other = Archive(str(tmp_path), "")
+        until_s = time.monotonic() + SOON_S
+        while not other.claim(source):
+            assert time.monotonic() < until_s
+            time.sleep(0.01)
+        other.close()
+    finally:
+        mute.stop()
+        thread.join()
+    process = Killed(kafka, tmp_path / "b", name, *more)
+    process.until(lambda status: status["pulled"] == 100, SOON_S)
+    process.stop()
+
+
+def test_a_process_waits_for_a_claim_and_then_begins(kafka, topic, tmp_path):
+    name = topic()
+    produce(kafka, name, range(100))
+    cluster = Catalog(kafka.bootstrap_servers, {})
+    other = Archive(str(tmp_path), "")
+    assert other.claim(Source(cluster.cluster_id(), UUID(str(cluster.topic(name).id)), 0))
+    process = Killed(kafka, tmp_path / "a", name, "--root", str(tmp_path), "--group", name)
+    process.until(lambda status: status["state"] == "waiting", SOON_S)
+    time.sleep(1)  # it would have fetched by now
+    other.close()
+    process.until(lambda status: status["pulled"] == 100, SOON_S)
+    process.stop()
+    assert origins(tmp_path / "a") == expected(name, 100, 1)
