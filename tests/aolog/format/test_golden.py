@@ -22,7 +22,7 @@ from aolog.log.slab_file import Slab
 from aolog.log.walk import Tail
 from aolog.record import Gap
 from aolog.storage.storage import Storage
-from aolog.write import recovery
+from aolog.write import recovery_cases
 from tests.golden.format2 import make
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "format2"
@@ -145,7 +145,7 @@ def test_a_cursor_with_one_damaged_copy_goes_back_one_commit(copy):
 def test_a_writer_mends_a_copy_and_continues_above_its_reach(copy):
     before = contents(Path(copy))
     with aolog.Writer(copy) as log:
-        assert log.opening.case == recovery.Case.UNSEALED_TORN.value
+        assert log.opening.case == recovery_cases.Case.UNSEALED_TORN.value
         assert log.opening.epoch == 2
         assert log.topic == "orders"
         address = log.append(b"on")
@@ -189,7 +189,7 @@ def test_a_slab_that_lost_all_of_its_headers_is_a_gap_with_an_exact_count(copy):
 
 def test_on_the_machine_that_wrote_it_a_writer_continues_right_after_the_torn_end(copy):
     with aolog.Writer(copy, storage=make.GoldenStorage()) as log:
-        assert log.opening.case == recovery.Case.UNSEALED_TORN.value
+        assert log.opening.case == recovery_cases.Case.UNSEALED_TORN.value
         assert log.opening.next_base == (END + make.TORN_BYTES + 7) // 8 * 8
 
 
@@ -202,7 +202,7 @@ def test_zeros_after_a_seal_are_cut_and_the_epoch_continues(copy, zeros):
     sealed = second.read_bytes()
     second.write_bytes(sealed + bytes(zeros))
     with aolog.Writer(copy, storage=make.GoldenStorage()) as log:
-        case = recovery.Case.SEALED_TAIL if zeros else recovery.Case.SEALED
+        case = recovery_cases.Case.SEALED_TAIL if zeros else recovery.Case.SEALED
         opening = log.opening
     assert (opening.case, opening.epoch, opening.next_base) == (case.value, 1, LAST_BASE)
     assert second.read_bytes() == sealed
