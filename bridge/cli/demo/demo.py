@@ -356,10 +356,11 @@ class _Demo:
         )
 
 
-def _table(result: Result, stage: SparkStage | None) -> Table:
+def table(result: Result, stage: SparkStage | None) -> Table:
     table = Table(title="bridge demo", show_header=False, title_justify="left")
     rows = {
         "input": result.input,
+        "broker": "librdkafka's mock of Kafka, inside this process",
         "records": f"{result.records:,}",
         "bytes": f"{result.bytes:,}",
         "rate": f"{result.records_per_s:,.0f} records/s, "
@@ -423,7 +424,7 @@ def run_demo(
         through = {} if stage is None else {"spark": stage._asdict()}
         click.echo(to_json({**result._asdict(), **through, "ok": ok}))
     else:
-        console.print(_table(result, stage))
+        console.print(table(result, stage))
         console.print(
             "[bold]nothing lost, nothing repeated, nothing out of order[/]"
             if ok

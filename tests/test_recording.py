@@ -1,0 +1,84 @@
+"""The README's picture of the demo: it is whole, it is of the demo as it is now, and it can be made again."""
+
+from __future__ import annotations
+
+import re
+import sys
+from xml.etree import ElementTree as ET
+
+import pytest
+from rich.console import Console
+
+from bridge.cli.demo.demo import Result, table
+from tests.recording import COLUMNS, PICTURE, picture, record
+
+SVG = "{http://www.w3.org/2000/svg}"
+RESULT = Result(
+    input="the standard library's text", records=1, bytes=1, seconds=1.0, records_per_s=1,
+    outage_s=1.0, outage_at=0.1, outage_pending=1, kill_at=0.1, kill_pending=1, lost=0, repeated=0,
+    disordered=0, altered=0, log=None,
+)  # fmt: skip  # one value
+
+
+def last_screen(svg: str) -> list[str]:
+    """The text that a viewer without animations shows: the end of each row's strip."""
+    rows = []
+    for strip in ET.fromstring(svg).iter(f"{SVG}g"):
+        versions = strip.findall(f"{SVG}text")
+        y = int(versions[0].attrib["y"]) - int(versions[-1].attrib["y"])
+        assert strip.attrib["transform"] == f"translate(0 {y})"
+        rows.append("".join(versions[-1].itertext()))
+    return rows
+
+
+def without_numbers(line: str) -> list[str]:
+    return re.sub(r"[\d.,]+|[─┌┐└┘┬┴│]", " ", line).split()
+
+
+def test_the_picture_ends_with_the_table_that_the_demo_prints_now():
+    console = Console(width=COLUMNS)
+    with console.capture() as capture:
+        console.print(table(RESULT, None))
+    printed = [without_numbers(line) for line in capture.get().splitlines()]
+    svg = PICTURE.read_text(encoding="utf-8")
+    shown = [without_numbers(line) for line in last_screen(svg)]
+    at = shown.index(printed[0])
+    assert shown[at : at + len(printed)] == printed
+    assert " ".join(shown[-1]) == "nothing lost nothing repeated nothing out of order"
+
+
+def test_the_picture_is_small_and_needs_nothing_from_outside():
+    svg = PICTURE.read_text(encoding="utf-8")
+    assert len(svg.encode()) < 150_000
+    root = ET.fromstring(svg)
+    assert not [each.tag for each in root.iter() if re.search("script|image|foreign", each.tag)]
+    assert not re.search(r"url\(|@import|href", svg)
+    title, text = root.findtext(f"{SVG}title"), root.findtext(f"{SVG}desc")
+    assert "python -m bridge demo" in title
+    assert "nothing lost" in text
+
+
+PROGRAM = """
+import sys, time
+print("\\033[31mone\\033[0m <&>", end="", flush=True)
+time.sleep(0.7)
+print("\\rtwo    ", flush=True)
+print(sys.stdout.isatty())
+"""
+
+
+def test_each_screen_of_a_program_is_recorded_and_drawn():
+    screens = record([sys.executable, "-c", PROGRAM], "program")
+    texts = [screen.text for screen in screens]
+    assert texts[0] == "$ program"
+    assert "$ program\none <&>" in texts
+    assert texts[-1] == "$ program\ntwo\nTrue"
+    svg = picture(screens, "a title")
+    assert last_screen(svg) == ["$ program", "two", "True"]
+    (red,) = ET.fromstring(svg).findall(f".//{SVG}tspan[@class='red']")
+    assert red.text == "one"
+
+
+def test_a_program_that_fails_is_no_recording():
+    with pytest.raises(RuntimeError, match="ended with 3"):
+        record([sys.executable, "-c", "import sys; print('no'); sys.exit(3)"], "program")
