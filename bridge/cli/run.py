@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from aolog.cli.option_groups import GroupedCommand
-from aolog.cli.parse import MODE
+from aolog.cli.parse import MODE, SIZE
 from bridge.cli.options import (
     NumberRange,
     create_topics_option,
@@ -34,7 +34,7 @@ def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str,
         "Rejected records": "poison mode",
         "Rate limits": "records_per_second bytes_per_second total_records_per_second"
         " total_bytes_per_second",
-        "Status and log lines": "http http_token http_hosts as_json status_seconds log_format verbose",
+        "Status and log lines": "http http_token http_hosts log_max_bytes as_json status_seconds log_format verbose",
     },
 )
 @click.option("--log", "path", type=click.Path(), help="Directory of one log.")
@@ -127,6 +127,11 @@ def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str,
 @click.option(
     "--http-host", "http_hosts", multiple=True, metavar="NAME",
     help="A name of this server in the Host header, besides localhost. Repeatable.",
+)  # fmt: skip  # as above
+@click.option(
+    "--log-max-bytes", type=SIZE, metavar="SIZE",
+    help="What the writer keeps of each log, Retention(max_bytes=...): the page and /metrics show the"
+    " time until then.",
 )  # fmt: skip  # as above
 @click.option(
     "--json",

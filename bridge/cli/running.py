@@ -64,7 +64,10 @@ def run_bridge(
             from bridge.operate.monitor import Monitor
 
             access = Access(config.http, config.token, tuple(config.http_hosts))
-            monitor = Monitor(supervisor.statuses, Storage(), waits=supervisor.waiting_for)
+            monitor = Monitor(
+                supervisor.statuses, Storage(), waits=supervisor.waiting_for,
+                log_max_bytes=config.log_max_bytes,
+            )  # fmt: skip  # one value
             stack.enter_context(
                 serving(access, monitor, waits=supervisor.waiting_for, controls=supervisor)
             )

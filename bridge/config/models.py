@@ -301,6 +301,9 @@ class Config(_Table):
         WithJsonSchema({"type": "object"}),
     ] = None
     http_hosts: list[str] = Field([], description="names in the Host header that are accepted")
+    log_max_bytes: int | None = Field(
+        None, ge=1, description="what the writer keeps of each log, so that the time to it is shown"
+    )
     log_format: Literal["auto", "text", "json"] = Field(
         "auto", description="of log lines; auto: JSON unless standard error is a terminal"
     )

@@ -28,6 +28,7 @@ from aolog.storage.directory import Inside
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import RECORD_BYTES_MAX
 from bridge.kafka.stamp import Stamp, decode_stamp, encode_stamp
+from bridge.kafka.telemetry import REJECTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -232,6 +233,9 @@ class DeadLetters:
                 raise
             self.set_aside += len(asides)
             self._failed = ""
+        for aside in asides:
+            outcome = "dropped" if self._drop else "dead_lettered"
+            REJECTED.labels(outcome, aside.refusal.code or "unknown").inc()
         first = asides[0]
         _log.warning(
             "%s %s from address %d on: %s",

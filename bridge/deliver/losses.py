@@ -22,6 +22,7 @@ from aolog import Gap
 from aolog.errors import records_lost
 from aolog.log.pruned_records import WARN_EVERY_S, both
 from aolog.record import Losses
+from bridge.kafka.telemetry import LOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,7 +71,9 @@ class LogLosses:
             return False
         replaced, losses[begin:end] = losses[begin:end], [whole]
         self._known += whole.records - sum(old.records for old in replaced)
-        self.records = max(self.records, self._known)
+        if self._known > self.records:
+            LOST.labels(gap.reason).inc(self._known - self.records)
+            self.records = self._known
         return True
 
     def met(self, gap: Gap, ordinal: int | None = None) -> None:

@@ -6,14 +6,17 @@ REGISTRY, and its reference names each of them.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
+import confluent_kafka
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 REGISTRY = CollectorRegistry()
+CLIENT_VERSION: str = confluent_kafka.libversion()[0]
 COMMIT_SECONDS = Histogram(
     "aolog_bridge_commit_seconds",
     "Time to make a cursor durable: the syncs of the cursor's file, the checkpoints and the log.",
@@ -38,12 +41,29 @@ _QUEUED = Gauge(
     ["broker"],
     registry=REGISTRY,
 )
-_RETRIES = Gauge(
-    "aolog_bridge_broker_retries",
-    "Requests to the broker that the present connections have repeated.",
+_RETRIED = Counter(
+    "aolog_bridge_requests_retried",
+    "Requests that were sent to the broker again, because it did not answer or refused for now.",
     ["broker"],
     registry=REGISTRY,
 )
+_CLIENTS_MAX = 4_096  # whose last counts are kept; a client of a log that ended never comes back
+_retrying = threading.Lock()
+_retried: dict[tuple[str, str], int] = {}  # by client and broker, the oldest first
+
+REJECTED = Counter(
+    "aolog_bridge_records_rejected",
+    "Records that the cluster never accepts, by what became of them and by the reason's code.",
+    ["outcome", "reason"],
+    registry=REGISTRY,
+)
+LOST = Counter(
+    "aolog_bridge_records_lost_by_reason",
+    "Lost records by reason: `pruned`, removed by retention before they were delivered; others: damage.",
+    ["reason"],
+    registry=REGISTRY,
+)
+LOST.labels("pruned")  # an increase from nothing is not seen
 
 
 def note_brokers(statistics: Mapping[str, Any]) -> None:
@@ -55,4 +75,14 @@ def note_brokers(statistics: Mapping[str, Any]) -> None:
         if broker["rtt"]["cnt"]:
             _ROUND_TRIP_SECONDS.labels(name).set(broker["rtt"]["p99"] / 1e6)
         _QUEUED.labels(name).set(broker["outbuf_cnt"] + broker["waitresp_cnt"])
-        _RETRIES.labels(name).set(broker["txretries"])
+        _RETRIED.labels(name).inc(_new_retries((statistics["name"], name), broker["txretries"]))
+
+
+def _new_retries(key: tuple[str, str], retries: int) -> int:
+    """Since the last statistics of this client; each client has a thread of its own."""
+    with _retrying:
+        new = retries - _retried.pop(key, 0)
+        _retried[key] = retries
+        while len(_retried) > _CLIENTS_MAX:
+            del _retried[next(iter(_retried))]
+    return max(0, new)

@@ -170,7 +170,7 @@ class _Answers:
                 "slabs": [{"base": base, "bytes": size} for base, size in slabs.files],
                 "pruned_slabs": slabs.pruned,
                 "disk": None if disk is None else disk._asdict(),
-                "bytes_out": self._monitor.bytes_out(log.log, log.cluster),
+                "bytes_out": self._monitor.flow(log.log, log.cluster).bytes_out,
             }
         )
 

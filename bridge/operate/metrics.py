@@ -1,15 +1,16 @@
 """Metrics for Prometheus, made of the last statuses when they are asked for.
 
 FAMILIES is the reference: name, type, labels, meaning, and what to do. The documentation's page, the
-alerts and the dashboard are held against it by tests. Names carry their units. Totals never fall: what was
-counted of a log that was removed stays in the row `(removed logs)`.
+alerts and the dashboard are held against it by tests. Names carry their units.
 
-A process may have thousands of logs. The first LOGS_MAX have labels of their own; the others are summed
-per cluster in a row called `other`.
+A process may have thousands of logs. The first LOGS_MAX have labels of their own for as long as they exist;
+the others are summed per cluster in a row called `other`. What was counted of a log that was removed stays
+in that row, too: totals never fall.
 """
 
 from __future__ import annotations
 
+import platform
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -18,8 +19,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 import aolog
 from aolog.errors import as_utf8, one_line
-from bridge.deliver.status import done, pending
 from bridge.kafka import telemetry
+from bridge.operate.monitor import seen_of
 from bridge.supervise.status import STATES, Phase
 
 if TYPE_CHECKING:
@@ -64,17 +65,31 @@ def _free(log: LogStatus, monitor: Monitor) -> float | None:
     return None if disk is None else disk.free_bytes
 
 
-def _seen(log: LogStatus, _: Monitor) -> float | None:
-    left = pending(log.lag_records, 0 if log.status is None else log.status.ahead_records)
-    if left is None:
-        return None
-    return done(log) + log.lost_records + left
+def _bound_in_s(log: LogStatus, monitor: Monitor) -> float | None:
+    bound = monitor.bound(log.path)
+    return None if bound is None else bound.full_in_s
+
+
+def _flow(name: str) -> Callable[[LogStatus, Monitor], float | None]:
+    """A total of the monitor's; of the logs that were removed in their row."""
+
+    def of(log: LogStatus, monitor: Monitor) -> float:
+        removed = log.phase == Phase.REMOVED
+        flow = monitor.gone(log.cluster) if removed else monitor.flow(log.log, log.cluster)
+        return float(getattr(flow, name))
+
+    return of
 
 
 _WATCH = "nothing; for rates"
+_BUILD = "What runs: versions, and whether aolog's helper is compiled."
 FAMILIES = [
     Family("records_seen", "gauge", "Records that were pending at the start or came since: the sum of"
-           " acknowledged, skipped, dead-lettered, dropped, filtered, lost and pending.", _WATCH, _seen),
+           " acknowledged, skipped, dead-lettered, dropped, filtered, lost and pending.", _WATCH,
+           lambda log, _: seen_of(log)),
+    Family("records_in", "counter", "Records that came since the process first saw the log; a seek back"
+           " counts again.", _WATCH, _flow("records_in")),
+    Family("bytes_in", "counter", "Bytes that the log grew by since then.", _WATCH, _flow("bytes_in")),
     Family("records_acknowledged", "counter", "Records that the cluster has acknowledged.", _WATCH,
            lambda log, _: log.acknowledged),
     Family("records_skipped", "counter", "Records that were found in the cluster after a restart and"
@@ -94,7 +109,7 @@ FAMILIES = [
     Family("restarts", "counter", "Times that forwarding failed and was begun again.",
            "read `error` in `aolog-bridge status`", lambda log, _: log.restarts),
     Family("bytes_out", "counter", "Bytes of the log that the position has passed.", _WATCH,
-           lambda log, monitor: monitor.bytes_out(log.log, log.cluster)),
+           _flow("bytes_out")),
     Family("lag_records", "gauge", "Records in the log that are not acknowledged.",
            "find whether the cluster or the rate limit is too slow", lambda log, _: log.lag_records),
     Family("lag_bytes", "gauge", "Bytes of the log after the last acknowledged record.",
@@ -122,6 +137,9 @@ FAMILIES = [
     Family("disk_full_seconds", "gauge", "Seconds until that file system is full, at the rate of the"
            " last minutes; missing while it does not fill.", "make room, or bound the log", _full_in_s,
            min),
+    Family("retention_full_seconds", "gauge", "Seconds until the log reaches --log-max-bytes, at the rate of"
+           " the last minutes; missing without it, and while the log does not grow.",
+           "bring the cluster back, or raise the writer's bound", _bound_in_s, min),
     Family("silent_seconds", "gauge", "Seconds since the log's thread last made progress.",
            "above 60 it hangs: look at the disk; restart", lambda log, _: log.silent_s, max),
 ]  # fmt: skip  # a table
@@ -132,11 +150,20 @@ class _Collector:
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
         self._logs = monitor.logs
+        present = [(x.log, x.cluster) for x in self._logs if x.phase != Phase.REMOVED]
+        self._named = monitor.named(present, LOGS_MAX)
 
     def collect(self) -> Iterator[Any]:
         """All metrics."""
         yield InfoMetricFamily(
-            "aolog_bridge", "The version that runs.", {"version": aolog.__version__}
+            "aolog_bridge",
+            _BUILD,
+            {
+                "version": aolog.__version__,
+                "python": platform.python_version(),
+                "librdkafka": telemetry.CLIENT_VERSION,
+                "backend": aolog.backend,
+            },
         )
         yield GaugeMetricFamily(
             PREFIX + "start_time_seconds", "When the process started.", self._monitor.started_s
@@ -153,15 +180,11 @@ class _Collector:
     def _rows(self, family: Family) -> Iterator[tuple[tuple[str, str], float]]:
         """What is not known is left out."""
         others: dict[str, list[float]] = {}
-        own = 0
         for log in self._logs:
             value = family.of(log, self._monitor)
-            removed = log.phase == Phase.REMOVED
-            if not removed:
-                own += 1
-            if value is None or (removed and family.kind == "gauge"):
+            if value is None or (log.phase == Phase.REMOVED and family.kind == "gauge"):
                 continue
-            if removed or own <= LOGS_MAX:
+            if (log.log, log.cluster) in self._named:
                 yield (_label(log.log), log.cluster), value
             else:
                 others.setdefault(log.cluster, []).append(value)
@@ -174,9 +197,9 @@ class _Collector:
         )
         logs = GaugeMetricFamily(PREFIX + "logs", "Logs and clusters by phase.", labels=["phase"])
         phases: dict[str, int] = {}
-        for i, log in enumerate(self._logs):
+        for log in self._logs:
             phases[log.phase] = phases.get(log.phase, 0) + 1
-            if i < LOGS_MAX and log.phase != Phase.REMOVED:
+            if (log.log, log.cluster) in self._named:
                 for name in STATES:
                     state.add_metric([_label(log.log), log.cluster, name], name == log.state)
         for phase, count in sorted(phases.items()):
@@ -210,7 +233,7 @@ def _label(name: str) -> str:
 
 
 _OTHERS = [
-    ("aolog_bridge_info", "gauge", "version", "The version that runs.", "nothing"),
+    ("aolog_bridge_info", "gauge", "version, python, librdkafka, backend", _BUILD, "nothing"),
     ("aolog_bridge_start_time_seconds", "gauge", "", "When the process started.", "nothing"),
     ("aolog_bridge_state", "gauge", "log, cluster, state", "1 for the state that a log is in.",
      "`blocked`: read the reason in `aolog-bridge status`"),
@@ -228,8 +251,15 @@ _OTHERS = [
      "look at the network and the broker"),
     ("aolog_bridge_broker_requests", "gauge", "broker",
      "Requests that wait to be sent to the broker, or for its answer.", "as above"),
-    ("aolog_bridge_broker_retries", "gauge", "broker",
-     "Requests to the broker that the present connections have repeated.", "as above"),
+    ("aolog_bridge_requests_retried_total", "counter", "broker",
+     "Requests that were sent to the broker again, because it did not answer or refused for now.",
+     "as above"),
+    ("aolog_bridge_records_rejected_total", "counter", "outcome, reason",
+     "Records that the cluster never accepts, by what became of them and by the reason's code.",
+     "look the code up in the [errors](errors.md)"),
+    ("aolog_bridge_records_lost_by_reason_total", "counter", "reason",
+     "Lost records by reason: `pruned`, removed by retention before they were delivered; others: damage.",
+     "`pruned`: raise the retention; others: `aolog verify LOG`"),
 ]  # fmt: skip  # a table
 
 
@@ -249,8 +279,8 @@ def reference() -> str:
     return (
         "# Metrics\n\n"
         "`aolog-bridge run --http HOST:PORT` serves these at `/metrics`. The first "
-        f"{LOGS_MAX} logs have rows\nof their own; the others are summed in a row `{OTHER}`. Totals count "
-        "since the process started and never\nfall. Alerts are in `bridge/deploy/prometheus`; the "
+        f"{LOGS_MAX} logs have rows\nof their own; the others, and those that were removed, are summed in a row "
+        f"`{OTHER}`. Totals count since\nthe process started and never fall. Alerts are in `bridge/deploy/prometheus`; the "
         "[runbook](../how-to/runbook.md) says what to do.\n\n"
         "| name | type | labels | meaning | what to do |\n|---|---|---|---|---|\n"
         + "\n".join(lines)

@@ -28,7 +28,7 @@ from aolog.errors import AologError
 from aolog.log.directory import list_slabs
 from aolog.log.names import slab_name
 
-__all__ = ["Disk", "Monitor", "Point", "Slabs"]
+__all__ = ["Disk", "Flow", "Monitor", "Point", "Slabs", "seen_of"]
 
 POINT_S = 5.0  # an hour of points is 720: enough for a chart, 50 kB as JSON
 POINTS = 720
@@ -62,15 +62,31 @@ class Slabs(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """The file system that holds a log. full_in_s: at the rate of the last minutes; None while the
-    free space does not shrink."""
+    """Room for a log: on its file system, or below its bound. full_in_s: at the rate of the last
+    minutes; None while the free space does not shrink."""
 
     free_bytes: int
     full_in_s: float | None
 
 
+class Flow(NamedTuple):
+    """What has come to a log and left it since it was first seen: totals, which never fall."""
+
+    records_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class _Marks(NamedTuple):
+    """The last moment of a log. seen, end: the greatest so far."""
+
+    seen: int | None
+    end: int
+    position: int
+
+
 class _Trend:
-    """Free bytes of one file system over the last minutes."""
+    """Free bytes over the last minutes: of a file system, or of a log below its bound."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -90,7 +106,8 @@ class Monitor:
     """Samples of a supervisor's statuses. `sample` belongs to one thread; all else may be called from
     any thread and returns values that do not change.
 
-    look, waits: as the supervisor's. clock: seconds, monotonic; now: seconds since 1970.
+    look, waits: as the supervisor's. log_max_bytes: the retention total of each log's writer, if the
+    operator said it: the log does not hold it. clock: seconds, monotonic; now: seconds since 1970.
     """
 
     def __init__(
@@ -99,20 +116,26 @@ class Monitor:
         storage: Storage,
         *,
         waits: Callable[[], str | None] = lambda: None,
+        log_max_bytes: int | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._look, self._waits = look, waits
+        self._log_max_bytes = log_max_bytes
         self._storage, self._clock, self._now = storage, clock, now
         self._lock = threading.Lock()
         self._points: deque[Point] = deque(maxlen=POINTS)
-        self._positions: dict[tuple[str, str], int] = {}
-        self._bytes_out: dict[tuple[str, str], int] = {}
+        self._marks: dict[tuple[str, str], _Marks] = {}
+        self._flows: dict[tuple[str, str], Flow] = {}
+        self._gone: dict[str, Flow] = {}  # by cluster: of logs that were removed
         self._before: tuple[float, int, int | None, int] | None = None
         self._unmeasured: list[str] = []
         self._slabs: dict[str, Slabs] = {}
         self._disks: dict[str, Disk] = {}
+        self._named: dict[tuple[str, str], bool] = {}
         self._trends: dict[str, _Trend] = {}
+        self._bounds: dict[str, Disk] = {}
+        self._bound_trends: dict[str, _Trend] = {}
         self.started_s = now()
 
     # --- sampling -----------------------------------------------------------------------------
@@ -122,26 +145,41 @@ class Monitor:
         logs, now_s = self._look(), self._clock()
         with self._lock:
             for log in logs:
-                self._count_bytes(log)
+                self._count(log)
+            self._forget({(log.log, log.cluster) for log in logs})
         self._measure(logs, now_s)
         before = self._before
         if before is None or now_s - before[0] >= POINT_S:
             self._add_point(logs, now_s)
 
-    def _count_bytes(self, log: LogStatus) -> None:
-        if log.status is None:
+    def _count(self, log: LogStatus) -> None:
+        if log.status is None or log.lag_bytes is None or log.phase == Phase.REMOVED:
             return
-        key, at = (log.log, log.cluster), log.status.position
-        moved = at - self._positions.get(key, at)
-        self._positions[key] = at
-        self._bytes_out[key] = self._bytes_out.get(key, 0) + max(
-            0, moved
-        )  # a seek back sends again
+        key, seen, position = (log.log, log.cluster), seen_of(log), log.status.position
+        end = position + log.lag_bytes
+        before = self._marks.get(key, _Marks(seen, end, position))
+        greatest = before.seen if seen is None else max(seen, before.seen or 0)
+        self._marks[key] = _Marks(greatest, max(end, before.end), position)
+        flow = self._flows.get(key, Flow())
+        self._flows[key] = Flow(
+            flow.records_in + (0 if before.seen is None else (greatest or 0) - before.seen),
+            flow.bytes_in + max(0, end - before.end),
+            flow.bytes_out + max(0, position - before.position),  # a seek back sends again
+        )
+
+    def _forget(self, present: set[tuple[str, str]]) -> None:
+        """Keeps the sums of logs that were removed."""
+        for key in self._flows.keys() - present:
+            del self._marks[key]
+            gone, flow = self._gone.get(key[1], Flow()), self._flows.pop(key)
+            self._gone[key[1]] = Flow(*(a + b for a, b in zip(gone, flow, strict=True)))
 
     def _add_point(self, logs: Sequence[LogStatus], now_s: float) -> None:
         whole = overview(logs)
-        finished, seen = done(whole), _seen(whole)
-        sent_bytes = sum(self._bytes_out.values())
+        finished, seen = done(whole), seen_of(whole)
+        with self._lock:
+            flows = [*self._flows.values(), *self._gone.values()]
+        sent_bytes = sum(flow.bytes_out for flow in flows)
         rate_in = rate_out = None
         rate_bytes = 0.0
         if self._before is not None:
@@ -168,6 +206,8 @@ class Monitor:
                     del self._slabs[path]
                     self._disks.pop(path, None)
                     self._trends.pop(path, None)
+                    self._bounds.pop(path, None)
+                    self._bound_trends.pop(path, None)
         until_s = self._clock() + _MEASURE_S
         while self._unmeasured and self._clock() < until_s:
             self._measure_log(self._unmeasured.pop(), now_s)
@@ -183,8 +223,12 @@ class Monitor:
         before = self._slabs.get(path, Slabs())
         gone = sorted({base for base, _ in before.files}.difference(bases))
         with self._lock:
-            self._slabs[path] = Slabs(files, (*before.pruned, *gone)[-PRUNED_SHOWN:])
+            self._slabs[path] = slabs = Slabs(files, (*before.pruned, *gone)[-PRUNED_SHOWN:])
             self._disks[path] = self._trends.setdefault(path, _Trend()).add(now_s, free_bytes)
+            if self._log_max_bytes is not None:
+                left = max(0, self._log_max_bytes - slabs.bytes)
+                trend = self._bound_trends.setdefault(path, _Trend())
+                self._bounds[path] = trend.add(now_s, left)
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -208,16 +252,42 @@ class Monitor:
         with self._lock:
             return self._disks.get(path)
 
-    def bytes_out(self, log: str, cluster: str) -> int:
-        """Bytes of the log that the position has passed."""
+    def bound(self, path: str) -> Disk | None:
+        """Room of a log below `log_max_bytes`; None without it, or before it was first measured."""
         with self._lock:
-            return self._bytes_out.get((log, cluster), 0)
+            return self._bounds.get(path)
+
+    def flow(self, log: str, cluster: str) -> Flow:
+        """What has come to a log and left it."""
+        with self._lock:
+            return self._flows.get((log, cluster), Flow())
+
+    def gone(self, cluster: str) -> Flow:
+        """The sums of logs that were removed."""
+        with self._lock:
+            return self._gone.get(cluster, Flow())
+
+    def named(self, present: Sequence[tuple[str, str]], most: int) -> frozenset[tuple[str, str]]:
+        """The logs that have rows of their own: decided when a log is first seen, for as long as it is
+        present. So the sum of the others never loses one to a row of its own."""
+        with self._lock:
+            self._named = {key: self._named[key] for key in present if key in self._named}
+            free = most - sum(self._named.values())
+            for key in present:
+                if key not in self._named:
+                    self._named[key] = free > 0
+                    free -= 1
+            return frozenset(key for key, named in self._named.items() if named)
 
     def full_in_s(self) -> float | None:
         """Of the file system that will be full first."""
         with self._lock:
-            times = [d.full_in_s for d in self._disks.values() if d.full_in_s is not None]
-        return min(times, default=None)
+            return _soonest(self._disks)
+
+    def bound_in_s(self) -> float | None:
+        """Of the log that reaches its bound first."""
+        with self._lock:
+            return _soonest(self._bounds)
 
     def summary(self, logs: Sequence[LogStatus] | None = None) -> dict[str, Any]:
         """What the page shows first; the counts add up to `seen`. logs: statuses of one moment, by
@@ -235,14 +305,27 @@ class Monitor:
             "records_out_per_s": None if last is None else last.records_out,
             "bytes_out_per_s": None if last is None else last.bytes_out,
             "disk_full_in_s": self.full_in_s(),
-            "seen": _seen(whole),
+            "bound_in_s": self.bound_in_s(),
+            "seen": seen_of(whole),
             "pending": pending(whole.lag_records, whole.ahead_records),
         }
 
 
-def _seen(whole: Overview) -> int | None:
-    left = pending(whole.lag_records, whole.ahead_records)
-    return None if left is None else done(whole) + whole.lost_records + left
+def seen_of(counts: LogStatus | Overview) -> int | None:
+    """Records that were pending at the start or came since; None if unknown."""
+    ahead = counts.ahead_records if isinstance(counts, Overview) else ahead_of(counts)
+    left = pending(counts.lag_records, ahead)
+    return None if left is None else done(counts) + counts.lost_records + left
+
+
+def ahead_of(log: LogStatus) -> int:
+    """Records after the position that are dealt with."""
+    return 0 if log.status is None else log.status.ahead_records
+
+
+def _soonest(disks: dict[str, Disk]) -> float | None:
+    times = [disk.full_in_s for disk in disks.values() if disk.full_in_s is not None]
+    return min(times, default=None)
 
 
 def _size(storage: Storage, path: str, base: int) -> int:

@@ -25,6 +25,7 @@ from bridge.errors import Undeliverable, WrongSetting
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.lane import Refusal
 from bridge.kafka.producer import Cluster
+from bridge.kafka.telemetry import REGISTRY
 from tests.bridge.conftest import (
     PARTITIONS,
     TOPIC,
@@ -75,7 +76,10 @@ def test_a_dead_letter_keeps_the_record_its_origin_and_the_reason(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
     large = with_large(log)
+    reason = {"outcome": "dead_lettered", "reason": "MSG_SIZE_TOO_LARGE"}
+    before = REGISTRY.get_sample_value("aolog_bridge_records_rejected_total", reason) or 0
     status = forward(drain=True, poison="dead-letter").end()
+    assert REGISTRY.get_sample_value("aolog_bridge_records_rejected_total", reason) == before + 3
     assert (status.dead_lettered, status.dropped, status.acknowledged) == (3, 0, 500)
     assert (status.lag_records, status.standing) == (0, 0)
     found = letters(log)

@@ -7,11 +7,14 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from aolog import Gap
 from aolog.storage.storage import Storage
+from bridge.deliver.losses import LogLosses
+from bridge.kafka import telemetry
 from bridge.kafka.stalls import Stall
 from bridge.operate.metrics import LOGS_MAX, exposition, reference
 from bridge.operate.monitor import Monitor
-from bridge.supervise.status import LogStatus, Phase
+from bridge.supervise.status import LogStatus, Phase, removed
 from tests.bridge.operate.test_http import LOG, STATUS
 
 PAGE = Path(__file__).parents[3] / "aolog/docs/reference/metrics.md"
@@ -64,6 +67,33 @@ def test_logs_beyond_the_bound_are_summed_in_one_row() -> None:
     assert values["aolog_bridge_lag_seconds", "other", None] == 2.5  # the oldest, not a sum
 
 
+def test_totals_never_fall_when_a_log_is_removed() -> None:
+    """Neither one with a row of its own, nor one of the others."""
+    logs = [LOG._replace(log=f"log {i:04}", acknowledged=i) for i in range(LOGS_MAX + 7)]
+    monitor = Monitor(lambda: list(logs), Storage())
+
+    def totals() -> dict[tuple[str, str], float]:
+        monitor.sample()
+        return {
+            (s.name, s.labels["log"]): s.value
+            for family in text_string_to_metric_families(exposition(monitor)[0].decode())
+            for s in family.samples
+            if family.type == "counter" and "log" in s.labels and s.name.endswith("_total")
+        }
+
+    before = totals()
+    for gone in (3, LOGS_MAX + 2):
+        left = [logs[gone], *[log for log in logs if log.phase == Phase.REMOVED]]
+        logs = [log for log in logs if log not in left] + [removed("main", left)]
+        after = totals()
+        both = before.keys() & after.keys()
+        assert len(both) >= len(before) - 2 * 12
+        assert {key: (before[key], after[key]) for key in both if after[key] < before[key]} == {}
+        before = after
+    logs.append(LOG._replace(log="new"))
+    assert ("aolog_bridge_gaps_total", "new") in totals()  # the first one's row is free
+
+
 def test_a_stalled_partition_is_named() -> None:
     stall = Stall(topic="t", partition=3, leader="b1:9092, node 1", seconds=12.5)
     text = text_of(LOG._replace(status=STATUS._replace(stalled=(stall,))))
@@ -91,3 +121,36 @@ def test_the_reference_page_lists_exactly_what_is_published() -> None:
     }
     published = {name if name != "aolog_bridge" else "aolog_bridge_info" for name in published}
     assert published == documented
+
+
+def total(name: str, **labels: str) -> float:
+    return telemetry.REGISTRY.get_sample_value(f"aolog_bridge_{name}_total", labels) or 0.0
+
+
+def test_requests_that_were_retried_are_counted_over_all_clients_and_never_fall() -> None:
+    def statistics(client: str, retries: int) -> dict[str, object]:
+        broker = {
+            "nodeid": 1, "nodename": "b1:9092", "rtt": {"cnt": 0}, "outbuf_cnt": 0,
+            "waitresp_cnt": 0, "txretries": retries,
+        }  # fmt: skip  # one value
+        return {"name": client, "brokers": {"b1": broker}}
+
+    before = total("requests_retried", broker="b1:9092")
+    for client, retries in (("p1", 2), ("p1", 5), ("p2", 1), ("p1", 5)):
+        telemetry.note_brokers(statistics(client, retries))
+    assert total("requests_retried", broker="b1:9092") - before == 5 + 1
+
+
+def test_lost_records_are_counted_by_reason_and_each_once() -> None:
+    before = {
+        reason: total("records_lost_by_reason", reason=reason) for reason in ("pruned", "corrupt")
+    }
+    losses = LogLosses()
+    losses.pruned([(Gap(0, 100, "pruned", 10), 0)])
+    losses.pruned([(Gap(0, 150, "pruned", 15), 0)])  # more of the same
+    losses.met(Gap(200, 300, "corrupt", 7), 20)
+    after = {reason: total("records_lost_by_reason", reason=reason) for reason in before}
+    assert {reason: after[reason] - before[reason] for reason in before} == {
+        "pruned": 15,
+        "corrupt": 7,
+    }

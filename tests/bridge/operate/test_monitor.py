@@ -19,12 +19,15 @@ from tests.bridge.operate.test_http import LOG, STATUS
 class Watched:
     """A monitor of one log, with a clock that the test moves."""
 
-    def __init__(self, path: Path, storage: Storage | None = None) -> None:
+    def __init__(
+        self, path: Path, storage: Storage | None = None, *, log_max_bytes: int | None = None
+    ) -> None:
         self.now_s = 0.0
         self.log = LOG._replace(path=str(path))
         self.monitor = Monitor(
             lambda: [self.log],
             storage or Storage(),
+            log_max_bytes=log_max_bytes,
             clock=lambda: self.now_s,
             now=lambda: self.now_s,
         )
@@ -53,7 +56,23 @@ def test_bytes_out_count_what_the_position_passed_and_never_fall(tmp_path: Path)
     watched = Watched(tmp_path)
     for position in (9, 109, 59, 209):  # a seek back sends 50 bytes again
         watched.sample(position=position)
-    assert watched.monitor.bytes_out("a", "main") == 100 + 150
+    assert watched.monitor.flow("a", "main").bytes_out == 100 + 150
+
+
+def test_what_came_is_counted_from_when_a_log_was_first_seen_and_stays_when_it_is_removed(
+    tmp_path: Path,
+) -> None:
+    watched = Watched(tmp_path)
+    watched.sample()  # 41 records and 99 bytes are there already
+    watched.sample(lag_records=25, lag_bytes=290)
+    watched.sample(lag_records=15, acknowledged=20, lag_bytes=190, position=109)
+    flow = watched.monitor.flow("a", "main")
+    assert flow == (20, 200, 100)
+    watched.sample(lag_records=None)  # not known for a moment
+    assert watched.monitor.flow("a", "main") == flow
+    watched.log = watched.log._replace(log="another")
+    watched.sample()
+    assert (watched.monitor.flow("a", "main"), watched.monitor.gone("main")) == ((0, 0, 0), flow)
 
 
 def test_the_history_is_an_hour_and_no_more(tmp_path: Path) -> None:
@@ -108,6 +127,22 @@ def test_the_time_to_a_full_disk_follows_the_trend(
     for _ in free:
         watched.sample(30)
     assert watched.monitor.full_in_s() == full_in_s
+
+
+def test_the_time_to_the_bound_of_a_log_follows_its_size(tmp_path: Path) -> None:
+    with Writer(tmp_path / "log", slab_bytes=4096) as writer:
+        watched = Watched(tmp_path / "log", log_max_bytes=100_000)
+        sizes = []
+        for _ in range(3):
+            writer.append(bytes(5000))
+            writer.flush()
+            watched.sample(30)
+            sizes.append(watched.monitor.slabs(str(tmp_path / "log")).bytes)
+        rate = (sizes[2] - sizes[0]) / 60
+        assert watched.monitor.bound_in_s() == pytest.approx((100_000 - sizes[2]) / rate)
+    unbounded = Watched(tmp_path / "log")
+    unbounded.sample(30)
+    assert unbounded.monitor.bound_in_s() is None
 
 
 def test_problems_are_counted_and_bounded_and_one_cause_pushes_out_no_other() -> None:
