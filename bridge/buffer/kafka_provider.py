@@ -59,7 +59,7 @@ class KafkaProvider:
     def __init__(
         self,
         bootstrap_servers: str,
-        settings: dict[str, str] | None = None,
+        settings: dict[str, Any] | None = None,
         *,
         delivery_s: float = 10.0,
         create_topics: CreateTopics = "auto",

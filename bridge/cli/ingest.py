@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.cli.output import out
-from bridge.cli.options import log_format_option
+from bridge.cli.options import log_format_option, warn_of
 from bridge.cli.running import on_signals
 
 if TYPE_CHECKING:
+    from bridge.config.current_text import CurrentText
     from bridge.operate.log_lines import LogFormat
 
 
@@ -92,7 +93,7 @@ def ingest(
     from bridge.operate.access import Access
     from bridge.operate.log_lines import set_up
 
-    token = None if token_file is None else Path(token_file).read_text(encoding="utf-8").strip()
+    token = None if token_file is None else _token(token_file)
     access = Access(http, token, hosts)
     access.address()  # an unusable address is refused before anything is created
     set_up(log_format)
@@ -107,3 +108,16 @@ def ingest(
             over.wait()
     finally:
         logs.close()
+
+
+def _token(path: str) -> CurrentText:
+    from bridge.config.current_text import CurrentText
+    from bridge.config.secrets import exposures
+    from bridge.config.settings import read_settings
+    from bridge.operate.access import wrong_token
+
+    found, problems = read_settings({"http.token": {"file": path}}, Path(), {})
+    if problems:
+        raise click.BadParameter("; ".join(problems), param_hint="--http-token-file")
+    warn_of(exposures(found))
+    return CurrentText("--http-token-file", found["http.token"], wrong_token)

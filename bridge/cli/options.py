@@ -53,12 +53,13 @@ def settings_of(
         raise click.BadParameter(str(error)) from None
 
 
-def client_values(settings: dict[str, Setting]) -> dict[str, str]:
-    """For the client. Warns of secrets that others can read."""
+def client_values(settings: dict[str, Setting]) -> dict[str, Any]:
+    """For the client. Warns of secrets that others can read. Raises WrongSetting."""
     from bridge.config.secrets import exposures
+    from bridge.config.settings import plain_values
 
     warn_of(exposures(settings))
-    return {key: setting.value.get_secret_value() for key, setting in settings.items()}
+    return plain_values(settings)
 
 
 def warn_of(exposures: list[str]) -> None:
@@ -128,7 +129,7 @@ class Chosen(NamedTuple):
     Forwarder."""
 
     servers: str | None
-    settings: dict[str, str]
+    settings: dict[str, Any]
     cursor: str
     routing: Routing | None = None
     create_topics: CreateTopics = "auto"
@@ -197,7 +198,7 @@ the header of the record at that offset (needs --bootstrap-servers or --config).
 
 
 def address_of(
-    path: str, text: str, *, cursor: str, servers: str | None, settings: dict[str, str]
+    path: str, text: str, *, cursor: str, servers: str | None, settings: dict[str, Any]
 ) -> int:
     """The address of a PLACE. Raises UsageError."""
     from bridge.deliver.seek import address_in_kafka, place

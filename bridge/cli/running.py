@@ -59,11 +59,13 @@ def run_bridge(
         report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=supervisor.stop))
         if config.http is not None:
             from aolog.storage.storage import Storage
-            from bridge.operate.access import Access
+            from bridge.config.current_text import CurrentText
+            from bridge.operate.access import Access, wrong_token
             from bridge.operate.endpoint import serving
             from bridge.operate.monitor import Monitor
 
-            access = Access(config.http, config.token, tuple(config.http_hosts))
+            token = config.http_token and CurrentText("http_token", config.http_token, wrong_token)
+            access = Access(config.http, token, tuple(config.http_hosts))
             monitor = Monitor(
                 supervisor.statuses, Storage(), waits=supervisor.waiting_for,
                 log_max_bytes=config.log_max_bytes,
@@ -95,9 +97,10 @@ def _check_options(given: dict[str, Any]) -> None:
     """For options without a configuration: errors name the option instead of a key. (The path of
     the log may be other than UTF-8, which a configuration refuses, so it is not checked.)"""
     from bridge.config.names import check_cursor, check_servers
+    from bridge.config.settings import plain_values
     from bridge.kafka.settings import check
 
-    check({key: s.value.get_secret_value() for key, s in given.get("settings", {}).items()})
+    check(plain_values(given.get("settings", {})))
     check_servers(given["bootstrap_servers"])
     check_cursor(given.get("cursor", "bridge"))
 

@@ -31,10 +31,10 @@ from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import check_mode, read_mode
 from bridge.config.names import check_cursor, check_servers
 from bridge.config.routing import PartitionRule, Rule
-from bridge.config.secrets import Setting, exposures
-from bridge.config.settings import nearest, read_settings
+from bridge.config.secrets import Setting, Stamps, exposures, stamps
+from bridge.config.settings import nearest, plain_values, read_settings
 from bridge.config.transform import TRANSFORM_NAME, load_transform
-from bridge.errors import WrongSetting
+from bridge.errors import WrongConfiguration, WrongSetting
 from bridge.kafka.topics import TOPIC_NAME
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's
@@ -79,9 +79,12 @@ def _refused(settings: dict[str, Setting]) -> list[str]:
     """What the Kafka client refuses, or the bridge for the sake of its guarantees."""
     from bridge.kafka.settings import check
 
-    plain = {key: setting.value.get_secret_value() for key, setting in settings.items()}
+    try:
+        plain = plain_values(settings)
+    except WrongSetting as error:
+        return [str(error)]
 
-    def refusal(part: dict[str, str]) -> str | None:
+    def refusal(part: dict[str, Any]) -> str | None:
         try:
             check(part)
         except WrongSetting as error:
@@ -162,9 +165,21 @@ class Cluster(_Table):
     ] = {}
     cursor: CursorName | None = Field(None, description="name of its cursor in each log")
 
-    def client_settings(self) -> dict[str, str]:
+    def client_settings(self) -> dict[str, Any]:
         """For the client, with secrets."""
-        return {key: setting.value.get_secret_value() for key, setting in self.settings.items()}
+        return plain_values(self.settings)
+
+    def read_again(self) -> Cluster:
+        """With what the files of its settings hold now. Raises ValueError, as the client refuses some."""
+        settings = {}
+        for key, setting in self.settings.items():
+            try:
+                settings[key] = setting.read_again()
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from None
+        if refused := _refused(settings):
+            raise ValueError("; ".join(refused))
+        return self.model_copy(update={"settings": settings})
 
 
 def _is_transform(name: str) -> str:
@@ -320,10 +335,26 @@ class Config(_Table):
             raise ValueError(str(error)) from None
         return value
 
-    @property
-    def token(self) -> str | None:
-        """Of the HTTP endpoint."""
-        return None if self.http_token is None else self.http_token.value.get_secret_value()
+    def stamps(self) -> Stamps:
+        """Of the files of all clusters' settings."""
+        return {
+            path: stamp
+            for cluster in self.clusters.values()
+            for path, stamp in stamps(cluster.settings).items()
+        }
+
+    def read_again(self) -> Config:
+        """With what the files of the clusters' settings hold now; nothing else changes. Raises
+        WrongConfiguration."""
+        clusters, problems = {}, []
+        for name, cluster in self.clusters.items():
+            try:
+                clusters[name] = cluster.read_again()
+            except ValueError as error:
+                problems.append(f"clusters.{name}.settings: {error}")
+        if problems:
+            raise WrongConfiguration(problems)
+        return self.model_copy(update={"clusters": clusters})
 
     @property
     def default_cluster(self) -> str:

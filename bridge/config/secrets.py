@@ -5,34 +5,47 @@
     "sasl.password" = {env = "KAFKA_PASSWORD"}             an environment variable
 
 Values from a file or the environment, and values whose key names a secret, are never shown.
+A file is read again when it changes: see `stamps` and `Setting.read_again`.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import SecretStr
 
 _SECRET = re.compile(r"password|secret|token$|key\.pem|sasl\.oauthbearer\.config|sasl\.jaas")
 _MASK = "**********"
 _FILE_BYTES_MAX = 1 << 20  # keys, keystores and configurations are smaller
+# The client reads the files that these keys name when it connects anew.
+_NAMES_A_FILE = re.compile(r"\.location$|\.keytab$|^sasl\.oauthbearer\.assertion\..*\.file$")
 # Below this key, the client's own keys end in .file.
 _HAS_FILE_KEYS = "sasl.oauthbearer.assertion"
+
+
+Stamps: TypeAlias = dict[str, tuple[int, int, int] | None]
+"""By path: inode, size and time of change of a file; None where there is none."""
 
 
 class Setting(NamedTuple):
     """A value; its text is shown only if it is no secret. source: "file ..." or "environment ...",
     None if it was written out. exposure: how others on this machine can read a secret, and what to
-    do; None if no way is known."""
+    do; None if no way is known. path: the file that the value was read from."""
 
     value: SecretStr
     source: str | None
     secret: bool
     exposure: str | None = None
+    path: Path | None = None
+
+    def read_again(self) -> Setting:
+        """With what its file holds now. Raises ValueError."""
+        return self if self.path is None else _from_file(self.path, secret=self.secret)
 
     def shown(self) -> str:
         """For people."""
@@ -55,7 +68,7 @@ def setting_of(
     """The setting, or what is wrong with it, without its value, which may be a secret."""
     if isinstance(value, Setting):
         return value  # an option of the command line
-    source = exposure = None
+    source = None
     secret = _SECRET.search(key) is not None
     if isinstance(value, Mapping):
         ((kind, where),) = value.items()
@@ -66,16 +79,10 @@ def setting_of(
                 return f"the environment has no variable {where}"
             value, source = environment[where], f"environment {where}"
         else:
-            path = base / where
             try:
-                value, mode = read_text(path), path.stat().st_mode
-            except OSError as error:
-                return f"{path}: {error.strerror}; the file holds the value and nothing else"
+                return _from_file(base / where, secret=secret)
             except ValueError as error:
-                return f"{path}: {error}"
-            value, source = value.removesuffix("\n").removesuffix("\r"), f"file {path}"
-            if secret and mode & stat.S_IROTH:
-                exposure = f"every user of this machine can read {path}; chmod o= it"
+                return str(error)
     elif isinstance(value, bool):
         value = str(value).lower()
     elif isinstance(value, int | float):
@@ -84,7 +91,43 @@ def setting_of(
         return f"should be a string, a number, true or false, not {_kind(value)}"
     if "\0" in value:
         return "contains a NUL"
-    return Setting(SecretStr(value), source, secret, exposure)
+    return Setting(SecretStr(value), source, secret)
+
+
+def _from_file(path: Path, *, secret: bool) -> Setting:
+    """Raises ValueError, which never quotes the value."""
+    try:
+        value, mode = read_text(path), path.stat().st_mode
+    except OSError as error:
+        raise ValueError(
+            f"{path}: {error.strerror}; the file holds the value and nothing else"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    value = value.removesuffix("\n").removesuffix("\r")
+    if "\0" in value:
+        raise ValueError("contains a NUL")
+    exposure = None
+    if secret and mode & stat.S_IROTH:
+        exposure = f"every user of this machine can read {path}; chmod o= it"
+    return Setting(SecretStr(value), f"file {path}", secret, exposure, path)
+
+
+def stamps(settings: Mapping[str, Setting]) -> Stamps:
+    """Of the files that hold these settings, or are named by them. A value that differs means that a file
+    was replaced or written."""
+    named = {str(s.path) for s in settings.values() if s.path is not None} | {
+        s.value.get_secret_value() for key, s in settings.items() if _NAMES_A_FILE.search(key)
+    }
+    found: Stamps = {}
+    for path in sorted(named):
+        try:
+            seen = os.stat(path)  # noqa: PTH116 -- an empty path is the current directory for a Path
+        except (OSError, ValueError):
+            found[path] = None
+        else:
+            found[path] = seen.st_ino, seen.st_size, seen.st_mtime_ns
+    return found
 
 
 def read_text(path: Path) -> str:

@@ -1,5 +1,6 @@
 """Settings of the Kafka client as a configuration writes them: dotted keys, or nested tables (in TOML,
-`sasl.password = ...` without quotes is one); on a command line KEY=VALUE.
+`sasl.password = ...` without quotes is one); on a command line KEY=VALUE. All are librdkafka's but one:
+"oauth_cb" = "module:function" names a function that returns a token.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from bridge.config.secrets import Setting, is_reference, setting_of
+from bridge.config.transform import load_transform
+from bridge.errors import WrongSetting
 
+OAUTH_CB = "oauth_cb"
 # Usual keys, for `nearest`: the client rejects an unknown key, but does not list the known ones. Any
 # other key of librdkafka is accepted too.
 _USUAL = """
@@ -86,3 +91,14 @@ def nearest(key: str) -> str:
     """A hint with the nearest usual key for an unknown one; '' if none is near."""
     near = difflib.get_close_matches(key, _USUAL.split(), n=1, cutoff=0.75)
     return f"; did you mean {near[0]!r}?" if near and near[0] != key else ""
+
+
+def plain_values(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """For the client, with secrets; oauth_cb as a function. Raises WrongSetting if that cannot be loaded."""
+    plain: dict[str, Any] = {key: s.value.get_secret_value() for key, s in settings.items()}
+    if OAUTH_CB in plain:
+        try:
+            plain[OAUTH_CB] = load_transform(plain[OAUTH_CB])
+        except ValueError as error:
+            raise WrongSetting(f"{OAUTH_CB}: {error}", hint="write module:function") from None
+    return plain

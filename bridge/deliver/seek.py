@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import Reader
 from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, UsageError
@@ -52,7 +52,7 @@ def bridge_cursors(path: str, storage: Storage) -> list[str]:
 
 
 def address_in_kafka(
-    path: str, where: str, cursor: str, bootstrap_servers: str, settings: dict[str, str]
+    path: str, where: str, cursor: str, bootstrap_servers: str, settings: dict[str, Any]
 ) -> int:
     """The address of the record at TOPIC/PARTITION@OFFSET. Raises UsageError for other text, or if no
     record of this log is there; DestinationError if the cluster does not answer."""

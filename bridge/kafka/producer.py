@@ -78,7 +78,7 @@ class Cluster:
     def __init__(
         self,
         bootstrap_servers: str,
-        settings: dict[str, str],
+        settings: dict[str, Any],
         identity: Identity | None = None,
         *,
         create_topics: CreateTopics = "never",

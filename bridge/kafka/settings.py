@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
+from bridge.config.settings import OAUTH_CB
 from bridge.errors import WrongSetting
 from bridge.kafka.client import AUTO_CREATE, CLIENT_LOG, DEFAULTS, FIXED, words
 from bridge.kafka.read_back import ReadBack
@@ -29,7 +31,7 @@ _NOT_HERE = ("test.mock.", "transactional.id", "bootstrap.servers")
 _CALLBACKS = ("_cb", "on_delivery", "logger")
 
 
-def check(settings: dict[str, str]) -> None:
+def check(settings: dict[str, Any]) -> None:
     """Raises WrongSetting for a setting that the client does not know, or that the bridge sets
     itself. Connects to nothing."""
     for key, value in settings.items():
@@ -39,7 +41,7 @@ def check(settings: dict[str, str]) -> None:
                 f"{key} is set by the bridge, its guarantees rest on it",
                 hint="use --create-topics" if name == AUTO_CREATE else "leave it out",
             )
-        if name.startswith(_NOT_HERE) or name.endswith(_CALLBACKS):
+        if name.startswith(_NOT_HERE) or (name.endswith(_CALLBACKS) and name != OAUTH_CB):
             raise WrongSetting(f"{key} cannot be set here", hint="leave it out")
         if name in _NUMBERS and not _NUMBER.fullmatch(str(value)):
             raise WrongSetting(

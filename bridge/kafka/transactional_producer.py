@@ -78,7 +78,7 @@ class TransactionalCluster(Cluster):
     def __init__(
         self,
         bootstrap_servers: str,
-        settings: dict[str, str],
+        settings: dict[str, Any],
         name: CursorName,
         cursor_topic: str,
         give_up: Callable[[], bool],

@@ -12,30 +12,35 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import UsageError
 from bridge.config.names import address_of
 
-__all__ = ["Access"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Access", "wrong_token"]
 
 TOKEN_MIN = 16  # characters; a shorter one can be guessed over a network
 OPEN_PATHS = ("/", "/healthz", "/readyz")
 
 
 class Access(NamedTuple):
-    """What was configured. hosts: names in the Host header that are accepted besides `localhost`."""
+    """What was configured. token: the text, or a function that returns the present one. hosts: names in
+    the Host header that are accepted besides `localhost`."""
 
     where: str
-    token: str | None = None
+    token: str | Callable[[], str] | None = None
     hosts: tuple[str, ...] = ()
 
     def address(self) -> tuple[str, int]:
         """HOST and PORT to listen on. Raises UsageError for another interface without a token."""
         host, port = address_of(self.where)
-        if self.token is not None and len(self.token) < TOKEN_MIN:
+        token = self._token()
+        if token is not None and (wrong := wrong_token(token)):
             raise UsageError(
-                f"the HTTP token has {len(self.token)} characters",
+                f"the HTTP token {wrong}",
                 hint=f"use at least {TOKEN_MIN}, for example from `openssl rand -hex 16`",
             )
         if self.token is None and not _is_loopback(host):
@@ -60,12 +65,21 @@ class Access(NamedTuple):
 
     def may_act(self, authorization: str | None) -> bool:
         """Whether a request carries the token."""
-        if self.token is None or authorization is None:
+        token = self._token()
+        if token is None or authorization is None:
             return False
         kind, _, given = authorization.partition(" ")
         return kind.lower() == "bearer" and hmac.compare_digest(
-            given.strip().encode(), self.token.encode()
+            given.strip().encode(), token.encode()
         )
+
+    def _token(self) -> str | None:
+        return self.token() if callable(self.token) else self.token
+
+
+def wrong_token(token: str) -> str | None:
+    """Why a token is too weak, None if it is not."""
+    return f"has {len(token)} characters" if len(token) < TOKEN_MIN else None
 
 
 def _is_address(host: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from bridge.kafka.fetcher import Protocol
@@ -25,7 +25,7 @@ class PullOptions:
     servers: str
     topics: tuple[str, ...]
     path: str
-    settings: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     root: str | None = None
     group: str | None = None
     protocol: Protocol = "classic"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aolog.log.names import cursor_path
 from aolog.storage.storage import Storage
 from bridge.config.routing import Routing, Rule
+from bridge.config.secrets import stamps
 from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.options import OPTIONS, ForwarderOptions
@@ -16,13 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bridge.config.models import Config
+    from bridge.config.secrets import Stamps
     from bridge.deliver.rate_limit import RateLimit
 
 
 class ClusterOptions(NamedTuple):
     """How any log is forwarded to one cluster. A forwarder is made anew when this changes.
 
-    values: fields of ForwarderOptions. other_cursors: by cluster, the names of the others'
+    values: fields of ForwarderOptions. files: what its settings are read from. other_cursors: by cluster, the names of the others'
     cursors; empty if the configuration writes this cluster's cursor out.
     """
 
@@ -32,6 +34,7 @@ class ClusterOptions(NamedTuple):
     cluster: str
     default_cluster: str
     other_cursors: dict[str, str]
+    files: Stamps
 
     def __repr__(self) -> str:  # `values` has secrets
         return f"ClusterOptions({self.cluster!r})"
@@ -107,6 +110,7 @@ def cluster_options(config: Config, limit: RateLimit) -> dict[str, ClusterOption
                 for other in config.clusters
                 if other != name and cluster.cursor is None
             },
+            files=stamps(cluster.settings),
         )
         for name, cluster in config.clusters.items()
     }

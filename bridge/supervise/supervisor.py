@@ -27,7 +27,7 @@ from bridge.deliver.rate_limit import RateLimit
 from bridge.supervise.assignment import Assignment
 from bridge.supervise.discovery import is_gone
 from bridge.supervise.options import cluster_options
-from bridge.supervise.reload import apply_options, read_again
+from bridge.supervise.reload import Rotation, apply_options, read_again
 from bridge.supervise.status import LogStatus, Overview, Phase, overview, removed
 from bridge.supervise.worker import Worker
 
@@ -76,6 +76,7 @@ class Supervisor:
         self._drain = drain
         self._fail_fast = fail_fast
         self._read = read
+        self._rotation = Rotation(config)
         self._pace = RateLimit()  # always the same object, so that equal options stay equal
         self._options = self._options_of(config)
         self._workers: dict[Key, Worker] = {}
@@ -188,6 +189,8 @@ class Supervisor:
         if self._stop_at_s is not None:
             return
         self._wake(self._look_for_changes())
+        if self._rotation.due(self._config):
+            self._rotate()
         by_phase = self._by_phase()  # once: there may be thousands of parked workers
         now_s = time.monotonic()
         for worker in by_phase[Phase.WAITING]:
@@ -406,7 +409,7 @@ class Supervisor:
     def _reload(self) -> None:
         if self._read is None:
             _log.info("there is no configuration file to read again; retrying blocked partitions")
-            apply_options(self._workers.values(), self._options)
+            self._rotate()
             return
         config = read_again(self._read, self._config, lambda c: cluster_options(c, self._pace))
         if config is None:
@@ -416,6 +419,15 @@ class Supervisor:
         apply_options(self._workers.values(), self._options)
         self._scan()
         _log.info("the configuration was read again", extra={"event": "reloaded"})
+
+    def _rotate(self) -> None:
+        """Takes what the files of secrets and certificates hold now."""
+        config = read_again(
+            self._config.read_again, self._config, lambda _: None, what="a new file"
+        )
+        if config is not None:
+            self._config, self._options = config, self._options_of(config)
+        apply_options(self._workers.values(), self._options)
 
     def _options_of(self, config: Config) -> dict[str, ClusterOptions]:
         self._pace.change(config.total_records_per_second, config.total_bytes_per_second)

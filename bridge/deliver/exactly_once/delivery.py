@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aolog.read.reader import position_at
 from bridge.deliver.committer import Committer
@@ -429,7 +429,7 @@ def _uuid_of(source: LogSource) -> bytes:
     return uuid
 
 
-def _check_times(seconds: float, settings: dict[str, str]) -> None:
+def _check_times(seconds: float, settings: dict[str, Any]) -> None:
     timeout_ms = int(settings.get("transaction.timeout.ms", _TIMEOUT_MS))
     if seconds * 2_000 > timeout_ms:
         raise WrongSetting(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pytest
+
+from bridge.examples import msk_iam
 from bridge.examples.bad_link import open_buffer
 from bridge.testing import FaultyProvider, MemoryProvider
 from tests.aolog.conftest import ROOT
@@ -38,3 +43,14 @@ def test_bad_link_an_outage_longer_than_the_disk_keeps_the_newest_in_order_and_t
     assert list(dict.fromkeys(arrived)) == unique  # in order
     assert len(unique) < 4_000  # the outage was longer than the disk
     assert unique[-500:] == list(range(3_500, 4_000))
+
+
+def test_msk_iam_returns_the_signers_token_and_its_end_in_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("aws_msk_iam_sasl_signer")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    text, ends_s = msk_iam.token("eu-central-1")
+    assert b"kafka-cluster" in base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    assert 60 < ends_s - time.time() < 3_600

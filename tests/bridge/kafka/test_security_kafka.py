@@ -37,15 +37,16 @@ STORE_PASSWORD = "of-the-keystore"
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("secured kafka")]  # one server
 
 
-def make_certificate(directory: Path, name: str) -> tuple[Path, Path]:
-    """A keystore with a key and a certificate of its own for 127.0.0.1, and the certificate."""
+def make_certificate(directory: Path, name: str, of: str | None = None) -> tuple[Path, Path]:
+    """A keystore with a key and a certificate of its own for 127.0.0.1, and the certificate. of: whose
+    it is, if not of one with the same name."""
     keytool = Path(os.path.realpath(java())).with_name("keytool")
     if not keytool.exists():  # a Java that came with a package has none
         keytool = Path(shutil.which("keytool", path=f"{os.environ['PATH']}:/usr/bin") or keytool)
     store, certificate = directory / f"{name}.p12", directory / f"{name}.pem"
-    common = ["-keystore", str(store), "-storepass", STORE_PASSWORD, "-alias", name]
+    common = ["-keystore", str(store), "-storepass", STORE_PASSWORD, "-alias", of or name]
     for arguments in (
-        ["-genkeypair", "-keyalg", "EC", "-storetype", "PKCS12", "-dname", f"CN={name}",
+        ["-genkeypair", "-keyalg", "EC", "-storetype", "PKCS12", "-dname", f"CN={of or name}",
          "-ext", "san=ip:127.0.0.1", "-ext", "bc:c", "-validity", "2"],
         ["-exportcert", "-rfc", "-file", str(certificate)],
     ):  # fmt: skip  # command lines
@@ -62,6 +63,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaSer
     try:
         store, _ = make_certificate(directory, "server")
         make_certificate(directory, "stranger")
+        make_certificate(directory, "renewed", of="server")
         module = "org.apache.kafka.common.security"
         server = KafkaServer(
             directory / "kafka",
@@ -76,20 +78,36 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaSer
                 "listener.name.tls.ssl.keystore.type": "PKCS12",
                 "listener.name.tls.ssl.keystore.location": store,
                 "listener.name.tls.ssl.keystore.password": STORE_PASSWORD,
+                "listener.name.both.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+                "listener.name.both.scram-sha-256.sasl.jaas.config": (
+                    f"{module}.scram.ScramLoginModule required;"
+                ),
+                "listener.name.both.ssl.keystore.type": "PKCS12",
+                "listener.name.both.ssl.keystore.location": store,
+                "listener.name.both.ssl.keystore.password": STORE_PASSWORD,
+                "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+                "listener.name.oauth.oauthbearer.sasl.jaas.config": (
+                    f"{module}.oauthbearer.OAuthBearerLoginModule required "
+                    'unsecuredLoginStringClaim_sub="broker";'
+                ),
             },
-            {"SASL": "SASL_PLAINTEXT", "TLS": "SSL"},
+            {"SASL": "SASL_PLAINTEXT", "TLS": "SSL", "BOTH": "SASL_SSL", "OAUTH": "SASL_PLAINTEXT"},
         )
     except KafkaUnavailable as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error))
     with server:
-        admin = AdminClient({"bootstrap.servers": server.bootstrap_servers, "log_level": 0})
-        information = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-        change = UserScramCredentialUpsertion("bob", information, PASSWORD.encode())
-        for future in admin.alter_user_scram_credentials([change]).values():
-            future.result(timeout=30)
+        set_password(server, "bob", PASSWORD)
         yield server, directory
+
+
+def set_password(server: KafkaServer, user: str, password: str) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers, "log_level": 0})
+    information = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    change = UserScramCredentialUpsertion(user, information, password.encode())
+    for future in admin.alter_user_scram_credentials([change]).values():
+        future.result(timeout=30)
 
 
 SASL = """
@@ -289,3 +307,105 @@ def test_the_error_distinguishes_a_certificate_of_another_host_from_an_untrusted
     assert "does not name the host 'localhost'" in process.stderr
     process, _ = forward("TLS", TLS.format(ca=directory / "stranger.pem"), "--delivery", delivery)
     assert "certificate verify failed" in refused(process)["error"]
+
+
+def replace(path: Path, text: str) -> None:
+    """As those do who rotate secrets: at once, and without a word to the process."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_certificate_and_a_password_that_are_replaced_are_used_without_a_restart(
+    forward: Callable[..., tuple[Process, str]],
+    secured: tuple[KafkaServer, Path],
+    tmp_path: Path,
+    delivery: str,
+) -> None:
+    server, directory = secured
+    keystore = "listener.name.both.ssl.keystore.location"
+    user, ca = f"carol-{delivery}", tmp_path / "ca.pem"
+    set_password(server, user, PASSWORD)
+    shutil.copy(directory / "server.pem", ca)
+    settings = SASL.format(mechanism="SCRAM-SHA-256", user=user, password='{file = "password"}')
+    settings = settings.replace("SASL_PLAINTEXT", "SASL_SSL") + f'"ssl.ca.location" = "{ca}"\n'
+    process, topic = forward("BOTH", settings, "--delivery", delivery)
+    process.until(lambda s: s["acknowledged"] == 100)
+    try:
+        server.configure("BROKER", "1", keystore, str(directory / "renewed.p12"))
+        set_password(server, user, "hunter2-newer")
+        replace(ca, (directory / "renewed.pem").read_text())
+        replace(tmp_path / "password", "hunter2-newer\n")
+        process.until(lambda _: "password has changed" in process.stderr)
+        fill(tmp_path / "log", 50)
+        process.until(lambda s: s["acknowledged"] == 150)
+    finally:
+        server.configure("BROKER", "1", keystore, None)
+    assert process.terminate() == 0
+    assert "AUTHENTICATION" not in process.stderr
+    assert "hunter2" not in process.stderr + "".join(process.lines)
+    found = consume(server.bootstrap_servers, topic, 1)
+    assert_arrived(records_of(tmp_path / "log"), found, topic=topic)
+
+
+def test_a_certificate_file_that_cannot_be_used_changes_nothing_until_it_is_corrected(
+    forward: Callable[..., tuple[Process, str]], secured: tuple[KafkaServer, Path], tmp_path: Path
+) -> None:
+    _, directory = secured
+    ca = tmp_path / "ca.pem"
+    shutil.copy(directory / "server.pem", ca)
+    process, _ = forward("TLS", TLS.format(ca=ca))
+    process.until(lambda s: s["acknowledged"] == 100)
+    replace(ca, "no certificate")
+    process.until(lambda _: "a new file is wrong" in process.stderr)
+    fill(tmp_path / "log", 50)
+    process.until(lambda s: s["acknowledged"] == 150)
+    replace(ca, (directory / "server.pem").read_text())
+    process.until(lambda _: process.stderr.count("ca.pem has changed") == 2)
+    fill(tmp_path / "log", 50)
+    process.until(lambda s: s["acknowledged"] == 200)
+    assert process.terminate() == 0
+
+
+TOKENS = '''
+import base64, json, pathlib, time
+
+asked = pathlib.Path(__file__).with_name("asked")
+
+
+def token(config):
+    """An unsecured JSON web token, which lives for some seconds."""
+    with asked.open("a") as file:
+        file.write(config + "\\n")
+    end_s = time.time() + 4
+    claims = {"sub": config, "iat": time.time(), "exp": end_s}
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+             for part in ({"alg": "none"}, claims)]
+    return ".".join([*parts, ""]), end_s
+'''
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_tokens_of_a_function_are_accepted_and_fetched_anew_before_they_end(
+    forward: Callable[..., tuple[Process, str]],
+    secured: tuple[KafkaServer, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    delivery: str,
+) -> None:
+    (tmp_path / "signer.py").write_text(TOKENS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    settings = (
+        '"security.protocol" = "SASL_PLAINTEXT"\n"sasl.mechanism" = "OAUTHBEARER"\n'
+        '"sasl.oauthbearer.config" = "alice"\n"oauth_cb" = "signer:token"\n'
+    )
+    process, topic = forward("OAUTH", settings, "--delivery", delivery)
+    process.until(lambda s: s["acknowledged"] == 100)
+    first = (tmp_path / "asked").read_text().count("alice")
+    process.until(lambda _: (tmp_path / "asked").read_text().count("alice") >= first + 2)
+    fill(tmp_path / "log", 50)
+    process.until(lambda s: s["acknowledged"] == 150)
+    assert process.terminate() == 0
+    found = consume(secured[0].bootstrap_servers, topic, 1)
+    assert_arrived(records_of(tmp_path / "log"), found, topic=topic)

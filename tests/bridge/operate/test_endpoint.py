@@ -399,6 +399,13 @@ def test_a_running_log_is_paused_resumed_and_shown_in_the_browser_s_words(
     with pytest.raises(urllib.error.HTTPError, match="409"):
         post("/seek", to="earliest", dry_run=True)  # it is not paused
     act("retry")
+    newer = tmp_path / "newer"
+    newer.write_text("fedcba9876543210\n")
+    newer.replace(tmp_path / "token")
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        act("retry")
+    token = "fedcba9876543210"
+    act("retry")
     assert process.terminate() == 0
     assert token not in process.stderr + "".join(process.lines)
 
