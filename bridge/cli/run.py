@@ -27,7 +27,8 @@ def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str,
     cls=GroupedCommand,
     short_help="Forward logs to topics.",
     headings={
-        "Logs": "path root file drain cursor prune park_seconds",
+        "Logs": "path root file drain cursor prune park_seconds scrub_seconds"
+        " scrub_bytes_per_second",
         "Destination": "bootstrap_servers topic settings create_topics",
         "Delivery": "delivery read_back commit_seconds stop_seconds cursor_topic"
         " transaction_records transaction_seconds",
@@ -114,6 +115,14 @@ def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str,
 @click.option(
     "--park-seconds", type=NumberRange(0),
     help="With --root or --config: how long an idle log stays connected.  [default: 30.0]",
+)  # fmt: skip  # as above
+@click.option(
+    "--scrub-seconds", type=NumberRange(0, min_open=True),
+    help="Check each log for damage at this interval, in the background.  [default: never]",
+)  # fmt: skip  # as above
+@click.option(
+    "--scrub-bytes-per-second", type=NumberRange(0, min_open=True),
+    help="How fast the checks read, at most.  [default: 10000000]",
 )  # fmt: skip  # as above
 @click.option(
     "--http", metavar="HOST:PORT",

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from bridge.config.models import Config
+    from bridge.operate.scrub import Scrub
     from bridge.supervise.status import Overview
+    from bridge.supervise.supervisor import Supervisor
 
 INTERRUPTED = 128  # plus the signal's number: the usual exit status
 
@@ -57,6 +59,7 @@ def run_bridge(
     signals = on_signals(supervisor.stop, supervisor.reload)
     with ExitStack() as stack:
         report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=supervisor.stop))
+        scrubbed = _scrubbing(config, supervisor, stack)
         if config.http is not None:
             from aolog.storage.storage import Storage
             from bridge.config.current_text import CurrentText
@@ -68,7 +71,7 @@ def run_bridge(
             access = Access(config.http, token, tuple(config.http_hosts))
             monitor = Monitor(
                 supervisor.statuses, Storage(), waits=supervisor.waiting_for,
-                log_max_bytes=config.log_max_bytes,
+                log_max_bytes=config.log_max_bytes, scrubbed=scrubbed,
             )  # fmt: skip  # one value
             stack.enter_context(
                 serving(access, monitor, waits=supervisor.waiting_for, controls=supervisor)
@@ -78,6 +81,24 @@ def run_bridge(
         notify("STOPPING=1")
     short = drain and signals and not supervisor.drained
     sys.exit(INTERRUPTED + signals[-1] if short else status)
+
+
+def _scrubbing(
+    config: Config, supervisor: Supervisor, stack: ExitStack
+) -> Callable[[str], Scrub | None]:
+    """Begins to check logs for damage, if that is configured. Returns the last check, by path."""
+    if config.scrub_seconds is None:
+        return lambda _: None
+    from aolog.storage.storage import Storage
+    from bridge.operate.scrub import Scrubber
+
+    scrubber = Scrubber(
+        supervisor.statuses,
+        Storage(),
+        every_s=config.scrub_seconds,
+        bytes_per_s=config.scrub_bytes_per_second,
+    )
+    return stack.enter_context(scrubber).of
 
 
 def _notifying(report: Callable[[Overview], None]) -> Callable[[Overview], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shlex
 from typing import Any
 
 import click
@@ -157,3 +158,10 @@ def _show(found: dict[str, Any]) -> None:
         out.line(table(head, rows))
     elif whole is None:
         out.line("there is no log")
+    for log in found["logs"]:
+        scrub = log.get("scrub")
+        if scrub is not None and scrub["damage"]:
+            damaged = counted(scrub["damage"], "damaged place")
+            out.line(
+                f"{log['log']}: {damaged} found; see `aolog verify {shlex.quote(log['path'])}`"
+            )

@@ -299,6 +299,12 @@ class Config(_Table):
         Discriminator(lambda given: "_table" if isinstance(given, Mapping | Prune) else "_word"),
         Field(description="delete slabs that every cursor has passed; a table says what is kept"),
     ] = False
+    scrub_seconds: float | None = Field(
+        None, gt=0, description="interval between checks of each log for damage; by default none"
+    )
+    scrub_bytes_per_second: float = Field(
+        10e6, gt=0, description="how fast the checks of all logs read, at most"
+    )
     commit_seconds: float = Field(1.0, ge=0.01, description="interval between commits of a cursor")
     stop_seconds: float = Field(5.0, ge=0, description="how long a stop waits for acknowledgements")
     status_seconds: float = Field(1.0, ge=0.05, description="interval between status lines")

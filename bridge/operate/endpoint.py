@@ -6,7 +6,7 @@
     GET  /healthz   200 while every thread makes progress, else 503 with the logs whose thread hangs
     GET  /readyz    200 while the root and the logs exist, each log that runs is connected, and no
                     error stopped one; else 503
-    GET  /status    {"overview": ..., "logs": [...]}: see supervise/status.py
+    GET  /status    {"overview": ..., "logs": [...]}: see supervise/status.py; scrub: see scrub.py
     GET  /log       one log in detail: its slabs and disk (?log=NAME&cluster=NAME)
     POST /action    {"action": "pause" | "resume" | "retry", "log": NAME, "cluster": NAME}; with the token
     POST /seek      {"to": PLACE, "dry_run": BOOL, "log": NAME, "cluster": NAME} of a paused log; with the token
@@ -156,8 +156,12 @@ class _Answers:
     async def _status(self, _: Request) -> Response:
         logs = self._monitor.logs
         whole = overview(logs, waiting_for=self._waits())
-        shown = [log.as_json() for log in logs]
+        shown = [{**log.as_json(), "scrub": self._scrub(log)} for log in logs]
         return json_response({"overview": whole._asdict(), "logs": shown})
+
+    def _scrub(self, log: LogStatus) -> dict[str, Any] | None:
+        found = self._monitor.scrubbed(log.path)
+        return None if found is None else found._asdict()
 
     async def _one_log(self, request: Request) -> Response:
         log = self._find(request.query_params.get("log"), request.query_params.get("cluster"))
@@ -167,6 +171,7 @@ class _Answers:
         return json_response(
             {
                 **log.as_json(),
+                "scrub": self._scrub(log),
                 "slabs": [{"base": base, "bytes": size} for base, size in slabs.files],
                 "pruned_slabs": slabs.pruned,
                 "disk": None if disk is None else disk._asdict(),

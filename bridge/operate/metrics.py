@@ -81,6 +81,11 @@ def _flow(name: str) -> Callable[[LogStatus, Monitor], float | None]:
     return of
 
 
+def _scrub(log: LogStatus, monitor: Monitor, name: str) -> float | None:
+    found = monitor.scrubbed(log.path)
+    return None if found is None else getattr(found, name)
+
+
 _WATCH = "nothing; for rates"
 _BUILD = "What runs: versions, and whether aolog's helper is compiled."
 FAMILIES = [
@@ -142,6 +147,12 @@ FAMILIES = [
            "bring the cluster back, or raise the writer's bound", _bound_in_s, min),
     Family("silent_seconds", "gauge", "Seconds since the log's thread last made progress.",
            "above 60 it hangs: look at the disk; restart", lambda log, _: log.silent_s, max),
+    Family("scrub_damage", "gauge", "Gaps and other damage that the last check of the log found; missing"
+           " before it.", "run `aolog verify LOG`; restore a backup",
+           lambda log, monitor: _scrub(log, monitor, "damage")),
+    Family("scrub_timestamp_seconds", "gauge", "When the last check of the log ended, in seconds since"
+           " 1970.", "old: raise scrub_bytes_per_second",
+           lambda log, monitor: _scrub(log, monitor, "ended_s"), min),
 ]  # fmt: skip  # a table
 LABELS = ("log", "cluster")
 

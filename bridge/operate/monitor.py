@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aolog.storage.storage import Storage
+    from bridge.operate.scrub import Scrub
 
 from aolog.errors import AologError
 from aolog.log.directory import list_slabs
@@ -107,7 +108,8 @@ class Monitor:
     any thread and returns values that do not change.
 
     look, waits: as the supervisor's. log_max_bytes: the retention total of each log's writer, if the
-    operator said it: the log does not hold it. clock: seconds, monotonic; now: seconds since 1970.
+    operator said it: the log does not hold it. scrubbed: the last check of a log, by path.
+    clock: seconds, monotonic; now: seconds since 1970.
     """
 
     def __init__(
@@ -117,10 +119,11 @@ class Monitor:
         *,
         waits: Callable[[], str | None] = lambda: None,
         log_max_bytes: int | None = None,
+        scrubbed: Callable[[str], Scrub | None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._look, self._waits = look, waits
+        self._look, self._waits, self.scrubbed = look, waits, scrubbed
         self._log_max_bytes = log_max_bytes
         self._storage, self._clock, self._now = storage, clock, now
         self._lock = threading.Lock()
