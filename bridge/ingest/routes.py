@@ -6,6 +6,7 @@
     GET  /topics/TOPIC    records as NDJSON; ?from=ADDRESS, else from the earliest. The header Aolog-Next
                           has the address to continue at
     GET  /topics          the logs that are open: topic, end, durable
+    GET  /metrics         for Prometheus
     GET  /healthz         200
 
 503 with Retry-After: too many requests wait, or the disk or a log is full; send the request again, with
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -34,6 +36,7 @@ from aolog.errors import (
     UsageError,
 )
 from bridge.ingest.bodies import DECODERS, line_of
+from bridge.ingest.metrics import Metrics
 from bridge.operate.server import Ending, Limits, body_of, error, json_response, served
 
 if TYPE_CHECKING:
@@ -78,6 +81,7 @@ class _Answers:
         self._access, self._logs = access, logs
         self._body_bytes, self._waiting_max = body_bytes, waiting_max
         self._waiting = 0
+        self._metrics = Metrics(lambda: self._waiting, lambda: len(logs.state()))
 
     def routes(self, pool: ThreadPoolExecutor) -> Starlette:
         """The application."""
@@ -87,6 +91,7 @@ class _Answers:
                 Route("/topics/{topic}", self._append, methods=["POST"]),
                 Route("/topics/{topic}", self._read),
                 Route("/topics", self._topics),
+                Route("/metrics", self._show_metrics),
                 Route("/healthz", self._healthz),
             ]
         )
@@ -95,6 +100,12 @@ class _Answers:
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     async def _append(self, request: Request) -> Response:
+        begun_s = time.monotonic()
+        answer = await self._append_if_allowed(request)
+        self._metrics.answered(answer.status_code, time.monotonic() - begun_s)
+        return answer
+
+    async def _append_if_allowed(self, request: Request) -> Response:
         if self._lacks_token(request):
             return _no_token()
         if self._waiting >= self._waiting_max:
@@ -135,6 +146,7 @@ class _Answers:
         except AologError as failed:
             _log.error("%s: %s", topic, failed, extra={"event": "append_failed"})
             return error(500, failed.reason, failed.hint or "see the log of this server")
+        self._metrics.taken(taken, len(body))
         return json_response(taken._asdict())
 
     async def _read(self, request: Request) -> Response:
@@ -165,6 +177,12 @@ class _Answers:
         if self._lacks_token(request):
             return _no_token()
         return json_response({"topics": self._logs.state()})
+
+    async def _show_metrics(self, request: Request) -> Response:
+        if self._lacks_token(request):
+            return _no_token()
+        body, kind = self._metrics.exposition()
+        return Response(body, media_type=kind)
 
     async def _healthz(self, _: Request) -> Response:
         return json_response({"ok": True})

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import aolog
 from bridge.ingest.logs import KEY_HEADER, Logs
@@ -176,6 +177,32 @@ def test_with_a_token_every_request_needs_it_except_the_probe(tmp_path: Path) ->
         assert client.send("GET", "/topics/t", Authorization=bearer).status == 200
     with pytest.raises(aolog.UsageError, match="no token"):
         Access("0.0.0.0:0").address()
+
+
+def test_the_metrics_count_what_was_answered(tmp_path: Path) -> None:
+    body = lines({"value": "a"}, {"value": "b"})
+    with ingesting(tmp_path, TOKEN) as client:
+        bearer = f"Bearer {TOKEN}"
+        for _ in range(2):
+            client.post("t", body, Idempotency_Key="one", Authorization=bearer)
+        client.post("t", b"no json", Authorization=bearer)
+        client.post("t", body)
+        assert client.send("GET", "/metrics").status == 401
+        text = client.send("GET", "/metrics", Authorization=bearer).body.decode()
+    values = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert values["aolog_ingest_requests_total", "200"] == 2
+    assert values["aolog_ingest_requests_total", "400"] == 1
+    assert values["aolog_ingest_requests_total", "401"] == 1
+    assert values["aolog_ingest_records_total", "t"] == 2
+    assert values["aolog_ingest_body_bytes_total", "t"] == len(body)
+    assert values["aolog_ingest_repeated_requests_total", "t"] == 1
+    assert values["aolog_ingest_append_seconds_count",] == 4
+    assert values["aolog_ingest_open_logs",] == 1
+    assert values["aolog_ingest_waiting_requests",] == 0
 
 
 def test_only_named_topics_are_accepted_if_some_are_named(tmp_path: Path) -> None:
