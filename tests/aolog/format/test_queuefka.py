@@ -6,8 +6,10 @@ The goldens were made by `tests/golden/queuefka/gotool`, whose README says what 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -394,3 +396,21 @@ def test_a_power_cut_that_takes_the_first_bytes_keeps_no_writer_out(log_path):
         address = writer.append(b"behind")
     with aolog.Reader(log_path) as reader:
         assert [(record.address, record.value) for record in reader] == [(address, b"behind")]
+
+
+def test_a_log_is_copied_to_format_1_and_back_by_the_commands_of_the_page(tmp_path: Path) -> None:
+    page = (Path(aolog.__file__).parent / "docs/how-to/maintenance.md").read_text()
+    copies = re.findall(r"^aolog read --format length .*$", page, re.MULTILINE)
+    assert len(copies) == 2
+    sent = [b"a\nb", bytes(range(256)), b"x" * 100_000]
+    with aolog.Writer(tmp_path / "LOG") as log:
+        log.append_many(sent)
+    program = f"{sys.executable} -m aolog"
+    for copy in copies:
+        command = re.sub(r"\baolog\b", program, copy)
+        subprocess.run(["sh", "-ec", command], cwd=tmp_path, check=True, capture_output=True)
+    for name in ("OLDER", "LOG2"):
+        with aolog.Reader(tmp_path / name) as log:
+            assert [record.value for record in log] == sent
+    with pytest.raises(aolog.UsageError):
+        aolog.Writer(tmp_path / "OLDER", format="aolog")
