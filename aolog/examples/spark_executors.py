@@ -52,9 +52,9 @@ if __name__ == "__main__":
 
     aolog.spark.ensure_java()
     spark = SparkSession.builder.getOrCreate()
+    aolog.spark.register(spark)
     lines = [(line.rstrip("\n"),) for line in sys.stdin]
     write_rejected(spark.createDataFrame(lines, "value string"), sys.argv[1])
-    aolog.spark.register(spark)
     reasons = "headers[0].value"
     found = spark.read.format("aolog").option("includeHeaders", value=True).load(sys.argv[1])
     found.selectExpr("cast(value as string)", f"cast({reasons} as string) as reason").show()

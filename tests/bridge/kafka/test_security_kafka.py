@@ -86,6 +86,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaSer
                 "listener.name.both.ssl.keystore.location": store,
                 "listener.name.both.ssl.keystore.password": STORE_PASSWORD,
                 "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+                "listener.name.oauth.oauthbearer.connections.max.reauth.ms": 60_000,
                 "listener.name.oauth.oauthbearer.sasl.jaas.config": (
                     f"{module}.oauthbearer.OAuthBearerLoginModule required "
                     'unsecuredLoginStringClaim_sub="broker";'
@@ -379,7 +380,7 @@ def token(config):
     """An unsecured JSON web token, which lives for some seconds."""
     with asked.open("a") as file:
         file.write(config + "\\n")
-    end_s = time.time() + 4
+    end_s = time.time() + 6
     claims = {"sub": config, "iat": time.time(), "exp": end_s}
     parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
              for part in ({"alg": "none"}, claims)]
