@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from bridge.ingest.logs import Taken
 
-__all__ = ["Metrics"]
-
 _PREFIX = "aolog_ingest_"
 
 

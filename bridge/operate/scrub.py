@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from aolog.storage.storage import Storage
     from bridge.supervise.status import LogStatus
 
-__all__ = ["Scrub", "Scrubber"]
-
 _log = logging.getLogger("bridge.scrub")
 _LOOK_S = 1.0  # delay before a new log or a due pass is noticed
 _WAIT_S_MAX = 3_600.0  # a lock takes no time-out of centuries
