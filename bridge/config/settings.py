@@ -16,7 +16,7 @@ from bridge.config.secrets import Setting, is_reference, setting_of
 from bridge.config.transform import load_transform
 from bridge.errors import WrongSetting
 
-OAUTH_CB = "oauth_cb"
+_OAUTH_CB = "oauth_cb"
 # Usual keys, for `nearest`: the client rejects an unknown key, but does not list the known ones. Any
 # other key of librdkafka is accepted too.
 _USUAL = """
@@ -96,9 +96,9 @@ def nearest(key: str) -> str:
 def plain_values(settings: Mapping[str, Setting]) -> dict[str, Any]:
     """For the client, with secrets; oauth_cb as a function. Raises WrongSetting if that cannot be loaded."""
     plain: dict[str, Any] = {key: s.value.get_secret_value() for key, s in settings.items()}
-    if OAUTH_CB in plain:
+    if _OAUTH_CB in plain:
         try:
-            plain[OAUTH_CB] = load_transform(plain[OAUTH_CB])
+            plain[_OAUTH_CB] = load_transform(plain[_OAUTH_CB])
         except ValueError as error:
-            raise WrongSetting(f"{OAUTH_CB}: {error}", hint="write module:function") from None
+            raise WrongSetting(f"{_OAUTH_CB}: {error}", hint="write module:function") from None
     return plain

@@ -7,7 +7,6 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from bridge.config.settings import OAUTH_CB
 from bridge.errors import WrongSetting
 from bridge.kafka.client import AUTO_CREATE, CLIENT_LOG, DEFAULTS, FIXED, words
 from bridge.kafka.read_back import ReadBack
@@ -41,7 +40,7 @@ def check(settings: dict[str, Any]) -> None:
                 f"{key} is set by the bridge, its guarantees rest on it",
                 hint="use --create-topics" if name == AUTO_CREATE else "leave it out",
             )
-        if name.startswith(_NOT_HERE) or (name.endswith(_CALLBACKS) and name != OAUTH_CB):
+        if name.startswith(_NOT_HERE) or (name.endswith(_CALLBACKS) and name != "oauth_cb"):
             raise WrongSetting(f"{key} cannot be set here", hint="leave it out")
         if name in _NUMBERS and not _NUMBER.fullmatch(str(value)):
             raise WrongSetting(
