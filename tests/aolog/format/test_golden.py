@@ -202,7 +202,7 @@ def test_zeros_after_a_seal_are_cut_and_the_epoch_continues(copy, zeros):
     sealed = second.read_bytes()
     second.write_bytes(sealed + bytes(zeros))
     with aolog.Writer(copy, storage=make.GoldenStorage()) as log:
-        case = recovery_cases.Case.SEALED_TAIL if zeros else recovery.Case.SEALED
+        case = recovery_cases.Case.SEALED_TAIL if zeros else recovery_cases.Case.SEALED
         opening = log.opening
     assert (opening.case, opening.epoch, opening.next_base) == (case.value, 1, LAST_BASE)
     assert second.read_bytes() == sealed
