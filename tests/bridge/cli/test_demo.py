@@ -19,7 +19,7 @@ from bridge.config.routing import partition_of_key
 from tests.bridge.conftest import Process, records_of
 
 GOOD = Result(
-    input="x", records=10, bytes=100, seconds=1.0, records_per_s=10, outage_s=3.0, outage_at=0.35,
+    broker="embedded broker", input="x", records=10, bytes=100, seconds=1.0, records_per_s=10, outage_s=3.0, outage_at=0.35,
     outage_pending=5, kill_at=0.6, kill_pending=5, lost=0, repeated=0, disordered=0, altered=0,
     log=None,
 )  # fmt: skip  # one value
@@ -41,6 +41,8 @@ def test_a_small_file_goes_through_outage_and_kill_whole(
     (line,) = process.lines
     result = json.loads(line)
     assert result["ok"] is True
+    assert "embedded broker at 127.0.0.1:" in " ".join(process.stderr.splitlines()[:2])
+    assert result["broker"].startswith("embedded broker at 127.0.0.1:")
     assert result["records"] >= 50_000
     assert result["records"] % 700 == 0
     for moment in ("outage_at", "kill_at"):
@@ -64,7 +66,15 @@ def test_without_files_it_shows_the_standard_library_and_ends_with_a_table() -> 
         capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip  # one call
     assert ended.returncode == 0, ended.stderr
-    for word in ("outage survived", "process killed", "lost", "duplicated", "out of order"):
+    for word in (
+        "embedded broker",
+        "proved: ",
+        "outage survived",
+        "process killed",
+        "lost",
+        "duplicated",
+        "out of order",
+    ):
         assert word in ended.stdout
 
 
@@ -201,7 +211,7 @@ def test_its_exit_status_is_0_and_it_says_so_if_all_is_well(
     results(monkeypatch, GOOD)
     assert run_demo([str(text)]) == 0
     shown = capsys.readouterr().out
-    assert "nothing lost" in shown
+    assert GOOD.proved in shown
     for row in ("records", "outage survived", "process killed", "lost", "duplicated"):
         assert row in shown
 
