@@ -189,7 +189,7 @@ def _bridge(delivery: str, to: _To, topic: str, records: _Records) -> Contender:
         sending = forwarder._delivery  # noqa: SLF001 -- nobody else has to know when that is
         first = 0 if delivery == "exactly_once" else 1
         until_s = time.monotonic() + _SOON_S
-        while (now := sending.progress()).state != "sending" or now.acknowledged < first:
+        while (now := sending.status()).state != "sending" or now.acknowledged < first:
             if time.monotonic() > until_s:
                 raise Wrong(f"{BRIDGE[delivery]}: not connected after {_SOON_S:g} s")
             sending.turn(time.monotonic())

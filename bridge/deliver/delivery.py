@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bridge.errors import DestinationError, Undeliverable
 from bridge.kafka.error_table import advice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from bridge.deliver.position import Position
+    from bridge.deliver.status import Status
     from bridge.kafka.lane import Refusal
-    from bridge.kafka.stalls import Stall
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once"
@@ -20,27 +18,6 @@ DELIVERIES = (AT_LEAST_ONCE, EXACTLY_ONCE)
 
 IDLE_S = 0.2  # an idle wait: the longest delay of a signal or of a due commit
 BUSY_S = 0.005  # a wait while records are in flight: the longest delay of reading new ones
-
-
-class Progress(NamedTuple):
-    """A delivery's part of bridge.deliver.status.Status, with the same fields. topics: acknowledged
-    records by topic; None if they are not counted."""
-
-    state: str
-    reachable: bool
-    position: Position
-    committed: Position
-    acknowledged: int
-    skipped: int
-    outstanding: int
-    error: str | None
-    dead_lettered: int = 0
-    dropped: int = 0
-    filtered: int = 0
-    standing: int = 0
-    held_back: int = 0
-    topics: Mapping[str, int] | None = None
-    stalled: tuple[Stall, ...] = ()
 
 
 class Delivery(Protocol):
@@ -66,8 +43,16 @@ class Delivery(Protocol):
     def drain(self, to: int) -> bool:
         """Hurries records in flight. Whether all before the address is delivered, or cannot be."""
 
-    def progress(self) -> Progress:
-        """The present state."""
+    @property
+    def position(self) -> Position:
+        """Everything before this is acknowledged."""
+
+    @property
+    def acknowledged_by_topic(self) -> dict[str, int]:
+        """How many records of each topic the cluster has acknowledged; empty if they are not counted."""
+
+    def status(self) -> Status:
+        """The present state: the delivery's part. The forwarder adds what it reads from the log."""
 
     def finish(self) -> None:
         """Once it is over: saves the last cursor and checkpoints."""

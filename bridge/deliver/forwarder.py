@@ -15,11 +15,11 @@ from bridge.config.routing import Routing
 from bridge.deliver.at_least_once.delivery import AtLeastOnce
 from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.dead_letter import dead_letter_path
-from bridge.deliver.delivery import AT_LEAST_ONCE, Delivery, Progress
+from bridge.deliver.delivery import AT_LEAST_ONCE, Delivery
 from bridge.deliver.exactly_once.delivery import ExactlyOnce
 from bridge.deliver.log_source import LogSource
-from bridge.deliver.rate_limit import RateLimit, RateLimits
-from bridge.deliver.status import Status, done
+from bridge.deliver.rate_limit import RateLimit
+from bridge.deliver.status import done
 from bridge.deliver.transform import Transforms
 from bridge.errors import WrongSetting
 from bridge.kafka.topics import is_topic_name
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bridge.deliver.losses import LogLosses
     from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.position import Position
+    from bridge.deliver.status import Status
 
 _RATE_S = 0.5  # the shortest time over which a rate is taken
 
@@ -60,14 +61,16 @@ class Forwarder:
         losses: LogLosses | None = None,
     ) -> None:
         self._options = options
-        own = RateLimit(
-            records_per_s=options.records_per_second, bytes_per_s=options.bytes_per_second
+        limit = RateLimit(
+            records_per_s=options.records_per_second,
+            bytes_per_s=options.bytes_per_second,
+            shared=options.shared_limit,
         )
         self._source = LogSource(
             path,
             cursor=options.cursor,
             prune_delivered=options.prune_delivered,
-            rate_limit=RateLimits(own, options.shared_limit),
+            rate_limit=limit,
             mode=options.mode,
             storage=storage,
             losses=losses,
@@ -156,7 +159,7 @@ class Forwarder:
     @property
     def acknowledged_by_topic(self) -> dict[str, int]:
         """How many records of each topic the cluster has acknowledged (at_least_once only)."""
-        return dict(self._delivery.progress().topics or {})
+        return self._delivery.acknowledged_by_topic
 
     def _has_drained(self) -> bool:
         return self.drain_to is not None and self._delivery.drain(self.drain_to)
@@ -169,32 +172,24 @@ class Forwarder:
 
     def status(self) -> Status:
         """The present status."""
-        progress = self._delivery.progress()
+        status, position = self._delivery.status(), self._delivery.position
         now_s = time.monotonic()
         since_s, before = self._rate_from
         if now_s - since_s >= _RATE_S:
-            self._rate = (progress.acknowledged - before) / (now_s - since_s)
-            self._rate_from = (now_s, progress.acknowledged)
-        lag = self._lag(progress.position)
+            self._rate = (status.acknowledged - before) / (now_s - since_s)
+            self._rate_from = (now_s, status.acknowledged)
+        lag = self._lag(position)
         unread = self._delivery.unread
         if unread is not None and (self.drain_to is None or unread.address < self.drain_to):
             self._source.count_pruned(unread)
-        known = progress._asdict()
-        del known["topics"]
-        return Status(
-            **{
-                **known,
-                "position": progress.position.address,
-                "committed": progress.committed.address,
-            },
+        return status._replace(
             lag_records=lag.records,
             lag_bytes=lag.bytes,
             lag_seconds=lag.seconds,
             lost_records=self._source.losses.records,
             gaps=self._source.losses.gaps,
             rate=self._rate,
-            delivery=self._options.delivery,
-            ahead_records=self._ahead(progress, lag.records),
+            ahead_records=self._ahead(position, done(status), lag.records),
         )
 
     def _lag(self, position: Position) -> Lag:
@@ -211,13 +206,13 @@ class Forwarder:
             records = max(0, lag.records - beyond.records)
         return Lag(records, max(0, lag.bytes - beyond.bytes), lag.seconds)
 
-    def _ahead(self, progress: Progress, lag_records: int | None) -> int:
+    def _ahead(self, position: Position, dealt_with: int, lag_records: int | None) -> int:
         """Records after the position that are dealt with already. Gaps, and records of another cluster,
         make this too low, never too high."""
-        at = progress.position.ordinal
+        at = position.ordinal
         if at is None or self._begun_at is None or lag_records is None:
             return 0
-        return min(lag_records, max(0, done(progress) - (at - self._begun_at)))
+        return min(lag_records, max(0, dealt_with - (at - self._begun_at)))
 
 
 def _checkpoints_of(source: LogSource, options: ForwarderOptions) -> Checkpoints:

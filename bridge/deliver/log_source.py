@@ -12,7 +12,7 @@ from aolog.read.reader import prepare_commit, pruned_from, return_to
 from aolog.storage.storage import DIRECTORY_MODE, Storage
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.position import Position
-from bridge.deliver.rate_limit import RateLimits
+from bridge.deliver.rate_limit import RateLimit
 
 if TYPE_CHECKING:
     import os
@@ -44,7 +44,7 @@ class LogSource:
         *,
         cursor: str,
         prune_delivered: bool | Retention = False,
-        rate_limit: RateLimits | None = None,
+        rate_limit: RateLimit | None = None,
         mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
         losses: LogLosses | None = None,
@@ -55,7 +55,7 @@ class LogSource:
         self.reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self.storage)
         self.cursor = cursor
         self.transforms: Transforms | None = None
-        self.rate_limit = rate_limit or RateLimits()
+        self.rate_limit = rate_limit or RateLimit()
         self._record_bytes = READ_BYTES_MIN / READ_RECORDS
         keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
         self._retention = keep or None

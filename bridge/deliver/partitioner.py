@@ -47,10 +47,11 @@ class _ByKey(dict["bytes | None", "LaneKey"]):
 
 class Routed(NamedTuple):
     """lanes: of each record; None for a record of another cluster. refusals: by address, of records
-    whose lane cannot be used."""
+    whose lane cannot be used. ours: whether no record is for another cluster."""
 
     lanes: Sequence[LaneKey | None]
     refusals: dict[int, Refusal]
+    ours: bool
 
 
 class Partitioner:
@@ -71,6 +72,7 @@ class Partitioner:
         the topic cannot be used; None if its lane is closed for that reason already. The records of
         such a topic go to its lane NO_PARTITION."""
         refusals: dict[int, Refusal] = {}
+        ours = all(routing.of(named) is not None for named in set(messages.topics))
 
         def lanes_of(
             named: str | None, keys: Sequence[bytes | None], addresses: Sequence[int]
@@ -90,7 +92,7 @@ class Partitioner:
             return [lane] * len(addresses)
 
         lanes = lanes_by_topic(messages.topics, messages.keys, messages.addresses, lanes_of)
-        return Routed(lanes, refusals)
+        return Routed(lanes, refusals, ours)
 
     def lanes(
         self,

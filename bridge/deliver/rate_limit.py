@@ -11,15 +11,20 @@ BURST_S = 1.0  # unused tokens are kept for this long
 
 class RateLimit:
     """The limit of one log, or one that all logs of a process share. Thread-safe. Times are seconds of
-    any clock that only grows. None: no limit.
+    any clock that only grows. None: no limit. shared: a second limit, which holds as well.
 
     A batch is spent whole, however large it is; then nothing may be sent until the debt is paid. So
     the rate holds on average for batches of any size.
     """
 
     def __init__(
-        self, *, records_per_s: float | None = None, bytes_per_s: float | None = None
+        self,
+        *,
+        records_per_s: float | None = None,
+        bytes_per_s: float | None = None,
+        shared: RateLimit | None = None,
     ) -> None:
+        self._shared = shared
         self._at_s: float | None = None
         self._lock = threading.Lock()
         self.change(records_per_s, bytes_per_s)
@@ -40,7 +45,8 @@ class RateLimit:
         """How many records and bytes may be sent at once without debt; infinite without a limit."""
         with self._lock:
             records, size = (rate * BURST_S or inf for rate in self._rates)
-            return records, size
+        also = (inf, inf) if self._shared is None else self._shared.burst()
+        return min(records, also[0]), min(size, also[1])
 
     def spend(self, records: int, size: int, *, now_s: float) -> None:
         """So many records with so many bytes are sent."""
@@ -49,6 +55,8 @@ class RateLimit:
             for i, (rate, amount) in enumerate(zip(self._rates, (records, size), strict=True)):
                 if rate:
                     self._left[i] -= amount
+        if self._shared is not None:
+            self._shared.spend(records, size, now_s=now_s)
 
     def wait_s(self, now_s: float) -> float:
         """How long nothing may be sent; 0.0: now."""
@@ -57,25 +65,5 @@ class RateLimit:
             debts = [
                 -left / rate for rate, left in zip(self._rates, self._left, strict=True) if left < 0
             ]
-            return max(debts, default=0.0)
-
-
-class RateLimits:
-    """Several limits at once, such as a log's own and a shared one. None is no limit."""
-
-    def __init__(self, *limits: RateLimit | None) -> None:
-        self._limits = [limit for limit in limits if limit is not None]
-
-    def burst(self) -> tuple[float, float]:
-        """As RateLimit.burst."""
-        records, size = zip((inf, inf), *(limit.burst() for limit in self._limits), strict=True)
-        return min(records), min(size)
-
-    def spend(self, records: int, size: int, *, now_s: float) -> None:
-        """As RateLimit.spend."""
-        for limit in self._limits:
-            limit.spend(records, size, now_s=now_s)
-
-    def wait_s(self, now_s: float) -> float:
-        """As RateLimit.wait_s."""
-        return max((limit.wait_s(now_s) for limit in self._limits), default=0.0)
+        also_s = 0.0 if self._shared is None else self._shared.wait_s(now_s)
+        return max([also_s, *debts])

@@ -23,7 +23,8 @@ def pending(lag_records: int | None, ahead_records: int) -> int | None:
 
 
 class Status(NamedTuple):
-    """A moment in a forwarder's life.
+    """A moment in a forwarder's life. The delivery fills it in; the forwarder adds lag, losses, rate and
+    ahead_records.
 
     state: of the delivery's state machine; bridge.supervise.status translates it for users.
     position, committed: addresses: of the first record that is not acknowledged, and of the cursor.
@@ -46,13 +47,13 @@ class Status(NamedTuple):
     acknowledged: int
     skipped: int
     outstanding: int
-    lag_records: int | None
-    lag_bytes: int
-    lag_seconds: float | None
-    lost_records: int
-    gaps: int
-    error: str | None
-    rate: float
+    lag_records: int | None = None
+    lag_bytes: int = 0
+    lag_seconds: float | None = None
+    lost_records: int = 0
+    gaps: int = 0
+    error: str | None = None
+    rate: float = 0.0
     dead_lettered: int = 0
     dropped: int = 0
     standing: int = 0

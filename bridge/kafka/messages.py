@@ -82,10 +82,6 @@ class Messages(NamedTuple):
             None if headers is None else [headers[i] for i in at],
         )
 
-    def first(self, count: int) -> Messages:
-        """The first ones."""
-        return self.take(range(min(count, self.records)))
-
     def stamp(self, i: int) -> bytes:
         """Of the record at i."""
         return stamp_in(self.stamps, i)

@@ -20,8 +20,10 @@ from bridge.deliver.at_least_once.sender import Sender
 from bridge.deliver.at_least_once.topics import Topics
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
-from bridge.deliver.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, Progress, undeliverable
+from bridge.deliver.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, undeliverable
+from bridge.deliver.router import Router
 from bridge.deliver.stall_watch import StallWatch, late
+from bridge.deliver.status import Status
 from bridge.deliver.trouble_log import TroubleLog
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.error_table import advice
@@ -108,10 +110,9 @@ class AtLeastOnce:
             self._engine,
             self._cluster,
             self._topics,
-            admission=admission,
-            routing=routing,
+            Router(routing, admission, options.keyless or checkpoints.source),
             uuid=checkpoints.source,
-            options=options,
+            view=options.view,
         )
         replays = options.until is not None or options.view is not None
         self._again = _REPLAY_AGAIN if replays else _AGAIN
@@ -251,7 +252,21 @@ class AtLeastOnce:
 
     # --- status -------------------------------------------------------------------------------
 
-    def progress(self) -> Progress:
+    @property
+    def position(self) -> Position:
+        """As Delivery says."""
+        return self._engine.position
+
+    @property
+    def acknowledged_by_topic(self) -> dict[str, int]:
+        """As Delivery says."""
+        topics: dict[str, int] = {}
+        for (topic, _), lane in sorted(self._engine.lanes.items()):
+            if lane.acknowledged:
+                topics[topic] = topics.get(topic, 0) + lane.acknowledged
+        return topics
+
+    def status(self) -> Status:
         """As Delivery says."""
         engine, cluster, dead = self._engine, self._cluster, self._dead
         stalled = self._watch.now(time.monotonic())
@@ -261,15 +276,12 @@ class AtLeastOnce:
             state = State.CONNECTING.value
         elif engine.state is State.SENDING and engine.standing and engine.stopped_short:
             state = "blocked"
-        topics: dict[str, int] = {}
-        for (topic, _), lane in sorted(engine.lanes.items()):
-            if lane.acknowledged:
-                topics[topic] = topics.get(topic, 0) + lane.acknowledged
-        return Progress(
+        return Status(
+            delivery=AT_LEAST_ONCE,
             state=state,
             reachable=cluster.reachable,
-            position=engine.position,
-            committed=engine.committed,
+            position=engine.position.address,
+            committed=engine.committed.address,
             acknowledged=engine.acknowledged,
             skipped=engine.skipped,
             outstanding=engine.outstanding,
@@ -279,7 +291,6 @@ class AtLeastOnce:
             filtered=self._source.filtered,
             standing=len(engine.standing),
             held_back=sum(lane.waits_from is not None for lane in engine.lanes.values()),
-            topics=topics,
             stalled=tuple(stalled),
         )
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, cast
 from aolog.errors import StorageError, SyncFailed
 from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.delivery import BUSY_S
-from bridge.deliver.partitioner import Partitioner
 from bridge.deliver.position import first_ordinal
-from bridge.deliver.transform import refusals_of, view_of
+from bridge.deliver.transform import view_of
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.messages import Messages, messages_of
 
@@ -21,14 +20,12 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from aolog.read.batch import Batch
-    from bridge.config.routing import Routing
     from bridge.deliver.at_least_once.commands import Command
     from bridge.deliver.at_least_once.engine import Admitted, Engine
     from bridge.deliver.at_least_once.topics import Topics
     from bridge.deliver.log_source import LogSource
-    from bridge.deliver.options import ForwarderOptions
-    from bridge.kafka.admission import Admission
-    from bridge.kafka.lane import LaneKey, Refusal
+    from bridge.deliver.router import Router
+    from bridge.kafka.lane import LaneKey
     from bridge.kafka.messages import Callback
     from bridge.kafka.producer import Cluster
 
@@ -48,7 +45,7 @@ class _Outgoing:
 class Sender:
     """Of one log. Its methods return the engine's commands. Not thread-safe.
 
-    admission: knows which records a topic will refuse. uuid: in the stamps. records, epoch: of the last
+    uuid: in the stamps. view: changes each record before it is sent. records, epoch: of the last
     batch, by address, if a command names its records. idle: the last read found no batch.
     """
 
@@ -58,21 +55,18 @@ class Sender:
         engine: Engine,
         cluster: Cluster,
         topics: Topics,
+        router: Router,
         *,
-        admission: Admission,
-        routing: Routing,
         uuid: bytes,
-        options: ForwarderOptions,
+        view: Callable[[Record], Record] | None,
     ) -> None:
         self._source = source
         self._engine = engine
         self._cluster = cluster
         self._topics = topics
-        self._admission = admission
-        self._routing = routing
+        self._router = router
         self._uuid = uuid
-        self._view = options.view
-        self._partitioner = Partitioner(options.keyless or uuid)
+        self._view = view
         self._outgoing: _Outgoing | None = None
         self.epoch = 0
         self.records: dict[int, Record] = {}
@@ -112,15 +106,14 @@ class Sender:
             engine.nothing_read(source.position)
             return []
         messages = messages_of(batch, self._uuid, self._view or view_of(batch))
-        unknown = self._ask(lambda: self._topics.look(self._destinations(messages)))
+        unknown = self._ask(lambda: self._topics.look(self._router.topics(messages)))
         if unknown is not None:
             source.go_to(begin)
             return unknown
-        routed = self._partitioner.route(messages, self._routing, self._topics.partitions)
-        refusals = self._refused(messages) | refusals_of(batch) | routed.refusals
+        routed = self._router.route(batch, messages, self._topics.partitions)
         ordinal = first_ordinal(batch)
         admitted = engine.admit(
-            Given(messages.addresses, messages.sizes, routed.lanes, ordinal, refusals),
+            Given(messages.addresses, messages.sizes, routed.lanes, ordinal, routed.refusals),
             source.position,
             now_s=now_s,
         )
@@ -152,17 +145,6 @@ class Sender:
         return []
 
     # --- inside -------------------------------------------------------------------------------
-
-    def _destinations(self, messages: Messages) -> set[str]:
-        return {topic for named in set(messages.topics) if (topic := self._topic_of(named))}
-
-    def _topic_of(self, named: str | None) -> str | None:
-        to = self._routing.of(named)
-        return None if to is None else to.topic
-
-    def _refused(self, messages: Messages) -> dict[int, Refusal]:
-        now_ms = int(time.time() * 1_000)
-        return self._admission.refusals(messages, self._topic_of, now_ms=now_ms)
 
     def _keep_named(self, batch: Batch, admitted: Admitted) -> None:
         """A command names records of this batch by their addresses."""

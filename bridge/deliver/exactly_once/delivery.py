@@ -20,7 +20,6 @@ from bridge.deliver.delivery import (
     BUSY_S,
     EXACTLY_ONCE,
     IDLE_S,
-    Progress,
     undeliverable,
 )
 from bridge.deliver.exactly_once.engine import (
@@ -38,7 +37,9 @@ from bridge.deliver.exactly_once.refusals import Refusals
 from bridge.deliver.exactly_once.resume import resume_position
 from bridge.deliver.exactly_once.sender import Sender
 from bridge.deliver.partitions import Partitions
+from bridge.deliver.router import Router
 from bridge.deliver.stall_watch import StallWatch, late
+from bridge.deliver.status import Status
 from bridge.deliver.trouble_log import TroubleLog
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka.client import ANSWER_S
@@ -118,8 +119,7 @@ class ExactlyOnce:
             source,
             self._partitions,
             self._cluster,
-            admission=admission,
-            routing=routing,
+            Router(routing, admission, uuid),
             uuid=uuid,
             records=options.transaction_records,
             stop_at_poison=poison == "stop",
@@ -250,18 +250,29 @@ class ExactlyOnce:
             closing.callback(self._cluster.close)
             closing.callback(self._committer.close)
 
-    def progress(self) -> Progress:
+    @property
+    def position(self) -> Position:
+        """See Delivery."""
+        return self._engine.position
+
+    @property
+    def acknowledged_by_topic(self) -> dict[str, int]:
+        """See Delivery: a transaction is not counted by topic."""
+        return {}
+
+    def status(self) -> Status:
         """See Delivery."""
         engine, cluster = self._engine, self._cluster
         stalled = self._watch.now(time.monotonic())
         waits = self._refusals.waits
         reason = None if waits is None else f"{waits.reason}: {advice(waits.code)}"
         failure = self._watch.too_few or reason or late(stalled) or engine.failure
-        return Progress(
+        return Status(
+            delivery=EXACTLY_ONCE,
             state=self._state(),
             reachable=cluster.reachable,
-            position=engine.position,
-            committed=engine.saved,
+            position=engine.position.address,
+            committed=engine.saved.address,
             acknowledged=engine.acknowledged,
             skipped=self._skipped,
             outstanding=engine.outstanding,

@@ -9,7 +9,7 @@ import pytest
 
 from aolog import Writer
 from bridge.deliver.log_source import READ_BYTES_MAX, READ_BYTES_MIN, READ_RECORDS, LogSource
-from bridge.deliver.rate_limit import RateLimit, RateLimits
+from bridge.deliver.rate_limit import RateLimit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,9 +72,7 @@ def test_a_slow_pace_reads_no_more_at_once_than_may_be_sent_in_a_second(
     with Writer(tmp_path) as log:
         for _ in range(9_000):
             log.append(bytes(1024))
-    source = LogSource(
-        str(tmp_path), cursor="c", rate_limit=RateLimits(None, RateLimit(**rates), RateLimit())
-    )
+    source = LogSource(str(tmp_path), cursor="c", rate_limit=RateLimit(shared=RateLimit(**rates)))
     sizes = []
     while (batch := source.read_batch(0.0)) is not None:
         sizes.append(sum(frame.size for frame in batch.frames))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aolog import Writer
-from bridge.deliver.rate_limit import BURST_S, RateLimit, RateLimits
+from bridge.deliver.rate_limit import BURST_S, RateLimit
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import Run, append, assert_arrived, consume, fill, records_of, wait_until
 
@@ -63,16 +63,16 @@ def test_waiting_as_long_as_it_says_reaches_the_rate(rate: float, batches: list[
     assert now_s <= sum(batches[:-1]) / rate * (1 + 1e-6) + 1e-6
 
 
-def test_of_several_the_slowest_holds_and_other_rates_forgive_a_debt() -> None:
-    own, shared = RateLimit(records_per_s=100.0), RateLimit(bytes_per_s=10.0)
-    both = RateLimits(own, None, shared)
+def test_of_two_limits_the_slower_holds_and_other_rates_forgive_a_debt() -> None:
+    shared = RateLimit(bytes_per_s=10.0)
+    both = RateLimit(records_per_s=100.0, shared=shared)
     both.spend(200, 50, now_s=0.0)
     assert both.wait_s(0.0) == 4.0
     shared.change(None, None)
     assert both.wait_s(0.0) == 1.0
-    own.change(10.0, None)
+    both.change(10.0, None)
     assert both.wait_s(0.0) == 0.0
-    assert RateLimits().wait_s(0.0) == 0.0
+    assert RateLimit().wait_s(0.0) == 0.0
 
 
 def test_a_forwarder_keeps_its_own_limit_and_a_shared_one(

@@ -17,7 +17,6 @@ from aolog import Reader, Record, Writer
 from aolog.format.origin import HEADER_NAME
 from bridge.deliver.exactly_once.prefetch import Ready
 from bridge.deliver.position import Position
-from bridge.kafka.lane import Refusal
 from bridge.kafka.messages import messages_of, milliseconds
 from bridge.kafka.stamp import encode_stamp
 
@@ -106,8 +105,7 @@ def test_some_of_them_are_taken_cut_off_and_viewed(tmp_path: Path) -> None:
     batch = batch_of(tmp_path / "log", TIMED)
     messages, said = messages_of(batch, UUID), said_by(batch)
     assert part_of(messages.take([0, 5, 199]), 0, 3) == [said[0], said[5], said[199]]
-    assert part_of(messages.first(7), 0, 7) == said[:7]
-    assert messages.first(900).records == 200
+    assert part_of(messages.take(range(7)), 0, 7) == said[:7]
     assert part_of(messages, 10, 12) == said[10:12]
     assert messages.stamp(199) == said[199][-1][-1][1]
 
@@ -129,13 +127,16 @@ def test_what_is_taken_keeps_no_other_frame_in_memory(tmp_path: Path) -> None:
     assert part_of(taken, 0, 2) == said[:2]
 
 
-def test_a_record_that_is_refused_ends_what_is_ready(tmp_path: Path) -> None:
+def test_records_that_are_left_out_take_their_lanes_and_positions_with_them(tmp_path: Path) -> None:
     messages = messages_of(batch_of(tmp_path / "log", PLAIN), UUID)
-    ready = Ready(messages, range(1000, 1200), Position(9999, 1200))
+    lanes = [("t", i) for i in range(200)]
+    ready = Ready(messages, lanes, range(1000, 1200), Position(9999, 1200))
     assert ready.bytes == sum(messages.sizes)
-    ready.refuse(7, Refusal("no", "NO"))
-    assert (ready.records, ready.end) == (7, Position(messages.addresses[7], 1007))
-    assert ready.bytes == sum(messages.sizes[:7])
+    ready.keep([0, 7])
+    assert (ready.records, ready.lanes) == (2, [("t", 0), ("t", 7)])
+    assert ready.position(1) == Position(messages.addresses[7], 1007)
+    assert ready.position(2) == Position(9999, 1200)
+    assert ready.bytes == messages.sizes[0] + messages.sizes[7]
 
 
 def test_callbacks_go_to_their_records(tmp_path: Path) -> None:
