@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
-from bridge.cli.demo.demo import Result, table
+from bridge.cli.demo.result import Result, table
 from tests.recording import COLUMNS, PICTURE, picture, record
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -44,7 +44,7 @@ def test_the_picture_ends_with_the_table_that_the_demo_prints_now():
     shown = [without_numbers(line) for line in last_screen(svg)]
     at = shown.index(printed[0])
     assert shown[at : at + len(printed)] == printed
-    assert " ".join(shown[-1]) == "nothing lost nothing repeated nothing out of order"
+    assert shown[-1] == without_numbers(RESULT.proved)
 
 
 def test_the_picture_is_small_and_needs_nothing_from_outside():
@@ -55,7 +55,8 @@ def test_the_picture_is_small_and_needs_nothing_from_outside():
     assert not re.search(r"url\(|@import|href", svg)
     title, text = root.findtext(f"{SVG}title"), root.findtext(f"{SVG}desc")
     assert "python -m bridge demo" in title
-    assert "nothing lost" in text
+    assert "embedded broker" in text
+    assert "proved: " in text
 
 
 PROGRAM = """

@@ -22,17 +22,17 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from aolog import Reader, Writer
 from aolog.errors import AologError, UsageError, one_line, to_json
 from bridge.cli.demo.compare import Comparison
+from bridge.cli.demo.result import Result, table
 from bridge.cli.demo.sample import Sample, choose
 from bridge.cli.demo.spark import run_spark_stage
 from bridge.kafka.embedded import EmbeddedBroker
@@ -41,7 +41,6 @@ from bridge.kafka.topic_reader import TopicReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridge.cli.demo.spark import SparkStage
 
 TOPIC = "demo"
 PARTITIONS = 4
@@ -50,48 +49,6 @@ RECORD_OVERHEAD_BYTES = 128  # of a message in addition to its value: key, stamp
 OUTAGE_AT, KILL_AT = 0.35, 0.6  # of the records read back
 OUTAGE_S = 3.0
 DOWN_FOR_GOOD_S = 60.0  # the demo gives up after this time without progress
-IN_BETWEEN = (0.2, 0.8)
-
-
-class Result(NamedTuple):
-    """What the demo's table shows. broker: the one that it ran on. outage_at, kill_at: fraction acknowledged at that moment."""
-
-    broker: str
-    input: str
-    records: int
-    bytes: int
-    seconds: float
-    records_per_s: float
-    outage_s: float
-    outage_at: float
-    outage_pending: int
-    kill_at: float
-    kill_pending: int
-    lost: int
-    repeated: int
-    disordered: int
-    altered: int
-    log: str | None
-
-    @property
-    def ok(self) -> bool:
-        """Nothing missing, repeated, out of order or changed, and both faults happened midway."""
-        low, high = IN_BETWEEN
-        midway = low <= self.outage_at <= high and low <= self.kill_at <= high
-        return midway and not self.faults
-
-    @property
-    def faults(self) -> int:
-        """Records that are missing, repeated, out of order or changed."""
-        return self.lost + self.repeated + self.disordered + self.altered
-
-    @property
-    def proved(self) -> str:
-        """What a good run has shown, as a sentence."""
-        return (
-            f"proved: {self.records:,} records passed an outage of {self.outage_s} s and a kill of "
-            "the forwarding process; each is in the topic once, in order, and unchanged"
-        )
 
 
 class _Console(Console):
@@ -228,9 +185,10 @@ class _Demo:
         begun_s = time.monotonic()
         with ExitStack() as stack:
             broker = stack.enter_context(EmbeddedBroker())
-            name = f"embedded broker at {broker.bootstrap_servers}"
             self.console.print(
-                f"{name}, in this process: no Kafka is needed", highlight=False, soft_wrap=True
+                f"embedded broker at {broker.bootstrap_servers}, in this process: no Kafka is needed",
+                highlight=False,
+                soft_wrap=True,
             )
             broker.create_topic(TOPIC, PARTITIONS)
             writer = stack.enter_context(Writer(self.log, flush_seconds=0.05))
@@ -260,7 +218,6 @@ class _Demo:
         compared = self.comparison
         seconds = time.monotonic() - begun_s
         return Result(
-            broker=name,
             input=f"{sample.what}, {sample.times} times" if sample.times > 1 else sample.what,
             records=self.appender.records,
             bytes=self.appender.bytes,
@@ -373,37 +330,6 @@ class _Demo:
         self.progress.console.print(
             f"[dim]{self._fraction():>4.0%}[/] {words}", highlight=False, soft_wrap=True
         )
-
-
-def table(result: Result, stage: SparkStage | None) -> Table:
-    table = Table(title="bridge demo", show_header=False, title_justify="left")
-    rows = {
-        "broker": result.broker,
-        "input": result.input,
-        "broker": "librdkafka's mock of Kafka, inside this process",
-        "records": f"{result.records:,}",
-        "bytes": f"{result.bytes:,}",
-        "rate": f"{result.records_per_s:,.0f} records/s, "
-        f"{result.bytes / result.seconds / 1e6:.1f} MB/s, faults included",
-        "outage survived": f"{result.outage_s} s at {result.outage_at:.0%} acknowledged, "
-        f"{result.outage_pending:,} records waited",
-        "process killed": f"once, at {result.kill_at:.0%} acknowledged, "
-        f"{result.kill_pending:,} records under way",
-        "lost": str(result.lost),
-        "duplicated": str(result.repeated),
-        "out of order": str(result.disordered),
-        "altered": str(result.altered),
-    }
-    if stage is not None:
-        rows["through Spark"] = (
-            f"{stage.rows:,} rows in {stage.seconds} s: {stage.lost} lost, {stage.repeated} "
-            f"duplicated, {stage.disordered} out of order, {stage.altered} altered"
-        )
-    if result.log:
-        rows["log"] = result.log
-    for name, value in rows.items():
-        table.add_row(name, Text(one_line(value)))  # names of files may have brackets
-    return table
 
 
 def run_demo(
