@@ -91,6 +91,7 @@ class Scan:
         self._place: Place | None = place
         self._next_base = place.slab
         self._left_base: int | None = None
+        self._left_end = 0
         self._passed_foreign = False  # whether a slab of another log came after the last header
         self._gap: OpenGap | None = None
         self._out: deque[ScanOutcome] = deque()
@@ -285,6 +286,7 @@ class Scan:
                 return True  # first read what was written since the last look
         self._next_base = slab.base + slab.limit
         self._left_base = slab.base
+        self._left_end = slab.base + slab.file.end(None)
         slab.close()
         self.slab = self._walker = None
         return True
@@ -344,8 +346,9 @@ class Scan:
             reason: GapReason = "missing"
             if passed_foreign:
                 reason = "foreign"
-            elif head is None:
-                reason = "torn_or_corrupt"
+            elif head is None:  # format 1: the bases alone say where a slab should be
+                is_gone = first and self._left_end < slab.base
+                reason = "pruned" if is_gone else "torn_or_corrupt"
             elif head.predecessor_base == self._left_base:
                 reason = "corrupt"
             elif first:  # the slab that was left was the last of what is gone

@@ -172,6 +172,29 @@ def test_format_1_is_pruned_too(log_path: str) -> None:
     assert found == [b"%0100d" % i for i in range(100 - len(found), 100)]
 
 
+def test_a_follower_of_format_1_gets_a_gap_for_the_slabs_that_were_pruned_meanwhile(
+    log_path: str,
+) -> None:
+    keep = aolog.Retention(max_slabs=2)
+    with aolog.Writer(log_path, format="queuefka", slab_bytes=500, retention=keep) as writer:
+        writer.append(b"%0100d" % 0)
+        writer.flush()
+        with aolog.Reader(log_path) as reader:
+            following = reader.follow(timeout=20.0)
+            assert next(following).value == b"%0100d" % 0
+            for i in range(1, 40):
+                writer.append(b"%0100d" % i)
+            writer.flush()
+            kept = values(log_path)
+            read = [b""]
+            while read[-1] != kept[-1]:
+                read.append(next(following).value)
+            gaps = [(gap.end, gap.reason) for gap in reader.gaps]
+    assert len(kept) < 20
+    assert read[-len(kept) :] == kept
+    assert gaps == [(int(slab_files(log_path)[0].stem), "pruned")]
+
+
 # --- what it costs -------------------------------------------------------------------------------
 
 
