@@ -48,8 +48,8 @@ def copied_bytes(found: Audit) -> int:
 
 def copy_slabs(
     log: Log, slabs: list[SlabAudit], to: Directory, uuid: bytes | None, *, links: bool = False
-) -> None:
-    """Copies the slabs, durable on return except for their names. uuid: replaces the log's, if not
+) -> int:
+    """Copies the slabs, durable on return except for their names; the base of the first one. uuid: replaces the log's, if not
     None. links: gives sealed slabs without damage a second name where possible, instead of a copy:
     nothing changes a sealed slab.
 
@@ -62,7 +62,7 @@ def copy_slabs(
             original = log.open_file(slab.base)
         except FileNotFoundError:  # pruned since the audit
             _require_pruned(log, slabs[:i])
-            return
+            return slabs[min(i + 1, len(slabs) - 1)].base
         with closing(original):
             if links and uuid is None and i + 1 < len(slabs) and _is_plain(slab):
                 original.datasync()  # a writer that never syncs seals slabs, too
@@ -72,6 +72,7 @@ def copy_slabs(
                 _copy_slab(original, slab, copy, uuid)
                 copy.adopt(original)
                 copy.datasync()
+    return slabs[0].base
 
 
 def _is_plain(slab: SlabAudit) -> bool:
@@ -149,13 +150,15 @@ def copy_cursors(
     log: Log,
     to: Directory,
     *,
+    first_base: int,
     old_uuid: bytes | None,
     new_uuid: bytes | None,
     positions: dict[str, Position | None] | None = None,
 ) -> list[str]:
     """Copies the cursors, durable on return, and returns their names. new_uuid: replaces old_uuid, if not
     None. The bridge's notes belong to the old UUID: with a new one they are not copied. positions: these
-    cursors with these positions, and no notes, which may be later than the positions."""
+    cursors with these positions, and no notes, which may be later than the positions. One that is below
+    first_base, the copy's first slab, is replaced by the present one, which allowed the pruning."""
     storage = log.storage
     names = cursor_names(log.path, storage) if positions is None else list(positions)
     if not names:
@@ -169,7 +172,9 @@ def copy_cursors(
         except FileNotFoundError:  # deleted since the listing
             continue
         with closing(original):
-            position = position_in(original) if positions is None else positions[name]
+            position = None if positions is None else positions[name]
+            if position is None or position.address < first_base:
+                position = position_in(original)
             if position is not None and new_uuid is not None and position.topic_uuid == old_uuid:
                 position = position._replace(topic_uuid=new_uuid)
             parts = None if position is None else encode_copies(position)

@@ -245,10 +245,12 @@ def _make(
     with closing(storage.open_directory(unfinished)) as directory:
         _require_alone(directory, storage)
         try:
-            copy_slabs(log, found.slabs, directory, uuid, links=positions is not None)
+            first = copy_slabs(log, found.slabs, directory, uuid, links=positions is not None)
             if manifest is not None:
                 copy_file(manifest, directory / MANIFEST_NAME, storage)
-            cursors = copy_cursors(log, directory, old_uuid=old, new_uuid=uuid, positions=positions)
+            cursors = copy_cursors(
+                log, directory, first_base=first, old_uuid=old, new_uuid=uuid, positions=positions
+            )
             with Log(unfinished, storage) as copy:
                 if not copy.bases:
                     raise StorageFailed(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import aolog
+from aolog.log.retention import prune
+from aolog.maintenance.repair import Repaired
 from aolog.storage.storage import Storage
-from aolog.testing import SimulatedSystem
+from aolog.testing import Call, SimulatedSystem
 from tests.aolog.commands import failure, fill, well
 from tests.aolog.conftest import read_all, slab_files, snapshot, values
 
@@ -102,6 +105,40 @@ def test_a_backup_beside_a_writer_and_a_committing_reader_is_consistent(
             over.set()
             for thread in threads:
                 thread.join()
+
+
+@pytest.mark.parametrize("copy_of", [aolog.backup, aolog.repair])
+@pytest.mark.parametrize("place", range(10, 410, 50))
+def test_no_cursor_of_a_copy_is_below_it_if_slabs_are_pruned_after_a_commit_meanwhile(
+    copy_of: Callable[..., Repaired], place: int
+) -> None:
+    """place: number of the system call of the copy at which the reader commits."""
+    system = SimulatedSystem()
+    mine, other = Storage(system), Storage(system.process())
+    with aolog.Writer("/log", slab_bytes=8192, storage=mine) as writer:
+        for i in range(12):
+            writer.append_many([b"%d" % i * 500] * 8)
+
+    def read_and_commit(records: int) -> None:
+        with aolog.Reader("/log", cursor="c", storage=other) as reader:
+            for _ in range(records):
+                reader.read()
+            reader.commit()
+
+    def meanwhile(call: Call) -> None:
+        if call.number >= begun + place:
+            system.before = None
+            read_and_commit(40)
+            prune("/log", other, aolog.Retention(max_slabs=1))
+
+    read_and_commit(3)
+    begun, slabs = system.calls, len(system.at("/log"))
+    system.before = meanwhile
+    copy_of("/log", "/copy", storage=mine)
+    assert len(system.at("/log")) < slabs
+    with aolog.Reader("/copy", cursor="c", storage=mine) as reader:
+        list(reader)
+        assert reader.gaps == []
 
 
 def test_a_damaged_slab_is_copied_and_not_linked(log: str, tmp_path: Path) -> None:
