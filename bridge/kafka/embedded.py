@@ -121,7 +121,7 @@ class EmbeddedBroker:
 
     def __init__(self, brokers: int = 1) -> None:
         _require_range("brokers", brokers, 1, _INT16_MAX)
-        self._lib = _library()
+        self._lib = library()
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._rk: int | None = _new_handle(self._lib)
@@ -283,7 +283,7 @@ def _extension_path() -> str:
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
     """The librdkafka that is loaded in this process, with every prototype declared."""
     path = _extension_path()
     try:

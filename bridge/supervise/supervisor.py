@@ -390,7 +390,7 @@ class Supervisor:
             worker.phase = Phase.PARKED
         else:
             worker.phase = Phase.QUEUED
-        worker.since_s = time.monotonic()  # after `retry`, which uses how long it ran
+        worker.since_s = time.monotonic()
 
     def _begin_to_stop(self) -> None:
         if self._stop_at_s is not None:

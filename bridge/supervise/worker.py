@@ -62,7 +62,7 @@ class Worker:
     "turn", "park", "reload". watched_s: since when growth of the log is noticed. reported_s: of the
     last status. idle_s: since when it has nothing to do. losses: what cannot be delivered, over all
     runs; a run may meet a gap again. lost: records and gaps of `losses`, at the same moment as
-    `status` or `lag`. lag: see LogStatus. drain_to: the log's end at the first run. drained: whether
+    `status` or `lag`. lag: see LogStatus. ran_s: how long the last run took. drain_to: the log's end at the first run. drained: whether
     the last run reached it. counting: held while values that are shown together change.
     """
 
@@ -73,6 +73,7 @@ class Worker:
     fail_fast: bool = False
     phase: str = Phase.QUEUED
     since_s: float = 0.0
+    ran_s: float = 0.0
     ending: str | None = None
     watched_s: float | None = None
     grew: bool = False
@@ -169,6 +170,7 @@ class Worker:
         """After the thread has ended. Returns what it raised; keeps its counts."""
         if self.thread is not None:
             self.thread.join()
+        self.ran_s = time.monotonic() - self.since_s
         with self.counting:
             self.lost = self._lost()  # a thread that raised did not report its last losses
             if self.status is not None:  # counted now; the rest stays
@@ -181,11 +183,10 @@ class Worker:
 
     def retry(self, error: BaseException) -> None:
         """Waits for the next try: longer each time, but a short time for a cursor in use."""
-        now_s = time.monotonic()
-        if now_s - self.since_s > _GOOD_S:
+        if self.ran_s > _GOOD_S:
             self.backoff.reset()
-        delay_s = self.backoff.next_s()
-        self.retry_at_s = now_s + (_LOCKED_S if isinstance(error, CursorLocked) else delay_s)
+        delay_s = _LOCKED_S if isinstance(error, CursorLocked) else self.backoff.next_s()
+        self.retry_at_s = time.monotonic() + delay_s
         self.restarts += 1
         self.phase = Phase.WAITING
         self._log_failure(error, "is tried again")

@@ -18,7 +18,7 @@ from aolog.errors import (
     StorageFailed,
     SyncFailed,
 )
-from aolog.format.frame import FRAME_HEADER_LEN
+from aolog.format.frame import FRAME_HEADER_LEN, KIND_MARK
 from aolog.log.cursor_file import CursorFile, Position, read_position
 from aolog.log.retention import Retention, prune
 from aolog.maintenance import verify
@@ -26,14 +26,13 @@ from aolog.read.reader import return_to
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, fill, well
-from tests.aolog.conftest import frames_of, kill, slab_files, values
+from tests.aolog.conftest import eventually, frames_of, kill, slab_files, values
 
 
 def test_losses_before_and_behind_a_mark_are_each_counted_once(log_path: str) -> None:
-    with aolog.Writer(log_path, flush_seconds=None, sync="never") as writer:
+    with aolog.Writer(log_path, flush_seconds=0.01, sync_seconds=0.01) as writer:
         first = [int(writer.append_many([b"%d" % i * 20] * 5)[0]) for i in range(2)]
-        writer.sync()
-        writer._chain.slab.add_mark(0)
+        eventually(lambda: any(frame.kind == KIND_MARK for frame in frames_of(log_path)))
         first += [int(writer.append_many([b"%d" % i * 20] * 5)[0]) for i in range(2, 4)]
     (slab,) = slab_files(log_path)
     with Path(slab).open("r+b") as file:

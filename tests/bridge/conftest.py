@@ -264,6 +264,9 @@ class Run:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
+    def join(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
     @property
     def status(self) -> Status:
         wait_until(lambda: self.statuses or not self.alive)
@@ -375,7 +378,7 @@ def forward(
     for run in runs:
         run.forwarder.stop()
     for run in runs:
-        run._thread.join(10)
+        run.join(10)
         assert not run.alive
     assert all(each == sorted(each) for each in committed.values())
 
@@ -455,9 +458,7 @@ def bridge(tmp_path: Path) -> Iterator[Callable[..., Process]]:
 
     yield start
     for process in started:
-        if process.popen.poll() is None:
-            process.kill()
-        process._listener.join(SOON_S)
+        process.kill()
 
 
 @pytest.fixture

@@ -37,13 +37,10 @@ def offsets_of(values: list[bytes]) -> memoryview:
     return memoryview(speed.python_column(values) or b"")[: 4 * len(values) + 4]
 
 
-class PythonTaker(speed.PythonGate):
+class Notes:
     """Notes what may not simply join."""
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._is_locked = self._lock._is_owned  # type: ignore[attr-defined]  # threading's own
-        self.passed_on: list[tuple[object, dict[str, object]]] = []
+    passed_on: list[tuple[object, dict[str, object]]]
 
     def _append(self, value: bytes | None, **other: Any) -> int:
         self.passed_on.append((value, {k: v for k, v in other.items() if v not in (None, ())}))
@@ -54,14 +51,16 @@ class PythonTaker(speed.PythonGate):
         return self._append(value)
 
 
-class CompiledTaker(compiled.Gate):  # type: ignore[misc]  # it has no type information
-    passed_on: list[tuple[object, dict[str, object]]]
-
+class PythonTaker(Notes, speed.PythonGate):
     def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._is_locked = self._lock._is_owned  # type: ignore[attr-defined]  # threading's own
         self.passed_on = []
 
-    _append = PythonTaker._append
-    _append_value = PythonTaker._append_value
+
+class CompiledTaker(Notes, compiled.Gate):  # type: ignore[misc]  # it has no type information
+    def __init__(self) -> None:
+        self.passed_on = []
 
 
 def open_gate(gate: Any, *arguments: Any) -> None:
@@ -838,6 +837,11 @@ class Lent(bytearray):
     """Bytes that cannot be resized while somebody holds them, and whose end can be seen."""
 
 
+def imported(parts, schema):
+    pa = pytest.importorskip("pyarrow")
+    return pa.RecordBatch._import_from_c(compiled.export(parts), schema)  # as Arrow documents it
+
+
 def test_what_is_exported_is_kept_until_the_last_array_is_gone():
     pa = pytest.importorskip("pyarrow")
     lent = [Lent(array("I", [0, 1, 3]).tobytes()), Lent(b"abb"), Lent(b"\x02")]
@@ -845,7 +849,7 @@ def test_what_is_exported_is_kept_until_the_last_array_is_gone():
     offsets, data, validity = lent
     parts = (2, (None,), ((2, (validity, offsets, data), ()), (2, (None, offsets, data), ())))
     schema = pa.schema([("a", pa.binary()), ("b", pa.string())])
-    batch = pa.RecordBatch._import_from_c(compiled.export(parts), schema)
+    batch = imported(parts, schema)
     del parts, offsets, data, validity
     with pytest.raises(BufferError):
         lent[1].clear()
@@ -872,10 +876,7 @@ def test_an_array_that_the_importer_refuses_is_released():
     pa = pytest.importorskip("pyarrow")
     lent = Lent(bytes(8))
     with pytest.raises(pa.ArrowInvalid):
-        pa.RecordBatch._import_from_c(
-            compiled.export((1, (None,), ((1, (None, lent), ()),))),
-            pa.schema([("a", pa.binary())]),
-        )
+        imported((1, (None,), ((1, (None, lent), ()),)), pa.schema([("a", pa.binary())]))
     gc.collect()
     lent.append(0)
 
@@ -884,7 +885,7 @@ def test_an_array_may_be_released_by_any_thread():
     pa = pytest.importorskip("pyarrow")
     lent = Lent(bytes(8))
     parts = (1, (None,), ((1, (None, lent), ()),))
-    held = [pa.RecordBatch._import_from_c(compiled.export(parts), pa.schema([("a", pa.int64())]))]
+    held = [imported(parts, pa.schema([("a", pa.int64())]))]
     thread = threading.Thread(target=held.clear)
     thread.start()
     thread.join()
@@ -937,7 +938,7 @@ def test_the_backend_is_named_and_can_be_chosen():
 @pytest.mark.timeout(300)
 def test_what_the_compiled_half_does_is_tested_in_python_too():
     """The tests of what uses it, once more without it; some twenty seconds."""
-    files = ["write/test_writer.py", "read/test_reader.py"]
+    files = ["write/test_writer.py", "read/test_reader.py", "read/test_arrow.py"]
     process = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *(f"tests/aolog/{name}" for name in files)],
         env={**os.environ, "AOLOG_BACKEND": "python"},

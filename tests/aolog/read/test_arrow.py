@@ -258,23 +258,6 @@ def test_arrow_shows_the_records_however_frames_are_put_together(
     assert found == records
 
 
-@pytest.mark.skipif(ways._export is None, reason="the compiled half is not in use")
-@pytest.mark.parametrize("frames", [1, 3])
-def test_both_ways_into_pyarrow_give_the_same(log_path: str, frames: int) -> None:
-    appended(log_path, *[batch(**FULL)] * frames)
-    appended(log_path, *[batch(value=FULL["value"])] * frames)
-    with aolog.Reader(log_path) as reader:
-        while (got := reader.read_batch(1 << 20 if frames > 1 else 1)) is not None:
-            parts = tuple(make(got.frames) for make in ways._COLUMNS.values())
-            imported = ways._imported(parts, ways.SCHEMA)
-            assembled = ways._assembled(parts, ways.SCHEMA)
-            imported.validate(full=True)
-            assert imported.equals(assembled)
-            assert imported.equals(got.to_arrow())
-            for one, other in zip(imported.columns, assembled.columns, strict=True):
-                assert one.null_count == other.null_count
-
-
 def test_a_batch_that_begins_in_a_frame_is_sliced(log_path: str) -> None:
     records = mixed(log_path)
     for i in range(len(records)):

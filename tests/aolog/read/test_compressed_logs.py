@@ -110,12 +110,13 @@ def without_packages(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyP
     """As where the extra is not installed. Undoing the patch installs it."""
     for name in PACKAGES:
         monkeypatch.setitem(sys.modules, name, None)
-    codec_module._zstd.cache_clear()
-    codec_module._lz4.cache_clear()
+    loaded = (codec_module._zstd, codec_module._lz4)
+    for package in loaded:
+        package.cache_clear()
     yield monkeypatch
     monkeypatch.undo()
-    codec_module._zstd.cache_clear()
-    codec_module._lz4.cache_clear()
+    for package in loaded:
+        package.cache_clear()
 
 
 # --- the same records -----------------------------------------------------------------------

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -124,7 +127,7 @@ def test_those_that_wait_become_one_frame_one_write_and_one_sync(log_path: str, 
         durable, begin = writer.durable, writer.end
         others = [in_thread(lambda i=i: work(i)) for i in range(1, 9)]
         eventually(lambda: writer.end == begin + 8)  # taken while the device works
-        eventually(lambda: len(writer._commit.threads) == 9)
+        assert all(call.waits() for call in others)
         writes = device.storage.count("write")
         assert writer.durable == durable
         device.release()
@@ -155,7 +158,7 @@ def test_a_failed_fsync_is_told_to_the_one_that_met_it_and_to_all_in_line(
     calls = [in_thread(work)]
     eventually(lambda: device.inside == 1)
     calls += [in_thread(work) for _ in range(5)]
-    eventually(lambda: len(writer._commit.threads) == 6)
+    assert all(call.waits() for call in calls)
     device.release()
     for call in calls:
         with pytest.raises(aolog.SyncFailed) as caught:
@@ -191,7 +194,7 @@ def test_a_full_disk_is_told_to_each_that_waits_and_costs_none_of_them_its_recor
         first = in_thread(work)
         eventually(lambda: device.inside == 1)
         others = [in_thread(work) for _ in range(4)]
-        eventually(lambda: len(writer._commit.threads) == 5)
+        assert all(call.waits() for call in others)
         full = True
         device.release()
         first.result()
@@ -204,16 +207,27 @@ def test_a_full_disk_is_told_to_each_that_waits_and_costs_none_of_them_its_recor
     assert_clean(log_path)
 
 
+def slab_fds(log_path: str) -> set[str]:
+    """Descriptors of this process for slabs of the log, as (number, file)."""
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            target = str(Path(f"/proc/self/fd/{fd}").readlink())
+            if target.startswith(f"{log_path}/") and target.endswith(".slab"):
+                found.add(f"{fd} {target}")
+    return found
+
+
 def test_a_slab_that_is_full_is_not_closed_under_the_sync_that_works_on_it(log_path: str) -> None:
     device = Device()
     with aolog.Writer(log_path, storage=device.storage, slab_bytes=8300, **NEVER) as writer:
         device.armed = True
         syncing = in_thread(lambda: [writer.append_many([b"a" * 200]), writer.sync()])
         eventually(lambda: device.inside == 1)
-        fd = writer._chain.slab.file.fd
+        opened = slab_fds(log_path)
         rolling = in_thread(lambda: [writer.append(b"b"), writer.sync()])
         assert rolling.waits()
-        assert writer._chain.slab.file.fd == fd
+        assert slab_fds(log_path) == opened
         device.release()
         syncing.result()
         rolling.result()

@@ -169,7 +169,7 @@ def test_threads_that_wait_for_a_sync_do_not_wait_for_one_that_was_interrupted(
     calls = [in_thread(work)]
     assert inside.wait(20)
     calls += [in_thread(work) for _ in range(3)]
-    eventually(lambda: len(writer._commit.threads) == 4)
+    assert all(call.waits() for call in calls)
     go.set()
     with pytest.raises(Interrupted):
         calls[0].result()

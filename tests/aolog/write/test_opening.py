@@ -722,8 +722,3 @@ def test_errors_name_the_path_the_reason_and_what_to_do(log_path: str) -> None:
     error = caught.value
     assert error.details["path"] == log_path
     assert str(error) == f"{log_path}: {error.reason}; {error.hint}"
-
-
-def test_storage_is_the_real_one_unless_told_otherwise(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        assert type(writer._chain.storage) is Storage

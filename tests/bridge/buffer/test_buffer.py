@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import signal
@@ -901,26 +902,23 @@ def test_a_file_has_a_line_of_json_for_each_message(tmp_path: Path) -> None:
 
 
 def test_a_line_that_a_write_cut_off_is_ended_before_the_message_is_sent_again(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They were one line, which nothing can read."""
     path = tmp_path / "out.jsonl"
-    provider = FileProvider(path)
-    sender = ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
+    sender = ProviderSender(FileProvider(path), lambda *_: None, retry_max_s=0.0)
     batch = [Item(Message("t", b"%d" % number), 0.0) for number in range(3)]
     assert sender.deliver(batch[:1]) is None
 
-    class Short:
-        def write(self, line: bytes) -> int:
-            with path.open("ab") as file:
-                return file.write(line[:7])
+    class Short(io.FileIO):
+        def write(self, line: Any) -> int:
+            return super().write(line[:7])
 
-        def close(self) -> None:
-            pass
-
-    provider.close()
-    provider._file = Short()  # type: ignore[assignment]  # as much of a file as is used
-    assert "bytes written" in (sender.deliver(batch[1:]) or "")
+    sender.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", lambda path, *_, **__: Short(path, "ab"))
+        sender = ProviderSender(FileProvider(path), lambda *_: None, retry_max_s=0.0)
+        assert "bytes written" in (sender.deliver(batch[1:]) or "")
     assert sender.deliver(batch[1:]) is None
     sender.close()
     first, cut, *rest = path.read_text().splitlines()

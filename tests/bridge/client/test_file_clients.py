@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aolog import Reader
+from aolog import Reader, Writer
 from aolog.errors import LogLocked
 from bridge.client import file_system as files
 from bridge.client.errors import BrokenJSON, MissingTopic, NoDirectory, UnknownKey, WrongType
@@ -328,10 +328,9 @@ def test_a_crash_anywhere_sends_each_file_once(tmp_path, inbox, make, monkeypatc
         if place == "claimed":
             patched.setattr(files, "read", crash)
         elif place == "appended":
-            patched.setattr(first._writer, "sync", crash)
-            patched.setattr(first._writer, "sync", nth(first._writer.sync, 2, crash))
+            patched.setattr(Writer, "sync", nth(Writer.sync, 2, crash))
         elif place == "synced":
-            patched.setattr(first._writer, "sync", nth(first._writer.sync, 2, crash, after=True))
+            patched.setattr(Writer, "sync", nth(Writer.sync, 2, crash, after=True))
         elif place == "acknowledged":
             patched.setattr(files, "move", _to(tmp_path / "arch", files.move, crash))
         else:
@@ -340,11 +339,10 @@ def test_a_crash_anywhere_sends_each_file_once(tmp_path, inbox, make, monkeypatc
         acknowledge_all(inbox)
         first.step()
         raise AssertionError("no crash")
-    first._writer.close()
+    first.close()
     again = make()
     for _ in range(4):
         again.step()
-        again._writer.sync()
         acknowledge_all(inbox)
     assert sorted(log_values(inbox)) == [b"1", b"2", b"3"]
     assert visible(tmp_path / "arch") == ["a.default", "b.default"]

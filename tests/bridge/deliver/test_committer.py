@@ -4,7 +4,6 @@ embedded broker; exactly once in test_exactly_once_kafka.py. 5 s."""
 from __future__ import annotations
 
 import errno
-import io
 import logging
 import threading
 from collections.abc import Callable
@@ -19,11 +18,10 @@ from aolog.storage.storage import Storage
 from bridge.deliver import committer
 from bridge.deliver.checkpoint_file import CheckpointFile
 from bridge.deliver.checkpoints import Checkpoint, Checkpoints
-from bridge.deliver.log_lines import naming
+from bridge.deliver.log_lines import log_named, naming
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.position import Position
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.operate import log_lines
 from tests.bridge.conftest import Run, consume, fill, wait_until
 from tests.stalling import StallingSystem
 
@@ -74,7 +72,7 @@ def test_a_stop_waits_for_the_disk_and_for_the_last_position(
         fill(log, 10)
         end = run.until(lambda s: s.acknowledged == 20).position
         run.forwarder.stop()
-        run._thread.join(0.5)
+        run.join(0.5)
         assert run.alive
         assert cursor(log) < end
     assert run.end().committed == end == cursor(log)
@@ -87,7 +85,7 @@ def test_after_a_long_stall_the_delivery_waits_for_the_disk_too_so_that_it_is_vi
 
     def silent() -> bool:
         moved_s = run.forwarder.moved_s
-        run._thread.join(0.5)
+        run.join(0.5)
         return moved_s == run.forwarder.moved_s
 
     wait_until(lambda: not silent())
@@ -177,10 +175,13 @@ def test_log_lines_of_a_commit_name_its_log(log: Path, monkeypatch: pytest.Monke
         raise StorageFull(f"no room for {len(text)} bytes", path=notes.path)
 
     monkeypatch.setattr(CheckpointFile, "write", full)
-    said = io.StringIO()
-    handler = logging.StreamHandler(said)
-    handler.setFormatter(log_lines._Text("%(message)s"))
-    monkeypatch.setattr(logging.getLogger("bridge"), "handlers", [handler])
+    said: list[tuple[str, str | None]] = []
+
+    def note(record: logging.LogRecord) -> bool:
+        said.append((record.getMessage(), log_named()))
+        return False
+
+    monkeypatch.setattr(logging.getLogger("bridge"), "filters", [note])
     told: list[Position] = []
     commits = committer.Committer(source, told.append, notes.saving)
     with naming("some/log"):
@@ -188,8 +189,9 @@ def test_log_lines_of_a_commit_name_its_log(log: Path, monkeypatch: pytest.Monke
     commits.finish()
     source.close()
     assert told == [source.position]  # older checkpoints are no reason to stop
-    assert said.getvalue().startswith("checkpoints were not saved: ")
-    assert said.getvalue().endswith(" [some/log]\n")
+    ((line, about),) = said
+    assert line.startswith("checkpoints were not saved: ")
+    assert about == "some/log"
 
 
 def test_older_checkpoints_are_not_saved_over_newer_ones(log: Path) -> None:

@@ -53,9 +53,9 @@ class Refusals:
         self._stages = list(stages)
         self.noticed: list[tuple[str, Position]] = []
         patch.setattr(Engine, "suspect", self._watched(Engine.suspect))
-        self._next()
+        self.next_stage()
 
-    def _next(self) -> None:
+    def next_stage(self) -> None:
         self._broker.clear_request_errors(PRODUCE)
         if self._stages:
             stage = self._stages.pop(0)
@@ -64,7 +64,7 @@ class Refusals:
     def _watched(self, original: Callable[..., object]) -> Callable[..., object]:
         def watched(engine: Engine, reason: str, *arguments: object, **more: object) -> object:
             self.noticed.append((reason, engine.position))
-            self._next()
+            self.next_stage()
             return original(engine, reason, *arguments, **more)
 
         return watched
@@ -110,8 +110,8 @@ def test_failed_records_without_a_callback_are_not_passed_and_arrive_in_the_end(
 ) -> None:
     refusals = refuse([0, 0, 0, error])
     callbacks: list[int] = []
-    original = refusals._next
-    refusals._next = lambda: (callbacks.extend(marked), original())  # type: ignore[assignment]
+    original = refusals.next_stage
+    refusals.next_stage = lambda: (callbacks.extend(marked), original())  # type: ignore[assignment]
     status = in_tens(log, forward).end()
     records = records_of(log)
     (reason, position), = refusals.noticed  # it happened once  # fmt: skip

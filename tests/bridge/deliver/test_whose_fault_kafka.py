@@ -132,7 +132,7 @@ def as_alice(
     for run in runs:
         run.forwarder.stop()
     for run in runs:
-        run._thread.join(20)
+        run.join(20)
 
 
 def grant_all_but_topics(strict: Strict) -> None:

@@ -390,7 +390,7 @@ def test_a_forked_child_can_neither_use_nor_close_its_parents_broker(
 
 
 def test_a_library_without_the_mock_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    embedded._library.cache_clear()
+    embedded.library.cache_clear()
     monkeypatch.setattr(embedded, "_extension_path", lambda: _ctypes.__file__)
     with pytest.raises(EmbeddedBrokerUnavailable, match=r"does not export rd_kafka") as caught:
         EmbeddedBroker()
@@ -398,7 +398,7 @@ def test_a_library_without_the_mock_is_a_clear_error(monkeypatch: pytest.MonkeyP
 
 
 def test_no_confluent_kafka_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    embedded._library.cache_clear()
+    embedded.library.cache_clear()
     monkeypatch.setitem(sys.modules, "confluent_kafka.cimpl", None)
     monkeypatch.delattr("confluent_kafka.cimpl")
     with pytest.raises(EmbeddedBrokerUnavailable, match="cannot be imported"):
@@ -406,6 +406,6 @@ def test_no_confluent_kafka_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_functions_are_those_of_the_librdkafka_that_confluent_kafka_runs_on() -> None:
-    assert embedded._library().rd_kafka_version() == confluent_kafka.libversion()[1]
+    assert embedded.library().rd_kafka_version() == confluent_kafka.libversion()[1]
     maps = Path("/proc/self/maps").read_text().splitlines()
     assert len({line.split()[-1] for line in maps if "librdkafka" in line}) == 1

@@ -10,7 +10,6 @@ import os
 import shutil
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,12 @@ from typing import Any
 import pytest
 
 import aolog
-from aolog import Gap, Reader, Writer
-from aolog.errors import CursorLocked, PermissionDenied, StorageFull
+from aolog import Reader, Writer
+from aolog.errors import CursorLocked, PermissionDenied
 from bridge.config.load import load, load_text
 from bridge.config.models import Config
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.seek import seek
-from bridge.deliver.status import Status
 from bridge.errors import WrongConfiguration
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.supervise import supervisor as supervisor_module
@@ -49,11 +47,6 @@ from tests.bridge.conftest import (
     wait_until,
 )
 
-NO_STATUS = Status(
-    state="sending", reachable=True, position=0, committed=0, acknowledged=0, skipped=0,
-    outstanding=0, lag_records=0, lag_bytes=0, lag_seconds=None, lost_records=0, gaps=0,
-    error=None, rate=0.0,
-)  # fmt: skip  # one value
 AWAY = {"clusters.bootstrap_servers": NOWHERE}
 
 
@@ -78,10 +71,6 @@ class Running:
     def __getitem__(self, name: str) -> LogStatus:
         (found,) = [log for log in self.supervisor.statuses() if log.log == name]
         return found
-
-    def threads(self) -> list[threading.Thread]:
-        workers = list(self.supervisor._workers.values())
-        return [worker.thread for worker in workers if worker.thread is not None]
 
     def until(self, reached: Callable[..., object]) -> None:
         wait_until(lambda: reached({log.log: log for log in self.supervisor.statuses()}))
@@ -131,7 +120,8 @@ def supervise(
     yield start
     for each in running:
         each.stop()
-        for thread in each.threads():  # what did not stop in time ends before the next test looks
+    for thread in threading.enumerate():  # what did not stop in time ends before the next test
+        if thread.name.endswith(" to main"):
             thread.join(SOON_S)
             assert not thread.is_alive()
 
@@ -277,20 +267,42 @@ def test_gaps_are_a_drains_failure_at_its_end_and_not_at_a_turns(
 
 
 def test_gaps_of_earlier_turns_are_reported_if_the_last_turn_has_nothing_to_do(
-    tmp_path: Path,
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fill(tmp_path / "a", 1)
-    supervisor = Supervisor(load(None, {"root": str(tmp_path), **AWAY}), drain=True)
-    supervisor._scan()
-    (worker,) = supervisor._workers.values()
-    for gap in (Gap(8192, 9000, "corrupt", 3), Gap(9500, 9600, "corrupt", None)):
-        worker.losses.add(gap)
-    worker.phase, worker.ending = "running", "park"
-    supervisor._take_end(worker)
-    assert (worker.phase, worker.exit_status) == ("standing", 3)
-    assert "2 gaps met" in str(worker.error)
-    assert supervisor._ended()
-    supervisor._discovery.close()
+    fill(root / "a", 4_000, batch_bytes=2_000)
+    with (root / "a/00000000000000000000.slab").open("r+b") as slab:
+        slab.seek(20_000)
+        slab.write(b"\xff" * 500)
+    turns, delivered, stopped = [], threading.Event(), threading.Event()
+    as_ever = ClusterOptions.forwarder
+
+    def forwarder(self: ClusterOptions, name: str, path: str, **more: Any) -> Forwarder:
+        """It has delivered everything when a reload ends its turn."""
+        made = as_ever(self, name, path, **more)
+        run = made.run
+
+        def run_until_stopped(*arguments: Any) -> object:
+            ended = run(*arguments)
+            delivered.set()
+            assert stopped.wait(SOON_S)
+            return ended
+
+        monkeypatch.setattr(made, "run", run_until_stopped)
+        monkeypatch.setattr(made, "stop", stopped.set)
+        turns.append(name)
+        return made
+
+    monkeypatch.setattr(ClusterOptions, "forwarder", forwarder)
+    changed = {"root": str(root), "clusters.bootstrap_servers": broker.bootstrap_servers}
+    run = supervise(drain=True, read=lambda: load(None, changed))
+    assert delivered.wait(SOON_S)
+    run.supervisor.reload()
+    assert run.end() == 3
+    assert turns == ["a"]
+    assert (run["a"].phase, run["a"].code) == ("standing", "gap")
 
 
 # --- records that retention removes -------------------------------------------------------------
@@ -551,11 +563,10 @@ def test_a_drain_in_turns_ends_beside_writers_that_go_on(
 def test_records_appended_while_a_log_is_being_parked_are_forwarded(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
-    run = supervise(park_seconds=0, rescan_seconds=3600)
     with Writer(root / "a", flush_seconds=None) as writer:
         writer.append(b"0")
         writer.flush()
-        run.supervisor._scan_due_s = 0  # the only scan
+        run = supervise(park_seconds=0, rescan_seconds=3600)  # one scan
         for number in range(1, 40):
             run.until(lambda logs, n=number: "a" in logs and logs["a"].acknowledged == n)
             writer.append(b"%d" % number)
@@ -754,77 +765,35 @@ def test_an_unreachable_cluster_delays_no_other_cluster(
     assert cursor_of(root / "b", "bridge.far") < Reader(root / "b").end()
 
 
-@pytest.mark.parametrize(("ran_s", "pauses_s"), [(24 * 3600, [1, 1, 1]), (5, [1, 2, 4])])
-def test_a_pause_grows_only_where_a_log_fails_soon(
-    root: Path, monkeypatch: pytest.MonkeyPatch, ran_s: float, pauses_s: list[float]
-) -> None:
-    fill(root / "a", 1)
-    supervisor = Supervisor(load(None, {**AWAY, "root": str(root)}))
-    supervisor._scan()
-    (worker,) = supervisor._workers.values()
-    now_s = 1_000.0
-    monkeypatch.setattr("time.monotonic", lambda: now_s)
-    for pause_s in pauses_s:
-        worker.phase, worker.since_s, worker.error = "running", now_s, StorageFull("no room")
-        now_s += ran_s
-        supervisor._take_end(worker)
-        assert (worker.phase, worker.since_s) == ("waiting", now_s)
-        assert pause_s / 2 <= worker.retry_at_s - now_s <= pause_s
-    supervisor._discovery.close()
-
-
 @pytest.mark.parametrize("single", [False, True])
 def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_logged_once(
-    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, single: bool
+    supervise: Callable[..., Running],
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    single: bool,
 ) -> None:
     fill(root / "a", 1)
-    where: dict[str, Any] = {"logs": [str(root / "a")]} if single else {"root": str(root)}
-    supervisor = Supervisor(load(None, {**AWAY, **where}))
-    supervisor._scan()
-    (worker,) = supervisor._workers.values()
-    scandir, out = os.scandir, [True]
+    where: dict[str, Any] = {"logs": [str(root / "a")], "root": None} if single else {}
+    name = str(root / "a") if single else "a"
+    run = supervise(rescan_seconds=0.1, stop_seconds=0.0, **AWAY, **where)
+    run.until(lambda logs: name in logs and logs[name].phase == "running")
+    scandir, out, refused = os.scandir, threading.Event(), []
 
     def listing(path: str) -> object:
-        if out and str(path) == str(root / "a"):
+        if str(path) == str(root / "a") and not out.is_set():
+            refused.append(path)
             raise OSError(errno.EMFILE, "no")
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", listing)
-    supervisor._scan()
-    supervisor._scan()
-    assert list(supervisor._workers.values()) == [worker]
-    assert caplog.text.count(f"{worker.name} cannot be listed: Too many open files") == 1
-    worker.phase, worker.error = "running", StorageFull("no room")
-    supervisor._take_end(worker)  # nor is it gone where its thread has ended
-    assert (worker.phase, list(supervisor._workers.values())) == ("waiting", [worker])
-    out.clear()
+    wait_until(lambda: len(refused) > 10)  # several scans
+    run.supervisor.control("pause", name, "main")
+    run.until(lambda logs: logs[name].phase == "paused")  # nor is it gone where its thread ended
+    assert caplog.text.count(f"{name} cannot be listed: Too many open files") == 1
+    out.set()
     shutil.rmtree(root / "a")
-    supervisor._scan()
-    assert not supervisor._workers
-    supervisor._discovery.close()
-
-
-def test_records_are_counted_once_while_a_worker_ends(root: Path) -> None:
-    fill(root / "a", 1)
-    supervisor = Supervisor(load(None, {**AWAY, "root": str(root)}))
-    supervisor._scan()
-    (worker,) = supervisor._workers.values()
-    worker.status = NO_STATUS._replace(acknowledged=1_000)
-    seen: list[int] = []
-    looking = threading.Thread(target=lambda: seen.append(worker.log_status().acknowledged))
-
-    class Totals(Counter[str]):
-        def update(self, *given: Any, **named: Any) -> None:
-            super().update(*given, **named)
-            if self:  # between the two steps
-                looking.start()
-                looking.join(0.2)
-
-    worker.totals = Totals()
-    worker.take_end()
-    looking.join()
-    assert seen == [worker.log_status().acknowledged] == [1_000]
-    supervisor._discovery.close()
+    run.until(lambda logs: not logs)
 
 
 # --- which cluster it is --------------------------------------------------------------------
@@ -947,34 +916,43 @@ def test_a_reload_retries_blocked_logs_also_without_a_file(
 
 @pytest.mark.parametrize("first", ["logs", "root"])
 def test_a_reload_from_logs_to_a_root_or_back_keeps_what_is_forwarded(
-    root: Path, caplog: pytest.LogCaptureFixture, first: str
+    supervise: Callable[..., Running],
+    broker: EmbeddedBroker,
+    root: Path,
+    caplog: pytest.LogCaptureFixture,
+    first: str,
 ) -> None:
+    caplog.set_level(logging.INFO)
     fill(root / "a", 1)
     kinds: dict[str, dict[str, Any]] = {
-        "logs": {"logs": [str(root / "a")]}, "root": {"root": str(root)},
+        "logs": {"logs": [str(root / "a")], "root": None}, "root": {"root": str(root)},
     }  # fmt: skip  # a table
-    second = kinds["root" if first == "logs" else "logs"]
-    supervisor = Supervisor(
-        load(None, {**AWAY, **kinds[first]}), read=lambda: load(None, {**AWAY, **second})
-    )
-    supervisor._scan()
-    before = supervisor.statuses()
-    supervisor._reload()
-    assert [log.path for log in supervisor.statuses()] == [str(root / "a")]
-    assert supervisor.statuses() == before
-    assert supervisor.waiting_for() is None
+    second = {"clusters.bootstrap_servers": broker.bootstrap_servers, "topic": TOPIC}
+    second |= kinds["root" if first == "logs" else "logs"]
+    run = supervise(read=lambda: load(None, second), park_seconds=0.1, **kinds[first])
+    run.until(is_asleep)
+
+    def reload(number: int) -> list[tuple[str, int]]:
+        """Reads the configuration again, and scans. The logs' paths and counts after it."""
+        run.supervisor.reload()
+        wait_until(lambda: caplog.text.count("the configuration was read again") == number)
+        return [(log.path, log.acknowledged) for log in run.supervisor.statuses()]
+
+    assert reload(1) == [(str(root / "a"), 1)]
+    assert run.supervisor.waiting_for() is None
     for name in ("root", "logs"):
         assert f"{name} cannot change while it runs; it stays" in caplog.text
     fill(root / "b", 1)
-    supervisor._scan()
-    assert len(supervisor.statuses()) == (1 if first == "logs" else 2)
-    supervisor._discovery.close()
+    assert len(reload(2)) == (1 if first == "logs" else 2)
 
 
 # --- ends -----------------------------------------------------------------------------------
 
 
-def test_a_reload_after_a_stop_changes_nothing(root: Path) -> None:
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_reload_after_a_stop_changes_nothing(
+    supervise: Callable[..., Running], root: Path, reads: bool
+) -> None:
     fill(root / "a", 1)
     read: list[Config] = []
 
@@ -982,18 +960,14 @@ def test_a_reload_after_a_stop_changes_nothing(root: Path) -> None:
         read.append(load(None, {**AWAY, "root": str(root)}))
         return read[-1]
 
-    for reading in (again, None):
-        supervisor = Supervisor(load(None, {**AWAY, "root": str(root)}), read=reading)
-        supervisor._scan()
-        (worker,) = supervisor._workers.values()
-        worker.error = CursorLocked("another has it")
-        worker.retry(worker.error)
-        supervisor.stop()
-        supervisor.reload()
-        supervisor._turn()
-        assert (worker.phase, worker.exit_status, read) == ("waiting", 5, [])
-        assert supervisor._ended()
-        supervisor._discovery.close()
+    with Reader(root / "a", cursor="bridge") as holder:
+        holder.commit()
+        run = supervise(read=again if reads else None)
+        run.until(lambda logs: "a" in logs and logs["a"].phase == "waiting")
+        run.supervisor.stop()
+        run.supervisor.reload()
+        assert run.end() == 5
+    assert (run["a"].phase, read) == ("waiting", [])
 
 
 def test_a_stop_takes_a_bounded_time_whatever_the_cluster_does(

@@ -1,0 +1,65 @@
+"""One log and one cluster: pauses between tries, and what is counted when a run ends."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aolog.errors import StorageFull
+from bridge.config.load import load
+from bridge.deliver.rate_limit import RateLimit
+from bridge.deliver.status import Status
+from bridge.supervise.options import cluster_options
+from bridge.supervise.worker import Worker
+from tests.bridge.conftest import NOWHERE
+
+NO_STATUS = Status(
+    state="sending", reachable=True, position=0, committed=0, acknowledged=0, skipped=0,
+    outstanding=0, lag_records=0, lag_bytes=0, lag_seconds=None, lost_records=0, gaps=0,
+    error=None, rate=0.0,
+)  # fmt: skip  # one value
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Worker:
+    config = load(None, {"root": str(tmp_path), "clusters.bootstrap_servers": NOWHERE})
+    options = cluster_options(config, RateLimit())["main"]
+    return Worker("a", str(tmp_path / "a"), options, queue.SimpleQueue())
+
+
+@pytest.mark.parametrize(("ran_s", "pauses_s"), [(24 * 3600, [1, 1, 1]), (5, [1, 2, 4])])
+def test_a_pause_grows_only_where_a_log_fails_soon(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, ran_s: float, pauses_s: list[float]
+) -> None:
+    now_s = 1_000.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    for pause_s in pauses_s:
+        worker.phase, worker.since_s = "running", now_s
+        now_s += ran_s
+        worker.take_end()
+        worker.retry(StorageFull("no room"))
+        assert worker.phase == "waiting"
+        assert pause_s / 2 <= worker.retry_at_s - now_s <= pause_s
+
+
+def test_records_are_counted_once_while_a_worker_ends(worker: Worker) -> None:
+    worker.status = NO_STATUS._replace(acknowledged=1_000)
+    seen: list[int] = []
+    looking = threading.Thread(target=lambda: seen.append(worker.log_status().acknowledged))
+
+    class Totals(Counter[str]):
+        def update(self, *given: Any, **named: Any) -> None:
+            super().update(*given, **named)
+            if self:  # between the two steps
+                looking.start()
+                looking.join(0.2)
+
+    worker.totals = Totals()
+    worker.take_end()
+    looking.join()
+    assert seen == [worker.log_status().acknowledged] == [1_000]
