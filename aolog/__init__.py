@@ -12,6 +12,7 @@ use (PEP 562), numpy when a batch is decoded, pyarrow when a batch becomes Arrow
 """
 
 import os
+import sys
 from _thread import RLock
 from importlib import import_module
 
@@ -75,11 +76,12 @@ _MODULES = {
 # Held during a load and during a fork: otherwise a child forked during an import would wait forever for
 # a thread that it does not have.
 _loading = RLock()
-os.register_at_fork(
-    before=_loading.acquire,
-    after_in_parent=_loading.release,
-    after_in_child=_loading.release,
-)
+if sys.platform != "win32":
+    os.register_at_fork(
+        before=_loading.acquire,
+        after_in_parent=_loading.release,
+        after_in_child=_loading.release,
+    )
 
 
 if not TYPE_CHECKING:  # otherwise mypy would accept any name
@@ -87,6 +89,10 @@ if not TYPE_CHECKING:  # otherwise mypy would accept any name
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if sys.platform == "win32":
+            from aolog.errors import not_on_windows
+
+            raise not_on_windows()
         with _loading:
             found = getattr(import_module(f"aolog.{_MODULES[name]}"), name)
         globals()[name] = found

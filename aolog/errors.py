@@ -372,6 +372,12 @@ def conflict(found: str) -> str:
     )
 
 
+def not_on_windows() -> UsageError:
+    """The error of the first use on Windows. The import itself succeeds, so that the command line can
+    print this as one line."""
+    return UsageError("Windows is not supported", hint="use Linux, in WSL 2 for example")
+
+
 def library_missing(error: ModuleNotFoundError) -> UsageError | None:
     """The error for a missing optional library; None if no extra installs that module."""
     library = (error.name or "").partition(".")[0]

@@ -31,7 +31,9 @@ class StopSignals:
     def __init__(self) -> None:
         self.signum: signal.Signals | None = None
         self._before: dict[signal.Signals, object] = {}
-        self._wakes, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wakes, self._waker = os.pipe()  # macOS has no pipe2
+        os.set_blocking(self._wakes, False)
+        os.set_blocking(self._waker, False)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

@@ -29,6 +29,17 @@ LOCK_EX, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
 _GENERATION = 2 << 30 | struct.calcsize("l") << 16 | ord("v") << 8 | 1
 
 
+# macOS: its fsync leaves the data in the device's cache, and it has no fdatasync.
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+def _full_sync(fd: int, /) -> None:
+    """A file's or directory's bytes are on the device on return, not only in its cache. Fails on network
+    file systems."""
+    assert _FULL_SYNC is not None
+    fcntl.fcntl(fd, _FULL_SYNC)
+
+
 class Status(Protocol):
     """The result of `fstat`, with the names of `os.stat_result`."""
 
@@ -116,8 +127,8 @@ class RealSystem:
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)
     pwritev = staticmethod(os.pwritev)
-    fdatasync = staticmethod(os.fdatasync)
-    fsync = staticmethod(os.fsync)
+    fdatasync = staticmethod(os.fdatasync if _FULL_SYNC is None else _full_sync)
+    fsync = staticmethod(os.fsync if _FULL_SYNC is None else _full_sync)
     ftruncate = staticmethod(os.ftruncate)
     fstat = staticmethod(os.fstat)
     flock = staticmethod(fcntl.flock)
@@ -173,9 +184,11 @@ class RealSystem:
 
     def generation(self, fd: int) -> int:
         """Reported by ext4, XFS, btrfs and f2fs, among others."""
+        if sys.platform != "linux":  # the number may be another request there
+            return 0
         try:
             answer = fcntl.ioctl(fd, _GENERATION, bytes(8))
-        except OSError:  # tmpfs, overlay, a system that is not Linux
+        except OSError:  # tmpfs, overlay
             return 0
         return int.from_bytes(answer[:4], sys.byteorder)
 

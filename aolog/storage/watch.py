@@ -24,9 +24,9 @@ class Watch:
     def __init__(self, path: str) -> None:
         self._delay_s = _POLL_FIRST_S
         self._events = bytearray(_EVENTS_BYTES)
-        self._poll = select.poll()
         self._inotify = _inotify(path)
         if self._inotify is not None:
+            self._poll = select.poll()
             self._poll.register(self._inotify.fileno(), select.POLLIN)
 
     def wait(self, timeout_s: float | None) -> None:

@@ -21,7 +21,7 @@ from aolog.log.cursor_file import COPIES, Position
 from aolog.record import GapReason
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
-from aolog.write import validate
+from aolog.write import recovery_cases, validate
 from aolog.write.recovery_cases import Case
 
 DOCUMENT = (Path(aolog.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
