@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from bridge.errors import DestinationError, Unanswered
-from bridge.kafka.client import ANSWER_S, admin_client, words
+from bridge.kafka.client import ANSWER_S, MOCK_CLUSTER, admin_client, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -51,6 +51,7 @@ _NO_ANSWER = {
 }
 _LOADING_PAUSE_S = 0.1
 _MISSING = "UNKNOWN_TOPIC_OR_PART"
+_WANTS_A_CONTROLLER = "waiting for controller"  # the embedded broker has none
 
 
 class Partition(NamedTuple):
@@ -211,6 +212,13 @@ class Catalog:
         ]
         return Topic(name, UUID(bytes=number), found.is_internal, partitions)
 
+    def _is_embedded(self) -> bool:
+        try:
+            found = self._admin.list_topics(timeout=ANSWER_S)
+        except KafkaException:
+            return False
+        return str(found.cluster_id).startswith(MOCK_CLUSTER)
+
     def _metadata(self) -> Any:
         try:
             return self._admin.list_topics(timeout=ANSWER_S)
@@ -243,6 +251,11 @@ class Catalog:
             return DestinationError(
                 f"there is no topic {topic!r} on {self._servers}",
                 hint="`aolog-bridge topics` lists the topics",
+            )
+        if _WANTS_A_CONTROLLER in words(error) and self._is_embedded():
+            return DestinationError(
+                f"{self._servers} is the embedded broker, which cannot answer this",
+                hint="use a Kafka",
             )
         kind = Unanswered if _may_pass(error.args[0]) else DestinationError
         return kind(f"{self._servers}: {words(error)}")

@@ -587,3 +587,12 @@ def test_a_bridge_has_not_the_cursor_of_a_replay(log: Path) -> None:
         said = refused("run", which, log, "--bootstrap-servers", NOWHERE, "--cursor", "replay")
         assert "the cursor 'replay' is reserved for replays; use another name" in said
     assert not (log / "cursors").exists()
+
+
+@pytest.mark.parametrize("command", [["offsets", "--topic", "t"], ["consume", "t", "--drain"]])
+def test_a_question_that_the_embedded_broker_cannot_answer_says_so(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, command: list[str]
+) -> None:
+    process = bridge(*command, "--bootstrap-servers", broker.bootstrap_servers)
+    assert process.end() == 6
+    assert "is the embedded broker, which cannot answer this; use a Kafka" in process.stderr
