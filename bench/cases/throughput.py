@@ -269,7 +269,7 @@ def _clusters(directory: str, *, with_kafka: bool) -> Iterator[tuple[_To, Skippe
 
     missing: Skipped | None = Skipped("Apache Kafka", "not at this size")
     if with_kafka:
-        from tests.kafka.server import KafkaServer, KafkaUnavailable
+        from bridge.testing.apache_kafka import KafkaServer, KafkaUnavailable
 
         try:
             server, missing = KafkaServer(Path(directory, "kafka")), None

@@ -13,6 +13,7 @@ from aolog.cli.failing import CONTEXT_SETTINGS, Root
 from aolog.errors import counted
 from bridge.cli.broker import broker
 from bridge.cli.check_config import check_config
+from bridge.cli.cluster import cluster
 from bridge.cli.consume import consume
 from bridge.cli.cursors import cursors
 from bridge.cli.demo.command import demo
@@ -60,7 +61,7 @@ def main() -> None:
 
 
 for _command in (
-    run, status, top, check_config, seek, replay, cursors, files, demo, simulate, broker, pull, topics, offsets, consume, ingest, mirror,
+    run, status, top, check_config, seek, replay, cursors, files, demo, simulate, broker, cluster, pull, topics, offsets, consume, ingest, mirror,
     completion_of("aolog-bridge"),
 ):  # fmt: skip  # one thing
     main.add_command(_command)

@@ -4,7 +4,9 @@
 use it. `MemoryProvider` keeps messages in a list; `FaultyProvider` makes another provider fail; neither
 needs pytest. `embedded_broker` is a pytest fixture: import it in a conftest.py.
 
-Read in this order: providers, contract, fixtures.
+`apache_kafka` is a real Kafka on loopback.
+
+Read in this order: providers, contract, fixtures, apache_kafka.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from bridge.kafka.cursor_record import CursorName
 from tests.bridge.conftest import SOON_S, Message, Process, consume, ends_of, message_of
 
 if TYPE_CHECKING:
-    from tests.kafka.server import KafkaServer
+    from bridge.testing.apache_kafka import KafkaServer
 
 Start = Callable[..., Process]
 

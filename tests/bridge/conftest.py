@@ -36,7 +36,7 @@ from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing import MemoryProvider, embedded_broker  # noqa: F401 -- a fixture
 
 if TYPE_CHECKING:
-    from tests.kafka.server import KafkaServer
+    from bridge.testing.apache_kafka import KafkaServer
 
 TOPIC = "t"
 NOWHERE = "127.0.0.1:1"  # no server listens on port 1

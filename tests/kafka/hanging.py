@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.kafka.server import KafkaServer
+    from bridge.testing.apache_kafka import KafkaServer
 
 __all__ = ["leave_open", "unverified"]
 

@@ -16,8 +16,8 @@ from typing import Protocol, TypeVar
 
 import pytest
 
+from bridge.testing.apache_kafka import POM_3_9, KafkaServer, KafkaUnavailable
 from tests.kafka.rights import StrictKafka
-from tests.kafka.server import POM_3_9, KafkaServer, KafkaUnavailable
 
 __all__ = ["TopicFactory", "kafka", "kafka_3_9", "strict_kafka", "topic"]
 

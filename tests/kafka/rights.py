@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from tests.kafka.server import POM, KafkaServer
+from bridge.testing.apache_kafka import POM, KafkaServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.kafka import server
-from tests.kafka.server import KafkaDied, KafkaServer, KafkaUnavailable
+from bridge.testing.apache_kafka import KafkaDied, KafkaServer, KafkaUnavailable, jars, server
 
 if TYPE_CHECKING:
     from tests.kafka.plugin import TopicFactory
@@ -176,13 +175,13 @@ def test_jars_are_fetched_once_for_several_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = fake_maven(tmp_path, FETCHES, monkeypatch)
-    askers = [threading.Thread(target=server.jars) for _ in range(4)]
+    askers = [threading.Thread(target=jars) for _ in range(4)]
     for asker in askers:
         asker.start()
     for asker in askers:
         asker.join()
-    assert [path.name for path in server.jars().iterdir()] == ["kafka.jar"]
-    assert server.jars().parent == tmp_path / "cache" / "aolog-tests"
+    assert [path.name for path in jars().iterdir()] == ["kafka.jar"]
+    assert jars().parent == tmp_path / "cache" / "aolog-bridge"
     assert calls.read_text() == "call\n"
 
 
@@ -191,9 +190,9 @@ def test_a_fetch_that_fails_half_way_leaves_no_jars(
 ) -> None:
     fake_maven(tmp_path, f"{FETCHES}; exit 7", monkeypatch)
     with pytest.raises(KafkaUnavailable, match=r"mvn fetched no jars \(7\)"):
-        server.jars()
+        jars()
     fake_maven(tmp_path, FETCHES, monkeypatch)
-    assert [path.name for path in server.jars().iterdir()] == ["kafka.jar"]
+    assert [path.name for path in jars().iterdir()] == ["kafka.jar"]
 
 
 def test_a_cluster_id_is_never_taken_for_an_option(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import aolog
 import aolog.spark
-from tests.kafka.server import free_ports
+from bridge.testing.apache_kafka import free_ports
 from tests.spark.standalone import START_SECONDS_MAX, bare_python
 
 ROOT = Path(__file__).parents[2]

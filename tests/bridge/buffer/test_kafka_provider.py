@@ -26,9 +26,9 @@ from bridge.config.routing import partition_of_key
 from bridge.errors import WrongSetting
 from bridge.kafka.client import NotReachable
 from bridge.kafka.embedded import EmbeddedBroker
+from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, wait_until
 from tests.kafka.plugin import TopicFactory
-from tests.kafka.server import KafkaServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

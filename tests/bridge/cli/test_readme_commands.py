@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from aolog import Writer
-from tests.kafka.server import free_ports
+from bridge.testing.apache_kafka import free_ports
 
 pytestmark = pytest.mark.timeout(120)
 

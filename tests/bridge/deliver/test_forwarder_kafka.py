@@ -41,8 +41,8 @@ from tests.bridge.conftest import (
 )
 
 if TYPE_CHECKING:
+    from bridge.testing.apache_kafka import KafkaServer
     from tests.kafka.plugin import TopicFactory
-    from tests.kafka.server import KafkaServer
 
 pytestmark = pytest.mark.kafka
 

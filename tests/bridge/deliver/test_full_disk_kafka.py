@@ -14,8 +14,8 @@ from aolog import Writer
 from tests.bridge.conftest import Process
 
 if TYPE_CHECKING:
+    from bridge.testing.apache_kafka import KafkaServer
     from tests.kafka.plugin import TopicFactory
-    from tests.kafka.server import KafkaServer
 
 pytestmark = [
     pytest.mark.kafka,

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from aolog import Writer
+from bridge.testing.apache_kafka import KafkaServer, free_ports
 from tests.bridge.against_kafka import EXACTLY, committed_in
 from tests.bridge.conftest import append, assert_arrived, records_of
 from tests.kafka.late import END_TXN, INIT_PRODUCER_ID, LateProxy
-from tests.kafka.server import KafkaServer, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

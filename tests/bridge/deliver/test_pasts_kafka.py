@@ -20,8 +20,8 @@ from tests.bridge.conftest import Run, append, cursor_of
 from tests.bridge.pasts import copy_of, numbers, once, put_back_anew, put_back_in_place
 
 if TYPE_CHECKING:
+    from bridge.testing.apache_kafka import KafkaServer
     from tests.kafka.plugin import TopicFactory
-    from tests.kafka.server import KafkaServer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 

@@ -20,8 +20,8 @@ from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import Process, Run, append, assert_arrived, records_of
 
 if TYPE_CHECKING:
+    from bridge.testing.apache_kafka import KafkaServer
     from tests.kafka.plugin import TopicFactory
-    from tests.kafka.server import KafkaServer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

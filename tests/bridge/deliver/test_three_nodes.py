@@ -17,6 +17,7 @@ from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.deliver.status import Status
 from bridge.kafka.cursor_record import CursorName
 from bridge.supervise.status import state_of
+from bridge.testing.apache_kafka import KafkaCluster, KafkaServer, KafkaUnavailable
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import (
     Run,
@@ -25,8 +26,6 @@ from tests.bridge.conftest import (
     consume,
     records_of,
 )
-from tests.kafka.cluster import KafkaCluster
-from tests.kafka.server import KafkaServer, KafkaUnavailable
 
 pytestmark = [
     pytest.mark.kafka,

@@ -24,9 +24,9 @@ from confluent_kafka.admin import (
 from aolog import Writer
 from bridge.deliver.at_least_once import topics
 from bridge.errors import Undeliverable
+from bridge.testing.apache_kafka import KafkaServer, KafkaUnavailable
 from tests.bridge.against_kafka import committed_in, name_of
 from tests.bridge.conftest import Run, append, cursor_of, fill, forwarder, records_of
-from tests.kafka.server import KafkaServer, KafkaUnavailable
 
 pytestmark = [
     pytest.mark.kafka, pytest.mark.timeout(300), pytest.mark.xdist_group("strict kafka"),

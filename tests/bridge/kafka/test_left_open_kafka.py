@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aolog import Record
+    from bridge.testing.apache_kafka import KafkaServer
     from tests.bridge.conftest import Message, Process
     from tests.kafka.plugin import TopicFactory
-    from tests.kafka.server import KafkaServer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +19,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from bridge.testing.apache_kafka import KafkaServer, KafkaUnavailable, make_certificate
 from tests.bridge.conftest import (
     TOPIC,
     Process,
@@ -29,7 +28,6 @@ from tests.bridge.conftest import (
     fill,
     records_of,
 )
-from tests.kafka.server import KafkaServer, KafkaUnavailable, java
 
 PASSWORD = "hunter2-right"
 STORE_PASSWORD = "of-the-keystore"
@@ -37,33 +35,14 @@ STORE_PASSWORD = "of-the-keystore"
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("secured kafka")]  # one server
 
 
-def make_certificate(directory: Path, name: str, of: str | None = None) -> tuple[Path, Path]:
-    """A keystore with a key and a certificate of its own for 127.0.0.1, and the certificate. of: whose
-    it is, if not of one with the same name."""
-    keytool = Path(os.path.realpath(java())).with_name("keytool")
-    if not keytool.exists():  # a Java that came with a package has none
-        keytool = Path(shutil.which("keytool", path=f"{os.environ['PATH']}:/usr/bin") or keytool)
-    store, certificate = directory / f"{name}.p12", directory / f"{name}.pem"
-    common = ["-keystore", str(store), "-storepass", STORE_PASSWORD, "-alias", of or name]
-    for arguments in (
-        ["-genkeypair", "-keyalg", "EC", "-storetype", "PKCS12", "-dname", f"CN={of or name}",
-         "-ext", "san=ip:127.0.0.1", "-ext", "bc:c", "-validity", "2"],
-        ["-exportcert", "-rfc", "-file", str(certificate)],
-    ):  # fmt: skip  # command lines
-        subprocess.run(
-            [str(keytool), *arguments, *common], check=True, capture_output=True, timeout=60
-        )
-    return store, certificate
-
-
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer, Path]]:
     """A server that asks for SASL and speaks TLS, and the directory of certificates."""
     directory = tmp_path_factory.mktemp("secured")
     try:
-        store, _ = make_certificate(directory, "server")
-        make_certificate(directory, "stranger")
-        make_certificate(directory, "renewed", of="server")
+        store, _ = make_certificate(directory, "server", STORE_PASSWORD)
+        make_certificate(directory, "stranger", STORE_PASSWORD)
+        make_certificate(directory, "renewed", STORE_PASSWORD, of="server")
         module = "org.apache.kafka.common.security"
         server = KafkaServer(
             directory / "kafka",

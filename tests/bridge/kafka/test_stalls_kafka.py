@@ -11,9 +11,9 @@ import pytest
 from aolog import Writer
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.supervise.status import state_of
+from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.conftest import Run, append
 from tests.kafka.plugin import TopicFactory
-from tests.kafka.server import KafkaServer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120), pytest.mark.xdist_group("kafka")]
 

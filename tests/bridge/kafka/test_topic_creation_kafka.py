@@ -20,7 +20,7 @@ from tests.bridge.against_kafka import EXACTLY, Start, committed_in, messages_in
 from tests.bridge.conftest import Process, append, assert_arrived, records_of
 
 if TYPE_CHECKING:
-    from tests.kafka.server import KafkaServer
+    from bridge.testing.apache_kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 

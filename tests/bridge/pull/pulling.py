@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from aolog import Reader
 from bridge.pull.origin import origin_of
-from tests.kafka.server import KafkaServer
+from bridge.testing.apache_kafka import KafkaServer
 
 
 def produce(kafka: KafkaServer, topic: str, numbers: range, partitions: int = 1, **more) -> None:

@@ -16,8 +16,8 @@ from bridge.pull import puller
 from bridge.pull.archive import Archive
 from bridge.pull.options import PullOptions
 from bridge.pull.origin import Source
+from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
-from tests.kafka.server import KafkaServer
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
 

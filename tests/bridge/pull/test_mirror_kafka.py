@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 
 from bridge.kafka.catalog import Catalog
 from bridge.pull.origin import HEADER_NAME
+from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.conftest import consume
-from tests.kafka.server import KafkaServer
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.kafka, pytest.mark.xdist_group("kafka 2")]
 

@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient
 
 from aolog import Reader, Writer
 from bridge.cli import main
+from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
-from tests.kafka.server import KafkaServer
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
 

@@ -55,8 +55,8 @@ from tests.bridge.conftest import (
 from tests.stalling import StallingSystem
 
 if TYPE_CHECKING:
+    from bridge.testing.apache_kafka import KafkaServer
     from tests.kafka.plugin import TopicFactory
-    from tests.kafka.server import KafkaServer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

@@ -7,16 +7,18 @@ and started as such.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.kafka.server import START_SECONDS_MAX, KafkaServer, Node, cluster_id, free_ports
+from bridge.testing.apache_kafka.ports import free_ports
+from bridge.testing.apache_kafka.server import START_SECONDS_MAX, KafkaServer, Node, cluster_id
 
 __all__ = ["KafkaCluster"]
 
@@ -36,16 +38,26 @@ _CONFIG: Final = {
 
 
 class KafkaCluster:
-    """Three nodes; ready on return. A context manager that kills them. Raises KafkaUnavailable,
-    KafkaDied."""
+    """Three nodes; ready on return. Parameters are as of KafkaServer. A context manager that kills
+    them. Raises KafkaUnavailable, KafkaDied."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: Mapping[str, object] | None = None,
+        listeners: Mapping[str, str] | None = None,
+        jars: Path | None = None,
+    ) -> None:
         voters = {n: f"127.0.0.1:{port}" for n, port in zip(NODES, free_ports(3), strict=True)}
         identity = cluster_id()
 
         def begin(number: int) -> KafkaServer:
             return KafkaServer(
-                directory / str(number), _CONFIG, node=Node(number, identity, voters)
+                directory / str(number),
+                {**_CONFIG, **(config or {})},
+                listeners,
+                Node(number, identity, voters),
+                jars=jars,
             )
 
         with ThreadPoolExecutor(len(NODES)) as pool:
@@ -56,6 +68,10 @@ class KafkaCluster:
     def bootstrap_servers(self) -> str:
         """All nodes."""
         return ",".join(node.bootstrap_servers for node in self.nodes.values())
+
+    def bootstrap_of(self, listener: str) -> str:
+        """All nodes, by a further listener."""
+        return ",".join(node.bootstrap_of(listener) for node in self.nodes.values())
 
     def create_topic(self, name: str, replicas: list[list[int]]) -> None:
         """A partition for each list of nodes, the preferred leader first; on return all lead."""
@@ -74,14 +90,14 @@ class KafkaCluster:
         """The node whose death would cost an election too."""
         return int(self._metadata().controller_id)
 
-    def _metadata(self, topic: str | None = None):
+    def _metadata(self, topic: str | None = None) -> Any:
         admin = self._admin()
         return admin.list_topics(topic, timeout=5)
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
-    def _wait(self, reached) -> None:
+    def _wait(self, reached: Callable[[], bool]) -> None:
         until_s = time.monotonic() + START_SECONDS_MAX
         while True:
             with suppress(KafkaException):
