@@ -33,6 +33,8 @@ FETCH_SECONDS_MAX: Final = 600
 class KafkaUnavailable(DestinationError):
     """This machine cannot run Kafka: no Java, no Maven, or no jars. The message says which."""
 
+    code = "kafka_unavailable"
+
 
 def java() -> str:
     """The path of a Java that can run Kafka. Raises KafkaUnavailable."""

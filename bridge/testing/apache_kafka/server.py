@@ -97,6 +97,8 @@ _PROPERTIES: Final[Mapping[str, object]] = {
 class KafkaDied(DestinationError):
     """The server ended by itself, or was not ready in time. The message ends with its log."""
 
+    code = "kafka_died"
+
 
 class _State(enum.Enum):
     DOWN = "down"
