@@ -183,6 +183,7 @@ WITHOUT_EXTRAS = [
         "bridge",
     ),
     ("bridge topics --bootstrap-servers 127.0.0.1:1", "bridge"),
+    ("bridge cluster", "bridge"),
     ("bridge offsets --bootstrap-servers 127.0.0.1:1", "bridge"),
     ("bridge consume t --bootstrap-servers 127.0.0.1:1", "bridge"),
     ("bridge completion bash", None),
