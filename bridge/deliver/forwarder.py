@@ -80,6 +80,7 @@ class Forwarder:
         self.moved_s = time.monotonic()
         try:
             checkpoints = _checkpoints_of(self._source, options)
+            self.was_cut_off = not checkpoints.clean  # the bridge before this one
             self.drain_to = until = options.until
             self._until_ordinal = None if until is None else self._source.ordinal_at(until)
             if options.drain:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
     from bridge.kafka.stalls import Stall
@@ -22,6 +22,19 @@ def pending(lag_records: int | None, ahead_records: int) -> int | None:
     return None if lag_records is None else lag_records - ahead_records
 
 
+class WaitingLane(TypedDict):
+    """A lane whose records wait in the log. state: `waits`, it goes on by itself; `blocked`, somebody
+    has to act. partition: -1 for all of a topic's; topic: "" for all. A dict, as in JSON."""
+
+    topic: str
+    partition: int
+    state: str
+    reason: str
+
+
+LANES_MAX = 100  # in a status: a topic that is missing may have thousands of lanes
+
+
 class Status(NamedTuple):
     """A moment in a forwarder's life. The delivery fills it in; the forwarder adds lag, losses, rate and
     ahead_records.
@@ -38,6 +51,7 @@ class Status(NamedTuple):
     number is known.
     held_back: lanes whose records wait in the log. standing: those that wait until somebody acts; a
     reload or a restart retries them. stalled: lanes without progress (see bridge.kafka.stalls).
+    waiting_lanes: the first LANES_MAX of held_back that have a reason.
     """
 
     state: str
@@ -62,6 +76,7 @@ class Status(NamedTuple):
     ahead_records: int = 0
     stalled: tuple[Stall, ...] = ()
     filtered: int = 0
+    waiting_lanes: tuple[WaitingLane, ...] = ()
 
     def counted(self) -> dict[str, Any]:
         """The fields that COUNTED names."""

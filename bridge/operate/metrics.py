@@ -113,6 +113,8 @@ FAMILIES = [
            lambda log, _: log.filtered),
     Family("restarts", "counter", "Times that forwarding failed and was begun again.",
            "read `error` in `aolog-bridge status`", lambda log, _: log.restarts),
+    Family("cut_off", "gauge", "1 if the process before this one was killed, or stopped with records under"
+           " way.", "read what ended it: the kernel's log, or the service manager's", lambda log, _: log.cut_off, max),
     Family("bytes_out", "counter", "Bytes of the log that the position has passed.", _WATCH,
            _flow("bytes_out")),
     Family("lag_records", "gauge", "Records in the log that are not acknowledged.",

@@ -302,7 +302,7 @@ class Monitor:
         return {
             "time_s": self._now(),
             "uptime_s": self._now() - self.started_s,
-            "restarts": sum(log.restarts for log in logs),
+            "restarts": sum(log.restarts for log in logs) + any(log.cut_off for log in logs),
             "oldest_unsent_s": whole.lag_seconds,
             "records_in_per_s": None if last is None else last.records_in,
             "records_out_per_s": None if last is None else last.records_out,

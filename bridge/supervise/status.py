@@ -52,7 +52,8 @@ class LogStatus(NamedTuple):
 
     status: the last one of the forwarder; None before the first. silent_s: seconds since its thread
     last made progress; None where no thread runs. code: the error's. lag: read from the files, where
-    that is newer than `status`.
+    that is newer than `status`. cut_off: the process before this one was killed, or stopped with
+    records under way, by what this log's cursor shows.
     """
 
     log: str
@@ -73,6 +74,7 @@ class LogStatus(NamedTuple):
     status: Status | None
     lag: Lag | None = None
     filtered: int = 0
+    cut_off: bool = False
 
     @property
     def counted_anything(self) -> bool:

@@ -62,8 +62,9 @@ class Worker:
     "turn", "park", "reload". watched_s: since when growth of the log is noticed. reported_s: of the
     last status. idle_s: since when it has nothing to do. losses: what cannot be delivered, over all
     runs; a run may meet a gap again. lost: records and gaps of `losses`, at the same moment as
-    `status` or `lag`. lag: see LogStatus. ran_s: how long the last run took. drain_to: the log's end at the first run. drained: whether
-    the last run reached it. counting: held while values that are shown together change.
+    `status` or `lag`. lag: see LogStatus. ran_s: how long the last run took. drain_to: the log's end
+    at the first run. drained: whether the last run reached it. cut_off: see LogStatus; None before
+    the first run. counting: held while values that are shown together change.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Worker:
     lag: Lag | None = None
     drain_to: int | None = None
     drained: bool = False
+    cut_off: bool | None = None
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     # --- the supervisor's side ----------------------------------------------------------------
@@ -268,6 +270,7 @@ class Worker:
             code=None if error is None else _code(error),
             status=status,
             lag=lag,
+            cut_off=bool(self.cut_off),
         )
 
     def _lost(self) -> tuple[int, int]:
@@ -287,6 +290,8 @@ class Worker:
                     self.name, self.path, drain_to=self.drain_to, **more
                 )
                 self.drain_to = forwarder.drain_to
+                if self.cut_off is None:
+                    self.cut_off = forwarder.was_cut_off
                 self.status = None
                 self.forwarder = forwarder
                 if self.ending is not None:  # before there was a forwarder to stop

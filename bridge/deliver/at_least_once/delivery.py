@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import ExitStack
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageError, SyncFailed, counted
@@ -23,7 +24,7 @@ from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, undeliverable
 from bridge.deliver.router import Router
 from bridge.deliver.stall_watch import StallWatch, late
-from bridge.deliver.status import Status
+from bridge.deliver.status import LANES_MAX, Status
 from bridge.deliver.trouble_log import TroubleLog
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.error_table import advice
@@ -32,13 +33,14 @@ from bridge.kafka.lane import Refusal, lane_name
 from bridge.kafka.producer import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from bridge.config.routing import Routing
     from bridge.deliver.checkpoints import Checkpoints
     from bridge.deliver.log_source import LogSource
     from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.position import Position
+    from bridge.deliver.status import WaitingLane
     from bridge.errors import DestinationError
     from bridge.kafka.lane import LaneKey
 
@@ -270,7 +272,8 @@ class AtLeastOnce:
         """As Delivery says."""
         engine, cluster, dead = self._engine, self._cluster, self._dead
         stalled = self._watch.now(time.monotonic())
-        waits = self._watch.too_few or late(stalled) or self._waiting_lane()
+        first = next(self._waiting_lanes(), None)
+        waits = self._watch.too_few or late(stalled) or (first and first["reason"])
         state = engine.state.value
         if engine.state is State.SENDING and not cluster.reachable:
             state = State.CONNECTING.value
@@ -292,6 +295,7 @@ class AtLeastOnce:
             standing=len(engine.standing),
             held_back=sum(lane.waits_from is not None for lane in engine.lanes.values()),
             stalled=tuple(stalled),
+            waiting_lanes=tuple(islice(self._waiting_lanes(), LANES_MAX)),
         )
 
     def _low(self, key: LaneKey) -> int | None:
@@ -299,14 +303,19 @@ class AtLeastOnce:
         low = None if lane is None else lane.low()
         return None if low is None else low.address
 
-    def _waiting_lane(self) -> str | None:
-        """Why some lane does not go on; None if all do."""
-        for key, lane in self._engine.lanes.items():
+    def _waiting_lanes(self) -> Iterator[WaitingLane]:
+        """Lanes that do not go on, and why."""
+        for (topic, partition), lane in self._engine.lanes.items():
             if lane.closed is not None and lane.waits_from is not None:
-                retries = lane.closed.passing or key in self._topics
+                retries = lane.closed.passing or (topic, partition) in self._topics
                 until = "" if retries else f"; {self._again}"
-                return _waits(key, "waits at", lane.waits_from.address, lane.closed) + until
-        return None
+                at = lane.waits_from.address
+                yield {
+                    "topic": topic,
+                    "partition": partition,
+                    "state": "waits" if retries else "blocked",
+                    "reason": _waits((topic, partition), "waits at", at, lane.closed) + until,
+                }
 
     def _log_standing(self) -> None:
         """One line for each lane that has stopped. Topics logs missing topics."""

@@ -44,7 +44,7 @@ from bridge.deliver.trouble_log import TroubleLog
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.cursor_record import CursorName, CursorRecord
-from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, advice, kind_of
+from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, kind_of
 from bridge.kafka.events import Failed
 from bridge.kafka.lane import Refusal
 from bridge.kafka.outcomes import (
@@ -264,8 +264,7 @@ class ExactlyOnce:
         """See Delivery."""
         engine, cluster = self._engine, self._cluster
         stalled = self._watch.now(time.monotonic())
-        waits = self._refusals.waits
-        reason = None if waits is None else f"{waits.reason}: {advice(waits.code)}"
+        reason = self._refusals.reason
         failure = self._watch.too_few or reason or late(stalled) or engine.failure
         return Status(
             delivery=EXACTLY_ONCE,
@@ -281,6 +280,7 @@ class ExactlyOnce:
             dropped=self._dead.dropped,
             filtered=self._source.filtered,
             stalled=tuple(stalled),
+            waiting_lanes=self._refusals.waiting_lanes(failure),
         )
 
     def _state(self) -> str:

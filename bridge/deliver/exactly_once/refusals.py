@@ -6,9 +6,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from aolog.errors import counted
+from bridge.deliver.status import LANES_MAX, WaitingLane
 from bridge.kafka.client import lacking
 from bridge.kafka.error_table import advice, names_records
-from bridge.kafka.lane import Refusal
+from bridge.kafka.lane import NO_PARTITION, Refusal
 
 if TYPE_CHECKING:
     from bridge.deliver.exactly_once.engine import Command, Transactions
@@ -72,6 +73,22 @@ class Refusals:
             _log.warning("%s", reason, extra={"event": "log_waits", "code": refusal.code})
         self.waits = refusal
         return reason
+
+    @property
+    def reason(self) -> str | None:
+        """Why the log waits, and what to do; None if it does not."""
+        return None if self.waits is None else f"{self.waits.reason}: {advice(self.waits.code)}"
+
+    def waiting_lanes(self, reason: str | None) -> tuple[WaitingLane, ...]:
+        """While the log waits, for a reason: all of its lanes wait together, and a topic stands for its
+        partitions."""
+        if reason is None or self._engine.outstanding:
+            return ()
+        state = "waits" if self.waits is None else "blocked"
+        topics = sorted(self._partitions.topics)[:LANES_MAX] or [""]
+        return tuple(
+            WaitingLane(topic=t, partition=NO_PARTITION, state=state, reason=reason) for t in topics
+        )
 
     def missing_right(self, event: Broke) -> str:
         """The log waits for a right to a topic. Kafka's error does not name the topic, so the cluster

@@ -228,6 +228,8 @@ def test_a_forbidden_topic_stops_its_lanes_and_no_others(
     status = run.until(lambda s: s.acknowledged == 200 and s.state == "blocked")
     assert status.standing == 1
     assert "TOPIC_AUTHORIZATION_FAILED" in (status.error or "")
+    (lane,) = status.waiting_lanes
+    assert (lane["topic"], lane["reason"]) == ("own", status.error)
     run.stop()
     forward(drain=True).end()
     assert len(consume(broker.bootstrap_servers, "own", 1)) == 100

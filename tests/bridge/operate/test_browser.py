@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from aolog.storage.storage import Storage
+from bridge.deliver.status import WaitingLane
 from bridge.kafka.stalls import Stall
 from bridge.operate.access import Access
 from bridge.operate.endpoint import serving
@@ -81,7 +82,11 @@ def test_numbers_states_and_reasons_are_shown_as_they_change(page: sync_api.Page
 def test_a_hostile_name_is_text_and_its_details_name_the_lane(page: sync_api.Page) -> None:
     shown = Shown()
     stall = Stall(topic=HOSTILE, partition=3, leader="b1:9092", seconds=12.0)
-    hostile = LOG._replace(log=HOSTILE, status=STATUS._replace(stalled=(stall,)), error=HOSTILE)
+    waiting: WaitingLane = {
+        "topic": "own", "partition": -1, "state": "blocked", "reason": HOSTILE,
+    }  # fmt: skip  # one value
+    lanes = STATUS._replace(stalled=(stall,), waiting_lanes=(waiting,))
+    hostile = LOG._replace(log=HOSTILE, status=lanes, error=HOSTILE)
     shown.logs = [hostile, LOG]
     with serving(Access("127.0.0.1:0"), shown.monitor) as at:
         page.goto(f"http://127.0.0.1:{at[1]}/")
@@ -89,7 +94,10 @@ def test_a_hostile_name_is_text_and_its_details_name_the_lane(page: sync_api.Pag
         page.get_by_role("button", name=HOSTILE).click()
         expect(page.locator("#detail-name")).to_have_text(HOSTILE)
         expect(page.locator("#detail-name")).to_be_focused()
-        expect(page.locator("#lanes td").first).to_have_text(HOSTILE)
+        rows = page.locator("#lanes tbody tr")
+        expect(rows.nth(0).locator("td")).to_have_text(["own", "all", "blocked", HOSTILE, "\u2013"])
+        leader = "its leader, b1:9092, acknowledges nothing"
+        expect(rows.nth(1).locator("td")).to_have_text([HOSTILE, "3", "stalled", leader, "12 s"])
         expect(page.locator("img")).to_have_count(0)
         page.get_by_label("Show logs whose name contains").fill("img src")
         expect(page.locator("#rows tr")).to_have_count(1)

@@ -240,6 +240,34 @@ def test_a_single_log_is_served_too_and_an_outage_is_not_ready(
     assert process.terminate() == 0
 
 
+def test_a_bridge_that_was_killed_counts_as_an_abnormal_restart_and_one_that_stopped_does_not(
+    run: Callable[..., Process], broker: EmbeddedBroker, log: Path
+) -> None:
+    def cut_off(process: Process, acknowledged: int) -> tuple[bool, int, str]:
+        at = where(process)
+        process.until(lambda s: s["acknowledged"] == acknowledged and s["state"] == "live")
+        wait_until(lambda: b'"acknowledged": %d' % acknowledged in get(at, "/status")[1])
+        with urllib.request.urlopen(f"http://{at[0]}:{at[1]}/events", timeout=10) as stream:
+            while (line := stream.readline()) and not line.startswith(b"data: {"):
+                pass
+        restarts = json.loads(line.removeprefix(b"data: "))["summary"]["restarts"]
+        metric = re.search(r"aolog_bridge_cut_off\{.*\} (\S+)", get(at, "/metrics")[1].decode())
+        (row,) = json.loads(get(at, "/status")[1])["logs"]
+        assert metric is not None
+        return row["cut_off"], restarts, metric[1]
+
+    fill(log, 10)
+    first = run("--http", ":0")
+    assert cut_off(first, 10) == (False, 0, "0.0")
+    first.kill()
+    second = run("--http", ":0")
+    assert cut_off(second, 0) == (True, 1, "1.0")
+    assert second.terminate() == 0
+    third = run("--http", ":0")
+    assert cut_off(third, 0) == (False, 0, "0.0")
+    assert third.terminate() == 0
+
+
 def test_a_missing_root_is_reported_and_not_ready_until_it_exists(
     bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
 ) -> None:

@@ -478,6 +478,11 @@ def test_a_topic_that_does_not_exist_is_named_with_all_before_it_committed(
         exactly(name, create_topics="never").end()
     assert caught.value.details["address"] == stray == cursor_of(log)
     assert_arrived(records_of(log)[:20], committed_in(kafka, name), topic=name)
+    waiting = exactly(name, create_topics="never", drain=False)
+    lanes = waiting.until(lambda s: s.waiting_lanes).waiting_lanes
+    assert {lane["state"] for lane in lanes} == {"blocked"}
+    assert "no topic 'nowhere'" in lanes[0]["reason"]
+    waiting.stop()
 
 
 # --- from one way of delivering to the other --------------------------------------------------
