@@ -426,7 +426,6 @@ def test_the_recovery_tables_labels_are_the_codes():
 
 
 def test_every_row_of_recoverys_own_table_stands_in_the_document():
-    from aolog.write import recovery_cases
 
     stated = re.findall(r"^    (@\w \w+)", recovery_cases.__doc__ or "", re.MULTILINE)
     assert stated == [case.value for case in Case]
