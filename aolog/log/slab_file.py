@@ -7,7 +7,7 @@ a log has is directory.py's subject.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from aolog.errors import CodecUnavailable, NewerFormat, counted
 from aolog.format.frame import (
@@ -44,6 +44,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog.storage.file import File
+
+
+def seal_at_end(file: File, end: int) -> tuple[Seal, Frame] | None:
+    """The intact seal that ends at this offset, and its frame."""
+    found = decode_trailer(file.pread(TRAILER_LEN, max(0, end - TRAILER_LEN)))
+    if found is None:
+        return None
+    offset, salt = found
+    frame = Walker(file, salt, offset, limit=end).next()
+    if not isinstance(frame, Frame) or frame.header.kind != KIND_SEAL or frame.end != end:
+        return None
+    seal = decode_seal_body(frame.body)
+    return None if seal is None else (seal, frame)
 
 
 class Slab:
@@ -86,6 +99,12 @@ class Slab:
     def close(self) -> None:
         """Idempotent."""
         self.file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def data_begin(self) -> int:
@@ -134,16 +153,9 @@ class Slab:
         """The slab's seal; None if it has no intact one."""
         if self._seal is not None or self.format == 1:
             return self._seal
-        end = self.end_offset
-        found = decode_trailer(self.file.pread(TRAILER_LEN, max(0, end - TRAILER_LEN)))
-        if found is None:
-            return None
-        offset, salt = found
-        frame = Walker(self.file, salt, offset, limit=end).next()
-        if isinstance(frame, Frame) and frame.header.kind == KIND_SEAL and frame.end == end:
-            seal = decode_seal_body(frame.body)
-            if seal is not None and self._counts(seal.header):
-                self._seal, self.seal_offset = seal, offset
+        found = seal_at_end(self.file, self.end_offset)
+        if found is not None and self._counts(found[0].header):
+            self._seal, self.seal_offset = found[0], found[1].offset
         return self._seal
 
     def located(self, error: CodecUnavailable, frame: Frame) -> CodecUnavailable:

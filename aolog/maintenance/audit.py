@@ -7,7 +7,7 @@ only; verify.py judges the result.
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
@@ -253,7 +253,7 @@ def audit(
                 tail_bytes = scan.slab.base + scan.slab.end_offset - end
     listed = []
     for i, base in enumerate(bases):
-        with suppress(FileNotFoundError), closing(log.open_slab(i)) as slab:  # pruned meanwhile
+        with suppress(FileNotFoundError), log.open_slab(i) as slab:  # pruned meanwhile
             listed.append(_finish(slabs.get(base) or _begin(log, slab), slab))
     if progress is not None:
         progress(total, total)

@@ -17,7 +17,6 @@ With a new UUID the slab headers and the cursors that name the log's UUID name t
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageFailed
@@ -63,12 +62,12 @@ def copy_slabs(
         except FileNotFoundError:  # pruned since the audit
             _require_pruned(log, slabs[:i])
             return slabs[min(i + 1, len(slabs) - 1)].base
-        with closing(original):
+        with original:
             if links and uuid is None and i + 1 < len(slabs) and _is_plain(slab):
                 original.datasync()  # a writer that never syncs seals slabs, too
                 if log.storage.link(log.slab_path(slab.base), to / slab_name(slab.base)):
                     continue
-            with closing(log.storage.create(to / slab_name(slab.base))) as copy:
+            with log.storage.create(to / slab_name(slab.base)) as copy:
                 _copy_slab(original, slab, copy, uuid)
                 copy.adopt(original)
                 copy.datasync()
@@ -171,7 +170,7 @@ def copy_cursors(
             original = storage.open_read(cursor_path(log.path, name))
         except FileNotFoundError:  # deleted since the listing
             continue
-        with closing(original):
+        with original:
             position = None if positions is None else positions[name]
             if position is None or position.address < first_base:
                 position = position_in(original)
@@ -183,8 +182,8 @@ def copy_cursors(
         if new_uuid is None and positions is None:
             _copy_notes(log, name, directory)
     with (
-        closing(storage.open_directory(log.directory / CURSOR_DIRECTORY)) as originals,
-        closing(storage.open_directory(directory)) as copies,
+        storage.open_directory(log.directory / CURSOR_DIRECTORY) as originals,
+        storage.open_directory(directory) as copies,
     ):
         copies.adopt(originals)
     return copied
@@ -195,7 +194,7 @@ def _copy_notes(log: Log, name: str, directory: Inside) -> None:
         original = log.storage.open_read(cursor_path(log.path, name, NOTES_SUFFIX))
     except FileNotFoundError:
         return
-    with closing(original):
+    with original:
         copy_file(original, directory / f"{name}{NOTES_SUFFIX}", log.storage)
 
 
@@ -206,5 +205,5 @@ def copy_file(
     contents, if not the original's."""
     pieces = original.pieces(0, original.stat().size)
     storage.write_file(to, (piece for _, piece in pieces) if parts is None else parts)
-    with closing(storage.open_write(to)) as copy:
+    with storage.open_write(to) as copy:
         copy.adopt(original)

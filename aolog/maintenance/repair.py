@@ -14,7 +14,7 @@ killed leaves it; the next repair to INTO then raises UsageError.
 from __future__ import annotations
 
 import os
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import (
@@ -147,7 +147,7 @@ def _open_manifest(log: Log) -> Iterator[File | None]:
     except FileNotFoundError:
         yield None
         return
-    with closing(manifest):
+    with manifest:
         yield manifest
 
 
@@ -186,7 +186,7 @@ def _positions(log: Log) -> dict[str, Position | None]:
     found: dict[str, Position | None] = {}
     for name in cursor_names(log.path, log.storage):
         try:
-            with closing(log.storage.open_read(cursor_path(log.path, name))) as file:
+            with log.storage.open_read(cursor_path(log.path, name)) as file:
                 found[name] = position_in(file)
         except FileNotFoundError:  # deleted since the listing
             continue
@@ -242,7 +242,7 @@ def _make(
     storage, unfinished = log.storage, place + _UNFINISHED_SUFFIX
     storage.make_directory(parent_of(absolute(place)))
     storage.make_directory(unfinished)
-    with closing(storage.open_directory(unfinished)) as directory:
+    with storage.open_directory(unfinished) as directory:
         _require_alone(directory, storage)
         try:
             first = copy_slabs(log, found.slabs, directory, uuid, links=positions is not None)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageFailed
-from aolog.format.frame import KIND_SEAL, Frame
-from aolog.format.slab import TRAILER_LEN, decode_seal_body, decode_trailer, encode_seal
-from aolog.log.walk import Walker
+from aolog.format.slab import encode_seal
+from aolog.log.slab_file import seal_at_end
 from aolog.publish.pending import log_path
 from aolog.storage import clock
 from aolog.storage.directory import Inside
 from aolog.write.next_slab import next_header, reach_of
 
 if TYPE_CHECKING:
+    from aolog.format.frame import Frame
     from aolog.format.slab import Seal
     from aolog.publish.pending import PendingSlab
     from aolog.storage.file import File
@@ -38,7 +38,7 @@ def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage
             hint="nothing was published: run the job again",
             path=path,
         ) from None
-    try:
+    with file:
         seal, frame = _sealed(file, slab)
         header = next_header(
             before,
@@ -61,29 +61,16 @@ def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage
         file.pwrite_all([header.encode_prelude()], 0)
         file.pwrite_all(parts, frame.offset)
         file.datasync()
-    finally:
-        file.close()
-    end = before.next_base + slab.bytes
-    return before._replace(
-        next_base=end,
-        ordinal=before.ordinal + seal.records,
-        base=before.next_base,
-        end=end,
-        cut=0,
-        greatest_us=max(before.greatest_us, seal.greatest_us),
-    )
+    return before.followed_by(slab.bytes, seal.records, seal.greatest_us)
 
 
 def _sealed(file: File, slab: PendingSlab) -> tuple[Seal, Frame]:
     """The seal and its frame."""
-    size = file.stat().size
-    found = decode_trailer(file.pread(TRAILER_LEN, max(0, size - TRAILER_LEN)))
-    if found is not None and size == slab.bytes and found[1] == slab.salt:
-        frame = Walker(file, slab.salt, found[0], limit=size).next()
-        if isinstance(frame, Frame) and frame.header.kind == KIND_SEAL and frame.end == size:
-            seal = decode_seal_body(frame.body)
-            if seal is not None and seal.records == slab.records:
-                return seal, frame
+    found = seal_at_end(file, slab.bytes) if file.stat().size == slab.bytes else None
+    if found is not None:
+        seal = found[0]
+        if seal.header.salt == slab.salt and seal.records == slab.records:
+            return found
     raise StorageFailed(
         f"is not the slab of {slab.bytes} bytes and {slab.records} records that a task wrote",
         hint="nothing was published: check the device or what synchronises it, then run the job again",

@@ -17,7 +17,6 @@ from aolog.write.active_slab import FormatOneSlab, FormatTwoSlab
 if TYPE_CHECKING:
     from aolog.storage.directory import Directory
     from aolog.storage.storage import Storage
-    from aolog.write.active_slab import ActiveSlab
     from aolog.write.options import WriterOptions
 
 _EPOCH_MAX = (1 << 32) - 1  # a header's field
@@ -39,16 +38,16 @@ class Predecessor(NamedTuple):
     cut: int
     greatest_us: int
 
-    def followed_by(self, slab: ActiveSlab) -> Predecessor:
-        """The same after a sealed slab."""
-        end = slab.base + slab.offset
+    def followed_by(self, size: int, records: int, greatest_us: int) -> Predecessor:
+        """The same after a sealed slab of this size, which begins at `next_base`."""
+        end = self.next_base + size
         return self._replace(
             next_base=end,
-            ordinal=self.ordinal + slab.records,
-            base=slab.base,
+            ordinal=self.ordinal + records,
+            base=self.next_base,
             end=end,
             cut=0,
-            greatest_us=max(self.greatest_us, slab.greatest_us),
+            greatest_us=max(self.greatest_us, greatest_us),
         )
 
 

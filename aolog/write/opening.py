@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
+    from aolog.storage.file import Stat
     from aolog.storage.storage import Storage
 
 _STEP_BYTES = 1 << 20  # of a tail that is looked at from its end
@@ -55,7 +56,7 @@ class Opening(NamedTuple):
 
 class _Found(NamedTuple):
     last: LastSlab
-    slab: Slab
+    header: SlabHeader | None
     ordinal: int
     greatest_us: int
     tail_end: int  # after the last byte that is not zero; if there is none, the end of the frames
@@ -80,11 +81,14 @@ def _inspect(log: Log) -> _Found | None:
     """The last slab. Syncs it first: the decision rests on bytes that power loss cannot remove."""
     if not log.bases:
         return None
-    slab = log.open_slab(len(log.bases) - 1)
-    slab.file.datasync()
-    stat = slab.file.stat()
-    if slab.format == 1:
-        return _inspect_format_1(slab, stat.size)
+    with log.open_slab(len(log.bases) - 1) as slab:
+        slab.file.datasync()
+        stat = slab.file.stat()
+        inspect = _inspect_format_1 if slab.format == 1 else _inspect_format_2
+        return inspect(log, slab, stat)
+
+
+def _inspect_format_2(log: Log, slab: Slab, stat: Stat) -> _Found:
     header = slab.header
     end, records, greatest_us, sealed, marked = (
         _end_of_frames(slab) if header else (slab.data_begin, 0, NO_TIMESTAMP, False, 0)
@@ -108,7 +112,7 @@ def _inspect(log: Log) -> _Found | None:
         same_file=header is not None and header.inode in {slab.file.identity(), stat.inode},
         same_boot=same_boot,
     )
-    return _Found(last, slab, records, greatest_us, tail_end)
+    return _Found(last, header, records, greatest_us, tail_end)
 
 
 def _write_again(log: Log, slab: Slab, begin: int, end: int) -> None:
@@ -118,13 +122,10 @@ def _write_again(log: Log, slab: Slab, begin: int, end: int) -> None:
 
     Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC 2020.
     """
-    file = log.storage.open_write(log.slab_path(slab.base))
-    try:
+    with log.storage.open_write(log.slab_path(slab.base)) as file:
         for at, piece in slab.file.pieces(begin, end):
             file.pwrite_all([piece], at)
         file.datasync()
-    finally:
-        file.close()
 
 
 def _end_of_frames(slab: Slab) -> tuple[int, int, int, bool, int]:
@@ -161,7 +162,8 @@ def _tail_end(slab: Slab, begin: int, end: int) -> int:
     return begin
 
 
-def _inspect_format_1(slab: Slab, size: int) -> _Found:
+def _inspect_format_1(_: Log, slab: Slab, stat: Stat) -> _Found:
+    size = stat.size
     walker = slab.walker()
     assert isinstance(walker, QueuefkaWalker)
     while not isinstance(outcome := walker.next(), Tail):
@@ -175,7 +177,7 @@ def _inspect_format_1(slab: Slab, size: int) -> _Found:
         reach=0,
         unfinished=unfinished,
     )
-    return _Found(last, slab, 0, NO_TIMESTAMP, size)
+    return _Found(last, None, 0, NO_TIMESTAMP, size)
 
 
 def open_for_append(
@@ -190,39 +192,35 @@ def open_for_append(
     if log.bases and log.format == 2:
         log_uuid(log, Headers(log), to_write=True)
     found = _inspect(log)
-    try:
-        decision = decide(
-            found.last if found else None,
-            first_base=first_base,
-            cursors=_known_out(log),
-            jump=lambda: _random_jump(log.storage),
+    decision = decide(
+        found.last if found else None,
+        first_base=first_base,
+        cursors=_known_out(log),
+        jump=lambda: _random_jump(log.storage),
+    )
+    if found is None:
+        _refuse_cursors(log)
+        fresh = Predecessor(
+            first_base, fresh_uuid(), topic, 1, 0, False, NO_PREDECESSOR, 0, 0, NO_TIMESTAMP
         )
-        if found is None:
-            _refuse_cursors(log)
-            fresh = Predecessor(
-                first_base, fresh_uuid(), topic, 1, 0, False, NO_PREDECESSOR, 0, 0, NO_TIMESTAMP
-            )
-            return Opening(decision.case.value, 1, first_base), fresh, None
-        if decision.case is Case.ONLY_LOST:
-            raise HeaderLost(
-                "every copy of the only slab's header is damaged",
-                hint="move the directory aside and begin a new log; nothing was changed",
-                path=log.slab_path(found.slab.base),
-            )
-        header = found.slab.header
-        known, records, greatest_us = (header, found.ordinal, found.greatest_us)
-        if known is None:
-            known, records, greatest_us = _last_known(log)
-        if topic is not None and known is not None and topic != known.topic:
-            raise TopicMismatch(
-                f"the log's topic is {known.topic!r}, not {topic!r}",
-                hint="leave it out, or give records topics of their own",
-                path=log.path,
-            )
-        aside, cut = cut_tail(log, decision, found.last, found.tail_end)
-    finally:
-        if found is not None:
-            found.slab.close()
+        return Opening(decision.case.value, 1, first_base), fresh, None
+    if decision.case is Case.ONLY_LOST:
+        raise HeaderLost(
+            "every copy of the only slab's header is damaged",
+            hint="move the directory aside and begin a new log; nothing was changed",
+            path=log.slab_path(found.last.base),
+        )
+    header = found.header
+    known, records, greatest_us = (header, found.ordinal, found.greatest_us)
+    if known is None:
+        known, records, greatest_us = _last_known(log)
+    if topic is not None and known is not None and topic != known.topic:
+        raise TopicMismatch(
+            f"the log's topic is {known.topic!r}, not {topic!r}",
+            hint="leave it out, or give records topics of their own",
+            path=log.path,
+        )
+    aside, cut = cut_tail(log, decision, found.last, found.tail_end)
     last = found.last
     end = last.end_of_frames if last.has_header else last.size
     if last.format == 1:
@@ -271,13 +269,10 @@ def _unknown(log: Log, last: LastSlab) -> HeaderLost:
 def _last_known(log: Log) -> tuple[SlabHeader | None, int, int]:
     """The header of the last slab that has one, the slab's records and their greatest timestamp."""
     for i in reversed(range(len(log.bases))):
-        slab = log.open_slab(i)
-        try:
+        with log.open_slab(i) as slab:
             if slab.header is not None:
                 _, records, greatest_us, _, _ = _end_of_frames(slab)
                 return slab.header, records, greatest_us
-        finally:
-            slab.close()
     return None, 0, NO_TIMESTAMP
 
 

@@ -55,8 +55,7 @@ class SlabChain:
 
     def _open(self) -> None:
         options = self._options
-        log = Log(self._directory, self.storage)
-        try:
+        with Log(self._directory, self.storage) as log:
             if log.published:
                 from aolog.log.publications import roll_forward
 
@@ -72,8 +71,6 @@ class SlabChain:
                 self.storage.unlink(log.directory / name)
             fresh = not log.bases
             give_modes(log)
-        finally:
-            log.close()
         next_base = self._before.next_base
         if offset is not None:
             self.slab = begin_format_1_slab(
@@ -110,7 +107,7 @@ class SlabChain:
 
     def close_slab(self, slab: ActiveSlab) -> None:
         """The slab is sealed and durable: the next one follows it."""
-        self._before = self._before.followed_by(slab)
+        self._before = self._before.followed_by(slab.offset, slab.records, slab.greatest_us)
         self.slab = None
         slab.file.close()
 
@@ -172,18 +169,11 @@ class SlabChain:
 
     def end_of_whole_frames(self, base: int) -> int:
         """The address after the last whole frame in the file of the slab at `base`."""
-        log = Log(self._directory, self.storage)
-        try:
-            slab = log.open_slab(log.position(base))
-        finally:
-            log.close()
-        try:
+        with Log(self._directory, self.storage) as log, log.open_slab(log.position(base)) as slab:
             walker = slab.walker()
             while not isinstance(outcome := walker.next(), Tail):
                 pass
             return base + outcome.begin
-        finally:
-            slab.close()
 
     def release(self) -> None:
         """Closes the files and releases the log's lock. Idempotent, takes no lock. In a forked child
