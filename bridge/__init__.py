@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bridge.buffer.buffer import Buffer
     from bridge.buffer.file_provider import FileProvider
-    from bridge.buffer.kafka_provider import KafkaProvider
-    from bridge.buffer.provider import Message, NotDelivered, Provider, Rejected
+    from bridge.buffer.provider import Message, NotDelivered, Provider
+    from bridge.errors import Rejected
+    from bridge.kafka.provider import KafkaProvider
     from bridge.testing.providers import FaultyProvider, MemoryProvider
 
 __all__ = [
@@ -34,12 +35,12 @@ _MODULES = {
     "Buffer": "buffer.buffer",
     "FaultyProvider": "testing.providers",
     "FileProvider": "buffer.file_provider",
-    "KafkaProvider": "buffer.kafka_provider",
+    "KafkaProvider": "kafka.provider",
     "MemoryProvider": "testing.providers",
     "Message": "buffer.provider",
     "NotDelivered": "buffer.provider",
     "Provider": "buffer.provider",
-    "Rejected": "buffer.provider",
+    "Rejected": "errors",
 }
 
 

@@ -11,6 +11,7 @@ __all__ = [
     "NotIsolated",
     "NotRunning",
     "OtherCluster",
+    "Rejected",
     "Unanswered",
     "Undeliverable",
     "WrongConfiguration",
@@ -72,6 +73,10 @@ class CursorTopicUnfit(DestinationError):
 
     code = "cursor_topic_unfit"
     exit_status = 8
+
+
+class Rejected(Exception):
+    """Raised by `Provider.send`: the destination will never accept this message."""
 
 
 class NotRunning(AologError):

@@ -1,6 +1,6 @@
 """What a Buffer delivers to: the protocol of a provider, and the messages that it gets.
 
-`bridge.buffer.kafka_provider` and `bridge.buffer.file_provider` are providers; `bridge.testing` has two
+`bridge.kafka.provider` and `bridge.buffer.file_provider` are providers; `bridge.testing` has two
 more for tests, and the tests that every provider has to pass.
 """
 
@@ -26,10 +26,6 @@ class Message(NamedTuple):
     key: bytes | None = None
     headers: Headers = ()
     timestamp_us: int = 0
-
-
-class Rejected(Exception):
-    """Raised by `Provider.send`: the destination will never accept this message."""
 
 
 class NotDelivered(DestinationError):

@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aolog.errors import as_utf8, counted
-from bridge.buffer.provider import Message, Provider, Rejected
 from bridge.deliver.backoff import Backoff
+from bridge.errors import Rejected
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from bridge.buffer.memory_queue import Item
+    from bridge.buffer.provider import Message, Provider
 
 _log = logging.getLogger("bridge.buffer")
 

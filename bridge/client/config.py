@@ -37,9 +37,6 @@ from bridge.config.settings import read_settings
 from bridge.errors import WrongConfiguration
 from bridge.kafka.topics import TOPIC_NAME
 
-__all__ = ["ClientTable", "Options", "Source", "Table", "TopicName", "load", "options_of",
-           "read_source", "validated"]  # fmt: skip  # one thing
-
 Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 Source: TypeAlias = "Given | Options"
 TopicName: TypeAlias = Annotated[str, Field(pattern=f"^{TOPIC_NAME}$")]

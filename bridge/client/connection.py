@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from bridge.client.properties import Side
 
-__all__ = ["FATAL_CODES", "check_settings", "client_settings"]
-
 _DEFAULTS: dict[str, dict[str, object]] = {
     "producer": {
         "client.id": "aolog-client",

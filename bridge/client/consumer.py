@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from bridge.client.heartbeat import Heartbeat, Silence
     from bridge.client.positions import Place, Starts
 
-__all__ = ["Consumer", "receive_failed", "topic_names", "until"]
-
 _log = logging.getLogger("bridge.client")
 _NO_PARTITION = {"_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"}
 _SLICE_S = 0.2  # a wait without end is cut so that a signal's handler runs

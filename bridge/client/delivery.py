@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError, Message, Producer
 
-__all__ = ["Delivery", "send_failed"]
-
 _WAIT_S = 0.05  # another thread may have served the report; a signal's handler runs so soon
 
 

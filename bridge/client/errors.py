@@ -14,23 +14,6 @@ from bridge.errors import DestinationError, WrongConfiguration
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "BrokenJSON",
-    "ClientClosed",
-    "KeyGivenTwice",
-    "KeyRefused",
-    "MissingTopic",
-    "NoDirectory",
-    "Problem",
-    "ReceiveFailed",
-    "SendFailed",
-    "SignatureForged",
-    "SignatureMissing",
-    "UnknownKey",
-    "WrongType",
-    "refuse",
-]
-
 
 class BrokenJSON(WrongConfiguration):
     """The configuration is not JSON, even without its comments. Nothing was started."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from bridge.client.heartbeat import Heartbeat
     from bridge.config.models import Config
 
-__all__ = ["FilesToTopic", "TopicToFiles", "bridge_config"]
-
 _log = logging.getLogger("bridge.files")
 _LOOK_S = 0.2
 # The bridge's own: it repeats until a record is acknowledged.

@@ -25,8 +25,6 @@ from bridge.client.config import (
 )
 from bridge.client.errors import Problem, WrongType, refuse
 
-__all__ = ["ArchiveClient", "ConsumerClient", "FileClient", "ProducerClient", "load_file_client"]
-
 FilePath: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 NamePart: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00/]*$", max_length=100)]
 _LOG, _POISON = ".aolog", ".poison"

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from aolog.record import Record
 
-__all__ = ["CURSOR", "CountedFiles", "DailyFiles"]
-
 _log = logging.getLogger("bridge.files")
 CURSOR = "files"
 _PART = re.compile(r"\.(?P<name>.+)\.(?P<begin>\d{20})-(?P<end>\d{20})\.part")

@@ -17,9 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Seen", "append", "free_name", "is_directory", "is_open_for_writing", "list_names", "make_directory", "move",
-           "read", "remove", "see", "size_of", "sync_directory", "truncate", "write"]  # fmt: skip  # one thing
-
 _SET_LEASE, _SET_SIGNAL, _READ, _UNLOCK = 1024, 10, 0, 2  # F_SETLEASE, F_SETSIG, F_RDLCK, F_UNLCK
 _TRIES = 1_000
 

@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 
 from aolog.errors import AologError
 
-__all__ = ["Heartbeat", "HeartbeatSender", "HeartbeatWatch", "Silence", "heartbeat_in"]
-
 _log = logging.getLogger("bridge.client")
 _BYTES_MAX = 2_048  # two names of 249 and 512 bytes, escaped, and the rest; data is often larger
 _FIELDS = {"Type", "Time", "Topic", "ClientId"}

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from bridge.client.file_config import FileClient, ProducerClient
     from bridge.client.file_system import Seen
 
-__all__ = ["CURSOR", "Intake"]
-
 _log = logging.getLogger("bridge.files")
 CURSOR = "bridge"
 _TAKEN = ".taken"

@@ -10,8 +10,6 @@ import json
 import re
 from typing import Any
 
-__all__ = ["parse"]
-
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|#[^\n]*|//[^\n]*')
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from bridge.client.heartbeat import Heartbeat
     from bridge.client.positions import Place
 
-__all__ = ["PLACE_HEADER", "LogTap"]
-
 _log = logging.getLogger("bridge.files")
 PLACE_HEADER = "aolog-kafka"
 _PLACE = struct.Struct("<iq")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["families"]
-
 _HELP = {
     "sent": "Messages given to librdkafka.",
     "failed": "Messages that were not acknowledged.",

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from bridge.client.received import Received
 
-__all__ = ["Place", "Positions", "Starts", "is_incremental"]
-
 Place: TypeAlias = tuple[str, int]
 Starts: TypeAlias = Callable[[Place, int, int, int], int | None]
 _log = logging.getLogger("bridge.client")

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from bridge.client.config import Source
     from bridge.client.signing import Signer
 
-__all__ = ["Producer"]
-
 _log = logging.getLogger("bridge.client")
 _WAIT_S = 0.1  # a signal's handler runs so soon
 _POLL_EVERY = 512  # sends between two looks at the reports, which cost as much as a send

@@ -13,8 +13,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from bridge.client.errors import KeyGivenTwice, KeyRefused, Problem, WrongType
 
-__all__ = ["IGNORED", "KAFKA_FAST", "REFUSED", "RENAMED", "Side", "Translation", "translate"]
-
 Side: TypeAlias = Literal["producer", "consumer"]
 Settings: TypeAlias = dict[str, str]
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from aolog.record import Headers
 
-__all__ = ["Received", "received"]
-
 
 class Received(NamedTuple):
     """One record of a topic. timestamp: milliseconds since the epoch, UTC; None if it has none."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from aolog.format.signature import Key, Keys
     from bridge.client.config import Options, SigningTable
 
-__all__ = ["Signer", "Verifier", "load_keys", "signer_of", "verifier_of"]
-
 _APPENDED_BY_THE_BROKER = 2  # confluent-kafka's TIMESTAMP_LOG_APPEND_TIME
 
 

@@ -4,6 +4,6 @@ It owns types, bounds and defaults, the rules of routing, and where secrets are 
 connects to nothing, and does not know how a value is used.
 
 Read in this order: names (of cursors, servers, addresses), secrets, settings (of the Kafka client),
-routing (where a record goes), transform (a function by its name), models (every key), load (reads a file,
+routing (where a record goes), models (every key), load (reads a file,
 reports what is wrong).
 """

@@ -33,8 +33,8 @@ from bridge.config.names import check_cursor, check_servers
 from bridge.config.routing import PartitionRule, Rule
 from bridge.config.secrets import Setting, Stamps, exposures, stamps
 from bridge.config.settings import nearest, plain_values, read_settings
-from bridge.config.transform import TRANSFORM_NAME, load_transform
 from bridge.errors import WrongConfiguration, WrongSetting
+from bridge.kafka.named_function import FUNCTION_NAME, load_function
 from bridge.kafka.topics import TOPIC_NAME
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's
@@ -183,7 +183,7 @@ class Cluster(_Table):
 
 
 def _is_transform(name: str) -> str:
-    load_transform(name)
+    load_function(name)
     return name
 
 
@@ -207,7 +207,7 @@ class Route(_Table):
     ] = "key"
 
     transform: (
-        Annotated[str, Field(pattern=TRANSFORM_NAME), AfterValidator(_is_transform)] | None
+        Annotated[str, Field(pattern=FUNCTION_NAME), AfterValidator(_is_transform)] | None
     ) = Field(None, description="module:function that changes or filters the records")
     transform_takes: Literal["records", "arrow"] = Field(
         "records", description="what the transform is called with: a record, or an Arrow batch"

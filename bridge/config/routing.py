@@ -15,10 +15,11 @@ addresses of frames are multiples of 8.)
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import xxhash
+
+from bridge.kafka.partition import partition_of, partition_of_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,57 +30,7 @@ PartitionRule: TypeAlias = Literal["key", "round-robin"] | int
 FILTERED = "\0"
 """The topic of records that a transform left out: no record can name it."""
 
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
-_SEED = 0x9747B28C
-_KEYS_REMEMBERED = 1 << 16  # hashing a key in Python takes microseconds, and keys recur
-KEY_BYTES_REMEMBERED = 256  # longer keys are not remembered: 65,536 of 64 KB would take 4 GiB
 _TOPICS_REMEMBERED = 1 << 12  # a log has few; this bounds memory if each record names another
-
-
-def murmur2(data: bytes) -> int:
-    """MurmurHash2, 32 bits, with the seed of Kafka's Java client (A. Appleby's algorithm)."""
-    length = len(data)
-    h = _SEED ^ length
-    whole = length & ~3
-    for at in range(0, whole, 4):
-        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
-        k ^= k >> 24
-        h = (h * _M & _MASK) ^ (k * _M & _MASK)
-    if rest := data[whole:]:
-        h = (h ^ int.from_bytes(rest, "little")) * _M & _MASK
-    h ^= h >> 13
-    h = h * _M & _MASK
-    return h ^ h >> 15
-
-
-def partition_of_key(key: bytes, partitions: int) -> int:
-    """partitions: their number."""
-    if len(key) > KEY_BYTES_REMEMBERED:
-        return (murmur2(key) & 0x7FFFFFFF) % partitions
-    return _partition_of_short_key(key, partitions)
-
-
-@lru_cache(_KEYS_REMEMBERED)
-def _partition_of_short_key(key: bytes, partitions: int) -> int:
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
-
-
-def partition_without_key(topic_uuid: bytes, partitions: int) -> int:
-    """The partition of a log's records that have no key."""
-    return int(xxhash.xxh3_64_intdigest(topic_uuid)) % partitions
-
-
-def partition_of(key: bytes | None, topic_uuid: bytes, partitions: int) -> int:
-    """partitions: their number. topic_uuid: the log's UUID, for records without a key."""
-    if key is None:
-        return partition_without_key(topic_uuid, partitions)
-    return partition_of_key(key, partitions)
-
-
-def partition_of_address(address: int, partitions: int) -> int:
-    """The partition of a record by its address alone."""
-    return int(xxhash.xxh3_64_intdigest(address.to_bytes(8, "little"))) % partitions
 
 
 class Rule(NamedTuple):

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bridge.config.secrets import Setting, is_reference, setting_of
-from bridge.config.transform import load_transform
 from bridge.errors import WrongSetting
+from bridge.kafka.named_function import load_function
 
 _OAUTH_CB = "oauth_cb"
 # Usual keys, for `nearest`: the client rejects an unknown key, but does not list the known ones. Any
@@ -98,7 +98,7 @@ def plain_values(settings: Mapping[str, Setting]) -> dict[str, Any]:
     plain: dict[str, Any] = {key: s.value.get_secret_value() for key, s in settings.items()}
     if _OAUTH_CB in plain:
         try:
-            plain[_OAUTH_CB] = load_transform(plain[_OAUTH_CB])
+            plain[_OAUTH_CB] = load_function(plain[_OAUTH_CB])
         except ValueError as error:
             raise WrongSetting(f"{_OAUTH_CB}: {error}", hint="write module:function") from None
     return plain

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.format.native.speed import groups
-from bridge.config.routing import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
 from bridge.kafka import error_table
 from bridge.kafka.error_table import UNKNOWN_TOPIC, row_of
 from bridge.kafka.lane import NO_PARTITION, Refusal
+from bridge.kafka.partition import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

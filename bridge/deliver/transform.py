@@ -22,9 +22,9 @@ from aolog.errors import load_optional
 from aolog.read.batch import Batch
 from aolog.record import Record
 from bridge.config.routing import FILTERED
-from bridge.config.transform import load_transform
 from bridge.kafka.error_table import TRANSFORM_FAILED
 from bridge.kafka.lane import Refusal
+from bridge.kafka.named_function import load_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -147,7 +147,7 @@ def _aligned(records: list[Record], returned: Sequence[Record]) -> list[Record]:
 
 @lru_cache
 def _function(name: str, *, takes_arrow: bool) -> Callable[[list[Record]], Sequence[Record]]:
-    function = load_transform(name)
+    function = load_function(name)
     if not takes_arrow:
         return lambda records: [_checked(record) for record in function(records)]
     arrow: Any = load_optional("bridge.deliver.transform_arrow")

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from aolog.record import Headers, Record
 
-__all__ = ["DECODERS", "Columns", "line_of"]
-
 _LENGTH = struct.Struct("<I")
 # An address is ignored: a line that a GET returned can be sent again.
 _NAMES = {"value", "value_base64", "key", "key_base64", "headers", "timestamp_us", "address"}

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from aolog.record import Record
     from bridge.ingest.bodies import Columns
 
-__all__ = ["KEY_HEADER", "Logs", "Taken"]
-
 KEY_HEADER = "idempotency-key"
 KEYS_MAX = 100_000  # remembered for each log; the oldest are forgotten
 KEYS_BYTES = 64 << 20  # of a log's end, read when it is opened

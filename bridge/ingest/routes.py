@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from bridge.ingest.logs import Logs
     from bridge.operate.access import Access
 
-__all__ = ["serving"]
-
 _log = logging.getLogger("bridge.ingest")
 _T = TypeVar("_T")
 

@@ -1,4 +1,4 @@
-"""Everything that uses a Kafka client, except `bridge.buffer.kafka_provider`. The room knows no log and
+"""Everything that uses a Kafka client. The room knows no log and
 no delivery: it sends rows, commits transactions, reads partitions, and reports what happens.
 
 Read in this order: client (shared settings and exceptions), error_table (whose fault an error is), lane,
@@ -6,5 +6,6 @@ stamp (where a record came from), messages and admission (records as the client 
 them, and which a topic refuses), queueing and producer (at least once); transactional_producer (where a
 transaction is committed) with its outcomes, ownership, cursor_topic, ends and hanging_transactions
 (exactly once); read_back, identity, topic_creation, topic_settings, stalls; catalog and fetcher (what a
-cluster has, and reading it: for `bridge.pull` and commands); embedded (a test cluster in this process).
+cluster has, and reading it: for `bridge.pull` and commands); provider (Kafka for a `bridge.Buffer`);
+partition and topics (rules of Kafka's); named_function; embedded (a test cluster in this process).
 """

@@ -20,8 +20,6 @@ from bridge.config.names import address_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Access", "wrong_token"]
-
 TOKEN_MIN = 16  # characters; a shorter one can be guessed over a network
 OPEN_PATHS = ("/", "/healthz", "/readyz")
 

@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from bridge.supervise.status import LogStatus
     from bridge.supervise.supervisor import Action
 
-__all__ = ["Controls", "serving"]
-
 _log = logging.getLogger("bridge.http")
 
 BODY_MAX = 4_096

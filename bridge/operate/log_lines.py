@@ -20,8 +20,6 @@ from typing import Any, Literal
 from aolog.errors import escape_controls, one_line, to_json
 from bridge.deliver.log_lines import log_named
 
-__all__ = ["REPEATS_MAX", "LogFormat", "Repetition", "set_up"]
-
 LogFormat = Literal["auto", "text", "json"]
 REPEATS_MAX = 5  # a minute: a cause that flaps shows in full, one that hammers does not fill a disk
 _PERIOD_S = 60.0

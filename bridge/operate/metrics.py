@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from bridge.operate.monitor import Monitor
     from bridge.supervise.status import LogStatus
 
-__all__ = ["FAMILIES", "LOGS_MAX", "Family", "exposition", "reference"]
-
 LOGS_MAX = (
     500  # rows of each family: at a scrape each 15 s what one Prometheus takes without notice
 )

@@ -29,8 +29,6 @@ from aolog.errors import AologError
 from aolog.log.directory import list_slabs
 from aolog.log.names import slab_name
 
-__all__ = ["Disk", "Flow", "Monitor", "Point", "Slabs", "seen_of"]
-
 POINT_S = 5.0  # an hour of points is 720: enough for a chart, 50 kB as JSON
 POINTS = 720
 TREND_S = 300.0  # the fill rate of a disk is measured over the last minutes: bursts average out

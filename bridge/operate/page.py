@@ -7,8 +7,6 @@ import hashlib
 import re
 from importlib.resources import files
 
-__all__ = ["load_page"]
-
 
 def load_page(name: str) -> tuple[str, str]:
     """A page with its style inside, and its Content-Security-Policy: the page's own script and style

@@ -14,8 +14,6 @@ from typing import Any
 from aolog.errors import one_line
 from bridge.deliver.log_lines import log_named
 
-__all__ = ["Problems"]
-
 KEPT = 50
 
 

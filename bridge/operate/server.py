@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from bridge.operate.access import Access
 
-__all__ = ["LIMITS", "Ending", "Limits", "error", "event", "json_response", "served"]
-
 _log = logging.getLogger("bridge.http")
 
 SAMPLE_S = 1.0

@@ -6,8 +6,6 @@ import logging
 import os
 import socket
 
-__all__ = ["notify"]
-
 _log = logging.getLogger("bridge")
 
 

@@ -27,8 +27,6 @@ from bridge.supervise.discovery import find_logs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Archive"]
-
 _CLAIMS = ".pull"
 
 

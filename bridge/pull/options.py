@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from bridge.kafka.fetcher import Protocol
 
-__all__ = ["PullOptions", "PullStatus", "Reset"]
-
 Reset: TypeAlias = Literal["earliest", "latest", "fail"]
 
 

@@ -12,8 +12,6 @@ from uuid import UUID
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["HEADER_NAME", "Origin", "Source", "clusters_of", "origin_of"]
-
 HEADER_NAME = "aolog-origin-kafka"
 
 

@@ -21,8 +21,6 @@ from bridge.pull.origin import Origin, Source, origin_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Mark", "read_positions", "save_positions"]
-
 _FILE = "pull-positions.json"
 
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from bridge.kafka.catalog import Place
     from bridge.pull.options import PullOptions
 
-__all__ = ["Puller"]
-
 _log = logging.getLogger("bridge")
 _FETCH_MESSAGES = 5_000
 _FETCH_S = 0.1

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bridge.buffer.buffer import Buffer
-from bridge.buffer.provider import Message, Provider, Rejected
+from bridge.buffer.provider import Message, Provider
+from bridge.errors import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,12 @@ import random
 import time
 from typing import TYPE_CHECKING
 
-from bridge.buffer.provider import Message, Provider, Rejected
+from bridge.errors import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from bridge.buffer.provider import Message, Provider
 
 __all__ = ["FaultyProvider", "MemoryProvider"]
 

@@ -8,8 +8,6 @@ missing. A missing record that was promised is lost.
 
 from __future__ import annotations
 
-__all__ = ["Counts"]
-
 
 class _Run:
     def __init__(self) -> None:

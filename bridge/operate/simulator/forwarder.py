@@ -8,8 +8,6 @@ import runpy
 import sys
 import threading
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Runs the command line with the given arguments."""

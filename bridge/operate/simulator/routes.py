@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from bridge.operate.access import Access
     from bridge.operate.simulator.simulation import Simulation
 
-__all__ = ["serving"]
-
 EVERY_S = 0.2
 BODY_MAX = 4_096
 

@@ -28,8 +28,6 @@ from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.topic_reader import TopicReader
 from bridge.operate.simulator.counts import Counts
 
-__all__ = ["BUTTONS", "MODES", "Settings", "Simulation"]
-
 Mode = Literal["log", "block", "error", "buffer", "always"]
 MODES: tuple[Mode, ...] = ("log", "block", "error", "buffer", "always")
 PROGRAM_STEPS = ("append", "flush", "sync")

@@ -15,17 +15,17 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from aolog.errors import UsageError
-from bridge.buffer import kafka_provider as kafka_provider_module
 from bridge.buffer.buffer import Buffer
-from bridge.buffer.kafka_provider import KafkaProvider
 from bridge.buffer.memory_queue import Item
 from bridge.buffer.provider import Message, NotDelivered
 from bridge.buffer.provider_sender import ProviderSender
 from bridge.buffer.settings import Mode
-from bridge.config.routing import partition_of_key
 from bridge.errors import WrongSetting
+from bridge.kafka import provider as kafka_provider_module
 from bridge.kafka.client import NotReachable
 from bridge.kafka.embedded import EmbeddedBroker
+from bridge.kafka.partition import partition_of_key
+from bridge.kafka.provider import KafkaProvider
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, wait_until
 from tests.kafka.plugin import TopicFactory
@@ -307,8 +307,8 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> KafkaProvider:
     Client.plan, Client.room, Client.asked, Client.arrived = [], 1_000, [], []
     Client.made, Client.now_s = [], 1_000.0
     clock = SimpleNamespace(monotonic=lambda: Client.now_s)
-    monkeypatch.setattr("bridge.buffer.kafka_provider.Producer", Client)
-    monkeypatch.setattr("bridge.buffer.kafka_provider.time", clock)
+    monkeypatch.setattr("bridge.kafka.provider.Producer", Client)
+    monkeypatch.setattr("bridge.kafka.provider.time", clock)
     return KafkaProvider("nowhere:1", delivery_s=DELIVERY_S)
 
 

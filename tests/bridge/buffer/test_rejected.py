@@ -15,11 +15,12 @@ from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer
-from bridge.buffer.provider import Message, Rejected
+from bridge.buffer.provider import Message
 from bridge.buffer.settings import Mode, Settings
 from bridge.buffer.store_forward import StoreForward
 from bridge.deliver import replay
 from bridge.deliver.dead_letter import read_dead_letter
+from bridge.errors import Rejected
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.providers import FaultyProvider, MemoryProvider
 from tests.bridge.buffer.test_buffer import QUICK, Destination, numbered, send

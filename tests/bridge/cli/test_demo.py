@@ -16,7 +16,7 @@ from bridge.cli.demo import demo as demo_module
 from bridge.cli.demo.demo import run_demo
 from bridge.cli.demo.result import Result
 from bridge.cli.demo.spark import SparkStage
-from bridge.config.routing import partition_of_key
+from bridge.kafka.partition import partition_of_key
 from tests.bridge.conftest import Process, records_of
 
 GOOD = Result(

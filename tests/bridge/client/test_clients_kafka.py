@@ -70,7 +70,7 @@ def test_a_topic_that_appears_later_is_found(kafka, topic, by_pattern):
 
 def test_a_keyed_message_goes_where_the_java_client_puts_it(kafka, topic):
     """Kafka's murmur2 of 'key-1' in 12 partitions, from the bridge's own partitioner's table."""
-    from bridge.config.routing import partition_of
+    from bridge.kafka.partition import partition_of
 
     name = topic(12)
     with Producer(producer_config(kafka)) as producer:

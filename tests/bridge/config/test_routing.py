@@ -10,18 +10,15 @@ import sys
 import pytest
 from confluent_kafka import Producer
 
-from bridge.config.routing import (
-    Destination,
-    Routing,
-    Rule,
-    clusters_of,
+from bridge.config.routing import Destination, Routing, Rule, clusters_of
+from bridge.kafka.embedded import EmbeddedBroker
+from bridge.kafka.partition import (
     murmur2,
     partition_of,
     partition_of_address,
     partition_of_key,
     partition_without_key,
 )
-from bridge.kafka.embedded import EmbeddedBroker
 
 
 # org.apache.kafka.common.utils.UtilsTest, testMurmur2

@@ -17,10 +17,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from aolog import Reader, Writer
-from bridge.config.routing import partition_of_key
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.dead_letter import read_dead_letter
 from bridge.errors import Undeliverable
+from bridge.kafka.partition import partition_of_key
 from tests.bridge.against_kafka import (
     Budget,
     Start,

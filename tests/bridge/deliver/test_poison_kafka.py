@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from aolog import Reader, Writer
-from bridge.config.routing import partition_of_key
 from bridge.deliver.dead_letter import read_dead_letter
 from bridge.kafka import topic_settings
+from bridge.kafka.partition import partition_of_key
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import Process, Run, append, assert_arrived, records_of
 

@@ -13,10 +13,10 @@ import pytest
 
 from aolog import Writer
 from bridge.buffer.buffer import Buffer
-from bridge.buffer.kafka_provider import KafkaProvider
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.kafka import topic_creation
+from bridge.kafka.provider import KafkaProvider
 from tests.bridge.against_kafka import EXACTLY, committed_in, messages_in, raw_committed
 from tests.bridge.conftest import Process, Run, append, assert_arrived, records_of
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from aolog import Reader, Writer
-from bridge.config.routing import partition_of_key
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.deliver.status import Status
 from bridge.kafka.cursor_record import CursorName
+from bridge.kafka.partition import partition_of_key
 from bridge.supervise.status import state_of
 from bridge.testing.apache_kafka import KafkaCluster, KafkaServer, KafkaUnavailable
 from tests.bridge.against_kafka import committed_in

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from aolog import Writer
 from bridge.buffer.buffer import Buffer
-from bridge.buffer.kafka_provider import KafkaProvider
+from bridge.kafka.provider import KafkaProvider
 from tests.bridge.against_kafka import EXACTLY, Start, committed_in, messages_in
 from tests.bridge.conftest import Process, append, assert_arrived, records_of
 

@@ -1,4 +1,4 @@
-"""A transform by its name, `module:function`."""
+"""A function of the user's by its name, `module:function`: a transform, or `oauth_cb`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-TRANSFORM_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+FUNCTION_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 
 
-def load_transform(name: str) -> Callable[[Any], Any]:
+def load_function(name: str) -> Callable[[Any], Any]:
     """Imports it. Raises ValueError, with the reason."""
     module, _, attribute = name.partition(":")
     try:

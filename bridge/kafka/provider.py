@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import time
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import xxhash
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from aolog.errors import UsageError
-from bridge.buffer.provider import Message, Rejected
-from bridge.config.routing import partition_of
+from bridge.errors import Rejected
 from bridge.kafka.client import (
     ALL_DOWN,
     ANSWER_S,
@@ -30,16 +29,42 @@ from bridge.kafka.client import (
     words,
 )
 from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.partition import partition_of
 from bridge.kafka.settings import check
 from bridge.kafka.topic_creation import TopicCreation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from aolog.record import Headers
     from bridge.kafka.topic_creation import CreateTopics
 
 _POLL_S = 0.05
 _UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public name
+
+
+class Sendable(Protocol):
+    """What is sent of a bridge.buffer.provider.Message, which this room does not know."""
+
+    @property
+    def topic(self) -> str:
+        """A name that may be wrong."""
+
+    @property
+    def value(self) -> bytes | None:
+        """See Message."""
+
+    @property
+    def key(self) -> bytes | None:
+        """See Message."""
+
+    @property
+    def headers(self) -> Headers:
+        """See Message."""
+
+    @property
+    def timestamp_us(self) -> int:
+        """See Message."""
 
 
 class KafkaProvider:
@@ -84,7 +109,7 @@ class KafkaProvider:
         # For each message since the last flush: None: delivered; an error; or, while the outcome
         # is unknown, the time at which it was queued.
         self._outcomes: list[KafkaError | float | None] = []
-        self._messages: list[Message] = []
+        self._messages: list[Sendable] = []
         self._open = 0  # messages whose outcome is unknown
         self._late_s = inf  # no message is late before this time
         self._failed: str | None = (
@@ -121,7 +146,7 @@ class KafkaProvider:
 
     # --- sending ------------------------------------------------------------------------------
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Sendable) -> None:
         """Queues a message. Raises Rejected, NotReachable, KafkaException."""
         self._check()
         if self._suspects and hash(message) in self._suspects:
@@ -129,7 +154,7 @@ class KafkaProvider:
         else:
             self._queue(message)
 
-    def _send_alone(self, message: Message) -> None:
+    def _send_alone(self, message: Sendable) -> None:
         """Waits for the outcome of a suspect."""
         self._wait()
         self._check()
@@ -151,7 +176,7 @@ class KafkaProvider:
         if self._failed is not None:
             raise NotReachable(self._failed)
 
-    def _queue(self, message: Message) -> None:
+    def _queue(self, message: Sendable) -> None:
         producer, topic = self._producer, message.topic
         if producer is None:  # the last one ended
             producer = self._make()
@@ -196,7 +221,7 @@ class KafkaProvider:
     def _produce(
         self,
         producer: Producer,
-        message: Message,
+        message: Sendable,
         partition: int,
         done: Callable[[KafkaError | None, object], None],
     ) -> None:
