@@ -15,6 +15,7 @@ import aolog.spark.kafka_sink
 import bridge.cli
 import bridge.cli.demo.demo
 import bridge.client.errors
+import bridge.buffer.provider
 import bridge.errors
 import bridge.kafka.embedded
 from aolog import errors
