@@ -12,10 +12,10 @@ import pytest
 import aolog
 import aolog.cli
 import aolog.spark.kafka_sink
+import bridge.buffer.provider
 import bridge.cli
 import bridge.cli.demo.demo
 import bridge.client.errors
-import bridge.buffer.provider
 import bridge.errors
 import bridge.kafka.embedded
 from aolog import errors
