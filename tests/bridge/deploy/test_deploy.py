@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,43 @@ def test_the_compose_file_mounts_files_that_exist_and_gives_options_that_exist()
     assert build.resolve() == DEPLOY / "docker/Dockerfile"
     scrape: Any = yaml.safe_load((DEPLOY / "docker/prometheus.yml").read_text())
     assert scrape["scrape_configs"][0]["static_configs"][0]["targets"] == ["bridge:9100"]
+
+
+@pytest.mark.slow
+def test_the_image_is_built_and_its_bridge_starts() -> None:
+    engine = shutil.which("docker") or shutil.which("podman")
+    if engine is None:
+        pytest.skip("needs docker or podman")
+    file, root = DEPLOY / "docker/Dockerfile", DEPLOY.parents[1]
+    built = [
+        engine,
+        "build",
+        "--quiet",
+        "--tag",
+        "aolog-bridge-test",
+        "--file",
+        str(file),
+        str(root),
+    ]
+    subprocess.run(built, check=True, timeout=1_000)
+    run = [engine, "run", "--rm", "--read-only", "--cap-drop", "ALL", "aolog-bridge-test"]
+    said = subprocess.run(
+        [*run, "run", "--help"], capture_output=True, text=True, check=True, timeout=100
+    ).stdout
+    assert "--bootstrap-servers" in said
+
+
+def test_the_image_is_made_from_all_that_the_package_needs() -> None:
+    ignored = (DEPLOY / "docker/Dockerfile.dockerignore").read_text().splitlines()
+    kept = {line.removeprefix("!") for line in ignored if line.startswith("!")}
+    project = tomllib.loads((DEPLOY.parents[1] / "pyproject.toml").read_text())
+    found = project["tool"]["setuptools"]["packages"]["find"]["include"]
+    needed = {name.rstrip("*") for name in found} | {project["project"]["readme"]}
+    assert needed | {"pyproject.toml", *project["project"]["license-files"]} == kept
+    sources = [
+        s for module in project["tool"]["setuptools"]["ext-modules"] for s in module["sources"]
+    ]
+    assert {source.partition("/")[0] for source in sources} <= kept
 
 
 def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:
