@@ -228,7 +228,8 @@ def test_an_older_bridge_on_a_copy_of_the_log_ends_with_the_error_fenced(
         append(writer, range(20_000))
     copy = tmp_path / "copy"
     shutil.copytree(log, copy)
-    older = start(name, *SLOW, "--transaction-records", "100")
+    # Still sending when the newer one has started, however long that takes: an idle one is not fenced.
+    older = start(name, *SLOW, "--transaction-records", "100", "--records-per-second", "500")
     older.until(lambda s: s["acknowledged"] > 500)
     newer = start(name, *SLOW, "--drain", path=copy)
     assert older.end() == 7
