@@ -138,6 +138,6 @@ MUTANTS = {one.name: one for one in (
     Mutant("a payload of format 1 is not checked", "format 1", "aolog.format:payload_matches", c.always(True),
            "gaps::test_an_altered_payload_of_format_1_costs_its_record"),
     Mutant("format 1 takes what it cannot store", "format 1", "aolog.format:refusal", c.nothing,
-           "queuefka::test_what_has_no_place_in_format_1_is_refused_and_named"),
+           "writer::test_format_1_refuses_and_names_what_it_has_no_place_for"),
 )}  # fmt: skip  # a table
 """By name."""

@@ -167,7 +167,7 @@ PROOFS = {
     "format 1": """
         gaps::test_an_altered_payload_of_format_1_costs_its_record
         gaps::test_an_altered_length_of_format_1_costs_the_rest_of_its_slab
-        queuefka::test_what_has_no_place_in_format_1_is_refused_and_named
+        writer::test_format_1_refuses_and_names_what_it_has_no_place_for
         queuefka::test_a_golden_is_written_anew_byte_for_byte
     """,
 }

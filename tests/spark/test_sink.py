@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -160,56 +158,6 @@ def test_a_commit_that_is_killed_leaves_all_or_nothing(spark, tmp_path, where, w
     assert values(tmp_path / LOG) == ["0", "1", "2", "3", "4"]
 
 
-def dies(commit: Callable[[], None]) -> bool:
-    """Whether it is killed on the way."""
-    try:
-        commit()
-    except Exception as error:
-        if "exited unexpectedly" not in str(error):
-            raise
-        return True
-    return False
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_commit_killed_before_each_of_its_calls_leaves_all_or_nothing(spark, tmp_path):
-    """Half a minute, or some, beside other work."""
-    options, seen = {"txnAppId": "nightly", "txnVersion": 1}, []
-    for step in count(1):
-        root = tmp_path / str(step)
-        root.mkdir()
-        if not dies(partial(write, numbers(spark, 5), root, killAt=step, **options)):
-            break
-        seen.append([values(path) for path in find_logs(str(root)).values()])
-        write(numbers(spark, 5), root, **options)
-        assert values(root / LOG) == ["0", "1", "2", "3", "4"]
-        assert pending(root) == []
-    whole = [["0", "1", "2", "3", "4"]]
-    assert len(seen) > 10
-    assert seen == sorted(seen), "behind its commit point all is there, and before it nothing"
-    assert seen[0] == []
-    assert seen[-1] == whole
-    assert {tuple(map(tuple, each)) for each in seen} == {(), tuple(map(tuple, whole))}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_stream_s_commit_killed_before_each_of_its_calls_is_repeated_and_seen_once(
-    spark, tmp_path
-):
-    """A minute."""
-    for step in count(1):
-        home = tmp_path / str(step)
-        run = query_in(spark, home)
-        if not dies(partial(run, "b", "c", killAt=step)):
-            break
-        run()
-        assert values(home / "out" / LOG) == ["b", "c"]
-        assert pending(home / "out") == []
-    assert step > 10
-
-
 # --- refused ---------------------------------------------------------------------------------
 
 
@@ -246,32 +194,28 @@ def test_overwriting_is_refused(spark, tmp_path):
 # --- streams -----------------------------------------------------------------------------------
 
 
-def query_in(spark: SparkSession, home: Path) -> Callable[..., None]:
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Callable[..., None]:
     """Adds lines to a directory of text, and has a query with one checkpoint write what is new."""
-    (home / "in").mkdir(parents=True)
+    (tmp_path / "in").mkdir(parents=True)
 
     def run(*lines: str, **options: object) -> None:
         if lines:
-            count = len(list((home / "in").iterdir()))
-            hidden = home / "in" / f".{count}"
+            count = len(list((tmp_path / "in").iterdir()))
+            hidden = tmp_path / "in" / f".{count}"
             hidden.write_text("\n".join(lines))
-            hidden.rename(home / "in" / f"{count}.txt")
+            hidden.rename(tmp_path / "in" / f"{count}.txt")
         query = (
-            spark.readStream.text(str(home / "in"))
+            spark.readStream.text(str(tmp_path / "in"))
             .writeStream.format("troubled")
-            .option("checkpointLocation", str(home / "checkpoint"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .options(**options)
             .trigger(availableNow=True)
-            .start(str(home / "out"))
+            .start(str(tmp_path / "out"))
         )
         query.awaitTermination()
 
     return run
-
-
-@pytest.fixture
-def stream(spark: SparkSession, tmp_path: Path) -> Callable[..., None]:
-    return query_in(spark, tmp_path)
 
 
 def test_a_stream_goes_on_where_it_was(stream, tmp_path):

@@ -82,25 +82,6 @@ def test_the_hash_is_the_one_that_queuefkas_own_test_names():
     assert bytes(format1.encode_record(b"This is only a test.")[0][4:]) == bytes.fromhex("e17f218e")
 
 
-@pytest.mark.parametrize(
-    ("record", "what"),
-    [
-        ((None, None, (), None, None), "null value"),
-        ((b"", None, (), None, None), "empty value"),
-        ((b"v", b"k", (), None, None), "key"),
-        ((b"v", b"", (), None, None), "key"),
-        ((b"v", None, (("h", b""),), None, None), "headers"),
-        ((b"v", None, (), 0, None), "timestamp"),
-        ((b"v", None, (), None, "t"), "topic"),
-    ],
-    ids=str,
-)
-def test_what_has_no_place_in_format_1_is_refused_and_named(record, what):
-    refused = format1.refusal(*record)
-    assert refused is not None
-    assert what in str(refused)
-
-
 def test_a_refused_record_changes_nothing(tmp_path):
     with aolog.Writer(tmp_path / "log", format="queuefka") as log:
         log.append(b"before")

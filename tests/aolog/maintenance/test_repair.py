@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import stat
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -657,23 +655,6 @@ def test_a_copy_that_does_not_read_as_the_log_is_removed(broken: Built, into: Pa
     with pytest.raises(StorageFailed, match="differs from the log"):
         aolog.repair(broken.path, into, storage=Device())
     assert snapshot(str(into.parent)) == before
-
-
-def test_killed_at_random_moments_a_copy_is_complete_or_absent(broken: Built, into: Path) -> None:
-    """SIGKILL of a process that repairs, until one completes. About 1 s."""
-    before, took_s = one_by_one(broken.path), 0.001
-    while not into.exists():
-        child = os.fork()
-        if child == 0:
-            aolog.repair(broken.path, into)
-            os._exit(0)
-        time.sleep(took_s)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        if not into.exists():
-            shutil.rmtree(f"{into}.unfinished", ignore_errors=True)
-        took_s *= 1.2
-    assert one_by_one(str(into)) == before
 
 
 # --- beside others ---------------------------------------------------------------------------

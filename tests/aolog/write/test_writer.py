@@ -732,29 +732,20 @@ def test_a_writer_dropped_while_its_thread_is_busy_is_closed_too(log_path: str) 
     assert_clean(log_path)
 
 
-def test_at_a_clean_exit_what_was_not_closed_is_written(log_path: str) -> None:
-    code = """
+@pytest.mark.parametrize(("end", "status"), [("", 0), ("raise RuntimeError", 1)])
+def test_at_an_exit_what_was_not_closed_is_written(log_path: str, end: str, status: int) -> None:
+    code = f"""
 import sys, aolog
 writer = aolog.Writer(sys.argv[1], flush_seconds=None, sync="never")
 writer.append(b"a")
+{end}
 """
     with Child(code, log_path) as child:
-        assert child.wait() == ("", "")
+        out, errors = child.process.communicate(timeout=20)
+        assert (child.process.returncode, out) == (status, b"")
+        assert (b"RuntimeError" in errors) is bool(errors) is bool(status)
     assert values(log_path) == [b"a"]
     assert_clean(log_path)
-
-
-def test_an_exit_by_an_exception_writes_too(log_path: str) -> None:
-    code = """
-import sys, aolog
-writer = aolog.Writer(sys.argv[1], flush_seconds=None, sync="never")
-writer.append(b"a")
-raise RuntimeError
-"""
-    with Child(code, log_path) as child:
-        child.process.wait(20)
-        assert child.process.returncode == 1
-    assert values(log_path) == [b"a"]
 
 
 def test_a_relative_path_stays_where_it_was_when_the_process_moves(
@@ -843,9 +834,10 @@ def test_a_directory_whose_name_looks_like_a_scheme_may_be_written_with_a_dot(
         assert writer.path == f"{tmp_path}/s3:/b"
 
 
-def test_a_closed_writers_repr_says_so(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        assert repr(writer) == f"<aolog.Writer {log_path} end={writer.end} durable={writer.end}>"
+def test_a_writers_repr_names_its_log_and_how_far_it_is(log_path: str) -> None:
+    with aolog.Writer(log_path, **NEVER) as writer:
+        writer.append(b"a")
+        assert repr(writer) == f"<aolog.Writer {log_path} end={writer.end} durable=8192>"
     assert repr(writer) == f"<aolog.Writer {log_path} closed, durable={writer.durable}>"
 
 
@@ -902,12 +894,6 @@ def test_the_default_topic_is_kept_with_the_log(log_path: str) -> None:
         assert reader.topic == "orders"
 
 
-def test_a_writer_says_who_it_is(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
-        assert repr(writer) == f"<aolog.Writer {log_path} end={writer.end} durable=8192>"
-
-
 # --- format 1 ----------------------------------------------------------------------------------
 
 
@@ -933,21 +919,25 @@ def test_format_1_rolls_once_a_slab_has_grown_past_its_size(log_path: str) -> No
 
 
 @pytest.mark.parametrize(
-    "parts",
+    ("parts", "what"),
     [
-        {"value": None},
-        {"value": b""},
-        {"value": b"v", "key": b"k"},
-        {"value": b"v", "headers": (("h", b"1"),)},
-        {"value": b"v", "timestamp": 1},
-        {"value": b"v", "topic": "t"},
+        ({"value": None}, "null value"),
+        ({"value": b""}, "empty value"),
+        ({"value": b"v", "key": b"k"}, "key"),
+        ({"value": b"v", "key": b""}, "key"),
+        ({"value": b"v", "headers": (("h", b""),)}, "headers"),
+        ({"value": b"v", "timestamp": 0}, "timestamp"),
+        ({"value": b"v", "topic": "t"}, "topic"),
     ],
     ids=str,
 )
-def test_format_1_refuses_what_it_has_no_place_for(log_path: str, parts: dict[str, object]) -> None:
+def test_format_1_refuses_and_names_what_it_has_no_place_for(
+    log_path: str, parts: dict[str, object], what: str
+) -> None:
     with aolog.Writer(log_path, format="queuefka") as writer:
-        with pytest.raises(aolog.RecordRefused, match="format 1"):
+        with pytest.raises(aolog.RecordRefused, match="format 1") as caught:
             writer.append(**parts)
+        assert what in str(caught.value)
         with pytest.raises(aolog.RecordRefused):
             writer.append_many([b"a", parts["value"] if len(parts) == 1 else ""])
         writer.append(b"good")
