@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from aolog.log.cursor_file import Position
     from aolog.record import Gap, Lag
 
+LAG_HEAD = ("PENDING", "BYTES", "OLDEST")
 HEAD = (
-    "CURSOR", "ADDRESS", "ORDINAL", "LAG RECORDS", "LAG", "AGE", "PROTECTS", "COMMITTED", "STATE",
+    "CURSOR", "ADDRESS", "ORDINAL", *LAG_HEAD, "PROTECTS", "COMMITTED", "STATE",
 )  # fmt: skip  # one row
 
 
@@ -50,20 +51,33 @@ class CursorState(NamedTuple):
 
     def row(self) -> list[object]:
         """The columns of HEAD."""
-        at, lag, state = self.position, self.lag, self.state
-        if self.pruned is not None:
-            state += f" ({records_lost(self.pruned.records_lost)})"
+        at, lag = self.position, self.lag
+        state = state_words(self.state, self.pruned.records_lost if self.pruned else None)
         return [
             self.name,
             at.address if at else None,
             at.ordinal if at else None,
-            lag.records if lag else None,
-            human_bytes(lag.bytes) if lag else None,
-            human_seconds(lag.seconds) if lag and lag.seconds is not None else None,
+            *lag_words(*(lag or (None, None, None))),
             None if at is None else "yes" if at.protects else "no",
             iso_time(at.committed_us) if at else None,
             f"{state}, held" if self.held else state,
         ]
+
+
+def lag_words(records: int | None, size: int | None, seconds: float | None) -> list[object]:
+    """The columns of LAG_HEAD, wherever a lag is shown: how much is pending, and the age of its oldest
+    record."""
+    oldest = None if seconds is None else human_seconds(seconds)
+    return [
+        records,
+        None if size is None else human_bytes(size),
+        "none" if records == 0 else oldest,
+    ]
+
+
+def state_words(state: str, lost: int | None) -> str:
+    """The state of a cursor, wherever it is shown. lost: records, if it is `pruned`."""
+    return f"pruned ({records_lost(lost)})" if state == "pruned" else state
 
 
 def cursor_state(log: str, name: str, holders: Holders) -> CursorState:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 import aolog
 from aolog import Reader
-from aolog.cli.output import json_option, out
-from aolog.errors import records_lost
+from aolog.cli.cursor_state import HEAD, cursor_states
+from aolog.cli.lock_holders import Holders, require_log
+from aolog.cli.output import json_option, out, table
 from aolog.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from aolog.log.cursor_file import Cursor
+    from bridge.deliver.checkpoints import Checkpoints
 
 
 @click.command(
@@ -28,32 +34,44 @@ def cursors(log: str, *, as_json: bool) -> None:
     with Reader(log) as reader:
         path, uuid = reader.path, reader.topic_uuid
     of_bridges = set(bridge_cursors(path, storage))
-    for each in aolog.cursors(path):
-        if each.name not in of_bridges:
-            continue
-        notes = Checkpoints.load(path, each.name, storage, topic_uuid=uuid, begun=False)
-        lanes = sorted(notes.lanes.items())
-        if as_json:
-            shown: dict[str, object] = {
-                **each._asdict(),
-                "lag": each.lag._asdict(),
-                "pruned": None if each.pruned is None else each.pruned._asdict(),
-                "clean": notes.clean,
-                "cluster": notes.cluster.known or None,
-            }
-            shown["lanes"] = [
-                {"topic": topic, "partition": partition, **asdict(note)}
-                for (topic, partition), note in lanes
-            ]
-            out.json(shown)
-            continue
-        lag = "unknown" if each.lag.records is None else f"{each.lag.records:,}"
-        of = f", of Kafka cluster {notes.cluster.known}" if notes.cluster.known else ""
-        lost = ""
-        if each.pruned is not None:
-            lost = f", {records_lost(each.pruned.records_lost)} pruned before they were delivered"
-        out.line(f"{each.name}: address {each.address}, {lag} records pending{lost}{of}")
-        for (topic, partition), note in lanes:
-            ahead = "  ahead of the cursor" if note.address > each.address else ""
+
+    def checkpoints_of(name: str) -> Checkpoints:
+        return Checkpoints.load(path, name, storage, topic_uuid=uuid, begun=False)
+
+    if as_json:
+        for each in aolog.cursors(path):
+            if each.name in of_bridges:
+                _print_json(each, checkpoints_of(each.name))
+        return
+    rows = [
+        each for each in cursor_states(path, Holders(require_log(path))) if each.name in of_bridges
+    ]
+    if rows:
+        out.line(table(HEAD, [each.row() for each in rows]))
+    for row in rows:
+        notes, at = checkpoints_of(row.name), row.position
+        of = (
+            f"Kafka cluster {notes.cluster.known}"
+            if notes.cluster.known
+            else "no cluster known yet"
+        )
+        out.line(f"\n{row.name}: {of}")
+        for (topic, partition), note in sorted(notes.lanes.items()):
+            ahead = "  ahead of the cursor" if at is not None and note.address > at.address else ""
             held = f"up to address {note.address}" if note.address >= 0 else "no record"
             out.line(f"  {topic}/{partition}  {held}{ahead}")
+
+
+def _print_json(each: Cursor, notes: Checkpoints) -> None:
+    shown: dict[str, object] = {
+        **each._asdict(),
+        "lag": each.lag._asdict(),
+        "pruned": None if each.pruned is None else each.pruned._asdict(),
+        "clean": notes.clean,
+        "cluster": notes.cluster.known or None,
+    }
+    shown["lanes"] = [
+        {"topic": topic, "partition": partition, **asdict(note)}
+        for (topic, partition), note in sorted(notes.lanes.items())
+    ]
+    out.json(shown)

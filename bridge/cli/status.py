@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from aolog import Lag, Reader
-from aolog.cli.cursor_state import CursorState, cursor_state
+from aolog.cli.cursor_state import LAG_HEAD, CursorState, cursor_state, lag_words, state_words
 from aolog.cli.lock_holders import Holders, require_log
-from aolog.cli.output import human_bytes, human_seconds, json_option, out, table
+from aolog.cli.output import json_option, out, table
 from aolog.errors import NoSuchCursor, NotALog, counted
+from bridge.cli.advice import advice_of
 from bridge.deliver.status import pending
 from bridge.errors import NotRunning
 
@@ -37,13 +38,14 @@ def status(
     *, http: str | None, file: str | None, path: str | None, root: str | None, cursor: str,
     as_json: bool,
 ) -> None:  # fmt: skip  # as the options
-    """Show the status of a running bridge over HTTP, or what can be read from the disk.
+    """Show the status of a running bridge over HTTP, or what can be read from the disk, and what to
+    do about each problem.
 
     States: connecting, draining (there is a backlog), live (every record is sent), blocked (an
     error stopped it, or it waits to try again), stopped. From the disk: running or stopped, the
     cursor and the lag after it.
 
-    LOST RECORDS: damaged in the log, or removed by retention before they were delivered. Of a
+    LOST: records that are damaged in the log, or removed by retention before they were delivered. Of a
     running bridge: since it started. From the disk (error `pruned`): removed after the cursor.
 
     \b
@@ -140,17 +142,16 @@ def _show(found: dict[str, Any]) -> None:
             + (f", {whole['lost_records']:,} lost" if whole["lost_records"] else "")
             + (f" ({whole['error']})" if whole.get("error") else "")
         )
-    head = ("LOG", "CLUSTER", "STATE", "LAG RECORDS", "LAG", "AGE", "LOST RECORDS", "ERROR")
+    head = ("LOG", "CLUSTER", "STATE", *LAG_HEAD, "LOST", "REASON", "WHAT TO DO")
     rows = [
         (
             log["log"],
             log.get("cluster"),
             log["state"],
-            log.get("lag_records"),
-            None if log.get("lag_bytes") is None else human_bytes(log["lag_bytes"]),
-            None if log.get("lag_seconds") is None else human_seconds(log["lag_seconds"]),
+            *lag_words(*(log.get(f"lag_{of}") for of in ("records", "bytes", "seconds"))),
             log.get("lost_records"),
-            log.get("error"),
+            None if log.get("error") is None else state_words(log["error"], log["lost_records"]),
+            advice_of(log) or None,
         )
         for log in found["logs"]
     ]

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aolog.cli.output import human_bytes, human_seconds, to_stderr
+from aolog.cli.cursor_state import LAG_HEAD, lag_words
+from aolog.cli.output import human_seconds, to_stderr
 from aolog.errors import one_line
+from bridge.cli.advice import advice_of
 from bridge.cli.status import ask
 from bridge.deliver.status import pending
 from bridge.errors import NotRunning
@@ -72,23 +74,23 @@ def _picture(found: dict[str, Any], before: dict[str, Any] | None, height: int) 
         f"{whole['lost_records']:,} lost",
     )
     table = Table(title=title, expand=True, title_justify="left")
-    for name in ("LOG", "STATE", "PENDING", "OLDEST", "BYTES", "PER SECOND", "LOST", "REASON"):
-        table.add_column(name, justify="left" if name in {"LOG", "STATE", "REASON"} else "right")
+    reason = "REASON, WHAT TO DO"
+    for name in ("LOG", "STATE", *LAG_HEAD, "PER SECOND", "LOST", reason):
+        table.add_column(name, justify="left" if name in {"LOG", "STATE", reason} else "right")
     earlier = {} if before is None else {(x["log"], x["cluster"]): x for x in before["logs"]}
     logs = sorted(found["logs"], key=_urgency, reverse=True)
     shown = max(3, height - 8)
     for log in logs[:shown]:
         was = earlier.get((log["log"], log["cluster"]))
         rate = log.get("rate") if was is None else log["acknowledged"] - was["acknowledged"]
+        lag = lag_words(log["lag_records"], log["lag_bytes"], log["lag_seconds"])
         table.add_row(
             Text(one_line(log["log"])),
             Text(log["state"], _STYLES.get(log["state"], "")),
-            _number(log["lag_records"]),
-            "none" if log["lag_records"] == 0 else _seconds(log["lag_seconds"]),
-            "?" if log["lag_bytes"] is None else human_bytes(log["lag_bytes"]),
+            *("?" if word is None else str(word) for word in lag),
             _number(rate),
             f"{log['lost_records']:,}",
-            Text(one_line(log["error"] or "")),
+            Text("; ".join(filter(None, (one_line(log["error"] or ""), advice_of(log))))),
         )
     if len(logs) > shown:
         table.caption = f"{len(logs) - shown:,} more"

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from aolog import Reader, Writer
+from aolog.cli import main as aolog_main
 from aolog.errors import CursorLocked, UsageError
 from bridge.cli import main
 from bridge.deliver.replay import replay_range
@@ -549,7 +550,10 @@ def test_cursors_says_where_bridges_stand_and_what_their_lanes_hold(
     assert [lane["partition"] for lane in found["lanes"]] == list(range(PARTITIONS))
     assert max(lane["address"] for lane in found["lanes"]) == delivered[-1]
     words = run("cursors", log).stdout
-    assert f"bridge: address {cursor_of(log)}, 0 records pending" in words
+    in_list = CliRunner().invoke(aolog_main, ["cursor", "show", str(log), "bridge"]).stdout
+    assert "pending:" in in_list
+    values = [line.partition(":")[2].strip() for line in in_list.splitlines()]
+    assert words.splitlines()[1].split() == " ".join(values).split()  # the same words in both
     assert f"{TOPIC}/3  up to address" in words
     assert "no-bridge" not in words
 

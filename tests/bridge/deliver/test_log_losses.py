@@ -255,7 +255,7 @@ def test_a_process_without_its_cluster_shows_a_loss_within_seconds_everywhere(
         )
         listed = bridge("cursors", log)
         assert listed.end() == 0
-        assert f"{removed} records pruned" in listed.lines[0]
+        assert f"pruned ({removed} records)" in listed.lines[1]
         broker.set_up()
         wait_until(
             lambda: metric(at, "aolog_bridge_records_acknowledged_total")
