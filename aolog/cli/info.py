@@ -176,6 +176,7 @@ def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click
     warn_of_conflict()
     with Log(log, Storage()) as listed:
         fields, slab_list = listed.listed(lambda: _describe(listed, slabs=slabs))
+        bases = list(listed.bases)
         holders = Holders(listed.slab_path(listed.bases[0]))
     cursors = cursor_states(log, holders)
     writer = holders.of(log)
@@ -202,12 +203,14 @@ def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click
             fields["slab_list"] = [each._asdict() for each in slab_list]
         out.json(fields)
     else:
-        _print(fields, cursors, slab_list)
+        _print(fields, cursors, slab_list, bases)
         for limit in limits:
             out.line(f"\n{mount.point if mount else log}: {limit.text}.")
 
 
-def _print(fields: dict[str, Any], cursors: list[CursorState], slabs: list[_SlabInfo]) -> None:
+def _print(
+    fields: dict[str, Any], cursors: list[CursorState], slabs: list[_SlabInfo], bases: list[int]
+) -> None:
     epoch, records, aside = fields["epoch"], fields["records"], fields["aside"]
     if epoch is not None and fields["first_epoch"] != epoch:
         epoch = f"{fields['first_epoch']} to {epoch}"
@@ -242,13 +245,20 @@ def _print(fields: dict[str, Any], cursors: list[CursorState], slabs: list[_Slab
         out.line("\n" + table(_SLABS_HEAD, [slab.row() for slab in slabs]))
     if cursors:
         out.line("\n" + table(HEAD, [each.row() for each in cursors]))
-        begin, end = fields["first_address"], fields["end_address"]
-        out.line("")
-        for each in cursors:
-            at = begin if each.position is None else each.position.address
-            if each.lag is not None and each.lag.records == 0:
-                at = end  # only a seal, or a gap, is left
-            out.line(f"{bar(begin, at, end)} {one_line(each.name)}")
+    begin, end = fields["first_address"], fields["end_address"]
+    out.line(f"\n{slab_bar(bases, end)} {counted(len(bases), 'slab')}")
+    for each in cursors:
+        at = begin if each.position is None else each.position.address
+        if each.lag is not None and each.lag.records == 0:
+            at = end  # only a seal, or a gap, is left
+        out.line(f"{bar(begin, at, end)} {one_line(each.name)}")
+
+
+def slab_bar(bases: list[int], end: int) -> str:
+    """The log from its first slab to its end, with a mark where a slab begins."""
+    length = max(1, end - bases[0])
+    begins = {min(_BAR - 1, _BAR * (base - bases[0]) // length) for base in bases}
+    return f"[{''.join('┃' if i in begins else '━' for i in range(_BAR))}]"
 
 
 def bar(begin: int, at: int, end: int) -> str:

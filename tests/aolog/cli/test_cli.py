@@ -78,7 +78,11 @@ def test_info_draws_what_each_cursor_has_passed(log_path, read, passed):
             reader.read()
         reader.commit()
     bar = "█" * passed + "░" * (40 - passed)
-    assert f"[{bar}] billing\n" in well("info", log_path).stdout
+    shown = well("info", log_path).stdout
+    assert f"[{bar}] billing\n" in shown
+    files = len(list(Path(log_path).glob("*.slab")))
+    (slabs,) = [line for line in shown.splitlines() if line.endswith(f"] {files} slabs")]
+    assert (slabs[1:41].count("┃"), slabs[1]) == (min(files, 40), "┃")
 
 
 def test_info_shows_a_pruned_log_whose_last_header_is_lost(log_path):
