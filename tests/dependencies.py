@@ -66,16 +66,11 @@ def _output(*command: str, may_fail: bool = False) -> str:
 
 
 def _licences(names: Sequence[str]) -> dict[str, str]:
-    listed = json.loads(
-        _output(
-            "pip-licenses",
-            f"--python={sys.executable}",
-            "--format=json",
-            "--from=mixed",
-            "--packages",
-            *names,
-        )  # fmt: skip  # a command line
-    )
+    table = _output(
+        "pip-licenses", f"--python={sys.executable}", "--format=json", "--from=mixed",
+        "--packages", *names,
+    )  # fmt: skip  # a command line
+    listed = json.loads(table)
     return {f"{each['Name']} {each['Version']}": each["License"] for each in listed}
 
 
