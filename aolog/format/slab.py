@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import xxhash
 
-from aolog.format.frame import ALIGNMENT, KIND_SEAL, Buffer, encode_frame, padding
+from aolog.format.frame import ALIGNMENT, KIND_SEAL, Buffer, Frame, encode_frame, padding
 
 VERSION = 3  # the highest that is read; written if bodies may be compressed
 VERSION_PLAIN = 2  # written otherwise: readers without codecs can read it
@@ -276,10 +276,6 @@ class Seal:
         self.headers_hash = headers_hash
         self.index = index or Index()
 
-    def with_header(self, header: SlabHeader) -> Seal:
-        """The seal of a file with the same frames and another header."""
-        return Seal(header, *self.summary(), self.index)
-
     def summary(self) -> tuple[int, int, int, int, int]:
         """The fields between the header and the index, in the order of the layout."""
         return self.records, self.frames, self.least_us, self.greatest_us, self.headers_hash
@@ -308,6 +304,14 @@ def encode_seal(seal: Seal, offset: int, *, flags: int, timestamp_us: int) -> li
         ordinal=seal.records,
     )
     return parts
+
+
+def encode_seal_again(seal: Seal, frame: Frame, header: SlabHeader) -> list[Buffer]:
+    """The seal in this frame with another header. A header has a fixed size, so the frame keeps its
+    length."""
+    again = Seal(header, *seal.summary(), seal.index)
+    head = frame.header
+    return encode_seal(again, frame.offset, flags=head.flags, timestamp_us=head.timestamp_us)
 
 
 def decode_trailer(trailer: bytes) -> tuple[int, int] | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import StorageFailed
 from aolog.format.frame import Frame
-from aolog.format.slab import DATA_BEGIN, MAGIC, decode_seal_body, encode_seal
+from aolog.format.slab import DATA_BEGIN, MAGIC, decode_seal_body, encode_seal_again
 from aolog.log.cursor_file import cursor_names, encode_copies, position_in
 from aolog.log.names import CURSOR_DIRECTORY, NOTES_SUFFIX, cursor_path, slab_name
 from aolog.log.walk import Walker
@@ -123,15 +123,11 @@ def _copy_ranges(original: File, ranges: list[tuple[int, int]], copy: File) -> N
 
 
 def _rewrite_seal(copy: File, offset: int, header: SlabHeader) -> None:
-    """Replaces the header in the seal. A header has a fixed size, so the seal keeps its length."""
+    """Replaces the header in the seal."""
     frame = Walker(copy, header.salt, offset).next()
     seal = decode_seal_body(frame.body) if isinstance(frame, Frame) else None
     if isinstance(frame, Frame) and seal is not None:
-        flags, timestamp_us = frame.header.flags, frame.header.timestamp_us
-        parts = encode_seal(
-            seal.with_header(header), offset, flags=flags, timestamp_us=timestamp_us
-        )
-        copy.pwrite_all(parts, offset)
+        copy.pwrite_all(encode_seal_again(seal, frame, header), offset)
 
 
 def _copy_tail(original: File, slab: SlabAudit, copy: File) -> None:

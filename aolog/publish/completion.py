@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageFailed
-from aolog.format.slab import encode_seal
+from aolog.format.slab import encode_seal_again
 from aolog.log.slab_file import seal_at_end
 from aolog.publish.pending import log_path
 from aolog.storage import clock
@@ -51,12 +51,7 @@ def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage
             synced=True,
             compressed=seal.header.compressed,
         )
-        parts = encode_seal(
-            seal.with_header(header),
-            frame.offset,
-            flags=frame.header.flags,
-            timestamp_us=frame.header.timestamp_us,
-        )
+        parts = encode_seal_again(seal, frame, header)
         assert frame.offset + sum(map(len, parts)) == slab.bytes
         file.pwrite_all([header.encode_prelude()], 0)
         file.pwrite_all(parts, frame.offset)

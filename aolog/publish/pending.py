@@ -10,8 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from aolog.errors import StorageError, UsageError, load_optional
-from aolog.format.compression import packer
+from aolog.errors import StorageError, UsageError
 from aolog.format.slab import DATA_BEGIN, NO_BASE, SlabHeader
 from aolog.log.names import (
     DEPTH_MAX,
@@ -27,6 +26,7 @@ from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.active_slab import FormatTwoSlab
 from aolog.write.next_slab import reach_of
 from aolog.write.options import MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
+from aolog.write.record_columns import RecordBatches
 
 if TYPE_CHECKING:
     import os
@@ -108,7 +108,7 @@ class PendingLog:
         mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
     ) -> None:
-        WriterOptions(
+        self._options = WriterOptions(
             slab_bytes=slab_bytes,
             max_record_bytes=max_record_bytes,
             compression=compression,
@@ -120,11 +120,7 @@ class PendingLog:
         self._job = job
         self._depth = depth_of(log)
         self._path = log_path(absolute(root), log)
-        self._slab_bytes = slab_bytes
-        self._max_record_bytes = max_record_bytes
-        self._pack = packer(compression, compression_level)
-        self._compressed = compression != "none"
-        self._mode = mode
+        self._batches = RecordBatches(self._options)
         self._storage = storage or Storage()
         self._slab: FormatTwoSlab | None = None
         self._names: list[str] = []
@@ -140,24 +136,18 @@ class PendingLog:
             self._add(batch.slice(at, step))
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        taken = load_optional("aolog.write.arrow").from_arrow(
-            batch, self._max_record_bytes, clock.now_us()
-        )
-        codec, parts = self._pack(taken.records, taken.parts)
+        (body,) = self._batches.of_arrow(batch)
         if self._slab is not None and self._slab.offset >= self._slab.full_at:
             self._end()
         slab = self._slab or self._begin()
-        greatest_us, least_us = taken.greatest_us, taken.least_us
-        slab.add_records(
-            taken.records, taken.columns, codec, parts, greatest_us, least_us, _NOT_DURABLE
-        )
+        slab.add_records(*body, _NOT_DURABLE)
         if slab.offset - slab.written >= _WRITE_BYTES:
             slab.write_pending()
 
     def _begin(self) -> FormatTwoSlab:
         storage = self._storage
-        reach = reach_of(self._path, 0, self._slab_bytes)
-        storage.make_directory(self._path, self._mode)
+        reach = reach_of(self._path, 0, self._options.slab_bytes)
+        storage.make_directory(self._path, self._options.mode)
         name = pending_name(self._job, storage.random_bytes(16).hex(), self._depth)
         self._names.append(name)  # before the file exists, so that discard removes it
         file = storage.create(Inside(self._path, name))
@@ -168,9 +158,9 @@ class PendingLog:
             salt=int.from_bytes(storage.random_bytes(4), "little"),
             epoch=0,
             created_us=clock.now_us(),
-            slab_bytes=self._slab_bytes,
+            slab_bytes=self._options.slab_bytes,
             reach=reach,
-            compressed=self._compressed,
+            compressed=self._options.compression != "none",
         )
         file.pwrite_all([header.encode_prelude()], 0)
         self._slab = FormatTwoSlab(file, header)
