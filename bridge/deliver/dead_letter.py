@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from aolog.storage.storage import Storage
-    from bridge.deliver.position import Aside
+    from bridge.deliver.log_source import LogSource
+    from bridge.deliver.position import Aside, Poison
     from bridge.kafka.lane import Refusal
 
 _log = logging.getLogger("bridge")
@@ -199,6 +200,12 @@ class DeadLetters:
         self._storage = storage
         self._log = DeadLetterLog(self.path, storage, mode)
         self._appended: set[int] = set()  # perhaps not durable: a full disk is retried
+
+    @classmethod
+    def of(cls, source: LogSource, uuid: bytes, poison: Poison) -> DeadLetters:
+        """Those of a log that is forwarded."""
+        path, storage = source.reader.path, source.storage
+        return cls(path, source.cursor, uuid, storage, drop=poison == "drop", mode=source.mode)
 
     def known(self, begin: int, since: int) -> set[int]:
         """Addresses from `begin` on of records that were set aside before. since: the address of the

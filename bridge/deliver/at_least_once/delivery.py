@@ -92,7 +92,10 @@ class AtLeastOnce:
             in_doubt=not checkpoints.clean,
         )
         self._committer = Committer(source, self._engine.committed_at, self._saving)
-        self._dead = self._dead_letters(options)
+        self._dead = DeadLetters.of(source, checkpoints.source, options.poison)
+        if options.poison == "dead-letter":
+            begin, since = source.position.address, checkpoints.aside_from
+            self._engine.aside |= self._dead.known(begin, since)
         self._deduplicator = Deduplicator(
             source.reader.path,
             source.storage,
@@ -134,21 +137,6 @@ class AtLeastOnce:
             checkpoints.save()  # before the cursor exists: otherwise a crash would count as lost
         reader.commit()
 
-    def _dead_letters(self, options: ForwarderOptions) -> DeadLetters:
-        source = self._source
-        dead = DeadLetters(
-            source.reader.path,
-            source.cursor,
-            self._checkpoints.source,
-            source.storage,
-            drop=options.poison == "drop",
-            mode=source.mode,
-        )
-        if options.poison == "dead-letter":
-            begin, since = source.position.address, self._checkpoints.aside_from
-            self._engine.aside |= dead.known(begin, since)
-        return dead
-
     # --- a round ------------------------------------------------------------------------------
 
     @property
@@ -166,6 +154,8 @@ class AtLeastOnce:
         engine, sender = self._engine, self._sender
         self._committer.go_on()
         self._do(engine.tick(now_s))
+        if engine.state is State.STOPPING and not self._cluster.reachable:
+            self._do(engine.failed("no broker is connected", now_s=now_s))  # no answer will come
         if engine.over:
             return
         self._log_standing()

@@ -264,6 +264,25 @@ def test_a_stop_with_requests_under_way_is_not_clean_nor_is_one_that_never_looke
     assert notes_of(log)["clean"] is False
 
 
+def test_a_stop_waits_for_no_answer_while_no_broker_is_connected(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    fill(log, 100)
+    run = forward(stop_s=60.0)
+    run.until(lambda s: s.acknowledged == 100)
+    broker.set_rtt_ms(60_000)
+    with Writer(log) as writer:
+        append(writer, range(100, 200))
+    run.until(lambda s: s.outstanding > 0)
+    broker.set_down()
+    run.until(lambda s: not s.reachable)
+    assert run.stop().outstanding > 0  # it ends in seconds, not in a minute
+    assert notes_of(log)["clean"] is False
+    broker.set_rtt_ms(0)
+    broker.set_up()
+    assert forward(drain=True).end().lag_records == 0
+
+
 # --- outages --------------------------------------------------------------------------------
 
 
