@@ -255,7 +255,7 @@ class Catalog:
         if _WANTS_A_CONTROLLER in words(error) and self._is_embedded():
             return DestinationError(
                 f"{self._servers} is the embedded broker, which cannot answer this",
-                hint="use a Kafka",
+                hint="use a Kafka: `aolog-bridge cluster` runs one",
             )
         kind = Unanswered if _may_pass(error.args[0]) else DestinationError
         return kind(f"{self._servers}: {words(error)}")
