@@ -599,4 +599,7 @@ def test_a_question_that_the_embedded_broker_cannot_answer_says_so(
 ) -> None:
     process = bridge(*command, "--bootstrap-servers", broker.bootstrap_servers)
     assert process.end() == 6
-    assert "is the embedded broker, which cannot answer this; use a Kafka: `aolog-bridge" in process.stderr
+    assert (
+        "is the embedded broker, which cannot answer this; use a Kafka: `aolog-bridge"
+        in process.stderr
+    )
