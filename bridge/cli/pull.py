@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,7 +45,12 @@ _JSON_EVERY_S, _LINE_EVERY_S = 0.2, 60.0
 )  # fmt: skip  # as above
 @click.option(
     "--root", type=click.Path(),
-    help="With --group: the directory of the logs of all of its processes.",
+    help="With --group or --units: the directory of the logs of all processes.",
+)  # fmt: skip  # as above
+@click.option(
+    "--units", type=click.IntRange(1), metavar="RECORDS",
+    help="Share ranges of this number of offsets with other processes instead, for more processes"
+    " than partitions; needs --root.",
 )  # fmt: skip  # as above
 @click.option(
     "--from", "begin", type=click.Choice(["earliest", "latest"]), default="earliest",
@@ -77,6 +83,8 @@ def pull(
       aolog-bridge pull --topic t --log LOG --bootstrap-servers k:9092 --drain
       aolog-bridge pull --topic events --log ROOT/a --root ROOT --group archive \\
           --bootstrap-servers kafka:9092
+      aolog-bridge pull --topic big --log ROOT/a --root ROOT --units 100000 --drain \\
+          --bootstrap-servers kafka:9092
 
     \b
     Exit status:
@@ -87,23 +95,37 @@ def pull(
       6  no such topic, no answer at the start, or the cluster refused
       130, 143  with --drain: interrupted, or terminated, before that was done
     """
-    if (options["group"] is None) != (options["root"] is None):
-        raise click.UsageError("--group and --root belong together")
+    _check(path, options)
     from bridge.config.names import check_servers
     from bridge.kafka.settings import check
     from bridge.operate.log_lines import set_up
     from bridge.pull.options import PullOptions
     from bridge.pull.puller import Puller
+    from bridge.pull.unit_puller import UnitPuller
 
     check_servers(servers)
     values = client_values(settings)
     check(values)
     set_up(log_format)
-    puller = Puller(PullOptions(servers, topics, path, values, **options))
+    made = UnitPuller if options["units"] is not None else Puller
+    puller = made(PullOptions(servers, topics, path, values, **options))
     signals = on_signals(puller.stop)
     puller.run(report_pull(as_json=as_json))
     if options["drain"] and puller.status().state != "drained" and signals:
         sys.exit(INTERRUPTED + signals[-1])
+
+
+def _check(path: str, options: dict[str, Any]) -> None:
+    group, root, units = options["group"], options["root"], options["units"]
+    if group is not None and units is not None:
+        raise click.UsageError("name --group or --units, not both")
+    if (root is None) != (group is None and units is None):
+        raise click.UsageError("--root belongs to --group or --units")
+    if units is not None:
+        if options["max_bytes"] is not None or options["begin"] != "earliest":
+            raise click.UsageError("--units goes with neither --max-bytes nor --from latest")
+        if Path(root).resolve() not in Path(path).resolve().parents:
+            raise click.UsageError(f"with --units the log is below {root}")
 
 
 def report_pull(*, as_json: bool) -> Callable[[PullStatus], None]:
@@ -125,7 +147,10 @@ def report_pull(*, as_json: bool) -> Callable[[PullStatus], None]:
         due_s = now_s + _LINE_EVERY_S
         level = logging.INFO if status.error is None else logging.WARNING
         lost = f", {status.lost:,} offsets lost" if status.lost else ""
+        units = f", {status.units:,} units" if status.units else ""
         error = f" ({status.error})" if status.error else ""
-        _log.log(level, "%s: %s pulled%s%s", status.state, f"{status.pulled:,}", lost, error)
+        _log.log(
+            level, "%s: %s pulled%s%s%s", status.state, f"{status.pulled:,}", units, lost, error
+        )
 
     return report

@@ -43,7 +43,7 @@ def status(
 
     States: connecting, draining (there is a backlog), live (every record is sent), blocked (an
     error stopped it, or it waits to try again), stopped. From the disk: running or stopped, the
-    cursor and the lag after it.
+    cursor and the lag after it. Of an archive of `pull --units`, also its finished units.
 
     LOST: records that are damaged in the log, or removed by retention before they were delivered. Of a
     running bridge: since it started. From the disk (error `pruned`): removed after the cursor.
@@ -105,7 +105,14 @@ def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any
     if root is not None and (why := missing(root)) is not None:
         raise NotALog(why, hint="name the directory of a tree of logs", path=root)
     logs = {path: path} if path is not None else find_logs(root or "")
-    return {"logs": [_one(name, where, cursor) for name, where in logs.items()]}
+    found: dict[str, Any] = {"logs": [_one(name, where, cursor) for name, where in logs.items()]}
+    if root is not None:
+        from bridge.pull.units import events_of
+
+        if events := events_of(root):
+            seen = sum(event["seen"] for event in events)
+            found["units"] = {"finished": len(events), "seen": seen, "last": events[-1]}
+    return found
 
 
 def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
@@ -159,6 +166,13 @@ def _show(found: dict[str, Any]) -> None:
         out.line(table(head, rows))
     elif whole is None:
         out.line("there is no log")
+    if (units := found.get("units")) is not None:
+        last = units["last"]
+        out.line(
+            f"units: {units['finished']:,} finished, {units['seen']:,} records; the last is"
+            f" {last['topic']}/{last['partition']}, {last['length']:,} offsets from {last['offset']:,},"
+            f" by {last['host']} in {human_seconds(last['duration'])}"
+        )
     for log in found["logs"]:
         scrub = log.get("scrub")
         if scrub is not None and scrub["damage"]:

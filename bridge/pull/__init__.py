@@ -2,6 +2,8 @@
 they got; the group's committed offsets are for display only.
 
 Read in this order: origin (which Kafka record a log's record is), positions (how far one log got),
-archive (several logs that share topics, and whose turn it is), puller (the loop). The room asks
+frames (messages as records), archive (several logs that share
+topics, and whose turn it is), puller (the loop), units (ranges of offsets, and whose turn it is),
+unit_puller (their loop). The room asks
 `bridge.kafka` for everything of the cluster, and uses logs through `aolog`'s public names.
 """

@@ -20,6 +20,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aolog.errors import UsageError
 from bridge.pull.origin import Source
 from bridge.pull.positions import read_positions
 from bridge.supervise.discovery import find_logs
@@ -27,14 +28,20 @@ from bridge.supervise.discovery import find_logs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_CLAIMS = ".pull"
+CLAIMS = ".pull"
+UNITS_FILE = "units.json"
 
 
 class Archive:
     """The logs below a root, seen from the process of one of them. One thread. Holds a file for
-    each claim until it is released, or the process ends."""
+    each claim until it is released, or the process ends. Raises UsageError for an archive of units."""
 
     def __init__(self, root: str, path: str) -> None:
+        if Path(root, CLAIMS, UNITS_FILE).exists():
+            raise UsageError(
+                f"{root} is filled by units",
+                hint="use --units, or give the pull an archive of its own",
+            )
         self._root, self._path = root, path
         self._claims: dict[Source, int] = {}
 
@@ -42,7 +49,7 @@ class Archive:
         """Whether the partition is ours now; False while another process holds it."""
         if source in self._claims:
             return True
-        directory = Path(self._root, _CLAIMS)
+        directory = Path(self._root, CLAIMS)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = source.prefix.decode().strip("/").replace("/", ".")
         fd = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -77,12 +84,12 @@ class Archive:
                 if source in wanted and position > found.get(source, -1):
                     found[source] = position
                     if not mine:
-                        _sync_last_slab(path)
+                        sync_last_slab(path)
         return found
 
 
-def _sync_last_slab(path: str) -> None:
-    """Earlier slabs were synced when they were sealed."""
+def sync_last_slab(path: str) -> None:
+    """Makes all of a log durable: earlier slabs were synced when they were sealed."""
     slabs = sorted(Path(path).glob("*.slab"))
     for name in [*slabs[-1:], Path(path)]:
         fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)

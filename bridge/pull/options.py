@@ -18,7 +18,8 @@ class PullOptions:
     archive has no record. out_of_range: what to do if the next offset is not in its partition any
     more. drain: end at the partitions' ends as they are at the start. max_bytes: of the log; the
     pull waits for cursors that need the oldest slab, and a slab that none needs is deleted. sync_seconds: how long a pulled record may wait to be durable.
-    skip_clusters: records that came through these clusters are not pulled."""
+    skip_clusters: records that came through these clusters are not pulled. units: records of a unit, for
+    UnitPuller."""
 
     servers: str
     topics: tuple[str, ...]
@@ -33,13 +34,14 @@ class PullOptions:
     max_bytes: int | None = None
     sync_seconds: float = 1.0
     skip_clusters: frozenset[str] = frozenset()
+    units: int | None = None
 
 
 class PullStatus(NamedTuple):
     """state: pulling, waiting (a partition is claimed by another process), full (the log takes no
     more), away (the cluster does not answer), drained, stopped. pulled, skipped: records, since the
     start. lost: offsets that the cluster deleted before they were pulled. positions: the next offset by
-    topic/partition."""
+    topic/partition. units: finished, since the start."""
 
     state: str
     pulled: int
@@ -47,3 +49,4 @@ class PullStatus(NamedTuple):
     lost: int
     positions: dict[str, int]
     error: str | None
+    units: int = 0

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FILE = "pull-positions.json"
+_UNITS_FILE = "pull-units"  # in a log whose records are in the order of units
 
 
 class Mark(NamedTuple):
@@ -39,7 +40,10 @@ class _Saved(NamedTuple):
 
 def read_positions(path: str) -> dict[Source, int]:
     """The next offset of each partition of which the log has records; empty if there is no log.
-    Raises UsageError for a log with a record that was not pulled, and what Reader raises."""
+    Raises UsageError for a log of units, which has no positions, or with a record that was not pulled,
+    and what Reader raises."""
+    if Path(path, _UNITS_FILE).exists():
+        raise UsageError(f"{path} is filled by units", hint="use --units, or name another log")
     try:
         reader = Reader(path)
     except NotALog:
@@ -64,6 +68,11 @@ def read_positions(path: str) -> dict[Source, int]:
             source, offset = found
             positions[source] = max(positions.get(source, 0), offset + 1)
     return positions
+
+
+def mark_units(path: str) -> None:
+    """The log has records of units from now on."""
+    Path(path, _UNITS_FILE).touch(mode=0o600)
 
 
 def save_positions(path: str, uuid: bytes, mark: Mark, positions: Mapping[Source, int]) -> None:

@@ -26,8 +26,9 @@ from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
 from bridge.pull.archive import Archive
+from bridge.pull.frames import FRAME_RECORDS, append_frame
 from bridge.pull.options import PullStatus
-from bridge.pull.origin import HEADER_NAME, Origin, Source, clusters_of
+from bridge.pull.origin import Origin, Source, clusters_of
 from bridge.pull.positions import Mark, read_positions, save_positions
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bridge")
 _FETCH_MESSAGES = 5_000
 _FETCH_S = 0.1
-_FRAME_RECORDS = 500  # at 100 bytes about 64 KiB: damage costs the frames that it touches
 _AGAIN_S = 0.5  # before a full log, a claim or a silent cluster is tried again
 
 
@@ -186,8 +186,8 @@ class Puller:
         if source is None:
             return
         skip = {cluster.encode() for cluster in self._options.skip_clusters}
-        for begin in range(0, len(messages), _FRAME_RECORDS):
-            some = messages[begin : begin + _FRAME_RECORDS]
+        for begin in range(0, len(messages), FRAME_RECORDS):
+            some = messages[begin : begin + FRAME_RECORDS]
             fresh = some
             if some[0].offset() < self._next[place]:
                 fresh = [message for message in some if message.offset() >= self._next[place]]
@@ -195,7 +195,7 @@ class Puller:
             if skip:
                 taken = [m for m in fresh if not skip & clusters_of(m.headers() or ())]
             if taken:
-                first = self._append_frame(place[0], source, taken)
+                first = append_frame(self._writer, place[0], source, taken)
                 last = taken[-1].offset()
                 self._mark = Mark(first + len(taken) - 1, Origin(source, last))
             if fresh:
@@ -204,21 +204,6 @@ class Puller:
             self._skipped += len(fresh) - len(taken)
         if self._next[place] >= self._ends.get(place, self._next[place] + 1):
             self._done.add(place)
-
-    def _append_frame(self, topic: str, source: Source, messages: list[Any]) -> int:
-        """All of them or none. The address of the first."""
-        prefix = source.prefix
-        stamps = [message.timestamp()[1] * 1_000 for message in messages]
-        keys = [message.key() for message in messages]
-        headers = [
-            (*(message.headers() or ()), (HEADER_NAME, b"%b%d" % (prefix, message.offset())))
-            for message in messages
-        ]
-        values = [message.value() for message in messages]
-        addresses = self._writer.append_many(
-            values, keys=keys, headers=headers, timestamps=stamps, topics=[topic] * len(values)
-        )
-        return int(addresses[0])
 
     def _checkpoint(self) -> None:
         """Makes all of the log durable, then says how far it got: in a file, and to the group."""

@@ -1,0 +1,228 @@
+"""The loop of a worker that pulls units: plan, claim, read with assign and seek, append, finish.
+
+Why claims in files: a claim ends with its process, and only then, which no session of Kafka's does; and
+one directory says what is left. Why not a compacted topic: a claim there and a record in a log are two
+systems, so a worker that lost its claim could still append. Why not share groups (KIP-932): they
+deliver at least once, give no order and no seek, and drop a record after some attempts.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from aolog import Writer
+from aolog.errors import StorageFull, UsageError, counted
+from bridge.errors import DestinationError, Unanswered
+from bridge.kafka.catalog import Catalog
+from bridge.kafka.fetcher import Fetcher
+from bridge.pull.frames import FRAME_RECORDS, append_frame
+from bridge.pull.options import PullStatus
+from bridge.pull.origin import Source
+from bridge.pull.positions import mark_units
+from bridge.pull.units import UnitEvent, Units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from bridge.kafka.catalog import Place
+    from bridge.pull.options import PullOptions
+    from bridge.pull.units import Unit
+
+_log = logging.getLogger("bridge")
+_FETCH_MESSAGES, _FETCH_S = 5_000, 0.1
+_LOOK_S = 1.0  # before the partitions' ends are asked for again, when all units are done
+_AGAIN_S = 0.5  # before a full disk, a claim or a silent cluster is tried again
+
+
+class UnitPuller:
+    """A worker with a log of its own. Checks everything before it changes anything. One thread runs
+    it; `stop` may be called from any thread or signal handler. Raises UsageError, DestinationError, and what
+    Writer raises."""
+
+    def __init__(self, options: PullOptions) -> None:
+        assert options.root is not None
+        assert options.units is not None
+        self._options = options
+        self._stopping = False
+        self._catalog = Catalog(options.servers, options.settings)
+        cluster = self._catalog.cluster_id()
+        described = self._catalog.topics(options.topics)
+        self._sources: dict[Place, Source] = {
+            (topic.name, p.number): Source(cluster, topic.id, p.number)
+            for topic in described
+            for p in topic.partitions
+        }
+        self._ends = self._latest() if options.drain else None
+        self._units = Units(options.root, options.path, options.units)
+        self._writer = Writer(options.path, sync="never")
+        mark_units(options.path)
+        self._fetcher = Fetcher(options.servers, options.settings)
+        self._state = "pulling"
+        self._error: str | None = None
+        self._pulled = self._finished = self._lost = 0
+        self._next: dict[str, int] = {}
+        self._report: Callable[[PullStatus], None] = lambda _: None
+
+    def stop(self) -> None:
+        """`run` returns soon, with everything durable."""
+        self._stopping = True
+
+    def status(self) -> PullStatus:
+        """Of the thread that runs it. positions: of the unit that is being read."""
+        return PullStatus(
+            self._state, self._pulled, 0, self._lost, self._next, self._error, self._finished
+        )
+
+    def run(self, report: Callable[[PullStatus], None] = lambda _: None) -> None:
+        """Pulls units until it is stopped, or all of them are done by some worker."""
+        self._report = report
+        try:
+            while not self._stopping and not self._turn():
+                pass
+            self._state = "stopped" if self._stopping else "drained"
+            report(self.status())
+        finally:
+            try:
+                self._fetcher.close()
+            finally:
+                try:
+                    self._writer.close()
+                finally:
+                    self._units.close()
+
+    def _turn(self) -> bool:
+        """Pulls each unit that can be claimed now. Whether all are done."""
+        try:
+            first = self._catalog.offsets(self._sources, "earliest")
+            ends = self._ends or self._latest()
+        except Unanswered as error:
+            self._wait("away", str(error))
+            return False
+        self._units.refresh()
+        left = 0
+        for place, source in self._sources.items():
+            for planned in self._units.left(source, place[0], first[place], ends[place]):
+                if self._stopping:
+                    return False
+                unit = self._units.claim(planned, self._writer.end)
+                left += 1
+                if unit is not None:
+                    self._state, self._error = "pulling", None
+                    self._pull(place, planned, unit)
+                    left -= 1
+                    self._report(self.status())
+        if left:  # by others
+            self._wait("waiting", None)
+        elif self._ends is None:
+            self._wait("pulling", None, _LOOK_S)
+        return left == 0 and self._ends is not None
+
+    def _pull(self, place: Place, planned: Unit, unit: Unit) -> None:
+        """Reads what is left of a unit into the log, and finishes it; or leaves it if stopped."""
+        began_s = time.monotonic()
+        at, seen = unit.begin, 0
+        if at < unit.end:
+            self._fetcher.assign({place: at})
+            try:
+                while at < unit.end and not self._stopping:
+                    found = self._fetcher.fetch(_FETCH_MESSAGES, _FETCH_S)
+                    self._state = "pulling" if found.away is None else "away"
+                    self._error = found.away
+                    messages = [m for m in found.messages if at <= m.offset() < unit.end]
+                    if messages:
+                        if not self._append(place, messages):
+                            break  # stopped
+                        at = messages[-1].offset() + 1
+                        seen += len(messages)
+                    if found.messages and found.messages[-1].offset() >= unit.end:
+                        at = unit.end
+                    at = max(at, min(unit.end, found.ends.get(place, 0)))
+                    if found.out_of_range:
+                        at = self._skip(place, at, unit.end)
+                    self._next = {f"{place[0]}/{place[1]}": at}
+                    self._report(self.status())
+            finally:
+                self._fetcher.unassign([place])
+        self._durably()
+        if at < unit.end:
+            self._units.leave(unit)
+            return
+        status = "done" if unit.begin == planned.begin else "late"
+        self._units.finish(unit, UnitEvent(
+            time.time_ns() // 1_000_000, status, seen, place[0], unit.source, planned.begin,
+            unit.end - planned.begin, at, time.monotonic() - began_s, socket.gethostname(),
+        ))  # fmt: skip  # one event
+        self._finished += 1
+
+    def _append(self, place: Place, messages: list[Any]) -> bool:
+        """All of them, after the cluster has said once more that the topic has the id that is
+        written. Waits while the cluster is silent or the disk is full. False if it was stopped
+        before."""
+        source = self._sources[place]
+        while not self._stopping:
+            try:
+                if self._catalog.topic(place[0]).id != source.topic_id:
+                    raise DestinationError(
+                        f"topic {place[0]} was made anew", hint="start the worker again"
+                    )
+                break
+            except Unanswered as error:
+                self._wait("away", str(error))
+        else:
+            return False
+        for begin in range(0, len(messages), FRAME_RECORDS):
+            some = messages[begin : begin + FRAME_RECORDS]
+            while True:
+                try:
+                    append_frame(self._writer, place[0], source, some)
+                    break
+                except StorageFull as error:
+                    if self._stopping:  # what was appended stays; the next holder goes on after it
+                        raise
+                    self._wait("full", str(error))
+            self._pulled += len(some)
+        return True
+
+    def _durably(self) -> None:
+        while True:
+            try:
+                self._writer.sync()
+            except StorageFull as error:
+                if self._stopping:
+                    raise
+                self._wait("full", str(error))
+            else:
+                return
+
+    def _skip(self, place: Place, at: int, end: int) -> int:
+        """The cluster has deleted the unit's records from `at` on: where it goes on."""
+        first = self._catalog.offsets([place], "earliest")[place]
+        if first <= at:
+            raise UsageError(f"{place[0]}/{place[1]} has no offset {at}")
+        if self._options.out_of_range == "fail":
+            raise DestinationError(
+                f"{place[0]}/{place[1]} begins at {first}, and its unit is pulled up to {at}: the"
+                " cluster has deleted what is between",
+                hint="--out-of-range earliest goes on at its first record",
+            )
+        to = min(first, end)
+        self._lost += to - at
+        _log.error("%s/%d: the cluster has deleted %s before they were pulled (offsets %d to %d)",
+                   *place, counted(to - at, "offset"), at, to - 1)  # fmt: skip  # one call
+        self._fetcher.unassign([place])
+        self._fetcher.assign({place: to})
+        return to
+
+    def _latest(self) -> dict[Place, int]:
+        return self._catalog.offsets(self._sources, "latest", committed_only=True)
+
+    def _wait(self, state: str, error: str | None, wait_s: float = _AGAIN_S) -> None:
+        self._state, self._error = state, error
+        self._report(self.status())
+        until_s = time.monotonic() + wait_s
+        while not self._stopping and time.monotonic() < until_s:
+            time.sleep(min(_FETCH_S, wait_s))

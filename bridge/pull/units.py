@@ -1,0 +1,259 @@
+"""Work units of an archive: which ranges of offsets are done, and whose turn it is.
+
+Unit K of a partition is the offsets [K * N, (K + 1) * N), for an N that the whole archive shares. What is
+on disk:
+
+- ROOT/.pull/units.json: N, and the directory of events. Written once.
+- ROOT-events/NAME: the event log of the worker whose log is ROOT/NAME: one event for each finished unit, appended
+  after the unit's records are durable. Together they say which units are done.
+- ROOT/.pull/CLUSTER.TOPIC-ID.PARTITION.uK: the claim of a unit in progress: a file whose lock the worker
+  holds. Each holder first adds a durable line: its log, and the address where it begins. So the next
+  holder reads what earlier ones appended of the unit, and goes on after it. The file goes when the
+  event is durable.
+
+A worker that is killed releases the lock, and its unit is finished by another one. No step needs a
+coordinator, but all workers share a file system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from aolog import Reader, Writer
+from aolog.errors import AddressBeyondEnd, NotALog, UsageError
+from bridge.pull.archive import CLAIMS, UNITS_FILE, sync_last_slab
+from bridge.pull.origin import Source, origin_of
+from bridge.supervise.discovery import find_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bridge.pull.origin import Origin
+
+
+class Unit(NamedTuple):
+    """Offsets [begin, end) of a partition, all in unit `number` of it."""
+
+    source: Source
+    topic: str
+    number: int
+    begin: int
+    end: int
+
+
+class UnitEvent(NamedTuple):
+    """A finished unit, or a part of one up to the partition's end. ts: ms since the epoch. status: done, or
+    late (another worker had begun it). seen: records that were read. [offset, offset + length): what it
+    covers. offset_read: the offset after the last one that was read. duration: seconds."""
+
+    ts: int
+    status: str
+    seen: int
+    topic: str
+    source: Source
+    offset: int
+    length: int
+    offset_read: int
+    duration: float
+    host: str
+
+    def to_json(self) -> dict[str, object]:
+        """As it is stored, and printed."""
+        return {
+            "event": "unit", "ts": self.ts, "status": self.status, "seen": self.seen,
+            "topic": self.topic, "partition": self.source.partition, "offset": self.offset,
+            "length": self.length, "offset-read": self.offset_read,
+            "duration": round(self.duration, 6), "host": self.host,
+            "cluster": self.source.cluster, "topic-id": str(self.source.topic_id),
+        }  # fmt: skip  # an event
+
+
+class Units:
+    """Of one archive, seen from the worker whose log is `path`. One thread. Raises UsageError before it
+    changes anything for an archive that is not of units, or of another N."""
+
+    def __init__(self, root: str, path: str, records: int) -> None:
+        self._root, self._path, self._records = root, path, records
+        self._events_root = f"{os.path.normpath(root)}-events"
+        _check(root, records, self._events_root)
+        directory = Path(root, CLAIMS)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.makedirs(self._events_root, 0o700, exist_ok=True)  # noqa: PTH103 -- a string, as roots are
+        _write_once(directory / UNITS_FILE, {"records": records, "events": self._events_root})
+        _check(root, records, self._events_root)  # another worker may have been first
+        self._done: dict[tuple[Source, int], int] = {}  # by unit: the offset up to which it is done
+        self._read_to: dict[str, int] = {}
+        name = os.path.relpath(path, root).replace(os.sep, ".")
+        self._writer = Writer(f"{self._events_root}/{name}", sync="never")
+        self._claims: dict[tuple[Source, int], int] = {}
+        self.refresh()
+
+    @property
+    def records(self) -> int:
+        """N."""
+        return self._records
+
+    def refresh(self) -> None:
+        """Reads the events that other workers have added."""
+        for path in find_logs(self._events_root).values():
+            with contextlib.suppress(NotALog), Reader(path, self._read_to.get(path, "earliest")) as found:  # fmt: skip  # two contexts
+                for record in found:
+                    self._account(json.loads(record.value or b""))
+                self._read_to[path] = found.tell()
+
+    def _account(self, event: dict[str, Any]) -> None:
+        source = Source(event["cluster"], UUID(event["topic-id"]), event["partition"])
+        key = source, event["offset"] // self._records
+        self._done[key] = max(self._done.get(key, 0), event["offset"] + event["length"])
+
+    def left(self, source: Source, topic: str, first: int, end: int) -> Iterator[Unit]:
+        """The units of a partition that are not done, of its offsets [first, end), in order."""
+        for number in range(first // self._records, -(-end // self._records)):
+            begin = max(first, number * self._records, self._done.get((source, number), 0))
+            stop = min(end, (number + 1) * self._records)
+            if begin < stop:
+                yield Unit(source, topic, number, begin, stop)
+
+    def claim(self, unit: Unit, address: int) -> Unit | None:
+        """The part of the unit that is left, which is ours until `finish` or `leave`; None if
+        another worker has it, or there is nothing left. address: the log's end. Durable on return."""
+        path = self._claim_path(unit)
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)  # fmt: skip  # flags
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_at(fd, path):  # it was finished, and its file is gone
+                os.close(fd)
+                return None
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        self._claims[unit.source, unit.number] = fd
+        self.refresh()
+        begin = max(unit.begin, self._done.get((unit.source, unit.number), 0))
+        if begin >= unit.end:  # finished since it was planned
+            path.unlink()
+            self.leave(unit)
+            return None
+        for line in os.pread(fd, os.fstat(fd).st_size, 0).splitlines():
+            with contextlib.suppress(
+                ValueError
+            ):  # torn by a power cut: nothing was appended after it
+                told = json.loads(line)
+                begin = max(begin, self._appended(unit, told["log"], told["address"]))
+        if begin >= unit.end:
+            return unit._replace(begin=unit.end)
+        mine = json.dumps({"log": os.path.relpath(self._path, self._root), "address": address})
+        os.write(fd, b"\n" + mine.encode() + b"\n")  # after a torn line, a line of its own
+        os.fsync(fd)
+        _sync_directory(path.parent)
+        return unit._replace(begin=begin)
+
+    def _appended(self, unit: Unit, log: str, address: int) -> int:
+        """The offset after the last record of the unit in a log from an address on, durable; 0 if
+        there is none."""
+        path, found = os.path.join(self._root, log), 0  # noqa: PTH118 -- strings, as roots are
+        try:
+            reader = Reader(path)
+        except NotALog:  # it was killed before its first record
+            return 0
+        with reader:
+            try:
+                reader.seek(address)
+            except AddressBeyondEnd:
+                return 0
+            for record in reader:
+                origin = origin_of(record.headers)
+                if origin is not None and self._is_of(origin, unit):
+                    found = max(found, origin.offset + 1)
+        if found:
+            sync_last_slab(path)
+        return found
+
+    def _is_of(self, origin: Origin, unit: Unit) -> bool:
+        return origin.source == unit.source and origin.offset // self._records == unit.number
+
+    def finish(self, unit: Unit, event: UnitEvent) -> None:
+        """The unit's records are durable: appends the event, durably, and releases the claim."""
+        self._writer.append(json.dumps(event.to_json()).encode(), timestamp=event.ts * 1_000)
+        self._writer.sync()
+        key = unit.source, unit.number
+        self._done[key] = max(self._done.get(key, 0), unit.end)
+        self._claim_path(unit).unlink()
+        self.leave(unit)
+
+    def leave(self, unit: Unit) -> None:
+        """Another worker may go on with the unit. Its records must be durable."""
+        os.close(self._claims.pop((unit.source, unit.number)))
+
+    def close(self) -> None:
+        """Releases all claims."""
+        for fd in self._claims.values():
+            os.close(fd)
+        self._claims.clear()
+        self._writer.close()
+
+    def _claim_path(self, unit: Unit) -> Path:
+        name = unit.source.prefix.decode().strip("/").replace("/", ".")
+        return Path(self._root, CLAIMS, f"{name}.u{unit.number}")
+
+
+def events_of(root: str) -> list[dict[str, Any]]:
+    """All finished units of an archive, by time; empty if it has no units."""
+    found = []
+    for path in find_logs(f"{os.path.normpath(root)}-events").values():
+        with Reader(path) as reader:
+            found += [json.loads(record.value or b"") for record in reader]
+    return sorted(found, key=lambda event: event["ts"])
+
+
+def _check(root: str, records: int, events: str) -> None:
+    file = Path(root, CLAIMS, UNITS_FILE)
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if found := find_logs(root):
+            raise UsageError(
+                f"{root} has logs that were not filled by units ({min(found)})",
+                hint="give the units an archive of their own",
+            ) from None
+        return
+    if told["records"] != records:
+        raise UsageError(
+            f"the units of {root} have {told['records']} records, not {records}",
+            hint=f"use --units {told['records']}",
+        )
+    if not Path(events).is_dir():
+        raise UsageError(
+            f"{events} is missing: it says which units of {root} are done",
+            hint="move it back, or begin a new archive",
+        )
+
+
+def _write_once(file: Path, told: dict[str, object]) -> None:
+    """Whole or absent, and the first one stays."""
+    draft = file.with_name(f"{file.name}.{os.getpid()}")
+    draft.write_text(json.dumps(told), encoding="utf-8")
+    with contextlib.suppress(FileExistsError):
+        file.hardlink_to(draft)
+    draft.unlink()
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,98 @@
+"""Work units without a Kafka: a unit has one holder, and the next one goes on where it was left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from click.testing import CliRunner
+
+from aolog import Writer
+from aolog.errors import UsageError
+from bridge.cli import main
+from bridge.pull.archive import Archive
+from bridge.pull.origin import HEADER_NAME, Source
+from bridge.pull.units import Unit, UnitEvent, Units, events_of
+
+SOURCE = Source("cluster", UUID(int=28), 3)
+
+
+def units(root: Path, name: str, records: int = 100) -> Units:
+    return Units(str(root), str(root / name), records)
+
+
+def append(log: Path, offsets: range) -> int:
+    """The end of the log."""
+    with Writer(log) as writer:
+        for offset in offsets:
+            writer.append(b"v", headers=[(HEADER_NAME, SOURCE.prefix + b"%d" % offset)])
+        return writer.end
+
+
+def finished(unit: Unit) -> UnitEvent:
+    length = unit.end - unit.begin
+    return UnitEvent(7, "done", length, "t", SOURCE, unit.begin, length, unit.end, 0.5, "host")
+
+
+def test_units_are_aligned_and_those_that_are_done_are_left_out(tmp_path):
+    ours = units(tmp_path, "a")
+    found = list(ours.left(SOURCE, "t", 50, 310))
+    assert [(u.number, u.begin, u.end) for u in found] == [
+        (0, 50, 100), (1, 100, 200), (2, 200, 300), (3, 300, 310),
+    ]  # fmt: skip  # rows
+    for unit in found[2:]:
+        ours.finish(ours.claim(unit, 0), finished(unit))
+    other = units(tmp_path, "b")
+    left = [(u.begin, u.end) for u in other.left(SOURCE, "t", 50, 350)]
+    assert left == [(50, 100), (100, 200), (310, 350)]
+
+
+def test_a_unit_has_one_holder_and_is_finished_once(tmp_path):
+    ours, other = units(tmp_path, "a"), units(tmp_path, "b")
+    unit = Unit(SOURCE, "t", 0, 0, 100)
+    assert ours.claim(unit, 0) == unit
+    assert other.claim(unit, 0) is None
+    ours.finish(unit, finished(unit))
+    assert other.claim(unit, 0) is None, "it is done"
+    [event] = events_of(str(tmp_path))
+    assert event == {
+        "event": "unit", "ts": 7, "status": "done", "seen": 100, "topic": "t", "partition": 3,
+        "offset": 0, "length": 100, "offset-read": 100, "duration": 0.5, "host": "host",
+        "cluster": "cluster", "topic-id": str(UUID(int=28)),
+    }  # fmt: skip  # an event
+    shown = CliRunner().invoke(main, ["status", "--root", str(tmp_path), "--json"])
+    assert json.loads(shown.stdout)["units"] == {"finished": 1, "seen": 100, "last": event}
+    lines = CliRunner().invoke(main, ["status", "--root", str(tmp_path)]).stdout
+    assert "units: 1 finished, 100 records; the last is t/3, 100 offsets from 0, by host" in lines
+    assert not list((tmp_path / ".pull").glob("*.u0")), "a finished unit leaves no claim"
+
+
+def test_the_next_holder_goes_on_after_the_records_of_all_earlier_ones(tmp_path):
+    unit = Unit(SOURCE, "t", 1, 100, 200)
+    begin = 100
+    for name in "abc":
+        own = units(tmp_path, name)
+        address = append(tmp_path / name, range(500, 510))  # of another unit
+        assert own.claim(unit, address) == unit._replace(begin=begin)
+        append(tmp_path / name, range(begin, begin + 30))
+        own.leave(unit)
+        begin += 30
+    last = units(tmp_path, "d")
+    assert last.claim(unit, 0) == unit._replace(begin=190)
+
+
+def test_an_archive_has_one_size_of_units_and_only_units(tmp_path):
+    units(tmp_path / "one", "a")
+    with pytest.raises(UsageError, match="have 100 records, not 50"):
+        units(tmp_path / "one", "b", 50)
+    with pytest.raises(UsageError, match="filled by units"):
+        Archive(str(tmp_path / "one"), "")
+    append(tmp_path / "two/a", range(3))
+    with pytest.raises(UsageError, match="not filled by units"):
+        units(tmp_path / "two", "b")
+    assert not (tmp_path / "two/.pull").exists()
+    (tmp_path / "one-events").rename(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="one-events is missing"):
+        units(tmp_path / "one", "b")

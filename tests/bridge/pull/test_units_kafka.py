@@ -1,0 +1,80 @@
+"""pull --units: more workers than partitions, any of which may be killed, and each record once."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from bridge.cli import main
+from bridge.pull.units import events_of
+from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
+
+UNIT = 500
+
+
+def test_workers_that_are_killed_cost_a_unit_each_and_the_archive_has_each_record_once(
+    kafka, topic, tmp_path
+):
+    partitions, count, chance = 2, 40_000, random.Random(28)
+    name, root = topic(partitions), tmp_path / "root"
+    root.mkdir()
+    produce(kafka, name, range(count), partitions)
+    logs = [root / each for each in "abc"]
+    more = ("--root", str(root), "--units", str(UNIT), "--drain", *SLOWLY)
+    workers = [Killed(kafka, log, name, *more) for log in logs]
+    killed = 0
+    for worker in itertools.islice(itertools.cycle(workers), 4):
+        if worker.process.poll() is not None:
+            continue
+        worker.until(lambda status: status["positions"] != {})
+        time.sleep(chance.uniform(0, 0.1))
+        killed += worker.process.poll() is None
+        worker.kill()
+        worker.start()
+    for worker in workers:
+        assert worker.process.wait(60) == 0, worker.errors
+    assert killed > 1
+    assert origins(*logs) == expected(name, count, partitions)
+    assert sum(len(origins(log)) > 0 for log in logs) == 3, "more workers than partitions"
+    events = events_of(str(root))
+    covered = sorted((e["partition"], e["offset"], e["offset"] + e["length"]) for e in events)
+    half = count // partitions
+    assert covered == [
+        (number, begin, min(begin + UNIT, half))
+        for number in range(partitions)
+        for begin in range(0, half, UNIT)
+    ]
+    assert count - killed * UNIT <= sum(e["seen"] for e in events) <= count
+    left = list((root / ".pull").glob("*.u*"))
+    assert len(left) <= killed, (
+        "only a kill between the event and the removal leaves a claim's file"
+    )
+
+
+def test_new_records_become_units_while_a_worker_runs_and_a_plain_pull_is_refused(
+    kafka, topic, tmp_path
+):
+    name, root = topic(), tmp_path / "root"
+    log = root / "a"
+    root.mkdir()
+    produce(kafka, name, range(700))
+    worker = Killed(kafka, log, name, "--root", str(root), "--units", str(UNIT))
+    worker.until(lambda status: status.get("units") == 2)
+    produce(kafka, name, range(700, 1_200))
+    worker.until(lambda status: status["pulled"] == 1_200)
+    worker.stop()
+    assert origins(log) == expected(name, 1_200, 1)
+    for more in ([], ["--root", str(root), "--group", name]):
+        refused = CliRunner().invoke(main, [
+            "pull", "--topic", name, "--log", str(log if not more else root / "b"), *more,
+            "--bootstrap-servers", kafka.bootstrap_servers, "--drain",
+        ])  # fmt: skip  # one command
+        assert refused.exit_code == 2
+        assert "filled by units" in refused.stderr
+    assert not (root / "b").exists()
