@@ -13,7 +13,7 @@ import click
 from aolog import Lag, Reader
 from aolog.cli.cursor_state import LAG_HEAD, CursorState, cursor_state, lag_words, state_words
 from aolog.cli.lock_holders import Holders, require_log
-from aolog.cli.output import json_option, out, table
+from aolog.cli.output import human_seconds, json_option, out, table
 from aolog.errors import NoSuchCursor, NotALog, counted
 from bridge.cli.advice import advice_of
 from bridge.deliver.status import pending
