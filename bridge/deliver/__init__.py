@@ -1,7 +1,7 @@
 """One log to one Kafka cluster: read, route, admit, send, acknowledge, commit, prune.
 
 Read in this order: options and forwarder (the life of one delivery), log_source (the log and its
-cursor), partitioner (which record goes to which partition), then `at_least_once` or `exactly_once`;
+cursor), router and partitioner (which record goes to which partition), then `at_least_once` or `exactly_once`;
 committer (where the cursor passes a record), checkpoints, dead_letter, losses, rate_limit. seek and
 replay move a cursor by hand. This room does not know that there are other logs.
 """

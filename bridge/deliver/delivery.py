@@ -18,6 +18,12 @@ DELIVERIES = (AT_LEAST_ONCE, EXACTLY_ONCE)
 
 IDLE_S = 0.2  # an idle wait: the longest delay of a signal or of a due commit
 BUSY_S = 0.005  # a wait while records are in flight: the longest delay of reading new ones
+# How often the cluster is asked for topics.
+TOPIC_WAIT_S = 30.0  # a topic that is being created appears within seconds
+TOPIC_PAUSE_S = 0.2  # between two questions for a topic that is waited for
+REREAD_S = 60.0  # topics in use
+STUCK_REREAD_S = 10.0  # topics in use that take nothing
+SILENT_ANSWER_S = 2.0  # a question may need a connection first; what is queued is sent meanwhile
 
 
 class Delivery(Protocol):

@@ -22,6 +22,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog.errors import counted
 from bridge.deliver.at_least_once.deduplicate import Arrivals, Deduplicator, Questions, read_back
 from bridge.deliver.checkpoints import Checkpoint, Checkpoints
+from bridge.deliver.delivery import (
+    REREAD_S,
+    SILENT_ANSWER_S,
+    STUCK_REREAD_S,
+    TOPIC_PAUSE_S,
+    TOPIC_WAIT_S,
+)
 from bridge.kafka.client import NoAnswer, NotReachable, Refused
 from bridge.kafka.error_table import UNKNOWN_TOPIC, advice
 from bridge.kafka.lane import NO_PARTITION, Refusal
@@ -35,15 +42,10 @@ if TYPE_CHECKING:
     from bridge.kafka.producer import Cluster
 
 _log = logging.getLogger("bridge")
-TOPIC_WAIT_S = 30.0  # a topic that is being created appears within seconds
-TOPIC_PAUSE_S = 0.2  # between two questions for a topic that is waited for
 REFUSED_PAUSE_S = 10.0  # and for one that has been missing for long
 FORBIDDEN_PAUSE_S = 60.0  # asking for rights means sending a record, and perhaps a new connection
 SILENT_PAUSE_S = 5.0
-REREAD_S = 60.0  # topics in use
-STUCK_REREAD_S = 10.0  # topics in use that take nothing
 SETTLE_S = 10.0  # how long reading pauses for new partitions, each minute
-SILENT_ANSWER_S = 2.0  # a question may need a connection first; what is queued is sent meanwhile
 
 
 class _Missing(NamedTuple):

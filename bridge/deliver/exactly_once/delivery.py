@@ -32,11 +32,11 @@ from bridge.deliver.exactly_once.engine import (
     State,
     Transactions,
 )
+from bridge.deliver.exactly_once.partitions import Partitions
 from bridge.deliver.exactly_once.prefetch import Prefetch
 from bridge.deliver.exactly_once.refusals import Refusals
 from bridge.deliver.exactly_once.resume import resume_position
 from bridge.deliver.exactly_once.sender import Sender
-from bridge.deliver.partitions import Partitions
 from bridge.deliver.router import Router
 from bridge.deliver.stall_watch import StallWatch, late
 from bridge.deliver.status import Status

@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from aolog.format.native.speed import total
-from bridge.deliver.at_least_once.topics import TOPIC_PAUSE_S
+from bridge.deliver.delivery import TOPIC_PAUSE_S
 from bridge.deliver.position import Aside, Position, first_ordinal
 from bridge.deliver.transform import view_of
 from bridge.kafka.client import NotReachable, Refused
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from aolog import Record
     from aolog.format.native.speed import Rows
     from aolog.read.batch import Batch
+    from bridge.deliver.exactly_once.partitions import Partitions
     from bridge.deliver.log_source import LogSource
     from bridge.deliver.partitioner import Routed
-    from bridge.deliver.partitions import Partitions
     from bridge.deliver.router import Router
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.messages import Callback, Messages

@@ -13,8 +13,8 @@ from bridge.kafka.lane import NO_PARTITION, Refusal
 
 if TYPE_CHECKING:
     from bridge.deliver.exactly_once.engine import Command, Transactions
+    from bridge.deliver.exactly_once.partitions import Partitions
     from bridge.deliver.exactly_once.prefetch import Prefetch
-    from bridge.deliver.partitions import Partitions
     from bridge.kafka.events import Failed
     from bridge.kafka.outcomes import Broke
     from bridge.kafka.topic_settings import TopicSettings

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from aolog.errors import counted
-from bridge.deliver.at_least_once.topics import (
+from bridge.deliver.delivery import (
     REREAD_S,
     SILENT_ANSWER_S,
     STUCK_REREAD_S,
