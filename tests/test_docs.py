@@ -35,13 +35,6 @@ def _blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-_SPARK = PAGES[DOCS / "how-to/spark.md"]
-_OF_SPARK = _blocks(_SPARK, "python")  # run by tests/spark/test_page.py, which has a Spark
-_PLAIN = [
-    code for text in PAGES.values() for code in _blocks(text, "python") if code not in _OF_SPARK
-]
-
-
 def _words(heading):
     """A heading's anchor, as GitHub makes it."""
     return re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).lower()).replace(" ", "-")
@@ -53,7 +46,8 @@ def _anchors(text):
 
 
 def test_the_readme_is_a_page():
-    assert README.count("\n") <= 250
+    assert README.count("\n") <= 200
+    assert len(README.split()) <= 1500
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -128,15 +122,6 @@ def test_a_room_that_the_page_of_rooms_leaves_out_is_an_error():
         rooms("aolog", "errors", "record", "format")
 
 
-@pytest.mark.parametrize("code", _PLAIN, ids=lambda code: code.split("\n")[0])
-def test_python_examples_of_the_pages_run(code, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "hello" in done.stdout
-
-
 def _all_errors(base):
     yield base
     for kind in base.__subclasses__():
@@ -193,7 +178,11 @@ def test_commands_named_in_the_pages_exist():
 
 
 def test_programs_with_spark_that_the_page_names_exist():
-    named = set(re.findall(r"python -m (aolog\.(?:spark|examples)\.[\w.]+)", _SPARK))
+    named = set(
+        re.findall(
+            r"python -m (aolog\.(?:spark|examples)\.[\w.]+)", PAGES[DOCS / "how-to/spark.md"]
+        )
+    )
     assert named == {"aolog.spark.pipeline", "aolog.examples.earthquakes"}
     for module in sorted(named):
         shown = subprocess.run(

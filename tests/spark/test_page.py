@@ -1,5 +1,5 @@
-"""The examples of aolog/docs/how-to/spark.md, one after the other, as they are there; and its tables. Seconds,
-for a stream's batch."""
+"""The examples of the pages about Spark, one after the other, as they are there; and the tables of options.
+Seconds, for a stream's batch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 import aolog
 from aolog.spark.options import READERS
 from aolog.spark.sink_options import OPTION_NAMES
-from tests.test_docs import _OF_SPARK, _SPARK
+from tests.test_pages import DOCS, blocks
 
+PAGE, TUTORIAL = DOCS / "how-to/spark.md", DOCS / "tutorials/spark.md"
 pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
 
 
@@ -21,8 +22,9 @@ def test_the_examples_do_what_they_say(tmp_path, spark, capsys):
         with aolog.Writer(root / name) as log:
             log.append_many([b"one", b"two", b"three"])
     names = {"__name__": "__main__"}
-    assert len(_OF_SPARK) == 6
-    for code in _OF_SPARK:
+    shown = [block.text for block in blocks(PAGE) if block.language == "python"]
+    assert len(shown) == 6
+    for code in shown:
         exec(code.replace("/var/lib/app", str(tmp_path)), names)
         if ".scan(" in code:
             read = [bytes(row.value) for row in names["events"].collect()]
@@ -39,7 +41,18 @@ def test_the_examples_do_what_they_say(tmp_path, spark, capsys):
     assert aolog.cursors(root / "orders")[0].name == "spark"
 
 
+def test_the_tutorial_prints_what_it_shows(tmp_path, spark, capsys):
+    names = {"__name__": "__main__"}
+    (table,) = [block.text for block in blocks(TUTORIAL) if block.language == "text"]
+    for block in blocks(TUTORIAL):
+        if block.language == "python":
+            exec(block.text.replace("/var/lib/app", str(tmp_path)), names)
+    said = capsys.readouterr().out
+    assert table in said
+    assert """b'tea' b'{"log":"north","count":2}'""" in said
+
+
 def test_every_option_stands_in_the_tables():
-    rows = re.findall(r"^\| (`.*?) \|", _SPARK, re.MULTILINE)
+    rows = re.findall(r"^\| (`.*?) \|", PAGE.read_text("utf-8"), re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert named == {*READERS, "includeHeaders", *OPTION_NAMES.values()}
