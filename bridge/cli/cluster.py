@@ -56,7 +56,10 @@ def cluster(
       aolog-bridge topics --bootstrap-servers 127.0.0.1:PORT,...
 
     \b
-    Exit status: 0 stopped by SIGINT or SIGTERM, 2 usage, 6 Kafka cannot run here, or ended by itself.
+    Exit status:
+      0  stopped by SIGINT or SIGTERM
+      2  usage
+      6  Kafka cannot run here, or it ended by itself
     """
     from bridge.errors import DestinationError
     from bridge.testing.apache_kafka import LISTENER, KafkaCluster, KafkaServer, make_access
