@@ -18,8 +18,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["token"]
-
 _MS_PER_S = 1_000
 
 

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from bridge.testing.apache_kafka.jars import keytool
 
-__all__ = ["LISTENER", "Access", "make_access", "make_certificate"]
-
 LISTENER: Final = "CLIENTS"
 _USER: Final = "aolog"
 _PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"

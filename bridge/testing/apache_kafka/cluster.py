@@ -20,8 +20,6 @@ from confluent_kafka.cimpl import NewTopic
 from bridge.testing.apache_kafka.ports import free_ports
 from bridge.testing.apache_kafka.server import START_SECONDS_MAX, KafkaServer, Node, cluster_id
 
-__all__ = ["KafkaCluster"]
-
 NODES: Final = (1, 2, 3)
 
 _CONFIG: Final = {

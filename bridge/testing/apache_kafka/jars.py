@@ -20,8 +20,6 @@ from typing import Final
 
 from bridge.errors import DestinationError
 
-__all__ = ["POM", "POM_3_9", "KafkaUnavailable", "jars", "java", "keytool"]
-
 POM: Final = Path(__file__).with_name("pom.xml")
 POM_3_9: Final = Path(__file__).with_name("pom-3.9.xml")
 # Kafka 4 servers run on Java 17 and later.

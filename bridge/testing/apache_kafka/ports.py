@@ -11,8 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-__all__ = ["free_ports"]
-
 # Ports below Linux' range for outgoing connections (32768 up). In that range a client that
 # keeps trying to reach a server that is down can be given the server's own port, connect to
 # itself, and so keep the server from coming back.

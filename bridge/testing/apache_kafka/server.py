@@ -35,8 +35,6 @@ from bridge.testing.apache_kafka.jars import POM, java
 from bridge.testing.apache_kafka.jars import jars as jars_of
 from bridge.testing.apache_kafka.ports import free_ports
 
-__all__ = ["START_SECONDS_MAX", "KafkaDied", "KafkaServer", "Node", "cluster_id"]
-
 # Ready in 3 to 5 s on two idle cores; the rest is for a busy machine.
 START_SECONDS_MAX: Final = 90
 # A clean stop takes about 1 s; after this it is no longer a graceful stop.
