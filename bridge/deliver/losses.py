@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _log = logging.getLogger("bridge")
+DAMAGED_MAX = 50  # gaps that are shown
 
 
 class _Loss(NamedTuple):
@@ -55,6 +56,12 @@ class LogLosses:
     def gaps(self) -> int:
         """How many."""
         return len(self._losses)
+
+    @property
+    def damaged(self) -> tuple[tuple[int, int], ...]:
+        """Addresses [begin, end) of the last gaps, except of what retention removed. From any thread."""
+        last = list(self._losses)[-DAMAGED_MAX:]
+        return tuple((x.gap.begin, x.gap.end) for x in last if x.gap.reason != "pruned")
 
     def add(self, gap: Gap, ordinal: int | None = None) -> bool:
         """Counts the new part of a gap; whether there is one. ordinal: records of the log before it."""

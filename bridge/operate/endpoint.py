@@ -166,12 +166,15 @@ class _Answers:
         if log is None:
             return error(404, "there is no such log", "see /status")
         slabs, disk = self._monitor.slabs(log.path), self._monitor.disk(log.path)
+        scrub = self._monitor.scrubbed(log.path)
+        damaged = {*log.damaged, *(() if scrub is None else scrub.gaps)}
         return json_response(
             {
                 **log.as_json(),
                 "scrub": self._scrub(log),
                 "slabs": [{"base": base, "bytes": size} for base, size in slabs.files],
                 "pruned_slabs": slabs.pruned,
+                "damaged": sorted(damaged),
                 "disk": None if disk is None else disk._asdict(),
                 "bytes_out": self._monitor.flow(log.log, log.cluster).bytes_out,
             }

@@ -31,13 +31,14 @@ _SHOWN = 3  # findings in a log line
 
 class Scrub(NamedTuple):
     """The last pass over a log. ended_s: seconds since 1970. damage: gaps and other damage, counted.
-    findings: the first of them, as text."""
+    findings: the first of them, as text. gaps: addresses [begin, end) of the first of them."""
 
     ended_s: float
     bytes: int
     records: int
     damage: int
     findings: tuple[str, ...]
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 class _Ending(Exception):
@@ -120,4 +121,5 @@ class Scrubber:
 def _result(report: Report) -> Scrub:
     gaps = [f"gap {gap.begin}-{gap.end} ({gap.reason})" for gap in report.gaps]
     findings = (*gaps, *report.problems)
-    return Scrub(time.time(), report.bytes, report.records, len(findings), findings[:100])
+    places = tuple((gap.begin, gap.end) for gap in report.gaps[:100])
+    return Scrub(time.time(), report.bytes, report.records, len(findings), findings[:100], places)

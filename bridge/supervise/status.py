@@ -53,7 +53,7 @@ class LogStatus(NamedTuple):
     status: the last one of the forwarder; None before the first. silent_s: seconds since its thread
     last made progress; None where no thread runs. code: the error's. lag: read from the files, where
     that is newer than `status`. cut_off: the process before this one was killed, or stopped with
-    records under way, by what this log's cursor shows.
+    records under way, by what this log's cursor shows. damaged: addresses [begin, end) of the last gaps that were met.
     """
 
     log: str
@@ -75,6 +75,7 @@ class LogStatus(NamedTuple):
     lag: Lag | None = None
     filtered: int = 0
     cut_off: bool = False
+    damaged: tuple[tuple[int, int], ...] = ()
 
     @property
     def counted_anything(self) -> bool:

@@ -271,6 +271,7 @@ class Worker:
             status=status,
             lag=lag,
             cut_off=bool(self.cut_off),
+            damaged=self.losses.damaged,
         )
 
     def _lost(self) -> tuple[int, int]:

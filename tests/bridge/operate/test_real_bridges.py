@@ -1,0 +1,161 @@
+"""The page of real bridges in a real browser: one that runs, one cut off from its broker, one on a full
+disk, one with hostile names and a damaged log. About 60 s."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aolog import Writer
+from bridge.kafka.embedded import EmbeddedBroker
+from tests.bridge.conftest import Process, append, fill
+from tests.bridge.deliver.test_damaged_log import damage
+from tests.bridge.operate.test_browser import (  # noqa: F401 -- fixtures
+    HOSTILE,
+    browser,
+    expect,
+    page,
+    sync_api,
+)
+from tests.bridge.operate.test_endpoint import where
+
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.browser]
+Start = Callable[..., str]
+
+
+@pytest.fixture
+def served(bridge: Callable[..., Process], broker: EmbeddedBroker) -> Start:
+    """Starts `run --http` on a tree of logs; the address of its page."""
+
+    def start(root: Path, *arguments: str, servers: str | None = None) -> str:
+        process = bridge(
+            "run", "--root", root, "--topic", "t", "--http", ":0", *arguments,
+            "--bootstrap-servers", servers or broker.bootstrap_servers,
+        )  # fmt: skip  # a command line
+        host, port = where(process)
+        return f"http://{host}:{port}/"
+
+    return start
+
+
+def details(page: sync_api.Page, log: str) -> None:  # noqa: F811 -- not the fixture
+    page.get_by_role("button", name=log).click()
+    expect(page.locator("#detail-name")).to_have_text(log)
+
+
+def violations(page: sync_api.Page) -> list[object]:  # noqa: F811 -- not the fixture
+    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
+    return [(v["id"], [n["html"] for n in v["nodes"]]) for v in axe.run(page)["violations"]]
+
+
+def test_a_bridge_that_runs_shows_numbers_that_add_up_and_follow_the_log(
+    page: sync_api.Page,  # noqa: F811 -- the fixture
+    served: Start,
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path / "root/app", 300, slab_bytes=4096, batch_bytes=500)
+    page.goto(served(tmp_path / "root"))
+    expect(page.locator("#state")).to_have_text("live", timeout=20_000)
+    for name, count in (("seen", 300), ("acknowledged", 300), ("pending", 0), ("lost", 0)):
+        expect(page.locator(f"#n-{name}")).to_have_text(str(count))
+    expect(page.locator("#oldest")).to_have_text("none")
+    expect(page.locator("#about")).to_contain_text("0 abnormal restarts")
+    details(page, "app")
+    expect(page.locator("#strip .sent").first).to_be_visible()
+    expect(page.locator("#strip .pending")).to_have_count(0)
+    with Writer(tmp_path / "root/app") as writer:
+        append(writer, range(300, 350))
+    expect(page.locator("#n-acknowledged")).to_have_text("350", timeout=20_000)
+    expect(page.locator("#n-seen")).to_have_text("350")
+    assert violations(page) == []
+
+
+def test_a_bridge_that_is_cut_off_from_its_broker_shows_what_waits_and_why(
+    page: sync_api.Page,  # noqa: F811 -- the fixture
+    served: Start,
+    broker: EmbeddedBroker,
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "root/app"
+    fill(log, 100)
+    page.goto(served(tmp_path / "root", "--log-max-bytes", "100M"))
+    expect(page.locator("#n-acknowledged")).to_have_text("100", timeout=20_000)
+    broker.set_down()
+    with Writer(log) as writer:
+        append(writer, range(100, 150))
+        writer.flush()
+        expect(page.locator("#state")).to_have_text("connecting", timeout=30_000)
+        expect(page.locator("#n-pending")).to_have_text("50")
+        expect(page.locator("#oldest")).not_to_have_text("none")
+        expect(page.locator("#problems")).to_contain_text("brokers are down", timeout=30_000)
+        assert violations(page) == []
+    broker.set_up()
+    expect(page.locator("#n-acknowledged")).to_have_text("150", timeout=40_000)
+    expect(page.locator("#n-lost")).to_have_text("0")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk that is full")
+def test_a_bridge_on_a_full_disk_delivers_and_says_that_nothing_is_left(
+    page: sync_api.Page,  # noqa: F811 -- the fixture
+    served: Start,
+    full_disk: Path,
+) -> None:
+    """A bridge that never ran there names the room that it needs."""
+    page.goto(served(full_disk / "root"))
+    row = page.locator("#rows tr")
+    expect(row).to_contain_text("no room for the bridge's checkpoints", timeout=20_000)
+    expect(page.locator("#state")).to_have_text("blocked")
+    expect(page.locator("#problems")).to_contain_text("free ")
+    assert violations(page) == []
+    (full_disk / "ballast").unlink()
+    expect(page.locator("#state")).to_have_text("live", timeout=60_000)
+    expect(page.locator("#n-acknowledged")).to_have_text("100")
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB with a log and no room."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], check=True)
+    try:
+        fill(disk / "root/app", 100)
+        with (
+            (disk / "ballast").open("wb", buffering=0) as file,
+            pytest.raises(OSError, match="space"),
+        ):
+            while True:
+                file.write(bytes(4096))
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_hostile_names_are_text_and_a_damaged_slab_is_shown(
+    page: sync_api.Page,  # noqa: F811 -- the fixture
+    served: Start,
+    broker: EmbeddedBroker,
+    tmp_path: Path,
+) -> None:
+    name = HOSTILE.replace("/", "\u2215")
+    log = tmp_path / "root" / name
+    with Writer(log, slab_bytes=32 << 10, batch_bytes=1000) as writer:
+        append(writer, range(3000))
+        writer.append(b"stray", topic=HOSTILE)  # no topic can have this name
+        append(writer, range(3000, 3020))
+    damage(log)
+    page.goto(served(tmp_path / "root"))
+    expect(page.locator("#state")).to_have_text("blocked", timeout=30_000)
+    expect(page.locator("#n-lost")).not_to_have_text("0")
+    details(page, name)
+    expect(page.locator("#lanes")).to_contain_text("alert(1)")
+    expect(page.locator("#strip .damaged")).to_have_count(1)
+    expect(page.locator("#strip")).to_have_attribute("aria-label", re.compile(", 1 damaged$"))
+    expect(page.locator("#problems")).to_contain_text("gap in the log")
+    expect(page.locator("img")).to_have_count(0)
+    assert violations(page) == []
