@@ -12,7 +12,7 @@ import click
 
 from aolog.cli.output import json_option, out
 from aolog.cli.parse import SIZE
-from bridge.cli.options import client_values, log_format_option, settings_option, topic_names
+from bridge.cli.options import client_values, log_format_option, settings_option
 from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.cli.topics import servers_option
 
@@ -27,10 +27,26 @@ _log = logging.getLogger("bridge")
 _JSON_EVERY_S, _LINE_EVERY_S = 0.2, 60.0
 
 
+def _topics(
+    _context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Checks names and patterns, for click."""
+    from bridge.pull.topics import check_topic
+
+    for name in names:
+        check_topic(name)
+    return tuple(dict.fromkeys(names))
+
+
 @click.command(short_help="Write topics to a log.")
 @click.option(
-    "--topic", "topics", multiple=True, required=True, callback=topic_names, help="Repeatable."
-)
+    "--topic", "topics", multiple=True, callback=_topics,
+    help="A name, or a pattern that begins with ^, such as ^events-. Repeatable.",
+)  # fmt: skip  # options read best one a line
+@click.option(
+    "--topics-file", type=click.Path(dir_okay=False, exists=True),
+    help="A file of names and patterns, one a line; read again every 5 s, and on SIGHUP.",
+)  # fmt: skip  # as above
 @click.option("--log", "path", type=click.Path(), required=True, help="The log; it is created.")
 @servers_option
 @click.option("--drain", is_flag=True, help="End at the ends of the partitions as they are now.")
@@ -95,6 +111,8 @@ def pull(
       6  no such topic, no answer at the start, or the cluster refused
       130, 143  with --drain: interrupted, or terminated, before that was done
     """
+    if not topics and options["topics_file"] is None:
+        raise click.UsageError("name a --topic or a --topics-file")
     _check(path, options)
     from bridge.config.names import check_servers
     from bridge.kafka.settings import check
@@ -109,7 +127,7 @@ def pull(
     set_up(log_format)
     made = UnitPuller if options["units"] is not None else Puller
     puller = made(PullOptions(servers, topics, path, values, **options))
-    signals = on_signals(puller.stop)
+    signals = on_signals(puller.stop, puller.reload)
     puller.run(report_pull(as_json=as_json))
     if options["drain"] and puller.status().state != "drained" and signals:
         sys.exit(INTERRUPTED + signals[-1])

@@ -10,6 +10,7 @@ import click
 from aolog.cli.output import json_option, out, table
 from aolog.cli.parse import where
 from aolog.errors import counted
+from bridge.cli.log_offsets import show_log_offsets
 from bridge.cli.options import client_values, settings_option, topic_name, topic_names
 
 if TYPE_CHECKING:
@@ -109,7 +110,13 @@ def _topic_json(topic: Topic) -> dict[str, object]:
 
 
 @click.command(short_help="Show offsets, lag of a group; set a group's offsets.")
-@servers_option
+@click.option("--bootstrap-servers", "servers", metavar="HOST:PORT[,...]", help="The cluster.")
+@click.option(
+    "--log", "path", type=click.Path(),
+    help="A log that was pulled, instead: which addresses have which offsets.",
+)  # fmt: skip  # options read best one a line
+@click.option("--offset", type=click.IntRange(0), help="With --log: the address of this offset.")
+@click.option("--address", type=click.IntRange(0), help="With --log: the offset of this address.")
 @click.option(
     "--topic", "names", multiple=True, callback=topic_names,
     help="Only this topic. Repeatable.  [default: all that are not internal]",
@@ -127,23 +134,37 @@ def _topic_json(topic: Topic) -> dict[str, object]:
 @settings_option
 @json_option
 def offsets(
-    *, servers: str, names: tuple[str, ...], group: str | None, at: str | None, to: str | None,
+    *, servers: str | None, path: str | None, offset: int | None, address: int | None,
+    names: tuple[str, ...], group: str | None, at: str | None, to: str | None,
     partition: int | None, settings: dict[str, Setting], as_json: bool,
 ) -> None:  # fmt: skip  # as the options
     """Show the first and the next offset of each partition, and what a group has committed.
 
     --json prints one object per partition: topic, partition, earliest, latest; with --at, at; with
-    --group, committed and lag (null if the group has committed nothing).
+    --group, committed and lag (null if the group has committed nothing). With --log: topic,
+    partition, cluster, topic_id, records, first, last; with --offset or --address: offset, address.
 
     \b
     Examples:
       aolog-bridge offsets --bootstrap-servers kafka:9092 --topic events --json
       aolog-bridge offsets --bootstrap-servers kafka:9092 --group billing
       aolog-bridge offsets --bootstrap-servers k:1 --topic t --group g --to latest
+      aolog-bridge offsets --log LOG --topic events --partition 3 --offset 1000
 
     \b
     Exit status: 0 done, 2 usage, 6 no such topic, no answer, or refused.
     """
+    if path is not None:
+        if any(each is not None for each in (servers, group, at, to)):
+            raise click.UsageError("--log asks no cluster")
+        if offset is not None and address is not None:
+            raise click.UsageError("name an --offset or an --address, not both")
+        show_log_offsets(path, names, partition, offset, address, as_json=as_json)
+        return
+    if servers is None:
+        raise click.UsageError("name --bootstrap-servers, or a --log")
+    if offset is not None or address is not None:
+        raise click.UsageError("--offset and --address need a --log")
     if to is not None and (group is None or len(names) != 1):
         raise click.UsageError("--to needs a --group and one --topic")
     if partition is not None and len(names) != 1:

@@ -140,16 +140,23 @@ class Catalog:
     def committed(self, group: str, places: Iterable[Place]) -> dict[Place, int | None]:
         """The group's committed offset of each partition; None if there is none."""
         wanted = list(places)
-        if not wanted:
-            return {}
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in wanted])
+        by_place = {(at.topic, at.partition): at.offset for at in self._committed(group, wanted)}
+        return {p: by_place[p] if by_place.get(p, -1) >= 0 else None for p in wanted}
+
+    def notes(self, group: str, places: Iterable[Place]) -> set[str]:
+        """The texts that were committed with the group's offsets of these partitions."""
+        return {at.metadata for at in self._committed(group, list(places)) if at.metadata}
+
+    def _committed(self, group: str, places: list[Place]) -> list[TopicPartition]:
+        if not places:
+            return []
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in places])
         found = self._of_group(
             lambda: self._admin.list_consumer_group_offsets([asked], request_timeout=ANSWER_S)[
                 group
             ]
         )
-        by_place = {(at.topic, at.partition): at.offset for at in found.topic_partitions}
-        return {p: by_place[p] if by_place.get(p, -1) >= 0 else None for p in wanted}
+        return list(found.topic_partitions)
 
     def check_group(self, group: str, protocol: str) -> None:
         """Raises DestinationError if the group has members of another protocol: "classic" or

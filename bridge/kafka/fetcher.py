@@ -165,9 +165,9 @@ class Fetcher:
             return False
         return True
 
-    def commit(self, offsets: Mapping[Place, int]) -> None:
-        """Commits to the group, and does not wait for the answer."""
-        places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+    def commit(self, offsets: Mapping[Place, int], note: str) -> None:
+        """Commits to the group, with a text, and does not wait for the answer."""
+        places = [TopicPartition(*place, offset, note) for place, offset in offsets.items()]
         self._consumer.commit(offsets=places, asynchronous=True)
 
     def close(self) -> None:

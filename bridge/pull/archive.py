@@ -15,10 +15,12 @@ thrown out may append after it. The price is that the processes share a file sys
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from aolog.errors import UsageError
 from bridge.pull.origin import Source
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 CLAIMS = ".pull"
 UNITS_FILE = "units.json"
+_ID_FILE = "archive-id"
+_NOTE = "aolog-archive:"
 
 
 class Archive:
@@ -44,6 +48,23 @@ class Archive:
             )
         self._root, self._path = root, path
         self._claims: dict[Source, int] = {}
+
+    def note(self) -> str:
+        """What a group commits with its offsets: the archive's id, which the first call makes."""
+        file = Path(self._root, CLAIMS, _ID_FILE)
+        if not file.exists():
+            write_once(file, uuid4().hex)
+        return _NOTE + file.read_text(encoding="utf-8")
+
+    def check_notes(self, group: str, notes: Iterable[str]) -> None:
+        """Raises UsageError if the group has committed offsets of another archive. Makes no id."""
+        file = Path(self._root, CLAIMS, _ID_FILE)
+        ours = self.note() if file.exists() else None
+        if any(note.startswith(_NOTE) and note != ours for note in notes):
+            raise UsageError(
+                f"group {group!r} fills another archive than {self._root}",
+                hint="use another --group, or the --root that it began with",
+            )
 
     def claim(self, source: Source) -> bool:
         """Whether the partition is ours now; False while another process holds it."""
@@ -86,6 +107,16 @@ class Archive:
                     if not mine:
                         sync_last_slab(path)
         return found
+
+
+def write_once(file: Path, text: str) -> None:
+    """Whole or absent, and the first one stays."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = file.with_name(f"{file.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    with contextlib.suppress(FileExistsError):
+        file.hardlink_to(draft)
+    draft.unlink()
 
 
 def sync_last_slab(path: str) -> None:

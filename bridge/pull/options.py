@@ -13,7 +13,8 @@ Reset: TypeAlias = Literal["earliest", "latest", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class PullOptions:
-    """path: the log. root: of the archive, if several processes share the topics; None: the log alone.
+    """topics: names, and patterns that begin with ^. topics_file: a file with more of them, one a line,
+    which is read again at run time. path: the log. root: of the archive, if several processes share the topics; None: the log alone.
     group: None to read all partitions of the topics. begin: where a partition begins of which the
     archive has no record. out_of_range: what to do if the next offset is not in its partition any
     more. drain: end at the partitions' ends as they are at the start. max_bytes: of the log; the
@@ -35,6 +36,7 @@ class PullOptions:
     sync_seconds: float = 1.0
     skip_clusters: frozenset[str] = frozenset()
     units: int | None = None
+    topics_file: str | None = None
 
 
 class PullStatus(NamedTuple):

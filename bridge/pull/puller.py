@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from bridge.pull.frames import FRAME_RECORDS, append_frame
 from bridge.pull.options import PullStatus
 from bridge.pull.origin import Origin, Source, clusters_of
 from bridge.pull.positions import Mark, read_positions, save_positions
+from bridge.pull.topics import WantedTopics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bridge")
 _FETCH_MESSAGES = 5_000
 _FETCH_S = 0.1
+_LOOK_S = 5.0  # between looks for topics and partitions that came or went
 _AGAIN_S = 0.5  # before a full log, a claim or a silent cluster is tried again
 
 
@@ -52,8 +55,10 @@ class Puller:
         self._stopping = False
         self._catalog = Catalog(options.servers, options.settings)
         self._cluster = self._catalog.cluster_id()
-        described = self._catalog.topics(options.topics)
+        self._topics = WantedTopics(options.topics, options.topics_file)
+        described = self._topics.describe(self._catalog)
         self._ids = {topic.name: topic.id for topic in described}
+        self._wanted = set(self._ids)
         self._places = [(topic.name, p.number) for topic in described for p in topic.partitions]
         if options.group is not None:
             self._catalog.check_group(options.group, options.protocol)
@@ -64,6 +69,7 @@ class Puller:
         )
         self._positions = read_positions(options.path)  # refuses a log with other records
         self._archive = Archive(options.root or options.path, options.path)
+        self._check_group(self._places)
         retention = Retention(max_bytes=options.max_bytes, when_full="error")
         slab_bytes = min(SLAB_BYTES, (options.max_bytes or 4 * SLAB_BYTES) // 4)
         self._writer = Writer(options.path, retention=retention, slab_bytes=slab_bytes)
@@ -80,6 +86,7 @@ class Puller:
         self._state = "pulling"
         self._error: str | None = None
         self._sync_due_s = self._again_due_s = 0.0
+        self._look_due_s = time.monotonic() + _LOOK_S
         self._fetcher = Fetcher(
             options.servers, options.settings, group=options.group, protocol=options.protocol
         )
@@ -87,6 +94,10 @@ class Puller:
     def stop(self) -> None:
         """`run` returns soon, with everything durable."""
         self._stopping = True
+
+    def reload(self) -> None:
+        """Looks for topics soon. From any thread or signal handler."""
+        self._look_due_s = 0.0
 
     def status(self) -> PullStatus:
         """Of the thread that runs it."""
@@ -101,7 +112,7 @@ class Puller:
             if self._options.group is None:
                 self._add(self._places)
             else:
-                self._fetcher.subscribe(self._options.topics, self._assigned, self._revoked)
+                self._fetcher.subscribe(self._ids, self._assigned, self._revoked)
             while not self._stopping and not self._is_drained():
                 self._round()
                 report(self.status())
@@ -124,6 +135,9 @@ class Puller:
         if self._unclaimed and now_s >= self._again_due_s:
             self._again_due_s = now_s + _AGAIN_S
             self._add(list(self._unclaimed))
+        if now_s >= self._look_due_s and not self._options.drain:
+            self._look_due_s = now_s + _LOOK_S
+            self._look()
         found = self._fetcher.fetch(_FETCH_MESSAGES, _FETCH_S)
         self._held += found.messages
         self._state, self._error = "waiting" if self._unclaimed else "pulling", None
@@ -220,7 +234,8 @@ class Puller:
         save_positions(self._options.path, self._uuid(), mark, self._positions)
         self._saved = mark
         if self._options.group is not None:
-            self._fetcher.commit({place: self._next[place] for place in self._sources})
+            at = {place: self._next[place] for place in self._sources}
+            self._fetcher.commit(at, self._archive.note())
 
     def _is_drained(self) -> bool:
         if not self._options.drain or not self._joined or self._unclaimed or self._held:
@@ -229,8 +244,39 @@ class Puller:
 
     # --- partitions come and go -------------------------------------------------------------
 
+    def _look(self) -> None:
+        """Takes topics and partitions that have come, and leaves topics that are not wanted any more."""
+        try:
+            described = self._topics.describe(self._catalog)
+        except Unanswered:
+            return  # the next fetch reports it
+        except (DestinationError, UsageError) as error:
+            _log.warning("the topics stay as they are: %s", error)
+            return
+        names = {topic.name for topic in described}
+        places = [(topic.name, p.number) for topic in described for p in topic.partitions]
+        come, gone = names - self._wanted, self._wanted - names
+        if come or gone:
+            _log.info("topics that came: %s; that went: %s", sorted(come), sorted(gone))
+        for topic in described:
+            self._ids.setdefault(topic.name, topic.id)
+        new = [place for place in places if place not in self._places]
+        self._places, self._wanted = places, names
+        if self._options.group is None:
+            self._remove([p for p in (*self._sources, *self._unclaimed) if p[0] in gone])
+            self._add(new)
+        elif come or gone:
+            self._fetcher.subscribe(names, self._assigned, self._revoked)
+
+    def _check_group(self, places: list[Place]) -> None:
+        if self._options.group is not None:
+            notes = self._catalog.notes(self._options.group, places)
+            self._archive.check_notes(self._options.group, notes)
+
     def _assigned(self, places: list[Place]) -> None:
         self._joined = True
+        with suppress(Unanswered):  # and then it cannot begin, either
+            self._check_group(places)
         self._add(places)
 
     def _revoked(self, places: list[Place]) -> None:

@@ -22,6 +22,7 @@ from bridge.pull.frames import FRAME_RECORDS, append_frame
 from bridge.pull.options import PullStatus
 from bridge.pull.origin import Source
 from bridge.pull.positions import mark_units
+from bridge.pull.topics import WantedTopics
 from bridge.pull.units import UnitEvent, Units
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bridge")
 _FETCH_MESSAGES, _FETCH_S = 5_000, 0.1
-_LOOK_S = 1.0  # before the partitions' ends are asked for again, when all units are done
+_LOOK_S = 5.0  # between looks for topics
+_IDLE_S = 1.0  # before the partitions' ends are asked for again, when all units are done
 _AGAIN_S = 0.5  # before a full disk, a claim or a silent cluster is tried again
 
 
@@ -50,12 +52,11 @@ class UnitPuller:
         self._stopping = False
         self._catalog = Catalog(options.servers, options.settings)
         cluster = self._catalog.cluster_id()
-        described = self._catalog.topics(options.topics)
-        self._sources: dict[Place, Source] = {
-            (topic.name, p.number): Source(cluster, topic.id, p.number)
-            for topic in described
-            for p in topic.partitions
-        }
+        self._cluster = cluster
+        self._topics = WantedTopics(options.topics, options.topics_file)
+        self._look_due_s = 0.0
+        self._sources: dict[Place, Source] = {}
+        self._look()
         self._ends = self._latest() if options.drain else None
         self._units = Units(options.root, options.path, options.units)
         self._writer = Writer(options.path, sync="never")
@@ -70,6 +71,19 @@ class UnitPuller:
     def stop(self) -> None:
         """`run` returns soon, with everything durable."""
         self._stopping = True
+
+    def reload(self) -> None:
+        """Looks for topics soon. From any thread or signal handler."""
+        self._look_due_s = 0.0
+
+    def _look(self) -> None:
+        """The topics and partitions as they are now."""
+        self._look_due_s = time.monotonic() + _LOOK_S
+        self._sources = {
+            (topic.name, p.number): Source(self._cluster, topic.id, p.number)
+            for topic in self._topics.describe(self._catalog)
+            for p in topic.partitions
+        }
 
     def status(self) -> PullStatus:
         """Of the thread that runs it. positions: of the unit that is being read."""
@@ -97,6 +111,8 @@ class UnitPuller:
     def _turn(self) -> bool:
         """Pulls each unit that can be claimed now. Whether all are done."""
         try:
+            if time.monotonic() >= self._look_due_s and self._ends is None:
+                self._look()
             first = self._catalog.offsets(self._sources, "earliest")
             ends = self._ends or self._latest()
         except Unanswered as error:
@@ -118,7 +134,7 @@ class UnitPuller:
         if left:  # by others
             self._wait("waiting", None)
         elif self._ends is None:
-            self._wait("pulling", None, _LOOK_S)
+            self._wait("pulling", None, _IDLE_S)
         return left == 0 and self._ends is not None
 
     def _pull(self, place: Place, planned: Unit, unit: Unit) -> None:

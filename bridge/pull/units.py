@@ -3,7 +3,7 @@
 Unit K of a partition is the offsets [K * N, (K + 1) * N), for an N that the whole archive shares. What is
 on disk:
 
-- ROOT/.pull/units.json: N, and the directory of events. Written once.
+- ROOT/.pull/units.json: N. Written once.
 - ROOT-events/NAME: the event log of the worker whose log is ROOT/NAME: one event for each finished unit, appended
   after the unit's records are durable. Together they say which units are done.
 - ROOT/.pull/CLUSTER.TOPIC-ID.PARTITION.uK: the claim of a unit in progress: a file whose lock the worker
@@ -27,7 +27,7 @@ from uuid import UUID
 
 from aolog import Reader, Writer
 from aolog.errors import AddressBeyondEnd, NotALog, UsageError
-from bridge.pull.archive import CLAIMS, UNITS_FILE, sync_last_slab
+from bridge.pull.archive import CLAIMS, UNITS_FILE, sync_last_slab, write_once
 from bridge.pull.origin import Source, origin_of
 from bridge.supervise.discovery import find_logs
 
@@ -82,10 +82,8 @@ class Units:
         self._root, self._path, self._records = root, path, records
         self._events_root = f"{os.path.normpath(root)}-events"
         _check(root, records, self._events_root)
-        directory = Path(root, CLAIMS)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.makedirs(self._events_root, 0o700, exist_ok=True)  # noqa: PTH103 -- a string, as roots are
-        _write_once(directory / UNITS_FILE, {"records": records, "events": self._events_root})
+        write_once(Path(root, CLAIMS, UNITS_FILE), json.dumps({"records": records}))
         _check(root, records, self._events_root)  # another worker may have been first
         self._done: dict[tuple[Source, int], int] = {}  # by unit: the offset up to which it is done
         self._read_to: dict[str, int] = {}
@@ -233,15 +231,6 @@ def _check(root: str, records: int, events: str) -> None:
             f"{events} is missing: it says which units of {root} are done",
             hint="move it back, or begin a new archive",
         )
-
-
-def _write_once(file: Path, told: dict[str, object]) -> None:
-    """Whole or absent, and the first one stays."""
-    draft = file.with_name(f"{file.name}.{os.getpid()}")
-    draft.write_text(json.dumps(told), encoding="utf-8")
-    with contextlib.suppress(FileExistsError):
-        file.hardlink_to(draft)
-    draft.unlink()
 
 
 def _is_at(fd: int, path: Path) -> bool:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from click.testing import CliRunner
 
 from aolog import Reader, Writer
 from aolog.errors import UsageError
+from bridge.cli import main
 from bridge.pull.archive import Archive
 from bridge.pull.origin import HEADER_NAME, Origin, Source, origin_of
 from bridge.pull.positions import Mark, read_positions, save_positions
@@ -104,3 +107,38 @@ def test_a_log_with_other_records_is_refused_and_no_log_has_no_positions(tmp_pat
         writer.append(b"not from Kafka")
     with pytest.raises(UsageError, match="was not pulled"):
         read_positions(str(tmp_path / "log"))
+
+
+def test_offsets_of_a_log_shows_addresses_and_back(tmp_path):
+    log = tmp_path / "log"
+    fill(log, SOURCE, range(10, 20))
+    last = fill(log, OTHER, range(5))
+
+    def told(*arguments: str) -> list[dict]:
+        result = CliRunner().invoke(main, ["offsets", "--log", str(log), *arguments, "--json"])
+        assert result.exit_code == 0, result.output
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    first, second = told()
+    assert (first["partition"], first["first"]["offset"], first["last"]["offset"]) == (3, 10, 19)
+    assert (second["partition"], second["last"], second["records"]) == (
+        4, {"offset": 4, "address": last}, 5,
+    )  # fmt: skip  # a row
+    [at] = told("--offset", "13")
+    assert (at["partition"], at["offset"], at["cluster"]) == (3, 13, "cluster")
+    assert told("--address", str(at["address"])) == [at]
+    assert [each["offset"] for each in told("--offset", "0")] == [10, 0], "or the next greater one"
+    assert told("--offset", "0", "--partition", "4")[0]["partition"] == 4
+
+
+def test_a_group_of_another_archive_is_refused_and_one_of_its_own_is_not(tmp_path):
+    ours, other = (Archive(str(tmp_path / each), "") for each in "ab")
+    ours.check_notes("g", [])
+    assert not (tmp_path / "a").exists(), "a check makes nothing"
+    note = other.note()
+    assert note == other.note() == Archive(str(tmp_path / "b"), "").note()
+    other.check_notes("g", [note, "of another program"])
+    for _ in range(2):
+        with pytest.raises(UsageError, match="group 'g' fills another archive"):
+            ours.check_notes("g", [note])
+        ours.note()

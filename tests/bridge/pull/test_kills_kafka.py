@@ -62,6 +62,8 @@ def test_three_processes_and_a_broker_that_are_killed_leave_each_offset_once(
         produce(kafka, name, range(at, at + count // 8), partitions)
         process = chance.choice(processes)
         if turn == 2:
+            for each in processes:  # at its start a pull needs an answer, or it ends
+                each.until(lambda status: status["state"] != "")
             kafka.kill()
             kafka.start()
         elif turn % 2:

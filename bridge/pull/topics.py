@@ -1,0 +1,70 @@
+"""Which topics a pull is of: names, patterns, and the lines of a file that may change meanwhile."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aolog.errors import UsageError
+from bridge.errors import DestinationError
+from bridge.kafka.topics import TOPIC_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bridge.kafka.catalog import Catalog, Topic
+
+_INTERNAL = "__"  # as Kafka's own topics are named; no pattern means them
+
+
+def check_topic(text: str) -> None:
+    """A topic's name, or a pattern that begins with ^. Raises UsageError."""
+    if text.startswith("^"):
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise UsageError(f"{text!r} is not a regular expression: {error}") from None
+    elif re.fullmatch(TOPIC_NAME, text) is None:
+        raise UsageError(
+            f"{text!r} is not a valid topic name",
+            hint="use up to 249 of letters, digits, '.', '_', '-'; a pattern begins with ^",
+        )
+
+
+class WantedTopics:
+    """given: names and patterns. file: more of them, one a line; empty lines and # are skipped."""
+
+    def __init__(self, given: Iterable[str], file: str | None) -> None:
+        self._given, self._file = tuple(given), file
+
+    def describe(self, catalog: Catalog) -> list[Topic]:
+        """As they are now. Raises UsageError for a wrong or unreadable file, DestinationError for a
+        missing name, or if there is none."""
+        lines = self._lines()
+        existing = catalog.names() if any(line.startswith("^") for line in lines) else []
+        wanted = dict.fromkeys(line for line in lines if not line.startswith("^"))
+        for line in lines:
+            if line.startswith("^"):
+                wanted |= dict.fromkeys(
+                    name for name in existing
+                    if re.match(line, name) and not name.startswith(_INTERNAL)
+                )  # fmt: skip  # one value
+        if not wanted:
+            raise DestinationError(
+                "no topic matches", hint="`aolog-bridge topics` lists the topics of the cluster"
+            )
+        return catalog.topics(wanted)
+
+    def _lines(self) -> list[str]:
+        found = list(self._given)
+        if self._file is not None:
+            try:
+                text = Path(self._file).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"cannot read {self._file}: {error}") from None
+            stripped = (line.strip() for line in text.splitlines())
+            found += [line for line in stripped if line and not line.startswith("#")]
+        for each in found:
+            check_topic(each)
+        return found

@@ -1,0 +1,92 @@
+"""Which topics a pull takes: patterns, a file that changes, new partitions; and input that it refuses."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from bridge.cli import main
+from tests.bridge.pull.pulling import Killed, expected, origins, produce
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "in a group"])
+def test_topics_come_by_pattern_and_go_by_a_file_while_it_runs(kafka, topic, tmp_path, grouped):
+    name, root = topic(), tmp_path / "root"
+    root.mkdir()
+    log, file = root / "a", tmp_path / "topics"
+    other = f"other-{name}"
+    kafka.create_topic(other)
+    produce(kafka, name, range(10))
+    produce(kafka, other, range(10))
+    file.write_text(f"# topics\n\n^{name}\n")
+    more = ("--root", str(root), "--group", name) if grouped else ()
+    process = Killed(kafka, log, f"^{name}", "--topics-file", str(file), *more)
+    process.until(lambda status: status["pulled"] == 10)
+    file.write_text(f"{other}\n")
+    kafka.create_topic(f"{name}-new")
+    produce(kafka, f"{name}-new", range(10))
+    process.process.send_signal(signal.SIGHUP)
+    process.until(lambda status: status["pulled"] == 30)
+    file.write_text("")
+    process.until(lambda status: f"{other}/0" not in status["positions"])
+    produce(kafka, other, range(10, 20))
+    produce(kafka, name, range(10, 20))
+    process.until(lambda status: status["pulled"] == 40)
+    process.stop()
+    assert origins(log) == sorted(
+        [*expected(name, 20, 1), *expected(other, 10, 1), *expected(f"{name}-new", 10, 1)]
+    )
+
+
+def test_partitions_that_a_topic_gets_are_pulled(kafka, topic, tmp_path):
+    name = topic(1)
+    process = Killed(kafka, tmp_path / "log", name)
+    process.until(lambda status: status["positions"] != {})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(name, 3)])[name].result(30)
+    time.sleep(0.5)
+    produce(kafka, name, range(30), 3)
+    process.until(lambda status: status["pulled"] == 30)
+    process.stop()
+
+
+def refused(kafka, log, *arguments: str, exit_code: int) -> str:
+    command = ["pull", "--log", str(log), "--bootstrap-servers", kafka.bootstrap_servers]
+    result = CliRunner().invoke(main, [*command, "--drain", *arguments])
+    assert result.exit_code == exit_code, result.output
+    assert not log.exists()
+    return result.stderr
+
+
+def test_wrong_topics_are_refused_before_anything_is_written(kafka, topic, tmp_path):
+    name, log, file = topic(), tmp_path / "log", tmp_path / "topics"
+    for wrong, said in (("^(", "not a regular expression"), ("a b", "not a valid topic name")):
+        assert said in refused(kafka, log, "--topic", wrong, exit_code=2)
+        file.write_text(wrong)
+        assert said in refused(kafka, log, "--topics-file", str(file), exit_code=2)
+    assert "no topic matches" in refused(kafka, log, "--topic", f"^{name}-not", exit_code=6)
+    assert "there is no topic" in refused(kafka, log, "--topic", f"{name}-not", exit_code=6)
+
+
+def test_a_group_of_another_archive_or_another_protocol_is_refused(kafka, topic, tmp_path):
+    name, first, second = topic(), tmp_path / "first", tmp_path / "second"
+    produce(kafka, name, range(10))
+    for each in (first, second):
+        each.mkdir()
+    grouped = ("--topic", name, "--group", name)
+    process = Killed(kafka, first / "a", name, "--root", str(first), "--group", name)
+    process.until(lambda status: status["pulled"] == 10)
+    said = refused(kafka, second / "a", *grouped, "--root", str(second), "--group-protocol",
+                   "consumer", exit_code=6)  # fmt: skip  # one call
+    assert "uses Kafka's classic group protocol" in said
+    time.sleep(1.5)  # it commits each second
+    said = refused(kafka, second / "a", *grouped, "--root", str(second), exit_code=2)
+    assert f"group '{name}' fills another archive" in said
+    assert not (second / ".pull").exists()
+    process.stop()
