@@ -99,8 +99,8 @@ def pull(
       aolog-bridge pull --topic t --log LOG --bootstrap-servers k:9092 --drain
       aolog-bridge pull --topic events --log ROOT/a --root ROOT --group archive \\
           --bootstrap-servers kafka:9092
-      aolog-bridge pull --topic big --log ROOT/a --root ROOT --units 100000 --drain \\
-          --bootstrap-servers kafka:9092
+      aolog-bridge pull --topic big --log ROOT/a --root ROOT --units 100000 \\
+          --drain --bootstrap-servers kafka:9092
 
     \b
     Exit status:
