@@ -1,6 +1,6 @@
 """A Flask service under gunicorn with several workers: one log for each worker.
 
-    ORDERS=LOGS gunicorn --workers 4 aolog.examples.flask_service:app
+    ORDERS=LOGS gunicorn --workers 4 --threads 8 aolog.examples.flask_service:app
 
 A log has one writer, so each worker process has a log of its own, LOGS/worker-PID; a bridge drains all of
 them: `aolog-bridge run --root LOGS`. The log is opened at the worker's first request, that is after the
@@ -11,6 +11,7 @@ closed when the worker ends; a worker that is killed loses nothing that was sync
 from __future__ import annotations
 
 import os
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -21,9 +22,18 @@ import aolog
 app = Flask(__name__)
 
 
-@cache
+opening = threading.Lock()  # `cache` alone lets two first requests open the log twice
+
+
 def log() -> aolog.Writer:
     """This worker's log. aolog closes it when the process ends."""
+    with opening:
+        return open_log()
+
+
+@cache
+def open_log() -> aolog.Writer:
+    """Opens it once."""
     root = Path(os.environ.get("ORDERS", "orders"))
     return aolog.Writer(root / f"worker-{os.getpid()}", topic="orders")
 

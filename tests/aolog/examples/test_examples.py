@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def serving(command: list[str], root: Path) -> Iterator[int]:
     [
         (
             ("flask", "gunicorn"),
-            ["gunicorn", "--workers", "2", "--bind", "127.0.0.1:PORT", "aolog.examples.flask_service:app"],
+            ["gunicorn", "--workers", "2", "--threads", "8", "--bind", "127.0.0.1:PORT", "aolog.examples.flask_service:app"],
         ),
         (
             ("fastapi",),
@@ -128,11 +129,16 @@ def test_service_with_workers_each_has_a_log_and_no_order_is_lost(
         pytest.importorskip(module)
     sent = [b"order %d" % i for i in range(40)]
     with serving(command, tmp_path) as port:
-        for body in sent:
+
+        def order(body: bytes) -> int:
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
             connection.request("POST", "/orders", body, {"Customer": "me"})
-            assert connection.getresponse().status == 204
+            status = connection.getresponse().status
             connection.close()
+            return status
+
+        with ThreadPoolExecutor(8) as pool:  # the first requests come at once
+            assert set(pool.map(order, sent)) == {204}
         found = [value for log in tmp_path.iterdir() for value in values(str(log))]
         assert sorted(found, key=str) == sorted(sent, key=str)  # durable while the workers run
     for log in tmp_path.iterdir():
