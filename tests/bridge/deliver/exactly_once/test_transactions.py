@@ -623,42 +623,39 @@ def test_the_model_finds_a_guess_about_an_unanswered_commit(
     assert_finds(monkeypatch, lose_the_answer_to_a_commit, "unanswered", guess)
 
 
-def test_the_model_finds_a_producer_that_continues_after_a_commit_requested_twice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A canary: after a commit that was requested twice, the same producer begins the next transaction."""
+def a_commit_was_requested_twice() -> Bridges:
+    bridges = answered_at_the_second_time()
+    bridges.append(4, 0)
+    return bridges
 
-    def commit_late() -> None:
-        bridges = answered_at_the_second_time()
-        bridges.append(4, 0)
+
+def a_proof_was_requested_twice() -> Bridges:
+    bridges = Bridges()
+    bridges.append(4, 0)
+    bridges.tick(0.6)
+    bridges.cluster_acts(answered=True)
+    assert isinstance(bridges.asked[0], Prove)
+    bridges.cluster_acts(answered=False)
+    bridges.late = bridges.epoch, Commit
+    return bridges
+
+
+@pytest.mark.parametrize(
+    ("begin", "sent"),
+    [(a_commit_was_requested_twice, [4, 5]), (a_proof_was_requested_twice, [0, 1])],
+)
+def test_the_model_finds_a_producer_that_continues_after_a_request_that_was_made_twice(
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[[], Bridges], sent: list[int]
+) -> None:
+    """A canary: the same producer begins the next transaction, which the late request would end."""
+
+    def story() -> None:
+        bridges = begin()
         while bridges.asked:
             bridges.cluster_acts(answered=True)
         bridges.send(2)
-        assert bridges.open == [4, 5]
+        assert bridges.open == sent
         bridges.a_request_is_carried_out_late()
         bridges.the_cursor_says_what_is_seen()
 
-    assert_finds(monkeypatch, commit_late, "_go_on", Transactions._send_on)
-
-
-def test_the_model_finds_a_producer_that_continues_after_a_proof_requested_twice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A canary: the proof's commit was asked for twice, and the same producer begins to send."""
-
-    def prove_late() -> None:
-        bridges = Bridges()
-        bridges.append(4, 0)
-        bridges.tick(0.6)
-        bridges.cluster_acts(answered=True)
-        assert isinstance(bridges.asked[0], Prove)
-        bridges.cluster_acts(answered=False)
-        bridges.late = bridges.epoch, Commit
-        while bridges.asked:
-            bridges.cluster_acts(answered=True)
-        bridges.send(2)
-        assert bridges.open == [0, 1]
-        bridges.a_request_is_carried_out_late()
-        bridges.the_cursor_says_what_is_seen()
-
-    assert_finds(monkeypatch, prove_late, "_go_on", Transactions._send_on)
+    assert_finds(monkeypatch, story, "_go_on", Transactions._send_on)
