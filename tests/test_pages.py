@@ -77,7 +77,7 @@ def is_run(block: Block) -> bool:
 
 
 WITH_CODE = [page for page in PAGES if any(is_run(block) for block in blocks(page))]
-ON_KAFKA = [page for page in WITH_CODE if page.name in {"pull.md", "exactly-once.md"}]
+ON_KAFKA = [page for page in WITH_CODE if page.name in {"mirror.md", "pull.md", "exactly-once.md"}]
 
 
 def _name(page: Path) -> str:

@@ -39,6 +39,8 @@ FILES = {
     "reference/format": ROOT / "aolog/FORMAT.md",
     "explanation/figures": ROOT / "bench/RESULTS.md",
     "project/changelog": ROOT / "CHANGELOG.md",
+    "project/contributing": ROOT / ".github/CONTRIBUTING.md",
+    "project/report": ROOT / ".github/SECURITY.md",
 }
 _PAGE_OF = {file: DOCS / f"{page}.md" for page, file in FILES.items()}
 _PAGE_OF[ROOT / "README.md"] = DOCS / "index.md"

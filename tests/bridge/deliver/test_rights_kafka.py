@@ -1,4 +1,4 @@
-"""The least rights, against Apache Kafka with ACLs: with those of the table in aolog/docs/how-to/operate.md everything goes,
+"""The least rights, against Apache Kafka with ACLs: with those of the table in aolog/docs/how-to/kafka-security.md everything goes,
 and each one that is missing is named."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
 COUNT = 3_000
-PAGE = Path(__file__).parents[3] / "aolog/docs/how-to/operate.md"
+PAGE = Path(__file__).parents[3] / "aolog/docs/how-to/kafka-security.md"
 
 
 class Row(NamedTuple):
