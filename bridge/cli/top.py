@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-import time
+import threading
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aolog.cli.cursor_state import LAG_HEAD, lag_words
-from aolog.cli.output import human_seconds, to_stderr
+from aolog.cli.output import human_seconds
 from aolog.errors import one_line
 from bridge.cli.advice import advice_of
+from bridge.cli.running import on_signals
 from bridge.cli.status import ask
 from bridge.deliver.status import pending
-from bridge.errors import NotRunning
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,6 +36,9 @@ def top(*, http: str, once: bool) -> None:
     Examples:
       aolog-bridge top
       aolog-bridge top --http 127.0.0.1:9100 --once
+
+    \b
+    Exit status: 0 ended by Ctrl-C, 6 no bridge answers, or it has ended.
     """
     from rich.console import Console
     from rich.live import Live
@@ -46,16 +49,14 @@ def top(*, http: str, once: bool) -> None:
         console.print(_picture(found, None, console.height))
         return
     before: dict[str, Any] | None = None
+    over = threading.Event()
+    on_signals(over.set)
     with Live(console=console, screen=True, auto_refresh=False) as live:
-        try:
-            while True:
-                live.update(_picture(found, before, console.height), refresh=True)
-                time.sleep(_EVERY_S)
-                before, found = found, ask(http)
-        except (KeyboardInterrupt, NotRunning) as ended:
-            said = str(ended)
-    if said:
-        to_stderr(f"aolog-bridge: {said}")
+        while True:
+            live.update(_picture(found, before, console.height), refresh=True)
+            if over.wait(_EVERY_S):
+                return
+            before, found = found, ask(http)
 
 
 def _picture(found: dict[str, Any], before: dict[str, Any] | None, height: int) -> Table:

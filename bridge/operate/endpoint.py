@@ -204,7 +204,9 @@ class _Answers:
     ) -> Response:
         """Does what a request with the token asks for, in a thread: it may read the disk."""
         if not self._access.may_act(request.headers.get("authorization")):
-            return error(401, "an action needs the token", "start with --http-token-file")
+            if self._access.token is None:
+                return error(401, "an action needs a token", "start with --http-token-file")
+            return error(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
         body = await body_of(request, BODY_MAX)
         if body is None:
             return error(413, "the request is too large", f"at most {BODY_MAX} bytes")

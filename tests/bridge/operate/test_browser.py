@@ -122,6 +122,20 @@ def test_with_the_token_a_log_is_paused_resumed_and_retried(page: sync_api.Page)
     assert [call[0] for call in controls.calls] == ["pause", "resume", "try_again"]
 
 
+def test_a_wrong_token_changes_nothing_says_so_and_is_asked_for_again(page: sync_api.Page) -> None:
+    shown, controls = Shown(), Recorded()
+    with serving(Access("127.0.0.1:0", TOKEN), shown.monitor, controls=controls) as at:
+        page.goto(f"http://127.0.0.1:{at[1]}/")
+        page.get_by_role("button", name="a → main").click()
+        page.get_by_label("Token").fill("not " + TOKEN)
+        page.keyboard.press("Enter")
+        expect(page.locator("#token-form")).to_be_hidden()
+        page.get_by_role("button", name="Pause").click()
+        expect(page.locator("#action-text")).to_contain_text("the token is missing or wrong")
+        expect(page.locator("#token-form")).to_be_visible()
+        assert controls.calls == []
+
+
 def test_a_paused_log_is_moved_after_its_dry_run_was_shown(page: sync_api.Page) -> None:
     shown, controls = Shown(), Recorded()
     with serving(Access("127.0.0.1:0", TOKEN), shown.monitor, controls=controls) as at:

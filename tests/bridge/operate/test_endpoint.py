@@ -30,6 +30,7 @@ from bridge.operate.endpoint import serving
 from bridge.operate.log_lines import _Json, _Text
 from bridge.operate.monitor import Monitor
 from bridge.supervise.status import STUCK_S, LogStatus, Phase, overview, state_of
+from tests.aolog.commands import on_terminal
 from tests.bridge.conftest import NOWHERE, Process, fill, wait_until
 
 STATUS = Status(
@@ -465,6 +466,10 @@ def test_top_prints_the_logs_of_a_running_bridge(
     text = "".join(shown.lines)
     assert "oldest unsent none" in text
     assert re.search(r"a +│ live +│ +0", text)
+    status, seen = on_terminal("bridge", "top", "--http", f"{at[0]}:{at[1]}", stop_at=b"PENDING")
+    assert status == 0
+    assert b"live" in seen
+    assert seen.endswith(b"\x1b[?25h\x1b[?1049l"), "the cursor and the screen before are back"
     assert running.terminate() == 0
     gone = bridge("top", "--http", f"{at[0]}:{at[1]}", "--once")
     assert gone.end(30) == 6
