@@ -65,6 +65,7 @@ class Fetcher:
         kept = {
             k: v for k, v in DEFAULTS.items() if not k.startswith(("queue.", "linger", "retry"))
         }
+        self._groupless = group is None
         self._away: str | None = None
         self._paused = False
         self._consumer = consumer(
@@ -145,6 +146,8 @@ class Fetcher:
                 found.ends[place] = message.offset() or 0
             elif error.code() in _OUT_OF_RANGE:
                 found.out_of_range.append(place)
+            elif self._groupless and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                continue  # the client asks for a coordinator that nothing here needs
             elif error.code() in _TRANSIENT or (error.retriable() and not error.fatal()):
                 self._away = error.str()
             else:

@@ -29,7 +29,7 @@ Right: TypeAlias = tuple[str, str, str]
 """Kind of resource, its name, and the right, as Kafka's documentation writes them."""
 
 _PASSWORD: Final = "of-every-user"
-_USERS: Final = 40  # a user each test: what one was granted another does not have
+_USERS: Final = 80  # a user each test: what one was granted another does not have
 _PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
