@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from aolog import Writer
 from bridge.cli import main
+from bridge.kafka.catalog import Catalog
+from bridge.pull.origin import HEADER_NAME, Source
 from tests.bridge.pull.pulling import Killed, expected, origins, produce
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
@@ -56,6 +60,16 @@ def test_partitions_that_a_topic_gets_are_pulled(kafka, topic, tmp_path):
     process.stop()
 
 
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """The commands run in this process, and set handlers."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def refused(kafka, log, *arguments: str, exit_code: int) -> str:
     command = ["pull", "--log", str(log), "--bootstrap-servers", kafka.bootstrap_servers]
     result = CliRunner().invoke(main, [*command, "--drain", *arguments])
@@ -89,4 +103,31 @@ def test_a_group_of_another_archive_or_another_protocol_is_refused(kafka, topic,
     said = refused(kafka, second / "a", *grouped, "--root", str(second), exit_code=2)
     assert f"group '{name}' fills another archive" in said
     assert not (second / ".pull").exists()
+    process.stop()
+
+
+def test_an_archive_that_is_ahead_of_its_partition_is_refused_and_stays_as_it_is(
+    kafka, topic, tmp_path
+):
+    """The cluster has lost records, and will give their offsets to others."""
+    name, log = topic(), tmp_path / "log"
+    produce(kafka, name, range(10))
+    catalog = Catalog(kafka.bootstrap_servers, {})
+    source = Source(catalog.cluster_id(), catalog.topic(name).id, 0)
+    with Writer(log) as writer:
+        writer.append(b"v", topic=name, headers=[(HEADER_NAME, source.prefix + b"99")])
+    servers = ("--bootstrap-servers", kafka.bootstrap_servers)
+    result = CliRunner().invoke(main, ["pull", "--topic", name, "--log", str(log), *servers])
+    assert result.exit_code == 6, result.output
+    assert f"{name}/0 ends at 10, and the archive has it up to 100" in result.stderr
+    assert origins(log) == [(name, 0, 99, b"v")]
+
+
+def test_a_log_that_another_pull_fills_is_refused(kafka, topic, tmp_path):
+    name, log = topic(), tmp_path / "log"
+    process = Killed(kafka, log, name)
+    process.until(lambda status: status["positions"] != {})
+    servers = ("--bootstrap-servers", kafka.bootstrap_servers)
+    result = CliRunner().invoke(main, ["pull", "--topic", name, "--log", str(log), *servers])
+    assert result.exit_code == 5, result.output
     process.stop()
