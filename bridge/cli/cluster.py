@@ -74,7 +74,7 @@ def cluster(
         own = access.config | {key: value for key, _, value in pairs}
         if not as_json:
             to_stderr("aolog-bridge: Kafka starts, which takes seconds")
-        on_signals(stopped.set)
+        on_signals(stopped.set, stopped.set)  # a terminal that is closed sends SIGHUP
         running: KafkaServer | KafkaCluster
         if nodes == "1":
             running = KafkaServer(directory / "1", own, access.listeners, jars=jars)
