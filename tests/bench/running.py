@@ -19,6 +19,7 @@ CASES_OF_BRIDGE = (
     "backlog",
     "poison",
     "client",
+    "pull",
 )  # run by tests of their own
 CASES_OF_SPARK = ("spark",)  # likewise
 

@@ -10,7 +10,7 @@ import pytest
 from aolog import Writer
 from bench import table
 from bench.bridges import KAFKA, MOCK, Bridge, Destination, new_topic, without_kafka
-from bench.cases import backlog, delivery, latency, poison
+from bench.cases import backlog, delivery, latency, poison, pull
 from bench.cases.plan import Plan
 from bench.measure import Wrong, measure
 from bench.panel import read_panel
@@ -184,6 +184,11 @@ def test_every_case_runs_against_kafka_in_both_deliveries(kafka, plan, tmp_path)
     for one in measured:
         values = make_payloads(one.contender.records, 100)
         assert one.digest == prove(values).digest, one.contender.name
+
+    found = measure(
+        pull.group_of(plan, kafka, "bench-pull"), rounds=1, directory=str(tmp_path), progress=quiet
+    )
+    assert {one.contender.name for one in found} == {pull.POLL, pull.CONSUME, pull.PULL}
 
 
 def test_the_client_is_measured_beside_a_bare_producer_and_a_transform_beside_none(run):

@@ -1,0 +1,162 @@
+"""pull: what it costs that a topic's records are also checked, framed and written to a log.
+
+Peers are bare loops of confluent-kafka over the same topic that look at each value: `poll` one by one,
+and `consume` in large batches, the fastest way there is. All three fetch with the same settings and are
+timed from the first fetch until the last record, on a cluster that is known. Only Apache Kafka has the
+topic ids that a pull rests on.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.bridges import KAFKA, without_kafka
+from bench.measure import Contender, Group, Promise, Target, Wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bench.cases.plan import Plan, Values
+    from bench.measure import Skipped
+    from bench.payloads import Proof
+    from bridge.testing.apache_kafka import KafkaServer
+
+__all__ = ["CONSUME", "POLL", "PULL", "group_of", "groups"]
+
+POLL, CONSUME, PULL = "bare poll loop", "bare consume loop", "aolog-bridge pull"
+_RATIO_MIN = 0.6  # of the poll loop's rate
+_VALUE_BYTES = 100
+_PARTITIONS = 4
+_BATCH = 5_000  # a pull's, too
+_SOON_S = 60.0
+
+
+def groups(plan: Plan) -> Iterator[Group]:
+    if missing := without_kafka(plan.size):
+        yield _group([], missing)
+        return
+    from bridge.testing.apache_kafka import KafkaServer
+
+    with plan.fixture() as directory, KafkaServer(Path(directory, "kafka")) as server:
+        yield group_of(plan, server, "bench")
+
+
+def group_of(plan: Plan, server: KafkaServer, topic: str) -> Group:
+    """The group, with a new topic of that name on the server."""
+    values = plan.values(_VALUE_BYTES)
+    records = len(values.all)
+    server.create_topic(topic, _PARTITIONS)
+    _fill(server.bootstrap_servers, topic, values)
+    given = server.bootstrap_servers, topic, records
+    peer, ours = Promise("-", "-"), Promise("OS", "xxh3 a batch")
+    return _group(
+        [
+            Contender(POLL, peer, records, partial(_bare, *given, 1), None, values.proof),
+            Contender(CONSUME, peer, records, partial(_bare, *given, _BATCH), None, values.proof),
+            Contender(PULL, ours, records, partial(_pull, *given), _pulled, values.proof),
+        ],
+        [],
+    )
+
+
+def _group(contenders: list[Contender], missing: list[Skipped]) -> Group:
+    return Group(
+        "pull",
+        f"from {KAFKA}, {_PARTITIONS} partitions, {_VALUE_BYTES}-byte values",
+        "from the first fetch until the last record is taken",
+        _VALUE_BYTES,
+        contenders,
+        (POLL,),
+        missing,
+        targets=(Target(f"the time of {POLL}", PULL, (POLL,), 1 / _RATIO_MIN),),
+    )
+
+
+def _fill(servers: str, topic: str, values: Values) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": "50"})
+    for i, value in enumerate(values.all):
+        while True:
+            try:
+                producer.produce(topic, value, partition=i % _PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush(_SOON_S)
+
+
+@contextmanager
+def _bare(
+    servers: str, topic: str, records: int, batch: int, _: str
+) -> Iterator[Callable[[], int]]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.list_topics(topic, timeout=_SOON_S)
+
+    def work() -> int:
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(_PARTITIONS)])
+        poll, consume = consumer.poll, consumer.consume
+        taken, until_s = 0, time.monotonic() + _SOON_S
+        while taken < records:
+            if batch == 1:
+                message = poll(1.0)
+                arrived = [] if message is None else [message]
+            else:
+                arrived = consume(batch, timeout=0.1)
+            for message in arrived:
+                if message.error() is not None or message.value() is None:
+                    raise Wrong(f"{message.error()}")
+            taken += len(arrived)
+            if not arrived and time.monotonic() > until_s:
+                raise Wrong(f"{taken} of {records} records arrived")
+        return taken
+
+    try:
+        yield work
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def _pull(servers: str, topic: str, records: int, directory: str) -> Iterator[Callable[[], int]]:
+    from bridge.pull.options import PullOptions
+    from bridge.pull.puller import Puller
+
+    puller = Puller(PullOptions(servers, (topic,), str(Path(directory, "log")), drain=True))
+
+    def work() -> int:
+        puller.run()
+        if puller.status().pulled != records:
+            raise Wrong(f"{puller.status()}")
+        return records
+
+    yield work
+
+
+def _pulled(directory: str) -> Proof:
+    """The log has every value once, in order for each partition: put together as they were sent."""
+    import aolog
+    from bench.payloads import prove
+
+    lanes: list[list[bytes]] = [[] for _ in range(_PARTITIONS)]
+    with aolog.Reader(str(Path(directory, "log"))) as reader:
+        for record in reader:
+            (origin,) = [value for name, value in record.headers if name == "aolog-origin-kafka"]
+            assert origin is not None
+            assert record.value is not None
+            lanes[int(origin.split(b"/")[2])].append(record.value)
+    whole = [lanes[i % _PARTITIONS][i // _PARTITIONS] for i in range(sum(map(len, lanes)))]
+    return prove(whole)
