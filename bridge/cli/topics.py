@@ -78,13 +78,13 @@ def topics(
     cluster = catalog_of(servers, settings)
     if create is not None:
         of_topic = {key: value for key, _, value in pairs}
-        cluster.create(create, partitions or -1, replication_factor or -1, of_topic)
-    one = topic or create
-    found = cluster.topics(cluster.names() if one is None else [one])
+        found = [cluster.create(create, partitions or -1, replication_factor or -1, of_topic)]
+    else:
+        found = cluster.topics(cluster.names() if topic is None else [topic])
     if as_json:
         for each in found:
             out.json(_topic_json(each))
-    elif one is not None:
+    elif topic is not None or create is not None:
         rows = [
             [p.number, p.leader, _numbers(p.replicas), _numbers(p.in_sync)]
             for p in found[0].partitions

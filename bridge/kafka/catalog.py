@@ -1,7 +1,7 @@
 """What a cluster has: topics, partitions, offsets, groups. For `topics`, `offsets`, and `bridge.pull`.
 
-No question creates a topic (see `client`); `create` does, on purpose. Each call asks the cluster once
-and waits ANSWER_S at most. One thread.
+No question creates a topic (see `client`); `create` does, on purpose. Each other call asks the
+cluster once and waits ANSWER_S at most. One thread.
 """
 
 from __future__ import annotations
@@ -52,6 +52,10 @@ _NO_ANSWER = {
 _LOADING_PAUSE_S = 0.1
 _MISSING = "UNKNOWN_TOPIC_OR_PART"
 _WANTS_A_CONTROLLER = "waiting for controller"  # the embedded broker has none
+
+
+class _Missing(DestinationError):
+    """The cluster has no such topic."""
 
 
 class Partition(NamedTuple):
@@ -107,12 +111,20 @@ class Catalog:
 
     def create(
         self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]
-    ) -> None:
-        """Creates a topic. -1 as a number: the cluster's default. Raises DestinationError, also if
-        the topic exists."""
+    ) -> Topic:
+        """Creates a topic, and describes it. -1 as a number: the cluster's default. Raises
+        DestinationError, also if the topic exists."""
         topic = NewTopic(name, partitions, replication_factor, config=dict(config))
         made = self._admin.create_topics([topic], operation_timeout=_MAKING_S)
         self._answer(made[name], wait_s=_MAKING_S)
+        until_s = time.monotonic() + _MAKING_S
+        while True:
+            try:
+                return self.topic(name)
+            except _Missing:  # the node that was asked has not learnt of it yet
+                if time.monotonic() > until_s:
+                    raise
+                time.sleep(_LOADING_PAUSE_S)
 
     def offsets(
         self, places: Iterable[Place], when: When, *, committed_only: bool = False
@@ -255,7 +267,7 @@ class Catalog:
 
     def _failed(self, error: KafkaException, topic: str = "") -> DestinationError:
         if topic and error.args[0].name() == _MISSING:
-            return DestinationError(
+            return _Missing(
                 f"there is no topic {topic!r} on {self._servers}",
                 hint="`aolog-bridge topics` lists the topics",
             )

@@ -148,11 +148,11 @@ def test_cursors_shows_the_cluster_that_a_cursor_belongs_to(
     fill(log, 10)
     run("seek", log, "--to", "earliest")
     assert json.loads(run("cursors", log, "--json"))["cluster"] is None
-    assert "of Kafka cluster" not in run("cursors", log)
+    assert "Kafka cluster" not in run("cursors", log)
     forward(drain=True).end()
     cluster = json.loads(run("cursors", log, "--json"))["cluster"]
     assert cluster.startswith("mockCluster")
-    assert f"of Kafka cluster {cluster}" in run("cursors", log)
+    assert f"bridge: Kafka cluster {cluster}" in run("cursors", log)
 
 
 def test_a_range_is_replayed_to_any_cluster(
