@@ -44,7 +44,7 @@ def read(kafka: KafkaServer, topic: str, partitions: int) -> list[tuple]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_three_processes_and_a_broker_that_are_killed_leave_each_offset_once(
     kafka, topic, tmp_path, protocol
 ):

@@ -469,17 +469,17 @@ def test_a_topic_that_does_not_exist_is_named_with_all_before_it_committed(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip  # one call
-    monkeypatch.setattr("bridge.deliver.at_least_once.topics.TOPIC_WAIT_S", 0.5)
-    name = topic(1)
+    monkeypatch.setattr("bridge.deliver.exactly_once.partitions.TOPIC_WAIT_S", 0.5)
+    name, cursors = topic(1), topic(1, {"cleanup.policy": "compact"})
     with Writer(log) as writer:
         append(writer, range(20))
         stray = writer.append(b"stray", topic="nowhere")
         append(writer, range(20, 25))
     with pytest.raises(Undeliverable, match="no topic 'nowhere'") as caught:
-        exactly(name, create_topics="never").end()
+        exactly(name, create_topics="never", cursor_topic=cursors).end()
     assert caught.value.details["address"] == stray == cursor_of(log)
     assert_arrived(records_of(log)[:20], committed_in(kafka, name), topic=name)
-    waiting = exactly(name, create_topics="never", drain=False)
+    waiting = exactly(name, create_topics="never", cursor_topic=cursors, drain=False)
     lanes = waiting.until(lambda s: s.waiting_lanes).waiting_lanes
     assert {lane["state"] for lane in lanes} == {"blocked"}
     assert "no topic 'nowhere'" in lanes[0]["reason"]
