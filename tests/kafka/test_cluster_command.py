@@ -27,7 +27,8 @@ def cluster(*options: str) -> Iterator[tuple[subprocess.Popen, str]]:
         try:
             yield process, process.stdout.readline()
         finally:
-            process.kill()
+            process.terminate()  # and not killed: its servers would be left
+            process.wait(60)
 
 
 @pytest.mark.usefixtures("kafka")  # for its skip
