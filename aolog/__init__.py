@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from aolog.read.batch import Batch
     from aolog.read.reader import Reader
     from aolog.record import Gap, Lag, Record
+    from aolog.write.log_handler import LogHandler
     from aolog.write.writer import Writer
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ __all__ = [
     "Cursor",
     "Gap",
     "Lag",
+    "LogHandler",
     "Reader",
     "Record",
     "Repaired",
@@ -59,6 +61,7 @@ _MODULES = {
     "Cursor": "log.cursor_file",
     "Gap": "record",
     "Lag": "record",
+    "LogHandler": "write.log_handler",
     "Reader": "read.reader",
     "Record": "record",
     "Repaired": "maintenance.repair",

@@ -89,7 +89,7 @@ def test_the_site_loads_nothing_from_elsewhere(site):
 
 @pytest.mark.xdist_group("site")
 @pytest.mark.parametrize("module", [
-    "aolog", "aolog.aio", "aolog.logging_handler", "aolog.spark", "aolog.testing",
+    "aolog", "aolog.aio", "aolog.spark", "aolog.testing",
     "bridge", "bridge.client", "bridge.errors", "bridge.testing",
 ])  # fmt: skip  # one list
 def test_every_public_name_is_in_the_reference(site, module):

@@ -23,14 +23,14 @@ ROOT = Path(__file__).parents[1]
 # Rooms in order; a room may import the rooms before it.
 ROOMS = {
     "aolog": ("errors", "record", "format", "storage", "log", "write", "read", "maintenance",
-              "publish", "aio", "logging_handler", "cli", "spark", "examples", "testing"),
+              "publish", "aio", "cli", "spark", "examples", "testing"),
     "bridge": ("errors", "kafka", "config", "deliver", "supervise", "buffer", "operate", "client",
                "pull", "ingest", "testing", "cli", "deploy", "examples"),
 }  # fmt: skip  # a table
 APART = ({"write", "read"},)  # neither imports the other
 # Imports in the wrong direction that are left, module and room: remove entries, add none.
 WRONG_WAYS: set[tuple[str, str]] = set()
-ENTRIES_MAX = {"aolog": 18, "bridge": 15}  # at the top of the package
+ENTRIES_MAX = {"aolog": 16, "bridge": 14}  # at the top of the package
 LINES_MAX, FUNCTION_LINES_MAX = 450, 80
 
 
@@ -307,11 +307,10 @@ def test_no_modules_import_one_another_in_a_circle(package):
 
 @pytest.mark.parametrize("package", ROOMS)
 def test_the_top_of_a_package_has_few_entries_and_each_is_a_room(package):
-    names = [
-        path.name for path in (ROOT / package).iterdir() if not path.name.startswith(("_", "."))
-    ]
+    names = [path.name for path in (ROOT / package).iterdir() if path.name[0] not in "_."]
+    names.remove("py.typed")  # a marker for type checkers
     assert len(names) <= ENTRIES_MAX[package], names
-    rooms = {name.removesuffix(".py") for name in names} - {"docs", "py.typed", "FORMAT.md"}
+    rooms = {name.removesuffix(".py") for name in names} - {"docs", "FORMAT.md"}
     assert rooms <= set(ROOMS[package])
 
 

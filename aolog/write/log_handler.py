@@ -19,8 +19,6 @@ from aolog.write.writer import Writer
 if TYPE_CHECKING:
     import os
 
-__all__ = ["JsonFormatter", "LogHandler"]
-
 _OWN = {"aolog", "bridge"}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import aolog
-from aolog.logging_handler import LogHandler
+from aolog import LogHandler
 from tests.aolog.conftest import read_all, values
 
 
