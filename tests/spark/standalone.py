@@ -1,9 +1,9 @@
 """A Spark cluster of its own: a standalone master and workers, each a JVM, on loopback.
 
 Each worker has an address of its own, as a host has: Spark speculates on another host only. Their
-Python, and the driver's, finds what aolog/docs/how-to/spark.md says that executors need, and neither this tree nor
-where the package is installed from: what is shipped is what runs. Only processes started here are
-signalled, by process id.
+Python, and the driver's, finds what aolog/docs/how-to/spark-cluster.md says that executors need, and
+neither this tree nor where the package is installed from: what is shipped is what runs. Only processes
+started here are signalled, by process id.
 """
 
 from __future__ import annotations

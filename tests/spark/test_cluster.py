@@ -40,7 +40,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", at / "dist", at]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr[-3000:]
-    (found,) = (at / "dist").glob("aolog-*.whl")
+    (found,) = (at / "dist").glob("aolog_bridge-*.whl")
     return found.rename(found.with_name("aolog-shipped.zip"))
 
 
