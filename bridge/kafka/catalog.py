@@ -43,6 +43,7 @@ _LOADING = {
 }
 _NO_ANSWER = {
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 -- a public name
+    KafkaError._NOENT,  # noqa: SLF001 -- a public name; no partition has a leader, as brokers restart
     KafkaError._TIMED_OUT,  # noqa: SLF001 -- a public name
     KafkaError._TRANSPORT,  # noqa: SLF001 -- a public name
     KafkaError.LEADER_NOT_AVAILABLE,
