@@ -11,7 +11,7 @@ import click
 from aolog.cli.output import json_option
 from aolog.errors import UsageError
 from bridge.cli.options import client_values, log_format_option, settings_of, topic_names
-from bridge.cli.pull import report_pull
+from bridge.cli.pull import renewing, report_pull
 from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.cli.topics import catalog_of
 
@@ -77,9 +77,11 @@ def mirror(
             "clusters.settings": to_settings,
         },
     )
+    renewed = renewing(from_servers, from_settings)
     values = client_values(from_settings)
     puller = Puller(PullOptions(
-        from_servers, topics, path, values, drain=drain, skip_clusters=frozenset({destination})
+        from_servers, topics, path, values, drain=drain, skip_clusters=frozenset({destination}),
+        renewed=renewed,
     ))  # fmt: skip  # one value
     supervisor = Supervisor(config, drain=drain)
 

@@ -125,8 +125,9 @@ def pull(
     values = client_values(settings)
     check(values)
     set_up(log_format)
+    renewed = renewing(servers, settings)
     made = UnitPuller if options["units"] is not None else Puller
-    puller = made(PullOptions(servers, topics, path, values, **options))
+    puller = made(PullOptions(servers, topics, path, values, renewed=renewed, **options))
     signals = on_signals(puller.stop, puller.reload)
     puller.run(report_pull(as_json=as_json))
     if options["drain"] and puller.status().state != "drained" and signals:
@@ -144,6 +145,29 @@ def _check(path: str, options: dict[str, Any]) -> None:
             raise click.UsageError("--units goes with neither --max-bytes nor --from latest")
         if Path(root).resolve() not in Path(path).resolve().parents:
             raise click.UsageError(f"with --units the log is below {root}")
+
+
+def renewing(servers: str, settings: dict[str, Setting]) -> Callable[[], dict[str, Any] | None]:
+    """A function that looks at the files of secrets and certificates at most once a second. Returns the
+    settings for the client when one has changed, otherwise None. Logs an error if they are wrong."""
+    from bridge.config.load import load
+    from bridge.supervise.reload import Rotation, read_again
+
+    cluster = {"clusters.bootstrap_servers": servers, "clusters.settings": settings}
+    config = load(None, {"logs": ["LOG"], **cluster})
+    rotation = Rotation(config)
+
+    def renewed() -> dict[str, Any] | None:
+        nonlocal config
+        if not rotation.due(config):
+            return None
+        new = read_again(config.read_again, config, lambda _: None, what="a new file")
+        if new is None:
+            return None
+        config = new
+        return new.clusters[new.default_cluster].client_settings()
+
+    return renewed
 
 
 def report_pull(*, as_json: bool) -> Callable[[PullStatus], None]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridge.kafka.fetcher import Protocol
 
 Reset: TypeAlias = Literal["earliest", "latest", "fail"]
@@ -20,7 +22,7 @@ class PullOptions:
     more. drain: end at the partitions' ends as they are at the start. max_bytes: of the log; the
     pull waits for cursors that need the oldest slab, and a slab that none needs is deleted. sync_seconds: how long a pulled record may wait to be durable.
     skip_clusters: records that came through these clusters are not pulled. units: records of a unit, for
-    UnitPuller."""
+    UnitPuller. renewed: called some times a second; returns settings to connect anew with, or None."""
 
     servers: str
     topics: tuple[str, ...]
@@ -37,6 +39,7 @@ class PullOptions:
     skip_clusters: frozenset[str] = frozenset()
     units: int | None = None
     topics_file: str | None = None
+    renewed: Callable[[], dict[str, Any] | None] = lambda: None
 
 
 class PullStatus(NamedTuple):

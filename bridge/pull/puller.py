@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ class Puller:
     def __init__(self, options: PullOptions) -> None:
         self._options = options
         self._stopping = False
+        self._renewed: dict[str, Any] | None = None
         self._catalog = Catalog(options.servers, options.settings)
         self._cluster = self._catalog.cluster_id()
         self._topics = WantedTopics(options.topics, options.topics_file)
@@ -87,7 +89,11 @@ class Puller:
         self._error: str | None = None
         self._sync_due_s = self._again_due_s = 0.0
         self._look_due_s = time.monotonic() + _LOOK_S
-        self._fetcher = Fetcher(
+        self._fetcher = self._new_fetcher()
+
+    def _new_fetcher(self) -> Fetcher:
+        options = self._options
+        return Fetcher(
             options.servers, options.settings, group=options.group, protocol=options.protocol
         )
 
@@ -131,11 +137,14 @@ class Puller:
     # --- one round --------------------------------------------------------------------------
 
     def _round(self) -> None:
+        self._renewed = self._options.renewed() or self._renewed
+        if self._renewed is not None:
+            self._connect_anew(self._renewed)
         now_s = time.monotonic()
         if self._unclaimed and now_s >= self._again_due_s:
             self._again_due_s = now_s + _AGAIN_S
             self._add(list(self._unclaimed))
-        if now_s >= self._look_due_s and not self._options.drain:
+        if now_s >= self._look_due_s and not self._options.drain and self._state != "away":
             self._look_due_s = now_s + _LOOK_S
             self._look()
         found = self._fetcher.fetch(_FETCH_MESSAGES, _FETCH_S)
@@ -154,6 +163,24 @@ class Puller:
             self._restart(lost)
         if time.monotonic() >= self._sync_due_s:
             self._checkpoint()
+
+    def _connect_anew(self, settings: dict[str, Any]) -> None:
+        """Goes on after what was appended. Waits while the log is full: leaving a group needs everything durable."""
+        self._checkpoint()
+        if self._mark != self._saved:
+            return
+        self._renewed = None
+        self._fetcher.close()
+        self._held.clear()
+        self._read_to.clear()  # what was held is before these ends
+        self._options = replace(self._options, settings=settings)
+        self._catalog = Catalog(self._options.servers, settings)
+        self._fetcher = self._new_fetcher()
+        if self._options.group is None:
+            self._fetcher.assign(self._next)
+        else:
+            self._joined = False
+            self._fetcher.subscribe(self._wanted, self._assigned, self._revoked)
 
     def _append_held(self) -> bool:
         """Appends what is held; False if it is held still, and fetching is paused."""

@@ -50,6 +50,7 @@ class UnitPuller:
         assert options.units is not None
         self._options = options
         self._stopping = False
+        self._renewed: dict[str, Any] | None = None
         self._catalog = Catalog(options.servers, options.settings)
         cluster = self._catalog.cluster_id()
         self._cluster = cluster
@@ -75,6 +76,11 @@ class UnitPuller:
     def reload(self) -> None:
         """Looks for topics soon. From any thread or signal handler."""
         self._look_due_s = 0.0
+
+    def _must_leave(self) -> bool:
+        """Whether to stop, or to connect anew."""
+        self._renewed = self._options.renewed() or self._renewed
+        return self._stopping or self._renewed is not None
 
     def _look(self) -> None:
         """The topics and partitions as they are now."""
@@ -110,6 +116,11 @@ class UnitPuller:
 
     def _turn(self) -> bool:
         """Pulls each unit that can be claimed now. Whether all are done."""
+        if self._must_leave() and self._renewed is not None:
+            settings, self._renewed = self._renewed, None
+            self._fetcher.close()
+            self._catalog = Catalog(self._options.servers, settings)
+            self._fetcher = Fetcher(self._options.servers, settings)
         try:
             if time.monotonic() >= self._look_due_s and self._ends is None:
                 self._look()
@@ -122,7 +133,7 @@ class UnitPuller:
         left = 0
         for place, source in self._sources.items():
             for planned in self._units.left(source, place[0], first[place], ends[place]):
-                if self._stopping:
+                if self._must_leave():
                     return False
                 unit = self._units.claim(planned, self._writer.end)
                 left += 1
@@ -135,23 +146,23 @@ class UnitPuller:
             self._wait("waiting", None)
         elif self._ends is None:
             self._wait("pulling", None, _IDLE_S)
-        return left == 0 and self._ends is not None
+        return left == 0 and self._ends is not None and not self._must_leave()
 
     def _pull(self, place: Place, planned: Unit, unit: Unit) -> None:
-        """Reads what is left of a unit into the log, and finishes it; or leaves it if stopped."""
+        """Reads what is left of a unit into the log, and finishes it; or leaves it, to stop or to connect anew."""
         began_s = time.monotonic()
         at, seen = unit.begin, 0
         if at < unit.end:
             self._fetcher.assign({place: at})
             try:
-                while at < unit.end and not self._stopping:
+                while at < unit.end and not self._must_leave():
                     found = self._fetcher.fetch(_FETCH_MESSAGES, _FETCH_S)
                     self._state = "pulling" if found.away is None else "away"
                     self._error = found.away
                     messages = [m for m in found.messages if at <= m.offset() < unit.end]
                     if messages:
                         if not self._append(place, messages):
-                            break  # stopped
+                            break  # left
                         at = messages[-1].offset() + 1
                         seen += len(messages)
                     if found.messages and found.messages[-1].offset() >= unit.end:
@@ -176,10 +187,10 @@ class UnitPuller:
 
     def _append(self, place: Place, messages: list[Any]) -> bool:
         """All of them, after the cluster has said once more that the topic has the id that is
-        written. Waits while the cluster is silent or the disk is full. False if it was stopped
-        before."""
+        written. Waits while the cluster is silent or the disk is full. False if the unit
+        is to be left before."""
         source = self._sources[place]
-        while not self._stopping:
+        while not self._must_leave():
             try:
                 if self._catalog.topic(place[0]).id != source.topic_id:
                     raise DestinationError(

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.apache_kafka import KafkaServer, KafkaUnavailable, make_certificate
 from tests.bridge.conftest import (
     TOPIC,
@@ -28,7 +29,9 @@ from tests.bridge.conftest import (
     consume,
     fill,
     records_of,
+    wait_until,
 )
+from tests.bridge.pull.pulling import expected, origins, produce
 
 PASSWORD = "hunter2-right"
 STORE_PASSWORD = "of-the-keystore"
@@ -348,6 +351,64 @@ def test_a_certificate_file_that_cannot_be_used_changes_nothing_until_it_is_corr
     fill(tmp_path / "log", 50)
     process.until(lambda s: s["acknowledged"] == 200)
     assert process.terminate() == 0
+
+
+# The cluster waits so long for a member that cannot leave because its password is refused.
+_SHORT_SESSION = ("-X", "session.timeout.ms=6000")
+
+
+def test_pulls_and_a_mirror_use_a_password_that_is_replaced_without_a_restart(
+    secured: tuple[KafkaServer, Path],
+    bridge: Callable[..., Process],
+    broker: EmbeddedBroker,
+    tmp_path: Path,
+) -> None:
+    """After a file that is no password, which changes nothing."""
+    server, _ = secured
+    user, topic, password = "dave", "pulled", tmp_path / "password"
+    set_password(server, user, PASSWORD)
+    password.write_text(PASSWORD)
+    server.create_topic(topic)
+    broker.create_topic(topic, 1)
+    produce(server, topic, range(20))
+    logs = {name: tmp_path / name / "log" for name in ("alone", "group", "units", "mirror")}
+    for log in logs.values():
+        log.parent.mkdir()
+    sasl = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=SCRAM-SHA-256",
+            f"sasl.username={user}", f"sasl.password={{file={password}}}")  # fmt: skip  # settings
+    more = {
+        "alone": (),
+        "group": ("--group", topic, "--root", logs["group"].parent, *_SHORT_SESSION),
+        "units": ("--units", "10", "--root", logs["units"].parent),
+    }
+    source = server.bootstrap_of("SASL")
+    pulls = [
+        bridge("pull", "--topic", topic, "--log", logs[name], "--bootstrap-servers", source, "--json",
+               *(word for each in sasl for word in ("-X", each)), *options)
+        for name, options in more.items()
+    ]  # fmt: skip  # a command line
+    pulls.append(bridge(
+        "mirror", "--topic", topic, "--log", logs["mirror"], "--from-servers", source, "--json",
+        *(word for each in sasl for word in ("--from-set", each)),
+        "--to-servers", broker.bootstrap_servers,
+    ))  # fmt: skip  # a command line
+    for pull in pulls:
+        pull.until(lambda s: s["pulled"] == 20)
+    replace(password, "a\0b")
+    wait_until(lambda: all("a new file is wrong" in pull.stderr for pull in pulls))
+    set_password(server, user, "hunter2-newer")
+    server.stop()  # a server asks for a password only when a client connects
+    server.start()
+    for pull in pulls:
+        pull.until(lambda s: s["state"] == "away")
+    replace(password, "hunter2-newer\n")
+    produce(server, topic, range(20, 40))
+    for pull in pulls:
+        pull.until(lambda s: s["pulled"] == 40)
+        assert pull.terminate() == 0
+        assert "hunter2" not in pull.stderr + "".join(pull.lines)
+    for log in logs.values():
+        assert origins(log) == expected(topic, 40, 1)
 
 
 TOKENS = '''
