@@ -98,7 +98,7 @@ def test_a_writer_and_a_reader_show_only_what_is_for_users(tmp_path):
         }  # fmt: skip  # a list
         with aolog.Reader(tmp_path / "log") as reader:
             assert public(reader) == {
-                "close", "commit", "end", "epoch", "follow", "gaps", "has_cursor_position", "lag",
+                "close", "commit", "end", "epoch", "durable", "follow", "gaps", "has_cursor_position", "lag",
                 "ordinal", "path", "pruned", "read", "read_batch", "seek", "tell", "to_arrow", "topic",
                 "topic_uuid", "up_to", "values",
             }  # fmt: skip  # a list

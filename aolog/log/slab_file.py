@@ -89,6 +89,7 @@ class Slab:
         self._walker: Walks | None = None  # at the end of the frames that `_walk` has seen
         self._index = Index()  # of those frames
         self._end: Mark | None = None  # their end
+        self._durable = 0  # offset of the last of them that has the durable flag
         # A log has one format. A slab that is too short or too damaged to show its format has the
         # log's: a damaged header of format 2 is never read as format 1, nor a torn length as 2.
         first = file.pread(HEADER_LEN, 0)
@@ -199,6 +200,12 @@ class Slab:
             return Mark(self.end_offset, 0, NO_TIMESTAMP)
         return self._walk()
 
+    def durable(self) -> int:
+        """The offset before which everything is durable, by the flags of the frames; more may be. Each call
+        walks over the new frames."""
+        end = self.end().offset
+        return end if self.seal() is not None else min(self._durable, end)
+
     def _walk(self) -> Mark:
         """Walks over the frames that were written since the last call, and indexes them."""
         if self._walker is None:
@@ -208,6 +215,8 @@ class Slab:
         for found in outcomes(self._walker):
             if isinstance(found, Frame) and found.header.kind != KIND_SEAL:
                 head = found.header
+                if head.durable:
+                    self._durable = found.offset
                 self._index.note(found.offset, head.ordinal, greatest_us)
                 if head.kind == KIND_RECORDS:
                     greatest_us = max(greatest_us, head.timestamp_us)

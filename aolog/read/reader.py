@@ -158,6 +158,11 @@ class Reader:
         self._log.refresh()
         return self._log.listed(lambda: seek.latest(self._log)).address
 
+    def durable(self) -> int | None:
+        """Everything before this address survives power loss; more may. None in format 1."""
+        self.end()  # looks for new slabs
+        return self._log.listed(lambda: seek.durable(self._log))
+
     @property
     def gaps(self) -> list[Gap]:
         """The gaps that the reader has met, in order."""

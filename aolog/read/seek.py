@@ -78,6 +78,12 @@ def latest(log: Log) -> Place:
     return Place(slab.base + end.offset, slab.base, end.offset, ordinal)
 
 
+def durable(log: Log) -> int | None:
+    """Everything before this address survives power loss; more may. None in format 1."""
+    slab = log.slab(len(log.bases) - 1)
+    return None if slab.format == 1 else slab.base + slab.durable()
+
+
 def at_address(log: Log, address: int) -> Place:
     """The record at an address, or the first one after it. Raises AddressPruned, AddressBeyondEnd."""
     i = log.position(address)

@@ -187,6 +187,7 @@ class Forwarder:
             lag_records=lag.records,
             lag_bytes=lag.bytes,
             lag_seconds=lag.seconds,
+            durable=self._source.reader.durable(),
             lost_records=self._source.losses.records,
             gaps=self._source.losses.gaps,
             rate=self._rate,

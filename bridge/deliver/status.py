@@ -36,8 +36,8 @@ LANES_MAX = 100  # in a status: a topic that is missing may have thousands of la
 
 
 class Status(NamedTuple):
-    """A moment in a forwarder's life. The delivery fills it in; the forwarder adds lag, losses, rate and
-    ahead_records.
+    """A moment in a forwarder's life. The delivery fills it in; the forwarder adds lag, losses, rate,
+    ahead_records and durable.
 
     state: of the delivery's state machine; bridge.supervise.status translates it for users.
     position, committed: addresses: of the first record that is not acknowledged, and of the cursor.
@@ -52,6 +52,7 @@ class Status(NamedTuple):
     held_back: lanes whose records wait in the log. standing: those that wait until somebody acts; a
     reload or a restart retries them. stalled: lanes without progress (see bridge.kafka.stalls).
     waiting_lanes: the first LANES_MAX of held_back that have a reason.
+    durable: everything in the log before this address survives power loss; None if unknown.
     """
 
     state: str
@@ -77,6 +78,7 @@ class Status(NamedTuple):
     stalled: tuple[Stall, ...] = ()
     filtered: int = 0
     waiting_lanes: tuple[WaitingLane, ...] = ()
+    durable: int | None = None
 
     def counted(self) -> dict[str, Any]:
         """The fields that COUNTED names."""

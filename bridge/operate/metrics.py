@@ -129,6 +129,8 @@ FAMILIES = [
            _field("position"), max),
     Family("committed_address", "gauge", "Address at which the cursor is durable.", _WATCH,
            _field("committed"), max),
+    Family("durable_address", "gauge", "Address before which all of the log survives power loss.",
+           "does not grow: look at the writer's `sync`, and at the disk", _field("durable"), max),
     Family("lanes_waiting", "gauge", "Partitions whose records wait in the log.",
            "read `error` in `aolog-bridge status`", _field("held_back")),
     Family("lanes_blocked", "gauge", "Partitions that wait until somebody acts: a reload or a restart"

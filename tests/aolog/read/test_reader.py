@@ -347,6 +347,32 @@ def with_a_hole(path: str) -> list[bytes]:
     return [b"a", b"b", b"f"]
 
 
+def test_durable_follows_what_the_writer_synced_and_is_what_verify_finds(log_path: str) -> None:
+    with aolog.Writer(log_path, sync="never", slab_bytes=1 << 20) as writer:
+        writer.append(b"first")
+        writer.flush()
+        reader = aolog.Reader(log_path)
+        before = reader.durable()
+        synced = writer.sync()
+        for _ in range(2):
+            writer.append(b"later")
+            writer.flush()
+        assert before is not None
+        assert before < synced == reader.durable() == aolog.verify(log_path).durable < reader.end()
+        for _ in range(30):
+            writer.append_many([bytes(1000)] * 100)  # slabs end, and are synced then
+        writer.flush()
+        assert synced < reader.durable() == aolog.verify(log_path).durable
+    reader.close()
+
+
+def test_durable_is_unknown_in_format_1(log_path: str) -> None:
+    with aolog.Writer(log_path, format="queuefka") as writer:
+        writer.append(b"x")
+    with aolog.Reader(log_path) as reader:
+        assert reader.durable() is None
+
+
 def test_on_gap_is_called_between_the_records_around_the_gap(log_path: str) -> None:
     left = with_a_hole(log_path)
     story: list[object] = []

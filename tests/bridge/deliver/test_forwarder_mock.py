@@ -68,6 +68,7 @@ def test_key_value_headers_and_timestamp_arrive_as_they_were_appended(
     assert cursor_of(log) == status.committed == status.position
     with Reader(log) as reader:
         assert {(m.uuid, m.epoch) for m in messages} == {(reader.topic_uuid, reader.epoch)}
+        assert records[-1].address < (status.durable or 0) == reader.durable()
 
 
 def test_records_with_topics_of_their_own_go_there_and_others_to_the_default(

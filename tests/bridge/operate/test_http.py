@@ -27,7 +27,7 @@ TOKEN = "0123456789abcdef"
 STATUS = Status(
     state="sending", reachable=True, position=9, committed=9, acknowledged=10, skipped=2,
     outstanding=1, lag_records=5, lag_bytes=90, lag_seconds=2.5, lost_records=3, gaps=1,
-    error=None, rate=3.0, dead_lettered=6, dropped=7,
+    error=None, rate=3.0, dead_lettered=6, dropped=7, durable=8,
 )  # fmt: skip  # one value
 LOG = LogStatus(
     log="a", path="/nowhere/a", cluster="main", phase=Phase.RUNNING, state="draining",

@@ -40,6 +40,7 @@ def test_values_are_those_of_the_status_and_counts_add_up() -> None:
     assert values["aolog_bridge_records_acknowledged_total", "a", None] == 10
     assert values["aolog_bridge_lag_seconds", "a", None] == 2.5
     assert values["aolog_bridge_cluster_reachable", "a", None] == 1
+    assert values["aolog_bridge_durable_address", "a", None] == 8
     assert values["aolog_bridge_state", "s", "blocked"] == 1
     assert values["aolog_bridge_state", "s", "live"] == 0
     parts = ("records_acknowledged_total", "records_skipped_total", "records_lost_total",
