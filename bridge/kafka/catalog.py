@@ -55,10 +55,6 @@ _MISSING = "UNKNOWN_TOPIC_OR_PART"
 _WANTS_A_CONTROLLER = "waiting for controller"  # the embedded broker has none
 
 
-class _Missing(DestinationError):
-    """The cluster has no such topic."""
-
-
 class Partition(NamedTuple):
     """leader: a node's id, -1 for none. replicas, in_sync: nodes' ids."""
 
@@ -120,12 +116,12 @@ class Catalog:
         self._answer(made[name], wait_s=_MAKING_S)
         until_s = time.monotonic() + _MAKING_S
         while True:
-            try:
-                return self.topic(name)
-            except _Missing:  # the node that was asked has not learnt of it yet
-                if time.monotonic() > until_s:
-                    raise
-                time.sleep(_LOADING_PAUSE_S)
+            asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_S)
+            error = asked[name].exception(ANSWER_S + 1)
+            unknown = isinstance(error, KafkaException) and error.args[0].name() == _MISSING
+            if not unknown or time.monotonic() > until_s:
+                return self._topic(name, self._answer(asked[name], topic=name))
+            time.sleep(_LOADING_PAUSE_S)  # the node that was asked has not learnt of it yet
 
     def offsets(
         self, places: Iterable[Place], when: When, *, committed_only: bool = False
@@ -268,7 +264,7 @@ class Catalog:
 
     def _failed(self, error: KafkaException, topic: str = "") -> DestinationError:
         if topic and error.args[0].name() == _MISSING:
-            return _Missing(
+            return DestinationError(
                 f"there is no topic {topic!r} on {self._servers}",
                 hint="`aolog-bridge topics` lists the topics",
             )

@@ -359,9 +359,11 @@ class Simulation:
             "commit": self._committed_ns() != self._round.committed_ns,
         }[step]
         self._round.acknowledged = done
-        if not at_step:
+        program = self._round.program.last
+        if not at_step or not program.get("safe"):  # a program that has just begun promised nothing
             if now_s >= self._round.crash_by_s:
                 self._round.crash_at = None
+                self._broker.set_rtt_ms(self._round.settings.delay_ms)
                 self._say(
                     f"the bridge did not come to {step} in {_STEP_S:.0f} s; does anything flow?"
                 )
@@ -369,9 +371,8 @@ class Simulation:
         self._round.crash_at = None
         self._broker.set_rtt_ms(self._round.settings.delay_ms)
         bridge.kill()
-        program = self._round.program.last
         self._round.crashes.appendleft(
-            {"step": step, "run": program.get("run"), "number": program.get("safe", 0)}
+            {"step": step, "run": program["run"], "number": program["safe"]}
         )
         self._say(f"the bridge crashed after {step}")
 
