@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,15 +25,6 @@ def pull(kafka: KafkaServer, log: Path, *topics: str, more: tuple[str, ...] = ()
     named = itertools.chain.from_iterable(("--topic", topic) for topic in topics)
     servers = ("--bootstrap-servers", kafka.bootstrap_servers)
     return CliRunner().invoke(main, ["pull", *named, "--log", str(log), *servers, "--drain", *more])
-
-
-@pytest.fixture(autouse=True)
-def _signals() -> Iterator[None]:
-    """The command runs in this process, and sets handlers."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def pulled(*arguments, **options) -> None:

@@ -4,9 +4,7 @@ each of them is needed."""
 from __future__ import annotations
 
 import re
-import signal
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,16 +18,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120), pytest.mark.xdist_gro
 PAGE = Path(__file__).parents[3] / "aolog/docs/how-to/production.md"
 ROWS = re.findall(r"^\| `(.*)` \| (topic|group) \| (\w+) \|$", PAGE.read_text(), re.MULTILINE)
 COMMANDS = list(dict.fromkeys(command for command, _, _ in ROWS))
-
-
-@pytest.fixture(autouse=True)
-def _signals() -> Iterator[None]:
-    """The commands run in this process, and set handlers."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def run(kafka, command: str, rights: list[tuple], root: Path) -> Result:

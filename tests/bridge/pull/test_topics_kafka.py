@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
@@ -58,16 +57,6 @@ def test_partitions_that_a_topic_gets_are_pulled(kafka, topic, tmp_path):
     produce(kafka, name, range(30), 3)
     process.until(lambda status: status["pulled"] == 30)
     process.stop()
-
-
-@pytest.fixture(autouse=True)
-def _signals() -> Iterator[None]:
-    """The commands run in this process, and set handlers."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def refused(kafka, log, *arguments: str, exit_code: int) -> str:
