@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -114,25 +114,20 @@ class Puller:
 
     def run(self, report: Callable[[PullStatus], None] = lambda _: None) -> None:
         """Pulls until it is stopped, or drained. report: called about ten times a second."""
-        try:
-            if self._options.group is None:
-                self._add(self._places)
-            else:
-                self._fetcher.subscribe(self._ids, self._assigned, self._revoked)
-            while not self._stopping and not self._is_drained():
-                self._round()
-                report(self.status())
-            self._checkpoint()
-            self._state = "stopped" if self._stopping else "drained"
-            report(self.status())
-        finally:
+        with closing(self._archive), closing(self._writer):
             try:
-                self._fetcher.close()
+                if self._options.group is None:
+                    self._add(self._places)
+                else:
+                    self._fetcher.subscribe(self._ids, self._assigned, self._revoked)
+                while not self._stopping and not self._is_drained():
+                    self._round()
+                    report(self.status())
+                self._checkpoint()
+                self._state = "stopped" if self._stopping else "drained"
+                report(self.status())
             finally:
-                try:
-                    self._writer.close()
-                finally:
-                    self._archive.close()
+                self._fetcher.close()  # first, and the present one: new settings replace it
 
     # --- one round --------------------------------------------------------------------------
 

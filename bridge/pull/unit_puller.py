@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from aolog import Writer
@@ -100,19 +101,14 @@ class UnitPuller:
     def run(self, report: Callable[[PullStatus], None] = lambda _: None) -> None:
         """Pulls units until it is stopped, or all of them are done by some worker."""
         self._report = report
-        try:
-            while not self._stopping and not self._turn():
-                pass
-            self._state = "stopped" if self._stopping else "drained"
-            report(self.status())
-        finally:
+        with closing(self._units), closing(self._writer):
             try:
-                self._fetcher.close()
+                while not self._stopping and not self._turn():
+                    pass
+                self._state = "stopped" if self._stopping else "drained"
+                report(self.status())
             finally:
-                try:
-                    self._writer.close()
-                finally:
-                    self._units.close()
+                self._fetcher.close()  # first, and the present one: new settings replace it
 
     def _turn(self) -> bool:
         """Pulls each unit that can be claimed now. Whether all are done."""
