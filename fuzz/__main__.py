@@ -36,8 +36,8 @@ Examples:
   python -m fuzz canary                              does the fuzzer still see?
 
 \b
-Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage, 3 Ctrl-C: what was
-found until then is told."""
+Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage, 3 Ctrl-C, which prints
+what was found."""
 
 
 @click.command(epilog=_EPILOG, context_settings=_CONTEXT)

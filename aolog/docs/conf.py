@@ -1,7 +1,7 @@
 """How Sphinx makes the site: `sphinx-build -W aolog/docs DIR`, then open DIR/index.html.
 
-The pages are Markdown and read well as files. Three pages stand for files that live elsewhere in the
-repository; their text is taken from there. Nothing that a page loads comes from another host.
+The pages are Markdown and read well as files. Some pages show files from elsewhere in the
+repository. Nothing that a page loads comes from another host.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     {"time": "...Z", "level": "warning", "logger": "bridge", "log": "app/1", "message": "..."}
 
 Levels: `error`, something was lost or the process ends; `warning`, records wait or a person has to look;
-`info`, a normal change; `debug`, details for whoever changes the bridge. A line that comes again and again
-is left out after REPEATS_MAX times a minute; the first of the next minute says how many were. No line holds
+`info`, a normal change; `debug`, details for developers of the bridge. A line that repeats is written
+REPEATS_MAX times a minute; the first of the next minute says how many were left out. No line holds
 contents of records, or secrets.
 """
 

@@ -80,8 +80,8 @@ class Refusals:
         return None if self.waits is None else f"{self.waits.reason}: {advice(self.waits.code)}"
 
     def waiting_lanes(self, reason: str | None) -> tuple[WaitingLane, ...]:
-        """While the log waits, for a reason: all of its lanes wait together, and a topic stands for its
-        partitions."""
+        """The topics whose records wait, for this reason; none without a reason. All lanes of the log wait
+        together, so each topic is listed once, without partitions."""
         if reason is None or self._engine.outstanding:
             return ()
         state = "waits" if self.waits is None else "blocked"

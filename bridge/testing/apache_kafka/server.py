@@ -127,9 +127,9 @@ class KafkaServer:
 
     directory: empty or not there yet; stays afterwards. config: properties of the server that
     add to or replace those above. listeners: further ones, name to protocol, such as
-    {"TLS": "SSL"}; `bootstrap_of` says where they are. advertised: by listener, where its clients
-    are told to connect, if not there. pom: its version's. jars: the directory of its jars, instead of fetched ones. node: which of a cluster's it is; all of them are to be
-    started at once, since it is ready when the cluster is. A context manager that stops the
+    {"TLS": "SSL"}; `bootstrap_of` says where they are. advertised: by listener, the address
+    that clients get, if it is another one. pom: of the version. jars: their directory; None: fetched.
+    node: its place in a cluster; start all nodes at once, because a node is ready when the cluster is. A context manager that stops the
     server. Not thread-safe, except `kill`, `pause` and `resume`, which a test may call from a
     timer.
 

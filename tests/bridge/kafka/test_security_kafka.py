@@ -294,7 +294,7 @@ def test_the_error_distinguishes_a_certificate_of_another_host_from_an_untrusted
 
 
 def replace(path: Path, text: str) -> None:
-    """As those do who rotate secrets: at once, and without a word to the process."""
+    """As rotation does: at once, and the process gets no signal."""
     new = path.with_suffix(".new")
     new.write_text(text)
     new.replace(path)

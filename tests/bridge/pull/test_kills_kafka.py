@@ -1,4 +1,4 @@
-"""Several pulls that share an archive: whoever is killed, and whatever else happens, each offset is there once."""
+"""Several pulls share an archive. It has each offset once after kills of pulls and of the broker."""
 
 from __future__ import annotations
 
