@@ -1,7 +1,7 @@
 """How Sphinx makes the site: `sphinx-build -W aolog/docs DIR`, then open DIR/index.html.
 
 The pages are Markdown and read well as files. Some pages show files from elsewhere in the
-repository. Nothing that a page loads comes from another host.
+repository; the Python reference is autodoc's. Nothing that a page loads comes from another host.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aolog
 from aolog.docs.generated import expanded
+from aolog.errors import AologError
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -23,9 +24,17 @@ ROOT = DOCS.parent.parent
 project = "aolog and bridge"
 version = release = aolog.__version__
 author = "the authors of aolog"
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4  # as GitHub makes them
+default_role = "code"  # docstrings are Markdown in this
+autodoc_default_options = {
+    "members": True,
+    "inherited-members": "BaseException,Filterer,Handler,object,tuple",  # all but what these define
+}
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 88
 toc_object_entries_show_parents = "hide"
 suppress_warnings = ["ref.python"]  # two classes are called Writer
@@ -68,6 +77,27 @@ def _text(_app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = expanded(re.sub(r"\]\(([^)\s]+)\)", link, source[0]))
 
 
+def _docstring(
+    _app: Sphinx, what: str, _name: str, value: Any, _options: object, lines: list[str]
+) -> None:
+    """The page has its own words on a module; an error's first line has its code."""
+    if what == "module":
+        lines.clear()
+    elif what == "exception" and issubclass(value, AologError):
+        base = value.__bases__[0].__name__
+        code = f"Code `{value.code}`, exit status {value.exit_status}."
+        lines[:0] = [f"A subclass of `{base}`. {code}", ""]
+
+
+def _skip(
+    _app: Sphinx, _what: str, _name: str, value: object, _default: object, _options: object
+) -> bool | None:
+    """The signature has a NamedTuple's fields."""
+    return True if type(value).__name__ == "_tuplegetter" else None
+
+
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
     app.connect("source-read", _text)
+    app.connect("autodoc-process-docstring", _docstring)
+    app.connect("autodoc-skip-member", _skip)

@@ -2,7 +2,6 @@
 
 `conf.py` puts the text in place of the block before Sphinx reads the page. Each function returns Markdown:
 
-    public MODULE             every name of the module's `__all__`, with types and docstring
     commands PROGRAM          the help of every command, as click prints it
     configuration             every key of the bridge's configuration, from its schema
     rooms PACKAGE ROOM…       each room: its docstring, what it imports, its files
@@ -14,16 +13,12 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
-from sphinx.util.inspect import signature, stringify_signature
-
-from aolog.errors import AologError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,93 +31,6 @@ _OURS = ("aolog", "bridge")
 def expanded(text: str) -> str:
     """A page's text with its blocks replaced."""
     return _BLOCK.sub(lambda block: _MAKERS[block[1]](*block[2].split()), text)
-
-
-# --- public names ---------------------------------------------------------------------------
-
-
-def public(module: str) -> str:
-    """Every name of the module's `__all__`."""
-    names = importlib.import_module(module).__all__
-    parts = [_described(module, name, set(names)) for name in sorted(names)]
-    return "\n".join([f":::{{py:currentmodule}} {module}\n:::\n", *parts])
-
-
-def _described(module: str, name: str, exported: set[str]) -> str:
-    value = getattr(importlib.import_module(module), name)
-    if inspect.isclass(value):
-        kind = "exception" if issubclass(value, BaseException) else "class"
-        body = "\n".join([_about(value), *_members(value, exported)])
-        return _object(kind, name + _signature(value), body)
-    if callable(value):
-        return _object("function", name + _signature(value), _doc(value))
-    return _object("data", name, f"A {type(value).__name__}.", type=type(value).__name__)
-
-
-def _about(cls: type) -> str:
-    if not issubclass(cls, AologError):
-        return _doc(cls)
-    base = cls.__bases__[0].__name__
-    return (
-        f"A subclass of `{base}`. Code `{cls.code}`, exit status {cls.exit_status}.\n\n{_doc(cls)}"
-    )
-
-
-def _members(cls: type, exported: set[str]) -> Iterator[str]:
-    """Methods and properties of the class and of its bases that are not public themselves."""
-    seen = set()
-    for owner in cls.__mro__:
-        inherited = owner is not cls and owner.__name__ in exported
-        if owner.__module__.split(".")[0] not in _OURS or inherited:
-            continue
-        for name, value in vars(owner).items():
-            if name.startswith("_") or name in seen:
-                continue
-            seen.add(name)
-            if isinstance(value, property):
-                returns = signature(cast("Callable[..., Any]", value.fget)).return_annotation
-                text = returns if isinstance(returns, str) else getattr(returns, "__name__", "Any")
-                yield _object("property", name, _doc(value), depth=1, type=text)
-            elif isinstance(value, staticmethod | classmethod) or inspect.isfunction(value):
-                plain = getattr(cls, name)
-                bound = isinstance(value, staticmethod) or inspect.ismethod(plain)
-                text = name + _signature(plain, drop_self=not bound)
-                yield _object("method", text, _doc(value), depth=1)
-
-
-def _signature(value: Any, *, drop_self: bool = False) -> str:
-    if getattr(value, "_is_protocol", False) or _init_is_exceptions(value):
-        return ""
-    try:
-        found = signature(value)
-    except (TypeError, ValueError):  # of a class that is written in C
-        return ""
-    parameters = list(found.parameters.values())[1 if drop_self else 0 :]
-    plain = [
-        each if each.default is each.empty or _is_plain(each.default) else each.replace(default=...)
-        for each in parameters
-    ]
-    text = stringify_signature(found.replace(parameters=plain), unqualified_typehints=True)
-    return re.sub(r"~[\w.]+\.(?=\w)", "", text)
-
-
-def _init_is_exceptions(value: Any) -> bool:
-    return inspect.isclass(value) and issubclass(value, BaseException)
-
-
-def _is_plain(default: object) -> bool:
-    return default is None or isinstance(default, bool | int | float | str | bytes | tuple)
-
-
-def _doc(value: object) -> str:
-    return inspect.getdoc(value) or ""
-
-
-def _object(kind: str, text: str, body: str, *, depth: int = 0, **options: str) -> str:
-    """A directive of Sphinx' Python domain; members are inside of their class."""
-    fence = ":" * (4 - depth)
-    lines = "".join(f":{key}: {value}\n" for key, value in options.items())
-    return f"{fence}{{py:{kind}}} {text}\n{lines}\n{body}\n\n{fence}\n"
 
 
 # --- commands -------------------------------------------------------------------------------
@@ -255,7 +163,6 @@ def _imports(package: str, files: list[Path]) -> str:
 
 
 _MAKERS: dict[str, Callable[..., str]] = {
-    "public": public,
     "commands": commands,
     "configuration": configuration,
     "rooms": rooms,

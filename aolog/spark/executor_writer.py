@@ -22,7 +22,7 @@ def writer_per_task(
     root: str | os.PathLike[str], *, prefix: str = "task", **options: Any
 ) -> Iterator[Writer]:
     """A Writer of a new log below `root`, for `foreachPartition` and `mapInArrow`. options: the
-    Writer's.
+    Writer's::
 
         def save(rows):
             with aolog.spark.writer_per_task("/var/lib/app/logs") as log:

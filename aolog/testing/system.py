@@ -34,8 +34,8 @@ class SimulatedSystem(SimulatedCalls):
 
     seed: of `random_bytes`. piece_bytes: the unit that the device writes completely or not at all, 512
     or 4096. capacity: maximum size of all files, None without limit. full_errno: ENOSPC or EDQUOT.
-    faults: a list of `Fault`s, or a rule such as `RandomFaults`. before: called with each Call before it
-    is carried out; the call raises what it raises, and Killed kills the process.
+    faults: a list of Fault, or a rule such as `RandomFaults`. before: called with each Call before it
+    is carried out; the call raises what it raises, and Killed kills the process::
 
         system = SimulatedSystem()
         writer = aolog.Writer("/log", storage=Storage(system))

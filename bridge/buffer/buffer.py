@@ -35,12 +35,12 @@ class Buffer:
 
     mode: what happens to messages while the destination fails or does not keep up.
 
-        block   `send` waits. Nothing is stored on disk.
-        error   the next `send`, `flush` or `close` raises NotDelivered with the messages that were
-                not delivered. Nothing is stored on disk.
-        buffer  they go to the log at `path`, which is delivered in order; live again when all of it
-                was read and nothing failed for `live_after_s`.
-        always  every message goes through the log.
+    - block: `send` waits. Nothing is stored on disk.
+    - error: the next `send`, `flush` or `close` raises NotDelivered with the messages that were not
+      delivered. Nothing is stored on disk.
+    - buffer: they go to the log at `path`, which is delivered in order; live again when all of it was
+      read and nothing failed for `live_after_s`.
+    - always: every message goes through the log.
 
     Messages that the log holds from an earlier run are delivered first. path: of the log, needed in
     the modes buffer and always. memory_messages, memory_bytes, live_age_s: beyond these the

@@ -44,3 +44,7 @@ def __getattr__(name: str) -> Any:
     found = getattr(import_module(f"bridge.client.{_MODULES[name]}"), name)
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *globals()})

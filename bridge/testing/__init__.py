@@ -31,3 +31,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(f"bridge.testing.{_NEED_PYTEST[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *globals()})
