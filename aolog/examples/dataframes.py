@@ -2,7 +2,7 @@
 
     python -m aolog.examples.dataframes LOG
 
-Counts the records of each key with each library that is installed.
+Counts the records of each key with each library that is installed; '' is for records without a key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ def by_pandas(path: str) -> dict[str, int]:
     """Needs pandas and pyarrow."""
     with aolog.Reader(path) as log:
         frame = log.to_arrow(["key"]).read_pandas()
-    return {key.decode(): int(count) for key, count in frame.groupby("key").size().items()}
+    return {
+        key.decode(): int(count)
+        for key, count in frame.groupby(frame.key.fillna(b"")).size().items()
+    }
 
 
 def by_polars(path: str) -> dict[str, int]:
@@ -26,7 +29,7 @@ def by_polars(path: str) -> dict[str, int]:
     polars: Any = import_module("polars")
     with aolog.Reader(path) as log:
         frame = polars.DataFrame(log)
-    return {key.decode(): count for key, count in frame.group_by("key").len().iter_rows()}
+    return {(key or b"").decode(): count for key, count in frame.group_by("key").len().iter_rows()}
 
 
 def by_duckdb(path: str) -> dict[str, int]:
@@ -34,7 +37,7 @@ def by_duckdb(path: str) -> dict[str, int]:
     duckdb: Any = import_module("duckdb")
     with aolog.Reader(path) as log:  # noqa: F841 -- the query names it
         rows = duckdb.sql("select key, count(*) from log group by key").fetchall()
-    return {key.decode(): count for key, count in rows}
+    return {(key or b"").decode(): count for key, count in rows}
 
 
 def by_pyarrow(path: str) -> dict[str, int]:
@@ -42,7 +45,7 @@ def by_pyarrow(path: str) -> dict[str, int]:
     pyarrow: Any = import_module("pyarrow")
     with aolog.Reader(path) as log:
         rows = pyarrow.table(log).group_by("key").aggregate([([], "count_all")]).to_pylist()
-    return {row["key"].decode(): row["count_all"] for row in rows}
+    return {(row["key"] or b"").decode(): row["count_all"] for row in rows}
 
 
 if __name__ == "__main__":
