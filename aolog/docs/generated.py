@@ -4,6 +4,8 @@
 
     commands PROGRAM          the help of every command, as click prints it
     configuration             every key of the bridge's configuration, from its schema
+    metrics                   every metric of the bridge
+    kafka_errors              the errors of Kafka on which an operator must act
     rooms PACKAGE ROOM…       each room: its docstring, what it imports, its files
 
 Nothing here knows what a page says around its blocks.
@@ -105,6 +107,48 @@ def _number(value: float) -> str:
     return f"{value:,}" if value == int(value) else f"{value:g}"
 
 
+# --- metrics and errors ---------------------------------------------------------------------
+
+
+def metrics() -> str:
+    """A table of all metrics, with the number of logs that have rows of their own."""
+    from bridge.operate.metrics import FAMILIES, LOGS_MAX, OTHER, OTHERS, PREFIX
+
+    rows = [
+        (
+            f"{PREFIX}{each.name}{'_total' if each.kind == 'counter' else ''}",
+            each.kind,
+            "log, cluster",
+            each.meaning,
+            each.advice,
+        )
+        for each in FAMILIES
+    ]
+    about = (
+        f"The first {LOGS_MAX} logs have rows of their own; the others, and those that were removed, "
+        f"are summed in a row `{OTHER}`.\n"
+    )
+    head = ["| name | type | labels | meaning | what to do |", "|---|---|---|---|---|"]
+    lines = [f"| `{name}` | {' | '.join(rest)} |" for name, *rest in [*rows, *OTHERS]]
+    return "\n".join([about, *head, *lines, ""])
+
+
+def kafka_errors() -> str:
+    """A table of the rows of the error table that blame a record or the configuration."""
+    from bridge.kafka.error_table import ROWS, Fault
+
+    codes: dict[tuple[str, str, str], list[str]] = {}
+    for code, row in ROWS.items():
+        if row.fault in {Fault.RECORD, Fault.CONFIGURATION}:
+            codes.setdefault((row.fault.value, row.reads, row.does), []).append(f"`{code}`")
+    head = ["| fault | code | what it says | what you do |", "|---|---|---|---|"]
+    lines = [
+        f"| {fault} | {', '.join(of)} | {reads} | {does} |"
+        for (fault, reads, does), of in codes.items()
+    ]
+    return "\n".join([*head, *lines, ""])
+
+
 # --- rooms ----------------------------------------------------------------------------------
 
 
@@ -165,5 +209,7 @@ def _imports(package: str, files: list[Path]) -> str:
 _MAKERS: dict[str, Callable[..., str]] = {
     "commands": commands,
     "configuration": configuration,
+    "metrics": metrics,
+    "kafka_errors": kafka_errors,
     "rooms": rooms,
 }

@@ -10,8 +10,8 @@ Only a record's fault is poison. All code that decides what an error means uses 
 counts as the cluster's: the bridge waits and loses nothing. Keys are Kafka's names for the codes, and the
 bridge's own names for faults that it finds itself.
 
-aolog/docs/reference/errors.md lists the rows on which the operator must act; a test compares the two, and another
-fails on a code of the client's that has no row.
+aolog/docs/reference/errors.md shows the rows on which the operator must act. A test fails on a code of the
+client's that has no row.
 """
 
 from __future__ import annotations

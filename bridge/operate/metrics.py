@@ -1,7 +1,7 @@
 """Metrics for Prometheus, made of the last statuses when they are asked for.
 
-FAMILIES is the reference: name, type, labels, meaning, and what to do. The documentation's page, the
-alerts and the dashboard are held against it by tests. Names carry their units.
+FAMILIES is the reference: name, type, labels, meaning, and what to do. The documentation's page is made
+from it and OTHERS; the alerts and the dashboard are held against it by tests. Names carry their units.
 
 A process may have thousands of logs. The first LOGS_MAX have labels of their own for as long as they exist;
 the others are summed per cluster in a row called `other`. What was counted of a log that was removed stays
@@ -245,7 +245,8 @@ def _label(name: str) -> str:
     return "\n".join(map(one_line, as_utf8(name).split("\n")))
 
 
-_OTHERS = [
+# Those that have other labels, or are made elsewhere: name, type, labels, meaning, and what to do.
+OTHERS = [
     ("aolog_bridge_info", "gauge", "version, python, librdkafka, backend", _BUILD, "nothing"),
     ("aolog_bridge_start_time_seconds", "gauge", "", "When the process started.", "nothing"),
     ("aolog_bridge_state", "gauge", "log, cluster, state", "1 for the state that a log is in.",
@@ -274,31 +275,6 @@ _OTHERS = [
      "Lost records by reason: `pruned`, removed by retention before they were delivered; others: damage.",
      "`pruned`: raise the retention; others: `aolog verify LOG`"),
 ]  # fmt: skip  # a table
-
-
-def reference() -> str:
-    """The page aolog/docs/reference/metrics.md: a table of all families."""
-    rows = [
-        (
-            f"{PREFIX}{f.name}{'_total' if f.kind == 'counter' else ''}",
-            f.kind,
-            "log, cluster",
-            f.meaning,
-            f.advice,
-        )
-        for f in FAMILIES
-    ]
-    lines = [f"| `{name}` | {' | '.join(rest)} |" for name, *rest in [*rows, *_OTHERS]]
-    return (
-        "# Metrics\n\n"
-        "`aolog-bridge run --http HOST:PORT` serves these at `/metrics`. The first "
-        f"{LOGS_MAX} logs have rows\nof their own; the others, and those that were removed, are summed in a row "
-        f"`{OTHER}`. Totals count since\nthe process started and never fall. Alerts are in `bridge/deploy/prometheus`; the "
-        "[runbook](../how-to/runbook.md) says what to do.\n\n"
-        "| name | type | labels | meaning | what to do |\n|---|---|---|---|---|\n"
-        + "\n".join(lines)
-        + "\n\nBesides, `process_*` and `python_info`: those of Prometheus' own Python client.\n"
-    )
 
 
 _process = CollectorRegistry()

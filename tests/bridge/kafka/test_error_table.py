@@ -3,15 +3,11 @@ and does."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 from confluent_kafka import KafkaError
 
 from bridge.kafka.error_table import FAULTS, ROWS, Fault, Kind, fault_of, kind_of
 
-PAGE = Path(__file__).parents[3] / "aolog/docs/reference/errors.md"
 CODES = {name for name, value in vars(KafkaError).items() if isinstance(value, int)}
 
 
@@ -41,18 +37,3 @@ def test_only_what_the_record_itself_is_to_blame_for_is_poison():
 @pytest.mark.parametrize("code", ["", "Err-999?", "A_CODE_OF_A_LATER_KAFKA"])
 def test_a_code_without_a_row_is_waited_out_as_the_clusters(code):
     assert fault_of(code) is Fault.CLUSTER
-
-
-def test_the_page_lists_each_row_that_asks_something_of_the_record_or_the_configuration():
-    told = {}
-    for fault, codes, reads, does in re.findall(
-        r"^\| (record|configuration) \| (.+?) \| (.+?) \| (.+?) \|$",
-        PAGE.read_text(encoding="utf-8"),
-        re.MULTILINE,
-    ):
-        told |= dict.fromkeys(re.findall(r"`(\w+)`", codes), (fault, reads, does))
-    assert told == {
-        code: (row.fault.value, row.reads, row.does)
-        for code, row in ROWS.items()
-        if row.fault in {Fault.RECORD, Fault.CONFIGURATION}
-    }
