@@ -59,7 +59,8 @@ __all__ = [
 
 
 class AologError(Exception):
-    """Base of all errors of this project. details: the values in the message, by name."""
+    """Base of all errors of this project; by itself, anything else: please report it. details: the
+    values in the message, by name."""
 
     code = "error"
     exit_status = 1
@@ -73,7 +74,7 @@ class AologError(Exception):
 
 
 class UsageError(AologError):
-    """The call asks for something impossible. Nothing was changed. Change the call."""
+    """The call asks for something impossible; the message names the option. Nothing was changed."""
 
     code = "usage"
     exit_status = 2
@@ -90,21 +91,21 @@ def nested_call(of: str = "writer") -> UsageError:
 
 
 class NotALog(UsageError):
-    """The path is not a log: it is a file, an empty directory, or a directory of other files."""
+    """The path is a file, or a directory without slabs. A `Writer` creates a log."""
 
     code = "not_a_log"
 
 
 class NewerFormat(UsageError):
-    """A slab has a format version that this release cannot read."""
+    """A newer release wrote a slab in a format that this one cannot read. Upgrade."""
 
     code = "newer_format"
 
 
 class CodecUnavailable(UsageError):
     """Records are compressed with a codec that this release does not know, or whose package is not
-    installed. Nothing is damaged: install the package and repeat the call. To skip the records,
-    seek to `details["end"]`."""
+    installed: `pip install 'aolog-bridge[compression]'`. Nothing is damaged; repeat the call then.
+    To skip the records, seek to `details["end"]`."""
 
     code = "codec_unavailable"
 
@@ -116,7 +117,7 @@ class RecordTooLarge(UsageError):
 
 
 class RecordRefused(UsageError):
-    """A part of the record has the wrong type, or the log's format cannot store it."""
+    """A value, key or header has the wrong type, or format 1 cannot store it."""
 
     code = "record_refused"
 
@@ -128,25 +129,26 @@ class LogClosed(UsageError):
 
 
 class Forked(UsageError):
-    """The writer or reader was opened before a fork. Open another one in the child."""
+    """The writer or reader was opened before a fork and is used in the child. Open another one in the
+    child."""
 
     code = "forked"
 
 
 class AddressBeyondEnd(UsageError):
-    """The address is past the end of the log."""
+    """The address is past the end of the log. Read from `latest`."""
 
     code = "address_beyond_end"
 
 
 class AddressPruned(UsageError):
-    """The address is before the first slab that still exists."""
+    """The address is before the first slab that still exists. Read from `earliest`."""
 
     code = "address_pruned"
 
 
 class NoSuchCursor(UsageError):
-    """The log has no cursor with that name."""
+    """The log has no cursor with that name. See `aolog cursor list`."""
 
     code = "no_such_cursor"
 
@@ -158,27 +160,31 @@ class TopicMismatch(UsageError):
 
 
 class CorruptionError(AologError):
-    """Bytes on disk differ from what was written. Intact records stay readable."""
+    """Bytes on disk differ from what was written. Intact records stay readable. See `aolog verify`;
+    `aolog repair` makes a clean copy."""
 
     code = "corrupt"
     exit_status = 3
 
 
 class GapFound(CorruptionError):
-    """A strict reader reached a gap (`details["gap"]`). The next read continues after the gap."""
+    """A strict reader met a gap (`details["gap"]`), or `aolog read`, `run --drain` or `replay` passed
+    some; all other records were read or delivered. The next read continues after the gap."""
 
     code = "gap"
 
 
 class HeaderLost(CorruptionError):
-    """The log's identity is lost: the only slab has no intact header, or only cursors are left."""
+    """The log's identity is lost: the only slab has no intact header, or only cursors are left. `aolog
+    salvage LOG`, then move the directory aside."""
 
     code = "header_lost"
 
 
 class IdentityUnclear(CorruptionError):
-    """The slabs, or the only slab and the cursors, belong to different logs, and nothing shows which
-    log this is. Move the other log's files out of the directory."""
+    """Slabs, or the only slab and the cursors, are of different logs, and nothing shows which log this
+    is; the message lists them. Move the other log's slabs elsewhere, or `aolog cursor delete` its
+    cursors. FORMAT.md says how it is decided."""
 
     code = "identity_unclear"
 
@@ -190,38 +196,46 @@ class CursorCorrupt(CorruptionError):
 
 
 class CursorForeign(CorruptionError):
-    """The cursor belongs to another log."""
+    """The cursor belongs to another log. `aolog cursor delete`, or restore its log."""
 
     code = "cursor_foreign"
 
 
 class CursorDiverged(CorruptionError):
-    """The log's history below the cursor's address has changed: it was restored from a backup."""
+    """The log was restored from a backup and went another way below the cursor's address. Look, then
+    `aolog cursor set`. With exactly once, another `--cursor`, or a copy by `aolog repair LOG --into
+    COPY --new-uuid`, sends all again."""
 
     code = "cursor_diverged"
 
 
 class StorageError(AologError):
-    """The disk, the file system or its permissions."""
+    """The disk or the file system failed; the message has the system's words."""
 
     code = "storage"
     exit_status = 4
 
 
 class PermissionDenied(StorageError):
-    """The process has no permission to read or write the path."""
+    """The process may not read or write the path: check owner and mode of the file and its directory.
+    One user must own all files of a log: `chown -R --reference=LOG LOG`. Root is refused in another
+    user's log: run the command as its owner."""
 
     code = "permission_denied"
 
 
 class StorageFull(StorageError):
-    """The disk or a quota is full (ENOSPC, EDQUOT). Nothing is lost: free space and call again."""
+    """The disk or a quota is full (ENOSPC, EDQUOT). Nothing is lost: free space and call again.
+    `Writer.give_up()` ends a writer without another call, and returns the address up to which
+    records are in the log. `aolog append` prints the command that appends the rest. A repair prints
+    the bytes that it needs, and writes nothing."""
 
     code = "storage_full"
 
 
 class RetentionFull(StorageFull):
-    """`Retention(when_full="error")`: the log reached max_bytes and cursors need its oldest slab."""
+    """`Retention(when_full="error")`: the log reached max_bytes and cursors need its oldest slab. Let
+    them catch up."""
 
     code = "retention_full"
 
@@ -234,7 +248,7 @@ class StorageFailed(StorageError):
 
 class SyncFailed(StorageError):
     """fsync failed, so the page cache is no longer reliable. The writer refuses further appends.
-    Records before `details["durable"]` survive. Reopen the log to continue."""
+    Records before `details["durable"]` survive. Check the device, then open the log again."""
 
     code = "sync_failed"
 
@@ -253,7 +267,7 @@ class LogLocked(LockedError):
 
 
 class CursorLocked(LockedError):
-    """Another reader holds the cursor's lock."""
+    """Another reader, or a second bridge, holds the cursor's lock."""
 
     code = "cursor_locked"
 

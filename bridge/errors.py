@@ -26,7 +26,8 @@ class WrongSetting(UsageError):
 
 
 class DestinationError(AologError):
-    """The cluster refused. Nothing is lost: the log keeps what was not acknowledged."""
+    """The cluster refused, or `transaction.timeout.ms` is above its brokers'
+    `transaction.max.timeout.ms`. Nothing is lost: the log keeps what was not acknowledged."""
 
     code = "destination"
     exit_status = 6
@@ -39,37 +40,41 @@ class Unanswered(DestinationError):
 
 
 class Undeliverable(DestinationError):
-    """A record that the cluster will never accept (`details["address"]`). It blocks its lane and the
-    cursor; the records of other lanes are delivered."""
+    """Drained, except for records that wait; the first is at `details["address"]`. It blocks its lane
+    and the cursor. A topic or a right is missing, or the cluster will never accept the record;
+    `--poison dead-letter` sets aside only the latter."""
 
     code = "undeliverable"
 
 
 class Fenced(DestinationError):
     """Another bridge has taken over this log's delivery (exactly once), and continues where this one
-    was cut off. Nothing is lost or repeated. Run one bridge for each log."""
+    was cut off. Nothing is lost or repeated. Run one bridge for each log; give a copied log its own
+    UUID: `aolog repair LOG --into COPY --new-uuid`."""
 
     code = "fenced"
     exit_status = 7
 
 
 class OtherCluster(DestinationError):
-    """The cursor belongs to another Kafka cluster than the servers. Nothing was sent or changed."""
+    """The cursor belongs to another Kafka cluster than the servers, or to another cluster of the
+    configuration, as after a change of the default. Nothing was sent or changed. Correct that, or
+    give each cluster its `cursor`. To move on purpose: `aolog-bridge seek LOG --forget-cluster`."""
 
     code = "other_cluster"
 
 
 class NotIsolated(DestinationError):
-    """The cluster shows records of aborted transactions, or has no transactions: exactly once does not
-    work there. No record of the log was sent."""
+    """The cluster shows records of aborted transactions, or has no transactions (as the embedded
+    broker): use `at_least_once` there. No record of the log was sent."""
 
     code = "not_isolated"
     exit_status = 8
 
 
 class CursorTopicUnfit(DestinationError):
-    """The topic for cursor records has several partitions, or is not compacted. Nothing was sent
-    or changed."""
+    """The topic for cursor records needs exactly one partition and `cleanup.policy=compact`. Nothing
+    was sent or changed. Correct it, or name another with `--cursor-topic`."""
 
     code = "cursor_topic_unfit"
     exit_status = 8
@@ -87,8 +92,8 @@ class NotRunning(AologError):
 
 
 class WrongConfiguration(UsageError):
-    """The configuration is wrong; nothing was started or changed. `problems`: each with its path in the
-    file. Never contains a secret's value."""
+    """The bridge's configuration is wrong; nothing was started or changed. `problems`: each with its
+    path in the file (`clusters.main.settings`). Never contains a secret's value."""
 
     code = "wrong_configuration"
 

@@ -5,6 +5,7 @@
     commands PROGRAM          the help of every command, as click prints it
     configuration             every key of the bridge's configuration, from its schema
     metrics                   every metric of the bridge
+    errors                    every error: its code, exit status and docstring
     kafka_errors              the errors of Kafka on which an operator must act
     rooms PACKAGE ROOM…       each room: its docstring, what it imports, its files
 
@@ -22,11 +23,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aolog.errors import AologError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```\{generated\} (\w+) ?(.*)\n```$", re.MULTILINE)
+# That define errors; a test looks for others.
+_WITH_ERRORS = [
+    "aolog.cli",
+    "aolog.spark.kafka_sink",
+    "bridge.buffer.provider",
+    "bridge.cli",
+    "bridge.cli.demo.demo",
+    "bridge.client.errors",
+    "bridge.kafka.embedded",
+]
 _OURS = ("aolog", "bridge")
 
 
@@ -133,6 +146,25 @@ def metrics() -> str:
     return "\n".join([about, *head, *lines, ""])
 
 
+def errors() -> str:
+    """A table of all errors, by exit status."""
+    for module in _WITH_ERRORS:
+        importlib.import_module(module)
+    rows = sorted((kind.exit_status, kind.code, _flat(kind)) for kind in _all_errors(AologError))
+    lines = [f"| `{code}` | {status} | {text} |" for status, code, text in rows]
+    return "\n".join(["| code | exit | what it means, what to do |", "|---|---|---|", *lines, ""])
+
+
+def _all_errors(base: type[AologError]) -> Iterator[type[AologError]]:
+    yield base
+    for kind in base.__subclasses__():
+        yield from _all_errors(kind)
+
+
+def _flat(kind: type) -> str:
+    return " ".join((kind.__doc__ or "").split()).replace("|", r"\|")
+
+
 def kafka_errors() -> str:
     """A table of the rows of the error table that blame a record or the configuration."""
     from bridge.kafka.error_table import ROWS, Fault
@@ -210,6 +242,7 @@ _MAKERS: dict[str, Callable[..., str]] = {
     "commands": commands,
     "configuration": configuration,
     "metrics": metrics,
+    "errors": errors,
     "kafka_errors": kafka_errors,
     "rooms": rooms,
 }

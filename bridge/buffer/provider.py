@@ -31,7 +31,7 @@ class Message(NamedTuple):
 class NotDelivered(DestinationError):
     """A Buffer accepted messages, did not deliver them, and does not store them: in the modes block
     and error, after a rejection, and if its log accepted no more at the end. `undelivered`: these
-    messages, in order; some may have arrived."""
+    messages, in order; some may have arrived. Send them again."""
 
     code = "not_delivered"
 

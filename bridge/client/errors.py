@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BrokenJSON(WrongConfiguration):
-    """The configuration is not JSON, even without its comments. Nothing was started."""
+    """A client's configuration is not JSON, even without its comments. Nothing was started."""
 
     code = "broken_json"
 
@@ -29,7 +29,7 @@ class WrongType(WrongConfiguration):
 
 
 class UnknownKey(WrongConfiguration):
-    """The configuration has a key that neither this project nor librdkafka knows. Nothing was
+    """A client's configuration has a key that neither this project nor librdkafka knows. Nothing was
     started."""
 
     code = "unknown_key"

@@ -60,7 +60,7 @@ class _Console(Console):
 
 
 class _Stalled(AologError):
-    """No progress for a minute."""
+    """The demo made no progress for a minute."""
 
     code = "stalled"
 

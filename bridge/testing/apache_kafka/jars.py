@@ -29,7 +29,8 @@ FETCH_SECONDS_MAX: Final = 600
 
 
 class KafkaUnavailable(DestinationError):
-    """This machine cannot run Kafka: no Java, no Maven, or no jars. The message says which."""
+    """This machine cannot run Kafka. Install what the message names (Java 17 or later, Maven), or name
+    Kafka's jars with `aolog-bridge cluster --jars`."""
 
     code = "kafka_unavailable"
 

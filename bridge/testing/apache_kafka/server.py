@@ -93,7 +93,8 @@ _PROPERTIES: Final[Mapping[str, object]] = {
 
 
 class KafkaDied(DestinationError):
-    """The server ended by itself, or was not ready in time. The message ends with its log."""
+    """A Kafka of `aolog-bridge cluster` ended by itself, or was not ready in time. The message ends with
+    its log."""
 
     code = "kafka_died"
 
