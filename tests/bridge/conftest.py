@@ -95,6 +95,14 @@ def consume(
     bootstrap_servers: str, topic: str = TOPIC, partitions: int = PARTITIONS
 ) -> list[Message]:
     """All that is there, partition by partition, in order of offsets without a hole."""
+    found = map(message_of, consume_any(bootstrap_servers, topic, partitions))
+    return sorted(found, key=lambda m: (m.partition, m.offset))
+
+
+def consume_any(
+    bootstrap_servers: str, topic: str = TOPIC, partitions: int = PARTITIONS
+) -> list[Any]:
+    """As the client returns them; those of a partition in order."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -110,17 +118,17 @@ def consume(
         ends = [ends_of(consumer, place, time.monotonic() + SOON_S) for place in places]
         consumer.assign([TopicPartition(topic, p, low) for p, (low, _) in enumerate(ends)])
         missing = sum(high - low for low, high in ends)
-        found: list[Message] = []
+        found: list[Any] = []
         until_s = time.monotonic() + SOON_S
         while missing > 0 and time.monotonic() < until_s:
             for message in consumer.consume(min(missing, 1000), timeout=0.2):
                 assert message.error() is None, message.error()
-                found.append(message_of(message))
+                found.append(message)
                 missing -= 1
         assert missing == 0
     finally:
         consumer.close()
-    return sorted(found, key=lambda m: (m.partition, m.offset))
+    return found
 
 
 def records_of(log: Path) -> list[Record]:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from bridge import FaultyProvider, FileProvider, KafkaProvider, MemoryProvider, Message
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing import ProviderTests
-from tests.bridge.conftest import PARTITIONS, SOON_S
+from tests.bridge.conftest import PARTITIONS, consume_any
 
 
 class TestMemoryProvider(ProviderTests):
@@ -92,17 +91,7 @@ class TestKafkaProvider(ProviderTests):
         return KafkaProvider(embedded_broker.bootstrap_servers, settings, delivery_s=2.0)
 
     def arrived(self, provider: Any) -> list[Message]:
-        consumer = Consumer(
-            {"bootstrap.servers": self.broker.bootstrap_servers, "group.id": "test", "log_level": 0}
-        )
-        try:
-            places = [TopicPartition(self.topic, p, 0) for p in range(PARTITIONS)]
-            ends = [consumer.get_watermark_offsets(p, timeout=SOON_S)[1] for p in places]
-            consumer.assign(places)
-            found = consumer.consume(sum(ends), timeout=SOON_S) if sum(ends) else []
-            assert len(found) == sum(ends)
-        finally:
-            consumer.close()
+        found = consume_any(self.broker.bootstrap_servers, self.topic)
         return [
             Message(
                 m.topic() or "",

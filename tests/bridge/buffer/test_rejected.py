@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from aolog import Reader, Writer
 from aolog.errors import LogLocked, StorageFull, UsageError
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
-from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.provider import Message
 from bridge.buffer.settings import Mode, Settings
@@ -22,9 +20,8 @@ from bridge.deliver import replay
 from bridge.deliver.dead_letter import read_dead_letter
 from bridge.errors import Rejected
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.testing.providers import FaultyProvider, MemoryProvider
 from tests.bridge.buffer.test_buffer import QUICK, Destination, numbered, send
-from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, wait_until
+from tests.bridge.conftest import TOPIC, consume_any, wait_until
 
 
 @pytest.fixture
@@ -78,11 +75,7 @@ def test_dead_letters_of_a_buffer_are_sent_again_as_the_bridges_are(
             str(dead), bootstrap_servers=broker.bootstrap_servers
         )
         assert forwarder.run().acknowledged == expected
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "test"}
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(TOPIC, p, 0) for p in range(PARTITIONS)])
-    found = consumer.consume(20, timeout=SOON_S)
-    consumer.close()
+    found = consume_any(broker.bootstrap_servers)
     assert sorted(int(m.value()) for m in found) == list(range(20))
     assert {m.headers()[0] for m in found} == {("h", b"v")}
     with pytest.raises(UsageError, match="no dead letters"):
@@ -118,29 +111,6 @@ def test_a_dead_letter_for_which_there_is_no_room_waits_and_has_no_second_copy(
         assert buffer.flush(20)
     with Reader("/dead", storage=storage) as reader:
         assert [record.value for record in reader] == [big]
-
-
-def test_messages_before_a_dead_letter_that_waits_for_room_are_delivered_once() -> None:
-    """It was sent, not flushed, and sent again with each try."""
-    memory = MemoryProvider()
-    now_s, room = 0.0, False
-
-    def set_aside(message: Message, why: str) -> None:
-        if not room:
-            raise StorageFull("no room")
-
-    provider = FaultyProvider(memory, reject=lambda message: message.value == b"2")
-    core = StoreForward(provider, None, Settings("block"), set_aside, clock=lambda: now_s)
-    for value in numbered(range(4)):
-        assert core.offer(Message("t", value, b"k"))
-    for _ in range(10):
-        now_s += core.turn()
-        assert [message.value for message in memory.messages] == numbered(range(2))
-    room = True
-    while core.status().in_memory:
-        now_s += core.turn()
-    assert [message.value for message in memory.messages] == numbered([0, 1, 3])
-    assert core.status()[1:5] == (0, 0, 3, 1)
 
 
 def test_an_error_text_that_is_not_utf_8_delays_nothing(tmp_path: Path) -> None:
@@ -243,28 +213,5 @@ def test_a_flush_on_a_full_disk_ends_in_time_the_status_says_why_and_room_mends_
             buffer.send("t", value, b"k")
         destination.down = False
         wait_until(lambda: len(destination.values) == 7)
+        assert buffer.status().error is None
     assert destination.values == numbered(range(3)) + large
-
-
-@pytest.mark.parametrize("mode", ["always", "buffer"])
-def test_status_stops_reporting_a_full_disk_that_has_room_again(mode: Mode) -> None:
-    """Whether all is then in the log, or was in memory and is delivered from there."""
-    system, memory, now_s = SimulatedSystem(), MemoryProvider(), 0.0
-    provider = FaultyProvider(memory)
-    backlog = Backlog("/log", storage=Storage(system))
-    core = StoreForward(provider, backlog, Settings(mode), lambda *_: None, clock=lambda: now_s)
-    system.capacity = system.used()
-    provider.down = True
-    assert core.offer(Message("t", bytes(1000), b"k"))
-    for _ in range(4):
-        now_s += core.turn()
-    assert core.full is not None
-    assert "space" in (core.status().error or "")
-    system.capacity = None
-    provider.down = False
-    while not memory.messages:
-        now_s += core.turn()
-    core.turn()
-    assert core.full is None
-    assert core.status().error is None
-    backlog.close()

@@ -318,18 +318,6 @@ def test_a_kill_after_live_began_does_not_repeat_old_messages_after_new_ones() -
     machine.teardown()
 
 
-def test_live_may_end_before_the_messages_that_it_began_with_are_delivered() -> None:
-    """They are on disk, before the later ones, and the cursor does not pass them."""
-    machine = live_again(6)
-    assert machine.core.status().in_backlog
-    machine.send(30)  # more than memory may hold
-    assert machine.core.status().state == "buffering"
-    machine.flush()
-    machine.kill_and_look()
-    machine.teardown()
-    assert len(machine.destination.messages) == len(machine.must_arrive)
-
-
 def test_a_batch_delivered_while_it_went_to_the_log_is_not_repeated_after_a_close() -> None:
     machine = Sending()
     machine.begin(0, "buffer")
@@ -340,23 +328,6 @@ def test_a_batch_delivered_while_it_went_to_the_log_is_not_repeated_after_a_clos
     machine.turn(3, 0)
     machine.each_key_arrives_in_order()
     assert len(machine.destination.messages) == 6
-    machine.teardown()
-
-
-def test_a_rejected_message_after_one_that_failed_is_stored_once_over_many_programs() -> None:
-    """It was set aside by each of them: the log still begins with what stands ahead."""
-    machine = Sending()
-    machine.begin(1, "always", rejects=True)
-    machine.send(6)
-    machine.provider.error_rate = 1.0
-    for _ in range(3):
-        machine.turn(2, 0)
-        assert not machine.set_aside
-        machine.close()
-    machine.provider.error_rate = 0.0
-    machine.turn(3, 0)
-    assert machine.set_aside == [5]
-    assert machine.arrived() == {1, 2, 3, 4, 6}
     machine.teardown()
 
 
@@ -487,78 +458,6 @@ def test_messages_that_retention_removed_before_a_close_are_counted_as_lost(
     assert numbers == sorted(set(numbers))
     assert lost == 20 + more - len(numbers)
     assert (lost > 0) is (more > 0)
-    assert core.status().in_backlog == 0
-    backlog.close()
-
-
-class Stuffed(Backlog):
-    """On a disk with room for so many more."""
-
-    room = 1_000
-
-    def append(self, message: Message) -> int:
-        if not self.room:
-            raise StorageFull("no room")
-        self.room -= 1
-        return super().append(message)
-
-
-@pytest.mark.parametrize("room", [0, 1, 1_000])
-@pytest.mark.parametrize("taken", [0, 1])
-def test_messages_that_the_log_keeps_are_neither_written_again_nor_given_back(
-    taken: int, room: int
-) -> None:
-    """Live began with it, and ended before it was delivered. It went to the log once more; and a
-    close on a full disk gave back what the log kept, which was delivered all the same."""
-
-    def send(core: StoreForward, numbers: range) -> None:
-        for number in numbers:
-            assert core.offer(Message("t", b"%d" % number, b"k"))
-
-    def turn(core: StoreForward, count: int) -> None:
-        nonlocal now_s
-        for _ in range(count):
-            core.turn()
-            now_s += 60.0
-
-    limited, system, now_s = Limited(0), SimulatedSystem(), 0.0
-    settings = Settings(live_after_s=0.0, live_age_s=1e9)
-
-    def start() -> tuple[Stuffed, StoreForward]:
-        backlog = Stuffed("/log", storage=Storage(system))
-        core = StoreForward(limited, backlog, settings, lambda *_: None, clock=lambda: now_s)
-        return backlog, core
-
-    backlog, core = start()
-    send(core, range(3))
-    turn(core, 1)
-    limited.most = 3
-    turn(core, 1)
-    assert len(limited.messages) == 3
-    send(core, range(3, 6))  # to the log: it is not known to be empty yet
-    turn(core, 1)
-    assert core.status()[:3] == ("live", 0, 3)
-    send(core, range(6, 8))
-    backlog.room = room
-    limited.most += taken
-    turn(core, 1)
-    given_back = max(0, 2 - room)
-    assert core.status()[:3] == ("buffering", given_back, 5 - taken - given_back)
-    with core.changed:
-        if given_back:
-            with pytest.raises(StorageFull):
-                core.store_rest()
-        else:
-            core.store_rest()
-        left = [message.value for message in core.give_up()]
-    core.sender.close()
-    backlog.close()
-    assert left == [b"6", b"7"][2 - given_back :]
-    assert values_in_log(system) == [b"%d" % number for number in range(8 - given_back)]
-    limited.most = 100
-    backlog, core = start()
-    turn(core, 10)
-    assert [message.value for message in limited.messages] == values_in_log(system)
     assert core.status().in_backlog == 0
     backlog.close()
 
