@@ -73,9 +73,7 @@ def run_bridge(
                 supervisor.statuses, Storage(), waits=supervisor.waiting_for,
                 log_max_bytes=config.log_max_bytes, scrubbed=scrubbed,
             )  # fmt: skip  # one value
-            stack.enter_context(
-                serving(access, monitor, waits=supervisor.waiting_for, controls=supervisor)
-            )
+            stack.enter_context(serving(access, monitor, controls=supervisor))
         with _hint_at_root():
             status = supervisor.run(_notifying(report), every_s=config.status_seconds)
         notify("STOPPING=1")

@@ -37,7 +37,7 @@ from aolog.errors import (
 )
 from bridge.ingest.bodies import DECODERS, line_of
 from bridge.ingest.metrics import Metrics
-from bridge.operate.server import Ending, Limits, body_of, error, json_response, served
+from bridge.operate.server import Limits, body_of, error, json_response, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def serving(
     answers = _Answers(access, logs, body_bytes, waiting_max)
     with (
         ThreadPoolExecutor(THREADS, "ingest") as pool,
-        served(answers.routes(pool), access, "default-src 'none'", Ending(), limits=LIMITS) as at,
+        served(answers.routes(pool), access, "default-src 'none'", limits=LIMITS) as at,
     ):
         yield at
 

@@ -17,27 +17,24 @@ who is answered, server.py serves.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.applications import Starlette
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 import aolog
-from aolog.errors import AologError
 from bridge.operate.metrics import exposition
 from bridge.operate.page import load_page
 from bridge.operate.problems import Problems
 from bridge.operate.server import (
     LIMITS,
     SAMPLE_S,
-    Ending,
     Limits,
-    body_of,
+    Streams,
+    done,
     error,
     event,
     json_response,
@@ -46,7 +43,7 @@ from bridge.operate.server import (
 from bridge.supervise.status import overview
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import Callable, Iterator
 
     from starlette.requests import Request
 
@@ -58,7 +55,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bridge.http")
 
-BODY_MAX = 4_096
 LOGS_SHOWN = 200  # of a process with thousands, the page shows the worst ones
 
 
@@ -82,20 +78,19 @@ def serving(
     access: Access,
     monitor: Monitor,
     *,
-    waits: Callable[[], str | None] = lambda: None,
     controls: Controls | None = None,
     limits: Limits = LIMITS,
 ) -> Iterator[tuple[str, int]]:
     """Serves in a thread of its own; yields the address that it listens on. The thread samples the
-    monitor, too. waits: see Supervisor.waits. Raises UsageError where it cannot listen."""
-    problems, ending = Problems(), Ending()
+    monitor, too. Raises UsageError where it cannot listen."""
+    problems, streams = Problems(), Streams(limits.streams)
     page, policy = load_page("page.html")
-    answers = _Answers(page, access, monitor, waits, controls, problems, limits, ending)
+    answers = _Answers(page, access, monitor, controls, problems, streams)
     monitor.sample()
     logging.getLogger().addHandler(problems)
     try:
         with served(
-            answers.routes(), access, policy, ending, limits=limits, sample=monitor.sample
+            answers.routes(), access, policy, streams, limits=limits, sample=monitor.sample
         ) as at:
             yield at
     finally:
@@ -110,16 +105,12 @@ class _Answers:
         page: str,
         access: Access,
         monitor: Monitor,
-        waits: Callable[[], str | None],
         controls: Controls | None,
         problems: Problems,
-        limits: Limits,
-        ending: Ending,
+        streams: Streams,
     ) -> None:
-        self._page, self._access, self._monitor, self._waits = page, access, monitor, waits
-        self._controls, self._problems, self._limits = controls, problems, limits
-        self._ending = ending
-        self._streams = 0
+        self._page, self._access, self._monitor = page, access, monitor
+        self._controls, self._problems, self._streams = controls, problems, streams
 
     def routes(self) -> Starlette:
         """The application."""
@@ -149,11 +140,11 @@ class _Answers:
 
     async def _readyz(self, _: Request) -> Response:
         not_ready = [log for log in self._monitor.logs if not log.ready]
-        return _verdict("not_ready", not_ready, self._waits())
+        return _verdict("not_ready", not_ready, self._monitor.waits())
 
     async def _status(self, _: Request) -> Response:
         logs = self._monitor.logs
-        whole = overview(logs, waiting_for=self._waits())
+        whole = overview(logs, waiting_for=self._monitor.waits())
         shown = [{**log.as_json(), "scrub": self._scrub(log)} for log in logs]
         return json_response({"overview": whole._asdict(), "logs": shown})
 
@@ -165,7 +156,7 @@ class _Answers:
         log = self._find(request.query_params.get("log"), request.query_params.get("cluster"))
         if log is None:
             return error(404, "there is no such log", "see /status")
-        slabs, disk = self._monitor.slabs(log.path), self._monitor.disk(log.path)
+        slabs = self._monitor.measured(log.path)
         scrub = self._monitor.scrubbed(log.path)
         damaged = {*log.damaged, *(() if scrub is None else scrub.gaps)}
         return json_response(
@@ -175,17 +166,15 @@ class _Answers:
                 "slabs": [{"base": base, "bytes": size} for base, size in slabs.files],
                 "pruned_slabs": slabs.pruned,
                 "damaged": sorted(damaged),
-                "disk": None if disk is None else disk._asdict(),
+                "disk": None if slabs.disk is None else slabs.disk._asdict(),
                 "bytes_out": self._monitor.flow(log.log, log.cluster).bytes_out,
             }
         )
 
     async def _action(self, request: Request) -> Response:
-        def act(controls: Controls, given: dict[str, Any]) -> dict[str, Any]:
-            action = _ACTIONS[given["action"]]
-            controls.control(action, str(given["log"]), str(given["cluster"]))
+        def act(controls: Controls, given: dict[str, Any]) -> None:
+            controls.control(_ACTIONS[given["action"]], str(given["log"]), str(given["cluster"]))
             _log.warning("%s of %s by HTTP", given["action"], given["log"], extra=_EVENT)
-            return {"ok": True}
 
         return await self._do(request, act)
 
@@ -200,24 +189,16 @@ class _Answers:
         return await self._do(request, act)
 
     async def _do(
-        self, request: Request, act: Callable[[Controls, dict[str, Any]], dict[str, Any]]
+        self, request: Request, act: Callable[[Controls, dict[str, Any]], object]
     ) -> Response:
-        """Does what a request with the token asks for, in a thread: it may read the disk."""
+        """Does what a request with the token asks for."""
+        if self._access.token is None:
+            return error(401, "an action needs a token", "start with --http-token-file")
         if not self._access.may_act(request.headers.get("authorization")):
-            if self._access.token is None:
-                return error(401, "an action needs a token", "start with --http-token-file")
             return error(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
-        body = await body_of(request, BODY_MAX)
-        if body is None:
-            return error(413, "the request is too large", f"at most {BODY_MAX} bytes")
-        if self._controls is None:
-            return error(400, "nothing can be controlled here", "")
-        try:
-            return json_response(await asyncio.to_thread(act, self._controls, json.loads(body)))
-        except AologError as refused:
-            return error(409, refused.reason, refused.hint or "")
-        except (ValueError, KeyError, TypeError):
-            return error(400, "a field is missing or unknown", "send one JSON object; see the docs")
+        controls = self._controls
+        assert controls is not None
+        return await done(request, lambda given: act(controls, given))
 
     def _find(self, name: str | None, cluster: str | None) -> LogStatus | None:
         return next(
@@ -227,24 +208,17 @@ class _Answers:
     # --- the stream ---------------------------------------------------------------------------
 
     async def _events(self, _: Request) -> Response:
-        if self._streams >= self._limits.streams:
-            return error(503, f"{self._limits.streams} pages are open already", "close one")
-        return StreamingResponse(self._stream(), media_type="text/event-stream")
+        after_s = 0.0
 
-    async def _stream(self) -> AsyncIterator[bytes]:
-        """Ends with the process; the page connects again."""
-        self._streams += 1
-        try:
-            after_s = 0.0
-            while not self._ending.is_set:
-                points = self._monitor.points(after_s)
-                if points:
-                    after_s = points[-1].time_s
-                    yield event("points", [point._asdict() for point in points])
-                yield event("status", self._snapshot())
-                await asyncio.sleep(SAMPLE_S)
-        finally:
-            self._streams -= 1
+        async def events() -> bytes:
+            nonlocal after_s
+            status = event("status", self._snapshot())
+            if not (points := self._monitor.points(after_s)):
+                return status
+            after_s = points[-1].time_s
+            return event("points", [point._asdict() for point in points]) + status
+
+        return self._streams.answer(events, SAMPLE_S)
 
     def _snapshot(self) -> dict[str, Any]:
         """All of one moment: its numbers add up."""
@@ -253,7 +227,7 @@ class _Answers:
             "version": aolog.__version__,
             "can_act": self._controls is not None and self._access.token is not None,
             "summary": self._monitor.summary(logs),
-            "overview": overview(logs, waiting_for=self._waits())._asdict(),
+            "overview": overview(logs, waiting_for=self._monitor.waits())._asdict(),
             "logs": [log.as_json() for log in logs[:LOGS_SHOWN]],
             "logs_left_out": max(0, len(logs) - LOGS_SHOWN),
             "problems": self._problems.latest(),

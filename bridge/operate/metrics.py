@@ -26,7 +26,7 @@ from bridge.supervise.status import STATES, Phase
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridge.operate.monitor import Monitor
+    from bridge.operate.monitor import Disk, Monitor
     from bridge.supervise.status import LogStatus
 
 LOGS_MAX = (
@@ -53,19 +53,8 @@ def _field(name: str) -> Callable[[LogStatus, Monitor], float | None]:
     return lambda log, _: None if log.status is None else getattr(log.status, name)
 
 
-def _full_in_s(log: LogStatus, monitor: Monitor) -> float | None:
-    disk = monitor.disk(log.path)
-    return None if disk is None or disk.full_in_s is None else disk.full_in_s
-
-
-def _free(log: LogStatus, monitor: Monitor) -> float | None:
-    disk = monitor.disk(log.path)
-    return None if disk is None else disk.free_bytes
-
-
-def _bound_in_s(log: LogStatus, monitor: Monitor) -> float | None:
-    bound = monitor.bound(log.path)
-    return None if bound is None else bound.full_in_s
+def _room(disk: Disk | None, name: str) -> float | None:
+    return None if disk is None else getattr(disk, name)
 
 
 def _flow(name: str) -> Callable[[LogStatus, Monitor], float | None]:
@@ -135,18 +124,19 @@ FAMILIES = [
            "read `error` in `aolog-bridge status`", _field("held_back")),
     Family("lanes_blocked", "gauge", "Partitions that wait until somebody acts: a reload or a restart"
            " tries them again.", "mend the cause, then send SIGHUP", _field("standing")),
-    Family("slabs", "gauge", "Slab files of the log.", "nothing", lambda log, monitor: len(monitor.slabs(
-        log.path).files)),
+    Family("slabs", "gauge", "Slab files of the log.", "nothing", lambda log, monitor: len(
+        monitor.measured(log.path).files)),
     Family("disk_bytes", "gauge", "Bytes of the log's slab files.", "prune, or raise the limit",
-           lambda log, monitor: monitor.slabs(log.path).bytes),
+           lambda log, monitor: monitor.measured(log.path).bytes),
     Family("disk_free_bytes", "gauge", "Free bytes of the file system that holds the log.",
-           "make room", _free, min),
+           "make room", lambda log, monitor: _room(monitor.measured(log.path).disk, "free_bytes"), min),
     Family("disk_full_seconds", "gauge", "Seconds until that file system is full, at the rate of the"
-           " last minutes; missing while it does not fill.", "make room, or bound the log", _full_in_s,
-           min),
+           " last minutes; missing while it does not fill.", "make room, or bound the log",
+           lambda log, monitor: _room(monitor.measured(log.path).disk, "full_in_s"), min),
     Family("retention_full_seconds", "gauge", "Seconds until the log reaches --log-max-bytes, at the rate of"
            " the last minutes; missing without it, and while the log does not grow.",
-           "bring the cluster back, or raise the writer's bound", _bound_in_s, min),
+           "bring the cluster back, or raise the writer's bound",
+           lambda log, monitor: _room(monitor.measured(log.path).bound, "full_in_s"), min),
     Family("silent_seconds", "gauge", "Seconds since the log's thread last made progress.",
            "above 60 it hangs: look at the disk; restart", lambda log, _: log.silent_s, max),
     Family("scrub_damage", "gauge", "Gaps and other damage that the last check of the log found; missing"

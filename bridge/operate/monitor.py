@@ -11,7 +11,6 @@ These always add up, for each log and for all logs together:
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,24 +47,28 @@ class Point(NamedTuple):
     lag_seconds: float | None
 
 
-class Slabs(NamedTuple):
-    """The slab files of a log as they were last listed: (base address, bytes), oldest first."""
-
-    files: tuple[tuple[int, int], ...] = ()
-    pruned: tuple[int, ...] = ()  # bases of slabs that were deleted meanwhile, oldest first
-
-    @property
-    def bytes(self) -> int:
-        """On disk."""
-        return sum(size for _, size in self.files)
-
-
 class Disk(NamedTuple):
     """Room for a log: on its file system, or below its bound. full_in_s: at the rate of the last
     minutes; None while the free space does not shrink."""
 
     free_bytes: int
     full_in_s: float | None
+
+
+class Measured(NamedTuple):
+    """A log on disk, as it was last measured; empty before. files: its slabs, (base address, bytes),
+    oldest first. pruned: bases of slabs that were deleted meanwhile, oldest first. bound: the room below
+    `log_max_bytes`; None without it."""
+
+    files: tuple[tuple[int, int], ...] = ()
+    pruned: tuple[int, ...] = ()
+    disk: Disk | None = None
+    bound: Disk | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Of its slabs."""
+        return sum(size for _, size in self.files)
 
 
 class Flow(NamedTuple):
@@ -102,8 +105,7 @@ class _Trend:
 
 
 class Monitor:
-    """Samples of a supervisor's statuses. `sample` belongs to one thread; all else may be called from
-    any thread and returns values that do not change.
+    """Samples of a supervisor's statuses. For one thread: the server's.
 
     look, waits: as the supervisor's. log_max_bytes: the retention total of each log's writer, if the
     operator said it: the log does not hold it. scrubbed: the last check of a log, by path.
@@ -121,22 +123,18 @@ class Monitor:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._look, self._waits, self.scrubbed = look, waits, scrubbed
+        self._look, self.waits, self.scrubbed = look, waits, scrubbed
         self._log_max_bytes = log_max_bytes
         self._storage, self._clock, self._now = storage, clock, now
-        self._lock = threading.Lock()
         self._points: deque[Point] = deque(maxlen=POINTS)
         self._marks: dict[tuple[str, str], _Marks] = {}
         self._flows: dict[tuple[str, str], Flow] = {}
         self._gone: dict[str, Flow] = {}  # by cluster: of logs that were removed
         self._before: tuple[float, int, int | None, int] | None = None
         self._unmeasured: list[str] = []
-        self._slabs: dict[str, Slabs] = {}
-        self._disks: dict[str, Disk] = {}
+        self._measured: dict[str, Measured] = {}
+        self._trends: dict[str, tuple[_Trend, _Trend]] = {}  # of the disk, of the bound
         self._named: dict[tuple[str, str], bool] = {}
-        self._trends: dict[str, _Trend] = {}
-        self._bounds: dict[str, Disk] = {}
-        self._bound_trends: dict[str, _Trend] = {}
         self.started_s = now()
 
     # --- sampling -----------------------------------------------------------------------------
@@ -144,10 +142,9 @@ class Monitor:
     def sample(self) -> None:
         """Takes the present statuses; measures some of the logs on disk."""
         logs, now_s = self._look(), self._clock()
-        with self._lock:
-            for log in logs:
-                self._count(log)
-            self._forget({(log.log, log.cluster) for log in logs})
+        for log in logs:
+            self._count(log)
+        self._forget({(log.log, log.cluster) for log in logs})
         self._measure(logs, now_s)
         before = self._before
         if before is None or now_s - before[0] >= POINT_S:
@@ -178,8 +175,7 @@ class Monitor:
     def _add_point(self, logs: Sequence[LogStatus], now_s: float) -> None:
         whole = overview(logs)
         finished, seen = done(whole), seen_of(whole)
-        with self._lock:
-            flows = [*self._flows.values(), *self._gone.values()]
+        flows = [*self._flows.values(), *self._gone.values()]
         sent_bytes = sum(flow.bytes_out for flow in flows)
         rate_in = rate_out = None
         rate_bytes = 0.0
@@ -191,24 +187,16 @@ class Monitor:
             if seen is not None and seen_before is not None:
                 rate_in = max(0, seen - seen_before) / took_s
         self._before = now_s, finished, seen, sent_bytes
-        point = Point(
-            self._now(), rate_in, rate_out, rate_bytes, whole.lag_records, whole.lag_seconds
-        )
-        with self._lock:
-            self._points.append(point)
+        lag = whole.lag_records, whole.lag_seconds
+        self._points.append(Point(self._now(), rate_in, rate_out, rate_bytes, *lag))
 
     def _measure(self, logs: Sequence[LogStatus], now_s: float) -> None:
         """Sizes of some logs now, of the others in later samples."""
         if not self._unmeasured:
             present = {log.path for log in logs if log.phase != Phase.REMOVED}
             self._unmeasured = sorted(present, reverse=True)
-            with self._lock:
-                for path in self._slabs.keys() - present:
-                    del self._slabs[path]
-                    self._disks.pop(path, None)
-                    self._trends.pop(path, None)
-                    self._bounds.pop(path, None)
-                    self._bound_trends.pop(path, None)
+            for path in self._measured.keys() - present:
+                del self._measured[path], self._trends[path]
         until_s = self._clock() + _MEASURE_S
         while self._unmeasured and self._clock() < until_s:
             self._measure_log(self._unmeasured.pop(), now_s)
@@ -221,15 +209,16 @@ class Monitor:
             free_bytes = storage.free_bytes(path)
         except (AologError, OSError):
             return  # it is being removed, or may not be read: the log's own status says so
-        before = self._slabs.get(path, Slabs())
+        before = self.measured(path)
         gone = sorted({base for base, _ in before.files}.difference(bases))
-        with self._lock:
-            self._slabs[path] = slabs = Slabs(files, (*before.pruned, *gone)[-PRUNED_SHOWN:])
-            self._disks[path] = self._trends.setdefault(path, _Trend()).add(now_s, free_bytes)
-            if self._log_max_bytes is not None:
-                left = max(0, self._log_max_bytes - slabs.bytes)
-                trend = self._bound_trends.setdefault(path, _Trend())
-                self._bounds[path] = trend.add(now_s, left)
+        on_disk, below_bound = self._trends.setdefault(path, (_Trend(), _Trend()))
+        found = Measured(
+            files, (*before.pruned, *gone)[-PRUNED_SHOWN:], on_disk.add(now_s, free_bytes)
+        )
+        if self._log_max_bytes is not None:
+            left = max(0, self._log_max_bytes - found.bytes)
+            found = found._replace(bound=below_bound.add(now_s, left))
+        self._measured[path] = found
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -240,61 +229,36 @@ class Monitor:
 
     def points(self, after_s: float = 0.0) -> list[Point]:
         """The last hour, oldest first; only points later than a time."""
-        with self._lock:
-            return [point for point in self._points if point.time_s > after_s]
+        return [point for point in self._points if point.time_s > after_s]
 
-    def slabs(self, path: str) -> Slabs:
-        """Of a log; empty before it was first measured."""
-        with self._lock:
-            return self._slabs.get(path, Slabs())
-
-    def disk(self, path: str) -> Disk | None:
-        """Of the file system of a log; None before it was first measured."""
-        with self._lock:
-            return self._disks.get(path)
-
-    def bound(self, path: str) -> Disk | None:
-        """Room of a log below `log_max_bytes`; None without it, or before it was first measured."""
-        with self._lock:
-            return self._bounds.get(path)
+    def measured(self, path: str) -> Measured:
+        """A log on disk."""
+        return self._measured.get(path, Measured())
 
     def flow(self, log: str, cluster: str) -> Flow:
         """What has come to a log and left it."""
-        with self._lock:
-            return self._flows.get((log, cluster), Flow())
+        return self._flows.get((log, cluster), Flow())
 
     def gone(self, cluster: str) -> Flow:
         """The sums of logs that were removed."""
-        with self._lock:
-            return self._gone.get(cluster, Flow())
+        return self._gone.get(cluster, Flow())
 
     def named(self, present: Sequence[tuple[str, str]], most: int) -> frozenset[tuple[str, str]]:
         """The logs that have rows of their own: decided when a log is first seen, for as long as it is
         present. So the sum of the others never loses one to a row of its own."""
-        with self._lock:
-            self._named = {key: self._named[key] for key in present if key in self._named}
-            free = most - sum(self._named.values())
-            for key in present:
-                if key not in self._named:
-                    self._named[key] = free > 0
-                    free -= 1
-            return frozenset(key for key, named in self._named.items() if named)
-
-    def full_in_s(self) -> float | None:
-        """Of the file system that will be full first."""
-        with self._lock:
-            return _soonest(self._disks)
-
-    def bound_in_s(self) -> float | None:
-        """Of the log that reaches its bound first."""
-        with self._lock:
-            return _soonest(self._bounds)
+        self._named = {key: self._named[key] for key in present if key in self._named}
+        free = most - sum(self._named.values())
+        for key in present:
+            if key not in self._named:
+                self._named[key] = free > 0
+                free -= 1
+        return frozenset(key for key, named in self._named.items() if named)
 
     def summary(self, logs: Sequence[LogStatus] | None = None) -> dict[str, Any]:
         """What the page shows first; the counts add up to `seen`. logs: statuses of one moment, by
         default of now."""
         logs = self.logs if logs is None else logs
-        whole = overview(logs, waiting_for=self._waits())
+        whole = overview(logs, waiting_for=self.waits())
         points = self.points()
         last = points[-1] if points else None
         return {
@@ -305,8 +269,8 @@ class Monitor:
             "records_in_per_s": None if last is None else last.records_in,
             "records_out_per_s": None if last is None else last.records_out,
             "bytes_out_per_s": None if last is None else last.bytes_out,
-            "disk_full_in_s": self.full_in_s(),
-            "bound_in_s": self.bound_in_s(),
+            "disk_full_in_s": _soonest([found.disk for found in self._measured.values()]),
+            "bound_in_s": _soonest([found.bound for found in self._measured.values()]),
             "seen": seen_of(whole),
             "pending": pending(whole.lag_records, whole.ahead_records),
         }
@@ -324,8 +288,9 @@ def ahead_of(log: LogStatus) -> int:
     return 0 if log.status is None else log.status.ahead_records
 
 
-def _soonest(disks: dict[str, Disk]) -> float | None:
-    times = [disk.full_in_s for disk in disks.values() if disk.full_in_s is not None]
+def _soonest(disks: list[Disk | None]) -> float | None:
+    """When the first of them is full."""
+    times = [disk.full_in_s for disk in disks if disk is not None and disk.full_in_s is not None]
     return min(times, default=None)
 
 

@@ -8,6 +8,7 @@ connections: a slow or silent client holds nothing up. Knows nothing of what is 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 import threading
@@ -15,14 +16,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvicorn
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from aolog.errors import UsageError, to_json
+from aolog.errors import AologError, UsageError, to_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
+    from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from bridge.operate.access import Access
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bridge.http")
 
 SAMPLE_S = 1.0
+_BODY_MAX = 4_096
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -53,11 +56,29 @@ class Limits(NamedTuple):
 LIMITS = Limits()
 
 
-class Ending:
-    """Whether the server is to end: streams ask it."""
+class Streams:
+    """Server-sent events to open pages: at most so many at once, until the server ends."""
 
-    def __init__(self) -> None:
-        self.is_set = False
+    def __init__(self, most: int) -> None:
+        self._most, self._open = most, 0
+        self.over = False
+
+    def answer(self, events: Callable[[], Awaitable[bytes]], every_s: float) -> Response:
+        """Sends what `events` returns, again and again. The page connects again."""
+        if self._open >= self._most:
+            return error(503, f"{self._most} pages are open already", "close one")
+        return StreamingResponse(self._send(events, every_s), media_type="text/event-stream")
+
+    async def _send(
+        self, events: Callable[[], Awaitable[bytes]], every_s: float
+    ) -> AsyncIterator[bytes]:
+        self._open += 1
+        try:
+            while not self.over:
+                yield await events()
+                await asyncio.sleep(every_s)
+        finally:
+            self._open -= 1
 
 
 class _Connection(H11Protocol):
@@ -85,14 +106,14 @@ def served(
     app: ASGIApp,
     access: Access,
     policy: str,
-    ending: Ending,
+    streams: Streams | None = None,
     *,
     limits: Limits = LIMITS,
     sample: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[str, int]]:
     """Serves an application in a thread of its own; yields the address that it listens on.
 
-    policy: the Content-Security-Policy. ending: set when the server ends. sample: called each second
+    policy: the Content-Security-Policy. streams: end with the server. sample: called each second
     in that thread. Raises UsageError where it cannot listen."""
     host, port = access.address()
     listener = _listen(access.where, host, port)
@@ -121,7 +142,9 @@ def served(
     try:
         yield str(at[0]), int(at[1])
     finally:
-        ending.is_set = server.should_exit = True
+        server.should_exit = True
+        if streams is not None:
+            streams.over = True
         thread.join()
         listener.close()
 
@@ -209,12 +232,26 @@ def event(name: str, value: object) -> bytes:
     return f"event: {name}\ndata: {to_json(value)}\n\n".encode()
 
 
-async def body_of(request: Any, most: int) -> bytes | None:
+async def body_of(request: Request, most: int) -> bytes | None:
     """The request's body; None if it has more than `most` bytes."""
     body = b""
-    stream: AsyncIterator[bytes] = request.stream()
-    async for part in stream:
+    async for part in request.stream():
         body += part
         if len(body) > most:
             return None
     return body
+
+
+async def done(request: Request, act: Callable[[dict[str, Any]], object]) -> Response:
+    """Does what a small JSON object asks for, in a thread: it may read the disk. Answers with what `act`
+    returns, by default that it is done."""
+    body = await body_of(request, _BODY_MAX)
+    if body is None:
+        return error(413, "the request is too large", f"at most {_BODY_MAX} bytes")
+    try:
+        found = await asyncio.to_thread(act, json.loads(body))
+        return json_response({"ok": True} if found is None else found)
+    except AologError as refused:
+        return error(409, refused.reason, refused.hint or "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return error(400, "a field is missing or unknown", "send one JSON object; see the docs")

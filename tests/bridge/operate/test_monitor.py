@@ -95,17 +95,17 @@ def test_slabs_are_listed_and_those_that_are_pruned_meanwhile_are_remembered(
             writer.flush()
     watched = Watched(log)
     watched.sample()
-    slabs = watched.monitor.slabs(str(log))
+    slabs = watched.monitor.measured(str(log))
     names = sorted(log.glob("*.slab"))
     assert [base for base, _ in slabs.files] == [int(name.stem) for name in names]
     assert slabs.bytes == sum(name.stat().st_size for name in names)
     names[0].unlink()
     watched.sample()
-    assert watched.monitor.slabs(str(log)).pruned == (slabs.files[0][0],)
+    assert watched.monitor.measured(str(log)).pruned == (slabs.files[0][0],)
     assert PRUNED_SHOWN < 1000
     watched.log = watched.log._replace(phase=Phase.REMOVED)
     watched.sample()
-    assert watched.monitor.slabs(str(log)).files == ()  # nothing is kept of logs that are gone
+    assert watched.monitor.measured(str(log)).files == ()  # nothing is kept of logs that are gone
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_time_to_a_full_disk_follows_the_trend(
     watched = Watched(tmp_path / "log", Filling())
     for _ in free:
         watched.sample(30)
-    assert watched.monitor.full_in_s() == full_in_s
+    assert watched.monitor.summary()["disk_full_in_s"] == full_in_s
 
 
 def test_the_time_to_the_bound_of_a_log_follows_its_size(tmp_path: Path) -> None:
@@ -137,12 +137,12 @@ def test_the_time_to_the_bound_of_a_log_follows_its_size(tmp_path: Path) -> None
             writer.append(bytes(5000))
             writer.flush()
             watched.sample(30)
-            sizes.append(watched.monitor.slabs(str(tmp_path / "log")).bytes)
+            sizes.append(watched.monitor.measured(str(tmp_path / "log")).bytes)
         rate = (sizes[2] - sizes[0]) / 60
-        assert watched.monitor.bound_in_s() == pytest.approx((100_000 - sizes[2]) / rate)
+        assert watched.monitor.summary()["bound_in_s"] == pytest.approx((100_000 - sizes[2]) / rate)
     unbounded = Watched(tmp_path / "log")
     unbounded.sample(30)
-    assert unbounded.monitor.bound_in_s() is None
+    assert unbounded.monitor.summary()["bound_in_s"] is None
 
 
 def test_problems_are_counted_and_bounded_and_one_cause_pushes_out_no_other() -> None:
@@ -171,6 +171,6 @@ def test_problems_are_counted_and_bounded_and_one_cause_pushes_out_no_other() ->
 def test_a_log_that_cannot_be_measured_stops_nothing(tmp_path: Path) -> None:
     watched = Watched(tmp_path / "nothing")
     watched.sample()
-    assert watched.monitor.disk(str(tmp_path / "nothing")) is None
+    assert watched.monitor.measured(str(tmp_path / "nothing")).disk is None
     assert watched.monitor.summary()["seen"] == 41
     assert STATUS.acknowledged == 10
