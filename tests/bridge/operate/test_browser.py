@@ -65,20 +65,6 @@ class Shown:
         self.monitor = Monitor(lambda: self.logs, Storage())
 
 
-def test_numbers_states_and_reasons_are_shown_as_they_change(page: sync_api.Page) -> None:
-    shown = Shown()
-    with serving(Access("127.0.0.1:0"), shown.monitor) as at:
-        page.goto(f"http://127.0.0.1:{at[1]}/")
-        expect(page.locator("#state")).to_have_text("draining")
-        expect(page.locator("#oldest")).to_have_text("3 s")
-        expect(page.locator("#n-seen")).to_have_text("41")
-        expect(page.locator("#token-form")).to_be_hidden()
-        shown.logs = [LOG._replace(state="blocked", error="topic t does not exist; create it")]
-        expect(page.locator("#state")).to_have_text("blocked")
-        expect(page.locator("#message")).to_have_text("a: topic t does not exist; create it")
-        expect(page).to_have_title("blocked - aolog bridge")
-
-
 def test_a_hostile_name_is_text_and_its_details_name_the_lane(page: sync_api.Page) -> None:
     shown = Shown()
     stall = Stall(topic=HOSTILE, partition=3, leader="b1:9092", seconds=12.0)

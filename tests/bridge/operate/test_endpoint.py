@@ -17,33 +17,22 @@ from typing import Any
 
 import pytest
 
-from aolog import Lag, Reader, Writer
+from aolog import Lag, Reader
 from aolog.errors import UsageError
 from aolog.storage.storage import Storage
 from bridge.config.names import address_of
 from bridge.deliver.log_lines import naming
-from bridge.deliver.status import Status
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.stalls import Stall
 from bridge.operate.access import Access
 from bridge.operate.endpoint import serving
 from bridge.operate.log_lines import _Json, _Text
 from bridge.operate.monitor import Monitor
-from bridge.supervise.status import STUCK_S, LogStatus, Phase, overview, state_of
+from bridge.supervise.status import STUCK_S, Phase, overview, state_of
 from tests.aolog.commands import on_terminal
 from tests.bridge.conftest import NOWHERE, Process, fill, wait_until
+from tests.bridge.operate.test_http import LOG, STATUS
 
-STATUS = Status(
-    state="sending", reachable=True, position=9, committed=9, acknowledged=10, skipped=2,
-    outstanding=1, lag_records=5, lag_bytes=90, lag_seconds=2.5, lost_records=0, gaps=0,
-    error=None, rate=3.0,
-)  # fmt: skip  # one value
-LOG = LogStatus(
-    log='a "b"\n\\c', path="/r/a", cluster="main", phase=Phase.RUNNING, state="draining",
-    acknowledged=10, skipped=2, lost_records=3, gaps=1, dead_lettered=6,
-    dropped=7, restarts=4, silent_s=0.1, error=None,
-    code=None, status=STATUS, filtered=8,
-)  # fmt: skip  # one value
 PARKED = LOG._replace(log="p", phase=Phase.PARKED, state="live", silent_s=None)
 STANDING = LOG._replace(log="s", phase=Phase.STANDING, state="blocked", silent_s=None, error="no")
 
@@ -116,7 +105,7 @@ def test_health_and_readiness_follow_the_last_statuses() -> None:
         logs[0] = LOG._replace(silent_s=STUCK_S + 1)
         monitor.sample()
         status, body = get(at, "/healthz")
-        assert (status, json.loads(body)["stuck"][0]["log"]) == (503, LOG.log)
+        assert (status, json.loads(body)["stuck"][0]["log"]) == (503, "a")
         logs[:] = [LOG._replace(state="connecting")]
         monitor.sample()
         assert get(at, "/readyz")[0] == 503
@@ -285,7 +274,9 @@ def test_a_missing_root_is_reported_and_not_ready_until_it_exists(
     assert process.stderr.count(said) == 1
     code, body = get(at, "/readyz")
     assert (code, json.loads(body)["error"]) == (503, said)
-    assert json.loads(get(at, "/status")[1])["overview"]["state"] == "blocked"
+    status = bridge("status", "--http", f"{at[0]}:{at[1]}")
+    assert status.end(30) == 0
+    assert status.lines[0].startswith("blocked: 0 logs, 0 acknowledged, 0 pending (no such dir")
     assert get(at, "/healthz")[0] == 200
     fill(root / "a", 10)
     process.until(lambda s: (s["state"], s["acknowledged"]) == ("live", 10))
@@ -353,24 +344,10 @@ def test_status_rejects_the_answer_of_another_program(bridge: Callable[..., Proc
     assert "another program answers there" in process.stderr
 
 
-def test_status_says_what_a_bridge_waits_for(
-    bridge: Callable[..., Process], tmp_path: Path
-) -> None:
-    running = bridge(
-        "run", "--root", tmp_path / "nowhere", "--http", ":0", "--bootstrap-servers", NOWHERE
-    )
-    at = where(running)
-    process = bridge("status", "--http", f"{at[0]}:{at[1]}")
-    assert process.end(30) == 0
-    assert process.lines[0].startswith("blocked: 0 logs, 0 acknowledged, 0 pending (no such dir")
-    assert running.terminate() == 0
-
-
 def test_secrets_are_in_no_answer_and_no_line(
     bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    with Writer(tmp_path / "root/a") as writer:
-        writer.append(b"x")
+    fill(tmp_path / "root/a", 1)
     (tmp_path / "secret").write_text("hunter2\n")
     config = tmp_path / "bridge.toml"
     config.write_text(
@@ -437,17 +414,6 @@ def test_a_running_log_is_paused_resumed_and_shown_in_the_browser_s_words(
     act("retry")
     assert process.terminate() == 0
     assert token not in process.stderr + "".join(process.lines)
-
-
-def test_another_interface_without_a_token_is_refused_before_anything_starts(
-    bridge: Callable[..., Process], log: Path
-) -> None:
-    fill(log, 1)
-    process = bridge(
-        "run", "--log", log, "--topic", "t", "--bootstrap-servers", NOWHERE, "--http", "0.0.0.0:0"
-    )
-    assert process.end(30) == 2
-    assert "is not a loopback address, and there is no token" in process.stderr
 
 
 def test_top_prints_the_logs_of_a_running_bridge(

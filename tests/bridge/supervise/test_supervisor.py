@@ -3,7 +3,6 @@ no other's business. 25 s: clients connect and leave."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
@@ -18,17 +17,12 @@ import pytest
 
 import aolog
 from aolog import Reader, Writer
-from aolog.errors import CursorLocked, PermissionDenied
 from bridge.config.load import load, load_text
 from bridge.config.models import Config
-from bridge.deliver.forwarder import Forwarder
-from bridge.deliver.seek import seek
 from bridge.errors import WrongConfiguration
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.supervise import supervisor as supervisor_module
 from bridge.supervise import worker as worker_module
-from bridge.supervise.assignment import Assignment
-from bridge.supervise.options import ClusterOptions
 from bridge.supervise.status import LogStatus, Overview
 from bridge.supervise.supervisor import Supervisor
 from tests.bridge.conftest import (
@@ -209,18 +203,6 @@ def test_a_drain_says_that_a_directory_could_not_be_listed(
     assert_all_arrived(broker, root / "a")
 
 
-def test_a_drain_says_that_a_log_could_not_be_opened_to_be_routed(
-    supervise: Callable[..., Running], root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(root / "a", 10)
-
-    def refused(*_: object) -> None:
-        raise PermissionDenied("no", path=str(root / "a"))
-
-    monkeypatch.setattr(Assignment, "_clusters", refused)
-    assert supervise(drain=True).end() == 4
-
-
 def test_turns_that_are_shorter_than_connecting_takes_get_something_done(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
@@ -233,18 +215,6 @@ def test_turns_that_are_shorter_than_connecting_takes_get_something_done(
     assert run.end() == 0
     assert run.most_running == 1
     assert_all_arrived(broker, *logs)
-
-
-def test_a_log_that_gets_nothing_done_leaves_the_others_their_turn(
-    supervise: Callable[..., Running], root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supervisor_module, "_STEP_S", 0.5)
-    fill(root / "a", 10)
-    fill(root / "b", 10)
-    run = supervise(active_max=1, slice_seconds=0.1, stop_seconds=0.0, **AWAY)
-    for name in ("a", "b", "a"):
-        run.until(lambda logs, name=name: name in logs and logs[name].phase == "running")
-    assert run.most_running == 1
 
 
 def test_gaps_are_a_drains_failure_at_its_end_and_not_at_a_turns(
@@ -266,108 +236,7 @@ def test_gaps_are_a_drains_failure_at_its_end_and_not_at_a_turns(
     assert (run["b"].acknowledged, run["b"].phase) == (4_000, "done")
 
 
-def test_gaps_of_earlier_turns_are_reported_if_the_last_turn_has_nothing_to_do(
-    supervise: Callable[..., Running],
-    broker: EmbeddedBroker,
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fill(root / "a", 4_000, batch_bytes=2_000)
-    with (root / "a/00000000000000000000.slab").open("r+b") as slab:
-        slab.seek(20_000)
-        slab.write(b"\xff" * 500)
-    turns, delivered, stopped = [], threading.Event(), threading.Event()
-    as_ever = ClusterOptions.forwarder
-
-    def forwarder(self: ClusterOptions, name: str, path: str, **more: Any) -> Forwarder:
-        """It has delivered everything when a reload ends its turn."""
-        made = as_ever(self, name, path, **more)
-        run = made.run
-
-        def run_until_stopped(*arguments: Any) -> object:
-            ended = run(*arguments)
-            delivered.set()
-            assert stopped.wait(SOON_S)
-            return ended
-
-        monkeypatch.setattr(made, "run", run_until_stopped)
-        monkeypatch.setattr(made, "stop", stopped.set)
-        turns.append(name)
-        return made
-
-    monkeypatch.setattr(ClusterOptions, "forwarder", forwarder)
-    changed = {"root": str(root), "clusters.bootstrap_servers": broker.bootstrap_servers}
-    run = supervise(drain=True, read=lambda: load(None, changed))
-    assert delivered.wait(SOON_S)
-    run.supervisor.reload()
-    assert run.end() == 3
-    assert turns == ["a"]
-    assert (run["a"].phase, run["a"].code) == ("standing", "gap")
-
-
 # --- records that retention removes -------------------------------------------------------------
-
-
-def test_a_queued_or_waiting_log_counts_its_losses(
-    supervise: Callable[..., Running],
-    root: Path,
-) -> None:
-    writers = {}
-    for name in ("a", "b"):
-        writers[name] = bounded(root / name)
-        append(writers[name], range(100))
-        writers[name].flush()
-        with aolog.Reader(root / name, cursor="bridge") as reader:
-            reader.commit()
-    run = supervise(active_max=1, slice_seconds=1000.0, **AWAY)
-    run.until(lambda logs: {log.phase for log in logs.values()} == {"running", "queued"})
-    try:
-        for name, writer in writers.items():
-            append(writer, range(100, 9_000))
-            writer.flush()
-            lost, left = gone(root / name, 9_000), len(records_of(root / name))
-            expected = (lost, left)
-            run.until(lambda logs: (logs[name].lost_records, logs[name].lag_records) == expected)  # noqa: B023 -- called here
-    finally:
-        for writer in writers.values():
-            writer.close()
-    assert run.supervisor.overview().lost_records == run["a"].lost_records + run["b"].lost_records
-
-
-class Looks(logging.Handler):
-    """Calls a function at each loss that is logged, in the thread that counts it."""
-
-    def __init__(self, look: Callable[[], LogStatus]) -> None:
-        super().__init__()
-        self._look = look
-        self.found: list[LogStatus] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if getattr(record, "event", None) == "records_pruned":
-            self.found.append(self._look())
-
-
-def test_a_loss_and_the_lag_after_it_show_at_the_same_moment(
-    supervise: Callable[..., Running],
-    root: Path,
-) -> None:
-    for name in ("a", "b"):
-        fill(root / name, 100)
-        with aolog.Reader(root / name, cursor="bridge") as reader:
-            reader.commit()
-    run = supervise(active_max=1, slice_seconds=1000.0, **AWAY)
-    run.until(lambda logs: {log.phase for log in logs.values()} == {"running", "queued"})
-    for name in ("a", "b"):  # one of them runs
-        run.until(lambda logs: logs[name].lag_records == 100)  # noqa: B023 -- called here
-        looks = Looks(lambda: run[name])  # noqa: B023 -- removed below
-        logging.getLogger("bridge").addHandler(looks)
-        try:
-            with bounded(root / name) as writer:
-                append(writer, range(100, 9_000))
-            run.until(lambda logs: logs[name].lost_records > 0)  # noqa: B023 -- called here
-        finally:
-            logging.getLogger("bridge").removeHandler(looks)
-        assert [log.lost_records for log in looks.found] == [0]  # its lag is not known yet
 
 
 def test_turns_count_a_loss_once(
@@ -518,20 +387,6 @@ def test_the_lag_of_a_log_that_waits_is_known_and_grows(
     run.until(lambda logs: logs["a"].acknowledged == 17)
 
 
-def test_the_lag_of_a_queued_log_is_known(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
-) -> None:
-    for name in ("a", "b"):
-        fill(root / name, 20, size=200)
-    run = supervise(active_max=1, slice_seconds=600, bytes_per_second=100)
-    run.until(lambda logs: sorted(log.phase for log in logs.values()) == ["queued", "running"])
-    queued = next(log.log for log in run.supervisor.statuses() if log.phase == "queued")
-    run.until(lambda logs: logs[queued].lag_records == 20)
-    fill(root / queued, 5)
-    run.until(lambda logs: logs[queued].lag_records == 25)
-    assert run[queued].phase == "queued"
-
-
 def test_a_drain_in_turns_ends_beside_writers_that_go_on(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
@@ -592,19 +447,6 @@ def test_a_removed_log_is_released_and_not_created_again(
     run.until(lambda logs: logs["b"].acknowledged == 51)
     assert not (root / "a").exists()
     assert run.stop() == 0
-
-
-def test_a_log_that_is_moved_goes_on_under_its_new_name(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
-) -> None:
-    fill(root / "a", 50)
-    run = supervise()
-    run.until(lambda logs: "a" in logs and logs["a"].acknowledged == 50)
-    (root / "a").rename(root / "b")
-    fill(root / "b", 10)
-    run.until(lambda logs: "a" not in logs and "b" in logs and logs["b"].acknowledged == 10)
-    assert run.stop() == 0
-    assert_all_arrived(broker, root / "b")
 
 
 def test_patterns_choose_which_logs_are_forwarded(
@@ -668,27 +510,6 @@ def test_a_record_that_is_refused_ends_no_other_log(
     assert run["good"].ready
     assert run.overviews[-1].state == "blocked"
     assert run.stop() == 0
-
-
-def test_a_record_that_is_refused_is_set_aside_in_a_log_that_is_not_forwarded(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
-) -> None:
-    with Writer(root / "poison") as writer:
-        writer.append(b"x" * 5_000)
-        writer.append(b"y")
-    run = supervise(
-        poison="dead-letter",
-        rescan_seconds=0.1,
-        **{"clusters.settings": {"message.max.bytes": 2000}},
-    )
-    run.until(lambda logs: "poison" in logs and logs["poison"].acknowledged == 1)
-    assert run["poison"].dead_lettered == run.supervisor.overview().dead_lettered == 1
-    with Writer(root / "poison") as writer:
-        writer.append(b"z" * 5_000)
-    run.until(lambda logs: logs["poison"].dead_lettered == 2)
-    assert len(run.supervisor.statuses()) == 1
-    assert run.stop() == 0
-    assert len(list(Reader(root / "poison/dead-letter"))) == 2
 
 
 def test_a_drain_that_leaves_refused_records_says_so_at_the_end(
@@ -765,19 +586,15 @@ def test_an_unreachable_cluster_delays_no_other_cluster(
     assert cursor_of(root / "b", "bridge.far") < Reader(root / "b").end()
 
 
-@pytest.mark.parametrize("single", [False, True])
 def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_logged_once(
     supervise: Callable[..., Running],
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    single: bool,
 ) -> None:
     fill(root / "a", 1)
-    where: dict[str, Any] = {"logs": [str(root / "a")], "root": None} if single else {}
-    name = str(root / "a") if single else "a"
-    run = supervise(rescan_seconds=0.1, stop_seconds=0.0, **AWAY, **where)
-    run.until(lambda logs: name in logs and logs[name].phase == "running")
+    run = supervise(rescan_seconds=0.1, stop_seconds=0.0, **AWAY)
+    run.until(lambda logs: "a" in logs and logs["a"].phase == "running")
     scandir, out, refused = os.scandir, threading.Event(), []
 
     def listing(path: str) -> object:
@@ -788,9 +605,9 @@ def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_logged_once(
 
     monkeypatch.setattr(os, "scandir", listing)
     wait_until(lambda: len(refused) > 10)  # several scans
-    run.supervisor.control("pause", name, "main")
-    run.until(lambda logs: logs[name].phase == "paused")  # nor is it gone where its thread ended
-    assert caplog.text.count(f"{name} cannot be listed: Too many open files") == 1
+    run.supervisor.control("pause", "a", "main")
+    run.until(lambda logs: logs["a"].phase == "paused")  # nor is it gone where its thread ended
+    assert caplog.text.count("a cannot be listed: Too many open files") == 1
     out.set()
     shutil.rmtree(root / "a")
     run.until(lambda logs: not logs)
@@ -800,54 +617,21 @@ def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_logged_once(
 
 
 def test_a_parked_log_is_refused_by_another_cluster_with_its_first_record(
-    supervise: Callable[..., Running],
-    other: EmbeddedBroker,
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    supervise: Callable[..., Running], other: EmbeddedBroker, root: Path
 ) -> None:
-    """Until then it needs no connection, and costs none."""
+    """Until then it needs no connection."""
     for name in "abc":
         fill(root / name, 10)
     assert supervise(drain=True).end() == 0
     elsewhere = {"clusters.bootstrap_servers": other.bootstrap_servers}
-    made: list[str] = []
-
-    def forwarder(self: ClusterOptions, name: str, path: str, **more: Any) -> Forwarder:
-        made.append(name)
-        return as_ever(self, name, path, **more)
-
-    as_ever = ClusterOptions.forwarder
-    monkeypatch.setattr(ClusterOptions, "forwarder", forwarder)
     assert supervise(drain=True, **elsewhere).end() == 0
     run = supervise(**elsewhere)
-    run.until(lambda logs: len(logs) == 3 and all(log.state == "live" for log in logs.values()))
-    assert made == []
-    with Writer(root / "a") as writer:
-        append(writer, [10])
+    run.until(is_asleep)
+    fill(root / "a", 1)
     run.until(lambda logs: logs["a"].code == "other_cluster")
-    assert (run["b"].state, set(made)) == ("live", {"a"})
-
-    def forget() -> bool:
-        with contextlib.suppress(CursorLocked):  # a try is under way
-            seek(str(root / "a"), None, cursor="bridge", forget_cluster=True)
-            return True
-        return False
-
+    assert run["b"].state == "live"
+    assert run.stop() != 0
     assert consume(other.bootstrap_servers) == []
-    wait_until(forget)
-    run.until(lambda logs: logs["a"].acknowledged == 1)
-    assert run.stop() == 0
-
-
-def test_a_cluster_that_does_not_answer_delays_no_drain_without_records(
-    supervise: Callable[..., Running], root: Path
-) -> None:
-    fill(root / "a", 10)
-    assert supervise(drain=True).end() == 0
-    assert supervise(drain=True, **AWAY).end() == 0
-    stopped = supervise(**AWAY)
-    stopped.until(is_asleep)
-    assert stopped.stop() == 0
 
 
 # --- another configuration ------------------------------------------------------------------
@@ -914,60 +698,28 @@ def test_a_reload_retries_blocked_logs_also_without_a_file(
     assert_all_arrived(broker, root / "a")
 
 
-@pytest.mark.parametrize("first", ["logs", "root"])
-def test_a_reload_from_logs_to_a_root_or_back_keeps_what_is_forwarded(
+def test_a_reload_from_logs_to_a_root_keeps_what_is_forwarded(
     supervise: Callable[..., Running],
     broker: EmbeddedBroker,
     root: Path,
     caplog: pytest.LogCaptureFixture,
-    first: str,
 ) -> None:
     caplog.set_level(logging.INFO)
     fill(root / "a", 1)
-    kinds: dict[str, dict[str, Any]] = {
-        "logs": {"logs": [str(root / "a")], "root": None}, "root": {"root": str(root)},
-    }  # fmt: skip  # a table
-    second = {"clusters.bootstrap_servers": broker.bootstrap_servers, "topic": TOPIC}
-    second |= kinds["root" if first == "logs" else "logs"]
-    run = supervise(read=lambda: load(None, second), park_seconds=0.1, **kinds[first])
-    run.until(is_asleep)
-
-    def reload(number: int) -> list[tuple[str, int]]:
-        """Reads the configuration again, and scans. The logs' paths and counts after it."""
-        run.supervisor.reload()
-        wait_until(lambda: caplog.text.count("the configuration was read again") == number)
-        return [(log.path, log.acknowledged) for log in run.supervisor.statuses()]
-
-    assert reload(1) == [(str(root / "a"), 1)]
-    assert run.supervisor.waiting_for() is None
+    fill(root / "b", 1)
+    second = {
+        "root": str(root), "topic": TOPIC, "clusters.bootstrap_servers": broker.bootstrap_servers,
+    }  # fmt: skip  # one value
+    run = supervise(read=lambda: load(None, second), logs=[str(root / "a")], root=None)
+    run.until(lambda logs: logs and logs[str(root / "a")].acknowledged == 1)
+    run.supervisor.reload()
+    wait_until(lambda: "the configuration was read again" in caplog.text)
     for name in ("root", "logs"):
         assert f"{name} cannot change while it runs; it stays" in caplog.text
-    fill(root / "b", 1)
-    assert len(reload(2)) == (1 if first == "logs" else 2)
+    assert [log.path for log in run.supervisor.statuses()] == [str(root / "a")]
 
 
 # --- ends -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("reads", [True, False])
-def test_a_reload_after_a_stop_changes_nothing(
-    supervise: Callable[..., Running], root: Path, reads: bool
-) -> None:
-    fill(root / "a", 1)
-    read: list[Config] = []
-
-    def again() -> Config:
-        read.append(load(None, {**AWAY, "root": str(root)}))
-        return read[-1]
-
-    with Reader(root / "a", cursor="bridge") as holder:
-        holder.commit()
-        run = supervise(read=again if reads else None)
-        run.until(lambda logs: "a" in logs and logs["a"].phase == "waiting")
-        run.supervisor.stop()
-        run.supervisor.reload()
-        assert run.end() == 5
-    assert (run["a"].phase, read) == ("waiting", [])
 
 
 def test_a_stop_takes_a_bounded_time_whatever_the_cluster_does(

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import queue
-import threading
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -45,21 +42,3 @@ def test_a_pause_grows_only_where_a_log_fails_soon(
         worker.retry(StorageFull("no room"))
         assert worker.phase == "waiting"
         assert pause_s / 2 <= worker.retry_at_s - now_s <= pause_s
-
-
-def test_records_are_counted_once_while_a_worker_ends(worker: Worker) -> None:
-    worker.status = NO_STATUS._replace(acknowledged=1_000)
-    seen: list[int] = []
-    looking = threading.Thread(target=lambda: seen.append(worker.log_status().acknowledged))
-
-    class Totals(Counter[str]):
-        def update(self, *given: Any, **named: Any) -> None:
-            super().update(*given, **named)
-            if self:  # between the two steps
-                looking.start()
-                looking.join(0.2)
-
-    worker.totals = Totals()
-    worker.take_end()
-    looking.join()
-    assert seen == [worker.log_status().acknowledged] == [1_000]
