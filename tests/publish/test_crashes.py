@@ -16,7 +16,7 @@ import aolog
 from aolog.log.manifest import Transaction
 from aolog.storage import clock
 from aolog.storage.storage import Storage
-from aolog.testing import Killed, SimulatedSystem
+from aolog.testing import SimulatedSystem
 from tests.publish.job import (
     FIRST,
     OLD,
@@ -196,15 +196,3 @@ def test_nothing_is_left_when_all_is_done():
     assert pending_names(system) == []
     for left in system.power_cut(100):
         assert seen(Storage(left.system)) == added(2)
-
-
-def test_a_task_that_is_killed_leaves_nothing_that_is_read():
-    system = SimulatedSystem()
-    begin(system)
-    system = system.process()
-    system.before = lambda call: (_ for _ in ()).throw(Killed) if call.number > 60 else None
-    with pytest.raises(Killed):
-        run(Storage(system))
-    system = system.kill()
-    assert pending_names(system) != []
-    assert seen(Storage(system)) == OLD

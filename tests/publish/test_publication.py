@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import pickle
-import stat
 import threading
 import time
 from pathlib import Path
@@ -26,9 +25,8 @@ from aolog.log.manifest import (
     Transaction,
     decode_manifest,
     encode_manifest,
-    read_manifest,
 )
-from aolog.log.names import MANIFEST_NAME, job_of, pending_name, root_of
+from aolog.log.names import MANIFEST_NAME
 from aolog.log.retention import Retention, prune
 from aolog.publish import publication
 from aolog.publish.leftovers import abort, sweep
@@ -45,7 +43,6 @@ from tests.publish.job import (
     OLD,
     ROOT,
     TASKS,
-    Told,
     added,
     begin,
     pending_names,
@@ -169,16 +166,6 @@ def test_a_log_that_is_opened_through_a_link_has_all_that_is_published(tmp_path,
 # --- names and the manifest ------------------------------------------------------------------
 
 
-def test_a_pending_name_says_its_job_and_where_its_root_is():
-    name = pending_name(JOB, "0" * 32, 2)
-    assert job_of(name) == JOB
-    assert root_of("/data/root/b/c", name) == "/data/root"
-    assert root_of("/data/root", pending_name(JOB, "0" * 32, 0)) == "/data/root"
-    for other in ("x.pending", f"{JOB}.{'0' * 32}.x.pending", f"{JOB}.{'0' * 32}.100.pending"):
-        assert job_of(other) is None
-        assert root_of("/data/root/b/c", other) is None
-
-
 def test_a_manifest_is_read_as_it_was_written():
     manifest = Manifest({"app/ü": 7, "query/x": 0}, {"n": Place("b/c", 1 << 62)})
     assert decode_manifest(encode_manifest(manifest), "p") == manifest
@@ -207,29 +194,6 @@ def hashed(*lines: str) -> bytes:
 def test_a_newer_manifest_is_refused():
     with pytest.raises(NewerFormat):
         decode_manifest(hashed('{"aolog_manifest": 2}'), "p")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        *(
-            f'{{"slab": "n", "log": "a", "base": {base}}}'
-            for base in ("-8", 1 << 63, "8.5", "Infinity", "NaN", '"8"', "true", "[8]")
-        ),
-        '{"slab": 5, "log": "a", "base": 8}',
-        '{"slab": "n", "log": null, "base": 8}',
-        '{"transaction": 5, "version": 1}',
-        '{"transaction": "app/x", "version": Infinity}',
-        '"slab"',
-        "[" * 100_000,
-    ],
-)
-def test_a_line_that_cannot_be_is_damage_whatever_the_hash_says(line):
-    """A slab renamed to another base than one is no slab, and its records are gone."""
-    with pytest.raises(CorruptionError):
-        decode_manifest(hashed('{"aolog_manifest": 1}', line), "p")
-    with pytest.raises(CorruptionError):
-        decode_manifest(b"{}\n" + line.encode(), "p")
 
 
 @pytest.mark.parametrize(
@@ -291,27 +255,6 @@ def test_a_task_that_fails_takes_its_files_with_it(tmp_path):
     assert list((tmp_path / "a").iterdir()) == []
 
 
-def test_a_full_disk_in_a_task_is_told_and_leaves_room():
-    system = begun()
-    used = system.used()
-    system.capacity = used + (64 << 10)
-    with (
-        pytest.raises(aolog.StorageFull),
-        PendingLog(ROOT, "a", JOB, storage=Storage(system)) as log,
-    ):
-        log.append_arrow(batch("x" * (1 << 20)))
-    assert system.used() == used
-    assert pending_names(system) == []
-
-
-@pytest.mark.parametrize("codec", ["zstd", "lz4"])
-def test_bodies_may_be_compressed(tmp_path, codec):
-    slabs = task(tmp_path, "a", *["x" * 1000] * 100, compression=codec)
-    assert slabs[0].bytes < 20_000
-    publish(tmp_path, JOB, slabs)
-    assert read(tmp_path / "a") == ["x" * 1000] * 100
-
-
 # --- publishing ----------------------------------------------------------------------------------
 
 
@@ -371,11 +314,6 @@ def test_the_root_may_be_a_log_itself(tmp_path):
     assert read(tmp_path) == ["old", "1"]
 
 
-def test_a_new_log_may_be_the_root_itself(tmp_path):
-    publish(tmp_path, JOB, task(tmp_path, ".", "1"))
-    assert read(tmp_path) == ["1"]
-
-
 def test_beside_a_live_writer_nothing_is_touched():
     system = begun()
     storage = Storage(system)
@@ -390,17 +328,6 @@ def test_beside_a_live_writer_nothing_is_touched():
         check_free(ROOT, ["a", "never"], storage)
         assert system.files() == before
     assert publish(ROOT, JOB, slabs, storage=storage).records == 2
-
-
-def test_a_live_writer_of_the_root_is_an_error_and_not_waited_for_long(tmp_path):
-    with aolog.Writer(tmp_path) as log:
-        log.append(b"old")
-        log.flush()
-        slabs = task(tmp_path, ".", "1")
-        with pytest.raises(aolog.LogLocked):
-            publish(tmp_path, JOB, slabs)
-        assert abort(tmp_path, JOB, slabs) == 0
-    assert abort(tmp_path, JOB, slabs) == 1
 
 
 def test_a_transaction_is_committed_once(tmp_path):
@@ -423,22 +350,10 @@ def test_transactions_survive_pruning(tmp_path):
     assert publish(tmp_path, JOB, [], transaction=Transaction("query/x", 3)).repeated
 
 
-def test_transactions_of_others_are_kept(tmp_path):
-    publish(tmp_path, JOB, task(tmp_path, "a", "1"), transaction=FIRST)
-    publish(tmp_path, OTHER, [], transaction=Transaction("app/other", 1))
-    assert publish(tmp_path, JOB, task(tmp_path, "a", "1"), transaction=FIRST).repeated
-    assert read(tmp_path / "a") == ["1"]
-
-
 def test_a_transaction_of_nothing_is_committed_too(tmp_path):
     assert publish(tmp_path, JOB, [], transaction=FIRST) == (False, 0, 0, 0)
     assert publish(tmp_path, JOB, [], transaction=FIRST).repeated
     assert list(tmp_path.glob("*")) == [tmp_path / MANIFEST_NAME]
-
-
-def test_without_slabs_and_transaction_nothing_is_written(tmp_path):
-    publish(tmp_path, JOB, [])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_manifest_is_not_read_anew_for_each_log(tmp_path, monkeypatch):
@@ -455,14 +370,6 @@ def test_a_manifest_is_not_read_anew_for_each_log(tmp_path, monkeypatch):
     publish(tmp_path, JOB, task(tmp_path, "20", "1"))
     assert len(read_anew) < 6
     assert all(read(tmp_path / f"{i}") == ["1"] for i in range(21))
-
-
-def test_only_what_is_named_is_published(tmp_path):
-    slabs = task(tmp_path, "a", "1")
-    task(tmp_path, "a", "1")  # another attempt at the task
-    publish(tmp_path, JOB, slabs)
-    assert read(tmp_path / "a") == ["1"]
-    assert len(list((tmp_path / "a").iterdir())) == 1
 
 
 @pytest.mark.parametrize("harm", ["gone", "shorter", "altered", "another"])
@@ -548,32 +455,6 @@ def test_a_failing_device_behind_the_commit_leaves_the_renames_to_the_next(call)
     assert seen(storage, "ad") == {"a": [*OLD["a"], "1"], "d": [*OLD["d"], "2"]}
 
 
-def test_a_manifest_is_durable_before_it_replaces_the_other():
-    """A power cut just behind the rename leaves the old one or the new one, and no part of one."""
-    system = begun()
-    storage = Storage(system)
-    publish(ROOT, JOB, write(storage, {"a": ["1"]}), transaction=FIRST, storage=storage)
-    before = read_manifest(ROOT, storage)
-    slabs = write(storage, {"d": ["2"]}, OTHER)
-
-    replaced = False
-
-    def stop(call: object) -> None:
-        nonlocal replaced
-        if replaced:
-            raise Killed
-        replaced = call.name == "replace" and call.path.endswith(MANIFEST_NAME)
-
-    system.before = stop
-    with pytest.raises(Killed):
-        publish(ROOT, OTHER, slabs, transaction=FIRST._replace(version=2), storage=storage)
-    system.before = None
-    found = [read_manifest(ROOT, Storage(left.system)) for left in system.power_cut(100)]
-    versions = {manifest.versions["app/nightly"] for manifest in found}
-    assert versions == {1, 2}
-    assert all(m == before for m in found if m.versions["app/nightly"] == 1)
-
-
 def test_a_publication_waits_for_another(tmp_path):
     """Else the second manifest would leave out what the first says."""
     slabs = task(tmp_path, "a", "1")
@@ -603,26 +484,6 @@ def test_a_publication_waits_for_another(tmp_path):
     assert read(tmp_path / "a") == ["1"]
 
 
-def test_who_has_the_root_meets_no_check_in_a_log():
-    system = begun()
-    other = Storage(system.process())
-    looks = 0
-
-    def before(_name: str, _number: int) -> None:
-        """Another job's commit, wherever it may begin."""
-        nonlocal looks
-        root = other.open_directory(ROOT)
-        if root.try_lock():
-            log = other.open_directory(f"{ROOT}/a")
-            assert log.try_lock(), "the commit of that job would fail"
-            log.close()
-            looks += 1
-        root.close()
-
-    check_free(ROOT, ["a"], Storage(Told(system, before)))
-    assert looks > 1
-
-
 @pytest.mark.parametrize("log", [".", "a"])
 def test_a_lock_that_is_held_for_a_moment_is_waited_for(tmp_path, monkeypatch, log):
     """As jobs do that look at a log which is the root of one of them, or lies below both roots."""
@@ -638,33 +499,6 @@ def test_a_lock_that_is_held_for_a_moment_is_waited_for(tmp_path, monkeypatch, l
 # --- readers beside it ----------------------------------------------------------------------------
 
 
-def test_readers_find_what_is_published_under_its_pending_name():
-    system = begun()
-    early = Storage(system.process())
-    with aolog.Reader(f"{ROOT}/a", storage=early) as reader:
-        assert [r.value for r in reader] == [b"a0", b"a1"]
-        system = killed_behind_commit(system)
-        assert len(pending_names(system)) == 5 + 2  # and what the first attempt left
-        assert [r.value for r in reader] == [b"p0", b"p1", b"p2"]
-    assert seen(Storage(system)) == added()
-    before = system.files()
-    assert aolog.verify(f"{ROOT}/a", storage=Storage(system)).ok
-    assert system.files() == before
-
-
-def test_a_reader_goes_on_over_the_renames():
-    system = killed_behind_commit(begun())
-    with aolog.Reader(f"{ROOT}/a", storage=Storage(system.process())) as reader:
-        assert reader.read().value == b"a0"
-        with aolog.Writer(f"{ROOT}/a", storage=Storage(system), flush_seconds=None) as log:
-            log.append(b"later")
-        of_a = [path for path in pending_names(system) if path.startswith(f"{ROOT}/a/")]
-        assert len(of_a) == 1  # which nobody published
-        assert len(pending_names(system)) > 2  # the other logs'
-        assert [r.value for r in reader] == [b"a1", b"p0", b"p1", b"p2", b"later"]
-        assert reader.gaps == []
-
-
 def test_a_log_that_was_appended_to_by_another_path_meanwhile_is_refused_and_hides_nothing():
     """There its root is not seen, nor what it published."""
     system = killed_behind_commit(begun())
@@ -675,18 +509,6 @@ def test_a_log_that_was_appended_to_by_another_path_meanwhile_is_refused_and_hid
     for open_ in (aolog.Reader, aolog.Writer, aolog.verify):
         with pytest.raises(CorruptionError, match="by another path"):
             open_(f"{ROOT}/a", storage=Storage(system.process()))
-
-
-def test_a_cursor_in_what_is_published_is_not_ahead_of_its_log():
-    system = killed_behind_commit(begun())
-    with aolog.Reader(f"{ROOT}/a", storage=Storage(system), cursor="c") as reader:
-        assert len(list(reader)) == 5
-        reader.commit()
-        address = reader.tell()
-    for left in system.power_cut(50):
-        with aolog.Reader(f"{ROOT}/a", storage=Storage(left.system), cursor="c") as reader:
-            assert reader.tell() == address
-            assert reader.end() == address
 
 
 def test_pruning_takes_a_slab_under_whichever_name_it_has():
@@ -835,16 +657,6 @@ def test_what_the_manifest_names_is_never_swept(tmp_path):
     assert [path.name for path in (tmp_path / "a").iterdir()] == [slabs[0].name]
 
 
-def test_a_pending_slab_is_no_damage_and_is_told(tmp_path):
-    with aolog.Writer(tmp_path / "a") as log:
-        log.append(b"old")
-    task(tmp_path, "a", "1")
-    report = aolog.verify(tmp_path / "a")
-    assert report.ok
-    assert [left.kind for left in report.leftovers] == ["pending"]
-    assert [finding.code for finding in report.findings] == ["pending_file"]
-
-
 def test_a_root_on_a_read_only_file_system_is_refused_before_a_job_and_in_a_task_by_the_first_error():
     system = begun()
     storage = Storage(system)
@@ -862,11 +674,3 @@ def test_a_root_on_a_read_only_file_system_is_refused_before_a_job_and_in_a_task
         check_free(ROOT, ["a"], storage)
     with pytest.raises(aolog.PermissionDenied, match="pending: open: Read-only"):
         write(storage, {"a": ["1"]})
-
-
-def test_a_root_that_may_not_be_written_is_refused(tmp_path):
-    if os.geteuid() == 0:
-        pytest.skip("root may write anywhere")
-    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    with pytest.raises(aolog.PermissionDenied):
-        check_free(tmp_path / "root", ["a"])

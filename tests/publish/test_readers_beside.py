@@ -190,17 +190,6 @@ def test_publications_without_end_wait_for_who_looks(is_log):
     lock_log(ROOT, storage).close()  # given back
 
 
-def test_a_reader_that_is_open_sees_what_is_published_and_not_renamed(prepared):
-    commit, _ = count_of(prepared)
-    with stepping(prepared, commit) as steps:
-        system = steps.system.process()
-        with aolog.Reader(f"{ROOT}/a", storage=Storage(system), strict=True) as reader:
-            assert [r.value for r in reader] == [b"a0", b"a1"]
-            assert list(reader) == []
-            steps.go_to(commit + 1)
-            assert [r.value for r in reader] == [b"p0", b"p1", b"p2"]
-
-
 def test_a_slab_that_is_renamed_behind_its_listing_is_opened(prepared):
     commit, last = count_of(prepared)
     with stepping(prepared, commit + 1) as steps:

@@ -155,32 +155,6 @@ def test_a_slab_of_another_log_is_a_gap_however_one_reads(
     assert way(ours.path) == expect(ours, *foreign)
 
 
-@pytest.mark.parametrize(("slabs", "foreign"), PLACES)
-def test_it_is_a_gap_from_anywhere_by_address_ordinal_and_time(
-    make: Callable[[int], tuple[Log, Log]], slabs: int, foreign: tuple[int, ...]
-) -> None:
-    ours, theirs = make(slabs)
-    put(ours, theirs, *foreign)
-    wanted = expect(ours, *foreign)
-    for place, (records, gaps) in {
-        record.address: by_iteration(ours.path, start=record.address) for record in ours.records
-    }.items():
-        assert records == [record for record in wanted.records if record.address >= place]
-        assert all(gap.reason == "foreign" for gap in gaps)
-        whole = next((gap for gap in wanted.gaps if gap.begin <= place < gap.end), None)
-        assert whole is None or gaps[0][1] == whole.end
-    with aolog.Reader(ours.path) as reader:
-        for i, record in enumerate(ours.records):
-            if record in wanted.records:
-                reader.seek(ordinal=i)
-                assert reader.read() == record
-                found = aolog.Reader(ours.path, record.address)
-                assert next(iter(found)) == record
-                found.close()
-        assert reader.topic_uuid is not None
-        assert reader.topic_uuid.hex() == ours.uuid
-
-
 def test_a_cursor_resumes_over_it_and_its_lag_counts_what_is_ours(
     make: Callable[[int], tuple[Log, Log]],
 ) -> None:
@@ -216,17 +190,6 @@ def test_verify_and_info_name_it(make: Callable[[int], tuple[Log, Log]]) -> None
     read = run("read", ours.path, "--json")
     assert read.exit_code == 3
     assert "foreign" in read.stderr
-
-
-def test_a_slab_of_another_log_under_another_name_is_foreign_too(
-    make: Callable[[int], tuple[Log, Log]],
-) -> None:
-    ours, theirs = make(5)
-    shutil.copy(theirs.slabs[4], ours.slabs[1])
-    assert by_iteration(ours.path) == Way(
-        ours.of(0, 2, 3, 4), [Gap(ours.base(1), ours.base(2), "foreign", PER_SLAB)]
-    )
-    assert [found.code for found in aolog.verify(ours.path).findings] == ["foreign_slab"]
 
 
 @pytest.mark.parametrize("at", [0, 4096])
@@ -403,34 +366,6 @@ def test_a_long_log_is_opened_with_the_headers_of_two_slabs(log_path: str) -> No
     with aolog.Reader(log_path, storage=storage) as reader:
         assert reader.read() is not None
     assert len(storage.opened) == 2
-
-
-def test_an_unreadable_last_slab_is_no_evidence_and_loses_no_other_slab(
-    make: Callable[[int], tuple[Log, Log]],
-) -> None:
-    ours, _ = make(5)
-    ours.slabs[4].unlink()
-    ours.slabs[4].mkdir()
-    with aolog.Reader(ours.path) as reader:
-        assert [reader.read() for _ in ours.of(0, 1, 2, 3)] == ours.of(0, 1, 2, 3)
-        with pytest.raises(aolog.StorageFailed):
-            reader.read()
-
-
-def test_a_follower_reports_a_next_slab_of_another_log(
-    make: Callable[[int], tuple[Log, Log]],
-) -> None:
-    ours, theirs = make(2)
-    held = ours.slabs[1].read_bytes()
-    ours.slabs[1].unlink()
-    with aolog.Reader(ours.path) as reader:
-        assert list(reader) == ours.of(0)
-        shutil.copy(theirs.slabs[1], ours.slabs[1])
-        with pytest.raises(aolog.IdentityUnclear):
-            reader.read()
-        ours.slabs[1].unlink()
-        ours.slabs[1].write_bytes(held)
-        assert list(reader) == ours.of(1)
 
 
 def test_a_writer_begins_no_log_among_the_cursors_of_one_that_is_gone(

@@ -63,30 +63,6 @@ w.close()
     assert_clean(log_path)
 
 
-def test_a_child_that_exits_cleanly_writes_nothing_of_its_parents(log_path: str) -> None:
-    run(
-        """
-import gc
-w = aolog.Writer(path, flush_seconds=None, sync="never")
-w.append(b"once")
-pid = os.fork()
-if pid == 0:
-    sys.exit(0)  # at-exit handlers run
-os.waitpid(pid, 0)
-pid = os.fork()
-if pid == 0:
-    del w
-    gc.collect()
-    sys.exit(0)
-os.waitpid(pid, 0)
-w.close()
-""",
-        log_path,
-    )
-    assert values(log_path) == [b"once"]
-    assert_clean(log_path)
-
-
 def test_the_lock_goes_with_the_parent_though_children_live(log_path: str) -> None:
     code = """
 w = aolog.Writer(path, flush_seconds=None)
@@ -108,32 +84,6 @@ sys.stdin.readline()
         with aolog.Writer(log_path) as writer:  # the grandchild holds nothing
             assert writer.opening.case == "@D unsealed"
         child.say("end")
-
-
-def test_a_child_may_have_logs_of_its_own(log_path: str) -> None:
-    run(
-        """
-w = aolog.Writer(path + "-parent", flush_seconds=0.01)
-w.append(b"parent")
-
-def child():
-    with aolog.Writer(path + "-child", flush_seconds=0.01) as mine:
-        mine.append(b"child")
-        time.sleep(0.1)
-        assert len(list(aolog.Reader(path + "-child"))) == 1
-    with aolog.Reader(path + "-parent") as r:
-        list(r)
-
-in_child(child)
-w.append(b"parent")
-time.sleep(0.1)
-assert len(list(aolog.Reader(path + "-parent"))) == 2  # its thread is alive
-w.close()
-""",
-        log_path,
-    )
-    assert values(log_path + "-parent") == [b"parent"] * 2
-    assert values(log_path + "-child") == [b"child"]
 
 
 def test_readers_and_cursors_are_the_parents_too(log_path: str) -> None:

@@ -17,10 +17,6 @@ def error_of(*gaps: Gap) -> GapFound:
     return caught.value
 
 
-def test_without_a_gap_there_is_nothing_to_say():
-    Losses().check("LOG", "read")
-
-
 @pytest.mark.parametrize(
     ("gaps", "said", "lost"),
     [
@@ -45,14 +41,3 @@ def test_every_gap_counts_with_its_reason_and_an_unknown_number_is_never_reporte
     assert (error.code, error.exit_status) == ("gap", 3)
     assert error.reason == said
     assert error.details == {"path": "LOG", "gaps": len(gaps), "records_lost": lost}
-
-
-def test_pruned_records_give_no_hint_at_verify():
-    pruned, corrupt = Gap(0, 8, "pruned", 1), Gap(9, 16, "corrupt", 1)
-    assert "verify" not in str(error_of(pruned))
-    assert str(error_of(pruned, corrupt)).endswith(
-        "`aolog verify` lists all gaps except what retention or `aolog prune` removed"
-    )
-    assert str(error_of(corrupt)).endswith(
-        "intact records were read; `aolog verify` lists all gaps"
-    )

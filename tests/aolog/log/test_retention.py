@@ -11,7 +11,6 @@ import pytest
 
 import aolog
 from aolog.log.retention import Plan, SlabSize, plan, prune
-from aolog.read.reader import pruned_from
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
 from tests.aolog.conftest import (
@@ -162,16 +161,6 @@ def test_old_slabs_go_though_no_one_appends(log_path: str, monkeypatch: pytest.M
     assert_clean(log_path)
 
 
-def test_format_1_is_pruned_too(log_path: str) -> None:
-    keep = aolog.Retention(max_bytes=2000)
-    with aolog.Writer(log_path, format="queuefka", slab_bytes=500, retention=keep) as writer:
-        for i in range(100):
-            writer.append(b"%0100d" % i)
-        assert total(log_path) <= 2000 + 108
-    found = values(log_path)
-    assert found == [b"%0100d" % i for i in range(100 - len(found), 100)]
-
-
 def test_a_follower_of_format_1_gets_a_gap_for_the_slabs_that_were_pruned_meanwhile(
     log_path: str,
 ) -> None:
@@ -243,16 +232,6 @@ def test_age_and_count_take_nothing_that_a_cursor_needs(
     with aolog.Reader(log_path, cursor="c") as reader:
         assert len(list(reader)) == 32 - 13
         assert reader.gaps == []
-
-
-def test_a_cursor_that_does_not_protect_holds_nothing(log_path: str) -> None:
-    slabs = written(log_path)
-    hold(log_path, 13, protect=False)
-    prune(log_path, Storage(), aolog.Retention(max_slabs=1))
-    assert slab_files(log_path) == slabs[-1:]
-    with aolog.Reader(log_path, cursor="c", protect=False) as reader:
-        assert len(list(reader)) == 4
-        assert [(gap.reason, gap.records_lost) for gap in reader.gaps] == [("pruned", 15)]
 
 
 def test_when_full_prune_lets_the_oldest_go_and_readers_are_told_exactly(log_path: str) -> None:
@@ -351,19 +330,6 @@ def test_block_waits_until_a_cursor_commits(log_path: str) -> None:
     assert_clean(log_path)
 
 
-def test_closing_ends_a_blocked_append(log_path: str) -> None:
-    keep = aolog.Retention(max_bytes=40_000, when_full="block")
-    writer = aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER)
-    fill(writer, 1)
-    hold(log_path, 1)
-    appending = in_thread(lambda: fill(writer, 9))
-    assert appending.waits()
-    writer.close()
-    with pytest.raises(aolog.LogClosed):
-        appending.result()
-    assert_clean(log_path)
-
-
 def test_a_damaged_cursor_frees_nothing(log_path: str) -> None:
     slabs = written(log_path)
     hold(log_path, 20)
@@ -372,19 +338,6 @@ def test_a_damaged_cursor_frees_nothing(log_path: str) -> None:
     with pytest.raises(aolog.CursorCorrupt):
         prune(log_path, Storage(), aolog.Retention(max_slabs=1))
     assert slab_files(log_path) == slabs
-
-
-def test_a_damaged_cursor_stops_no_flush(log_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aolog.write.background._AGE_CHECK_S", 0.05)
-    keep = aolog.Retention(max_age_s=100.0)
-    with aolog.Writer(log_path, retention=keep, flush_seconds=0.05) as writer:
-        writer.append(b"a")
-        writer.flush()
-        hold(log_path, 1)
-        (Path(log_path) / "cursors" / "c.cursor").write_bytes(bytes(8192))
-        time.sleep(0.2)
-        writer.append(b"b")
-        eventually(lambda: values(log_path) == [b"a", b"b"])
 
 
 # --- what is lost cannot be missed ------------------------------------------------------------------
@@ -427,27 +380,6 @@ def test_the_writer_warns_of_each_unread_record_that_it_prunes(
     assert messages[0].startswith(f"{log_path}: retention removed 1 record that cursor 'c' had ")
     assert f"addresses {stands} to " in messages[0]
     assert messages[-1].split(";")[0].endswith(f" to {first}")
-
-
-def test_a_writer_that_prunes_often_warns_at_once_and_then_once_a_minute_with_the_sum(
-    log_path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("aolog.log.pruned_records.WARN_EVERY_S", 1.0)
-    with aolog.Writer(log_path, **BOUNDED) as writer:
-        fill(writer, 1)
-        hold(log_path, 0)
-        begun = time.monotonic()
-        while not said(caplog):
-            fill(writer, 1)
-        for _ in range(20):
-            fill(writer, 1)
-        assert len(said(caplog)) == 1 or time.monotonic() - begun > 1.0
-        lost = writer.pruned_unread["c"].records_lost
-        assert lost is not None
-        assert lost >= 80
-        eventually(lambda: counts(said(caplog)) == lost)  # though nobody calls the writer
-        assert len(said(caplog)) <= 2 + int(time.monotonic() - begun)
-    assert counts(said(caplog)) == lost
 
 
 def test_each_cursor_that_loses_records_is_named_and_others_are_not(
@@ -511,14 +443,6 @@ def test_a_follower_knows_what_it_will_lose_before_it_meets_the_gap(log_path: st
             assert reader.gaps == [expected]
             assert 1 + len(found) + expected.records_lost == 24
             assert reader.pruned() is None
-
-
-def test_a_log_that_begins_at_a_later_address_has_lost_nothing(log_path: str) -> None:
-    with aolog.Writer(log_path, first_address=8192) as writer:
-        writer.append(b"a")
-    with aolog.Reader(log_path, 0) as reader:
-        assert pruned_from(reader, 0, 0) == []
-        assert reader.lag().records == 1
 
 
 def test_a_dry_run_reports_the_loss_and_removes_nothing(log_path: str) -> None:

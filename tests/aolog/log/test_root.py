@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,8 @@ import pytest
 import aolog
 from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
-from tests.aolog.commands import damage, failure, fill, run, well
-from tests.aolog.conftest import ROOT, snapshot
+from tests.aolog.commands import damage, failure, fill, run
+from tests.aolog.conftest import snapshot
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a log away")
 
@@ -94,22 +92,6 @@ def test_a_reader_is_refused_before_it_sends_what_it_could_not_commit(log: str) 
         assert len(list(reader)) == 49
 
 
-def test_the_command_of_the_hint_works(log: str, tmp_path: Path) -> None:
-    for above in Path(log).parents:  # as pytest makes them, nobody may enter
-        if above.stat().st_mode & 0o001 == 0:
-            above.chmod(above.stat().st_mode | 0o011)
-    append = [sys.executable, "-m", "aolog", "append", log]
-    done = subprocess.run(
-        ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *append],
-        input=b"more\n", cwd=ROOT, capture_output=True, check=False,
-    )  # fmt: skip  # as it is typed
-    if b"setpriv" in done.stderr or b"No module" in done.stderr:
-        pytest.skip(f"nobody cannot run this Python: {done.stderr.decode()}")
-    assert done.returncode == 0, done.stderr
-    with aolog.Reader(log) as reader:
-        assert list(reader)[-1].value == b"more"
-
-
 def test_whatever_is_made_or_removed_inside_is_refused_by_storage_itself(log: str) -> None:
     """A call that nobody thought of is refused too."""
     storage, before = Storage(), snapshot(log)
@@ -131,12 +113,3 @@ def test_whatever_is_made_or_removed_inside_is_refused_by_storage_itself(log: st
                 change()
     here.close()
     assert snapshot(log) == before
-
-
-def test_root_makes_logs_of_its_own_in_another_user_s_directory(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    os.chown(home, NOBODY, NOBODY)
-    well("append", home / "log", given="x\n")
-    well("append", home / "log", given="y\n")
-    assert (home / "log").stat().st_uid == 0

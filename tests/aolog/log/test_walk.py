@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 
-import aolog.log.walk
-from aolog.format import format1, frame
+from aolog.format import format1
 from aolog.format.frame import FLAG_DURABLE, KIND_MARK, Frame, encode_frame
 from aolog.log.walk import CHUNK_BYTES, SEARCH_BYTES, Damage, Outcome, Tail, Walker
 from aolog.log.walk_format1 import QueuefkaWalker
@@ -113,21 +111,6 @@ def test_an_intact_chain_is_walked_frame_by_frame_to_its_end(slab, size):
     assert outcomes[-1] == Tail(made.ends[-1], made.ends[-1], blank=True)
 
 
-def test_a_walk_that_continues_for_ever_asks_for_runs_of_bounded_length(slab, monkeypatch):
-    asked: list[int] = []
-
-    def intact_frames(*given: Any) -> list[Frame]:
-        asked.append(given[-1])
-        return frame.intact_frames(*given)
-
-    monkeypatch.setattr(aolog.log.walk, "intact_frames", intact_frames)
-    made = chain(4)
-    walker = Walker(slab(bytes(made.contents)), SALT, BEGIN)
-    found = [found for _ in range(100) for found in walker.run()]
-    assert bodies(found) == made.bodies
-    assert max(asked) <= CHUNK_BYTES
-
-
 @pytest.mark.parametrize("kib", [1, 64, 68, 90, 134, 160, 256, 300, 400, 1000, 3000])
 def test_frames_of_one_length_are_read_once(slab, kib):
     size = kib << 10
@@ -144,12 +127,6 @@ def test_what_lies_beyond_the_limit_is_never_read(slab, at):
         outcomes = walk(Walker(slab(bytes(made.contents)), SALT, BEGIN, limit=limit))
         assert bodies(outcomes) == made.bodies[:at]
         assert outcomes[-1][:2] == (made.offsets[at], limit)
-
-
-def test_another_salt_sees_nothing(slab):
-    contents = bytes(chain().contents)
-    outcomes = walk(Walker(slab(contents), SALT + 1, BEGIN))
-    assert outcomes == [Tail(BEGIN, len(contents), blank=False)]
 
 
 # --- damage ---------------------------------------------------------------------------------
@@ -205,23 +182,7 @@ def test_damage_was_durable_if_a_mark_follows(slab, mark_behind):
     assert told == {made.offsets[i]: i <= mark_behind for i in (1, 3, 5, 7)}
 
 
-def test_a_marks_header_vouches_for_it_though_frames_between_are_damaged(slab):
-    made = Chain([b"x" * 100] * 4, marks=(2,))
-    contents = made.damaged(made.offsets[0] + 5, made.offsets[2] + 5)
-    told = damages(walk(Walker(slab(contents), SALT, BEGIN)))
-    assert [found.durable for found in told] == [True, True]
-
-
 # --- tails ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cut", [1, 8, 39, 40, 41, 100, 147])
-def test_an_unfinished_frame_is_a_tail_that_is_not_blank(slab, cut):
-    made = chain()
-    contents = bytes(made.contents[: made.offsets[8] + cut])
-    outcomes = walk(Walker(slab(contents), SALT, BEGIN))
-    assert bodies(outcomes) == made.bodies[:8]
-    assert outcomes[-1] == Tail(made.offsets[8], len(contents), blank=False)
 
 
 @pytest.mark.parametrize("zeros", [1, 40, 4096, CHUNK_BYTES + 1])
@@ -375,25 +336,6 @@ def test_a_format_1_chain_is_walked_frame_by_frame(slab):
     assert outcomes[-1][:2] == (made.ends[-1], made.ends[-1])
 
 
-@pytest.mark.parametrize("at", range(5))
-def test_resynchronising_finds_the_frames_after_an_altered_length(slab, at):
-    made = chain1()
-    for octet in (0, 1, 3):
-        file = slab(made.damaged(made.offsets[at] + octet))
-        outcomes = walk(QueuefkaWalker(file, 0, resync=True))
-        assert bodies(outcomes) == made.bodies[:at] + made.bodies[at + 1 :]
-        assert [d[:2] for d in damages(outcomes)] == [(made.offsets[at], made.ends[at])]
-
-
-def test_resynchronising_is_a_guess_and_believes_a_frame_in_a_payload(slab):
-    inner = b"".join(format1.encode_record(b"not a record"))
-    made = Chain1([b"first", b"payload: " + inner, b"last"])
-    contents = made.damaged(made.offsets[1])
-    assert bodies(walk(QueuefkaWalker(slab(contents), 0, resync=False))) == [b"first"]
-    guessed = bodies(walk(QueuefkaWalker(slab(contents), 0, resync=True)))
-    assert guessed == [b"first", b"not a record", b"last"]
-
-
 def test_resynchronising_gives_up_at_its_bound_and_cuts_nothing(slab, monkeypatch):
     made = Chain1([b"first", (5000).to_bytes(4, "little") * 4000, b"last"])
     contents = made.damaged(made.offsets[1] + 3)
@@ -434,14 +376,6 @@ def test_a_format_1_frame_that_is_finished_meanwhile_is_delivered(slab):
     assert bodies(walk(walker)) == made.bodies[:3]
     file.pwrite_all([made.contents], 0)
     assert bodies(walk(walker)) == made.bodies[3:]
-
-
-def test_a_format_1_slab_ends_at_its_limit(slab):
-    made = chain1()
-    limit = made.offsets[3] + 2
-    outcomes = walk(QueuefkaWalker(slab(bytes(made.contents)), 0, limit=limit))
-    assert bodies(outcomes) == made.bodies[:3]
-    assert outcomes[-1][:2] == (made.offsets[3], limit)
 
 
 def test_every_second_format_1_payload_altered_takes_time_linear_in_the_bytes(slab):

@@ -12,7 +12,6 @@ import shutil
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ import pytest
 import aolog
 from aolog.errors import (
     CursorCorrupt,
-    CursorForeign,
     HeaderLost,
     LockedError,
     NotALog,
@@ -30,16 +28,13 @@ from aolog.errors import (
 )
 from aolog.format.slab import DATA_BEGIN
 from aolog.log.cursor_file import read_position
-from aolog.log.names import slab_name
-from aolog.record import Gap
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
-from tests.aolog.commands import failure, fill, run
+from tests.aolog.commands import failure, fill
 from tests.aolog.conftest import (
     WAYS,
     Killed,
     WatchedStorage,
-    Way,
     by_iteration,
     kill,
     one_by_one,
@@ -129,25 +124,6 @@ def test_a_copy_has_the_same_records_at_the_same_addresses_and_the_same_gaps(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_records_of_a_copy_are_found_at_their_addresses_ordinals_and_times(
-    damaged: Callable[[str], Built], into: Path, name: str
-) -> None:
-    log = damaged(name)
-    left = read_all(log.path)
-    aolog.repair(log.path, into)
-    ordinals = {record.address: i for i, record in enumerate(log.records)}
-    with aolog.Reader(into) as reader:
-        for record in left[::7]:
-            reader.seek(record.address)
-            assert reader.read() == record
-            reader.seek(ordinal=ordinals[record.address])
-            assert reader.read() == record
-        for stamp, record in {r.timestamp: r for r in reversed(left)}.items():
-            reader.seek(datetime.fromtimestamp(0, UTC) + timedelta(microseconds=stamp))
-            assert reader.read() == record
-
-
-@pytest.mark.parametrize("name", CASES)
 def test_a_writer_goes_on_in_a_copy_above_every_address(
     damaged: Callable[[str], Built], into: Path, name: str
 ) -> None:
@@ -181,22 +157,6 @@ def test_compressed_frames_are_copied_byte_for_byte(
         fill_records(writer, 12)
     aolog.repair(log_path, into)
     assert snapshot(str(into)) == snapshot(log_path)
-
-
-def test_an_intact_log_is_copied_byte_for_byte(shapes: dict[str, Built], into: Path) -> None:
-    aolog.repair(shapes["sealed"].path, into)
-    assert snapshot(str(into)) == snapshot(shapes["sealed"].path)
-
-
-def test_an_intact_log_with_a_new_uuid_verifies_as_one(
-    shapes: dict[str, Built], into: Path
-) -> None:
-    done = aolog.repair(shapes["sealed"].path, into, new_uuid=True)
-    assert aolog.verify(into).ok
-    assert aolog.verify(into).notes == []
-    assert read_all(str(into)) == shapes["sealed"].records
-    with aolog.Reader(into) as copy, aolog.Reader(shapes["sealed"].path) as log:
-        assert copy.topic_uuid.hex() == done.topic_uuid != log.topic_uuid.hex()
 
 
 def grow(path: str, random_: random.Random) -> None:
@@ -283,47 +243,6 @@ def test_a_copy_of_a_log_with_any_damage_is_the_same_log(tmp_path: Path, seeds: 
         shutil.rmtree(into)
 
 
-def test_a_damaged_seal_before_an_emptied_last_slab_is_repaired(log_path: str, into: Path) -> None:
-    log = build(log_path, closed=True)
-    seal = log.seals[-2]
-    assert seal is not None
-    test_gaps.flip(log.slabs[-2], seal.begin + 60)
-    log.slabs[-1].write_bytes(b"")
-    before = one_by_one(log.path)
-    assert before.gaps == [Gap(log.base(2) + seal.begin, log.base(3), "corrupt", None)]
-    aolog.repair(log.path, into)
-    assert one_by_one(str(into)) == before
-
-
-@pytest.mark.parametrize("at", [0, 8, 40, 200, -24])
-def test_a_last_seal_into_which_bytes_were_inserted_is_left_out(
-    log_path: str, into: Path, at: int
-) -> None:
-    log = build(log_path, closed=True)
-    seal = log.seals[-1]
-    assert seal is not None
-    original = log.slabs[-1].read_bytes()
-    place = (seal.begin if at >= 0 else seal.end) + at
-    log.slabs[-1].write_bytes(original[:place] + bytes(range(1, 65)) + original[place:])
-    assert not aolog.verify(log.path).ok
-    aolog.repair(log.path, into)
-    assert one_by_one(str(into)) == Way(log.records, [])
-    assert aolog.verify(into).ok
-
-
-def test_a_slab_of_another_log_stays_a_gap_and_its_records_are_not_copied(
-    shapes: dict[str, Built], tmp_path: Path, into: Path
-) -> None:
-    path, other = str(tmp_path / "log"), build(str(tmp_path / "other"), closed=True)
-    shutil.copytree(shapes["sealed"].path, path)
-    shutil.copy(other.slabs[0], Path(path) / slab_name(0))
-    before = one_by_one(path)
-    assert before.gaps[0].reason == "foreign"
-    aolog.repair(path, into)
-    assert one_by_one(str(into)) == before
-    assert b"%030d" % 3 not in slab_files(str(into))[0].read_bytes()
-
-
 # --- cursors ---------------------------------------------------------------------------------
 
 
@@ -355,17 +274,6 @@ def test_cursors_of_a_copy_resume_where_those_of_the_log_do(
     )
     uuid = bytes.fromhex(str(done.topic_uuid))
     assert new == ([position._replace(topic_uuid=uuid) for position in old] if new_uuid else old)
-
-
-def test_a_cursor_of_the_log_is_refused_by_a_copy_with_a_new_uuid(
-    log_path: str, into: Path
-) -> None:
-    fill(log_path, [b"%d" % i for i in range(10)])
-    cursor = commit(log_path, "c", 5)
-    aolog.repair(log_path, into, new_uuid=True)
-    shutil.copy(cursor, into / "cursors" / "other.cursor")
-    with pytest.raises(CursorForeign):
-        aolog.Reader(into, cursor="other")
 
 
 @pytest.mark.parametrize("commits", [2, 3])
@@ -452,25 +360,6 @@ def test_a_copy_by_root_belongs_to_the_log_s_owner(broken: Built, into: Path) ->
     assert owners == {(65534, 65534)}
 
 
-def test_verify_salvage_and_repair_write_nothing_into_the_log(broken: Built, into: Path) -> None:
-    commit(broken.path, "c", 1, 1)
-    test_gaps.flip(Path(broken.path, "cursors", "c.cursor"), 20)
-    with broken.slabs[-1].open("ab") as file:
-        file.write(b"torn")
-    before = state_of(broken.path)
-    for command in (
-        ("verify",),
-        ("salvage",),
-        ("repair",),
-        ("repair", "--into", into, "--dry-run"),
-        ("repair", "--into", into),
-        ("repair", "--into", f"{into}2", "--new-uuid"),
-    ):
-        run(*command, broken.path)
-        assert state_of(broken.path) == before, command
-    assert aolog.verify(into).records == aolog.verify(f"{into}2").records > 0
-
-
 # --- what is refused -------------------------------------------------------------------------
 
 
@@ -492,24 +381,6 @@ def test_a_copy_goes_where_nothing_is_and_not_into_the_log(broken: Built, tmp_pa
         assert_refused(broken.path, NotALog, tmp_path / "file" / "new", dry_run=dry_run)
 
 
-def test_a_url_is_no_place_for_a_copy(
-    broken: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = {path.name for path in tmp_path.iterdir()}
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"s3://b/x: .*URL"):
-        aolog.repair(broken.path, "s3://b/x")
-    assert {path.name for path in tmp_path.iterdir()} == before
-
-
-def test_what_is_no_log_is_refused(tmp_path: Path, into: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"text")
-    for path in (file, tmp_path / "nothing", tmp_path):
-        with pytest.raises(NotALog):
-            aolog.repair(path, into)
-
-
 def test_a_log_without_any_header_is_refused(broken: Built, into: Path) -> None:
     for slab in broken.slabs:
         test_gaps.zeros(slab, 0, DATA_BEGIN)
@@ -518,40 +389,12 @@ def test_a_log_without_any_header_is_refused(broken: Built, into: Path) -> None:
     assert not into.exists()
 
 
-def test_a_slab_that_is_a_symbolic_link_is_not_copied(
-    broken: Built, tmp_path: Path, into: Path
-) -> None:
-    broken.slabs[1].rename(tmp_path / "elsewhere")
-    broken.slabs[1].symlink_to(tmp_path / "elsewhere")
-    assert "symbolic link" in str(assert_refused(broken.path, StorageFailed, into))
-
-
-def test_a_log_that_is_named_by_a_symbolic_link_is_copied(
-    broken: Built, tmp_path: Path, into: Path
-) -> None:
-    (tmp_path / "link").symlink_to(broken.path)
-    before = one_by_one(broken.path)
-    aolog.repair(tmp_path / "link", into)
-    assert one_by_one(str(into)) == before
-
-
 def test_a_dry_run_writes_nothing_and_says_what_is_copied(broken: Built, into: Path) -> None:
     before = snapshot(str(into.parent))
     told = aolog.repair(broken.path, into, dry_run=True)
     assert snapshot(str(into.parent)) == before
     done = aolog.repair(broken.path, into)
     assert told._replace(dry_run=False) == done
-
-
-def test_progress_goes_on_to_the_end(broken: Built, into: Path) -> None:
-    for dry_run in (True, False):
-        told: list[tuple[int, int]] = []
-        aolog.repair(
-            broken.path, into, dry_run=dry_run, progress=lambda *at, told=told: told.append(at)
-        )
-        done = [at for at, _ in told]
-        assert done == sorted(done)
-        assert told[-1][0] == told[-1][1] > 0
 
 
 # --- full disks, kills -----------------------------------------------------------------------
@@ -567,27 +410,6 @@ def test_too_little_room_is_reported_before_anything_is_written(broken: Built, i
     assert error.details["needed"] == needed
     size = sum(slab.stat().st_size for slab in broken.slabs)
     assert size <= needed <= size * 1.2 + (1 << 20) + 30_000
-
-
-def test_of_a_copy_that_finds_the_disk_full_nothing_is_left(broken: Built, into: Path) -> None:
-    commit(broken.path, "c", 5)
-    before, n = snapshot(str(into.parent)), 0
-    while True:
-        storage = WatchedStorage(raising_at(n, lambda: StorageFull("no room", path="x")))
-        storage.unlink = Storage().unlink  # removing needs no room
-        try:
-            aolog.repair(broken.path, into, storage=storage)
-            break
-        except StorageFull:
-            if into.exists():  # only the sync of its directory failed
-                break
-            if storage.count(
-                "create"
-            ):  # before that an empty directory, which the next repair takes
-                assert snapshot(str(into.parent)) == before, n
-            n += 1
-    assert n > 20
-    assert one_by_one(str(into)) == one_by_one(broken.path)
 
 
 def test_a_real_full_disk_keeps_nothing_of_a_copy(

@@ -11,7 +11,6 @@ import pytest
 
 import aolog
 from aolog.format import columns
-from aolog.format.columns import encode_columns
 from aolog.format.frame import (
     FLAG_DURABLE,
     FRAME_HEADER_LEN,
@@ -19,12 +18,12 @@ from aolog.format.frame import (
     encode_frame,
     encode_header,
 )
-from aolog.format.slab import MAGIC, encode_seal
+from aolog.format.slab import encode_seal
 from aolog.log.directory import Log
 from aolog.maintenance import verify
 from aolog.maintenance.audit import Audit, audit
 from aolog.storage.storage import Storage
-from tests.aolog.commands import answer, failure, fill, run
+from tests.aolog.commands import failure, fill, run
 from tests.aolog.conftest import frames_of, slab_files
 from tests.aolog.maintenance.test_repair import commit
 from tests.aolog.read import test_gaps
@@ -90,13 +89,6 @@ def test_a_damaged_header_copy_is_named(log: Built, at: int) -> None:
     assert report.gaps == []
 
 
-def test_both_header_copies_may_be_damaged_where_the_seal_has_the_third(log: Built) -> None:
-    test_gaps.both_headers(log.slabs[1])
-    report = aolog.verify(log.path)
-    assert "at 0 and at 4096 is damaged; the seal's is intact" in report.problems[0]
-    assert report.gaps == []
-
-
 def test_a_slab_without_a_header_is_named_beside_its_gap(log: Built) -> None:
     test_gaps.all_copies_of_the_header(log)
     report = aolog.verify(log.path)
@@ -109,14 +101,6 @@ def test_a_slab_under_another_name_is_named(log: Built) -> None:
     report = aolog.verify(log.path)
     assert [found.code for found in report.findings] == ["renamed"]
     assert "is the slab of base 0 under another name" in report.problems[0]
-
-
-def test_a_slab_of_another_log_is_named(log: Built, tmp_path: Path) -> None:
-    other = str(tmp_path / "other")
-    fill(other, [b"theirs"])
-    (theirs,) = slab_files(other)
-    shutil.copy(theirs, log.slabs[0])
-    assert "foreign_slab" in codes(log.path)
 
 
 def reseal(log: Built, i: int, **changes: object) -> None:
@@ -175,31 +159,12 @@ def test_an_index_that_leads_elsewhere_is_named(log: Built) -> None:
     assert "its index differs from the frames' offsets" in aolog.verify(log.path).problems[0]
 
 
-def test_timestamps_of_columns_are_compared_with_the_seal(log_path: str) -> None:
-    with aolog.Writer(log_path) as log:
-        for stamps in ([5, -3, 9], range(-400, 400)):
-            for stamp in stamps:
-                log.append(b"x", timestamp=stamp)
-            log.flush()
-    assert aolog.verify(log_path).ok
-
-
 def test_a_damaged_seal_is_named_where_it_must_have_been(log: Built) -> None:
     test_gaps.head(log.seals[1]._replace(slab=log.slabs[1]))  # its trailer is intact
     test_gaps.trailer(log.slabs[2])  # nothing of it is, but the next slab followed in its epoch
     report = aolog.verify(log.path)
     assert [slab.seal for slab in report.health] == ["intact", "damaged", "damaged", "intact"]
     assert [found.code for found in report.findings] == ["seal", "seal"]
-
-
-def test_the_last_slab_of_a_living_log_needs_no_seal(log_path: str) -> None:
-    with aolog.Writer(log_path) as log:
-        log.append(b"x")
-        log.flush()
-        report = aolog.verify(log_path)
-    assert report.ok
-    assert report.health[-1].seal == "none"
-    assert report.findings == []
 
 
 def test_frames_that_do_not_count_are_named(log: Built) -> None:
@@ -234,25 +199,6 @@ def test_a_frame_of_nonsense_with_right_hashes_is_a_gap_and_no_crash(
     frame.slab.write_bytes(data)
     (gap,) = aolog.verify(log.path).gaps
     assert gap[:3] == (frame.base + frame.begin, frame.base + frame.end, "corrupt")
-
-
-def test_zeros_without_a_magic_are_damage_and_no_emptied_slab(log: Built) -> None:
-    path = log.slabs[0]
-    data = bytearray(path.read_bytes())
-    data[:8192] = bytes(8192)
-    path.write_bytes(data[:-512])  # without its seal's copy too
-    assert "header_lost" in codes(str(log.path))
-    data[:8] = MAGIC
-    path.write_bytes(data[:-512])
-    assert "emptied" in codes(str(log.path), damage=False)
-
-
-def test_a_header_is_encoded_as_the_writer_does() -> None:
-    bits, parts = encode_columns([b"one", None], keys=[b"k", None])
-    frame, _ = encode_frame(8192, 77, parts, timestamp_us=-5, ordinal=3, count=2, columns=bits)
-    head = decode_header(frame[0], 0, 8192, 77)
-    assert head is not None
-    assert encode_header(head, 8192, 77) == frame[0]
 
 
 # --- cursors ---------------------------------------------------------------------------------
@@ -366,16 +312,6 @@ def test_leftovers_are_listed_and_are_no_damage(log: Built) -> None:
     assert notes in report.notes
 
 
-def test_a_torn_end_is_a_note(log_path: str) -> None:
-    fill(log_path, [b"x"])
-    (slab,) = slab_files(log_path)
-    with slab.open("ab") as file:
-        file.write(b"torn")
-    report = aolog.verify(log_path)
-    assert report.ok
-    assert [found.code for found in report.findings] == ["tail"]
-
-
 # --- how ---------------------------------------------------------------------------------------
 
 
@@ -414,15 +350,6 @@ def test_the_command_tells_damage_by_what_it_cost(log: Built) -> None:
     assert "BEGIN" not in result.stdout
     test_gaps.body(log.frames[1][2])
     assert "RECORDS LOST" in run("verify", log.path).stdout
-
-
-def test_the_command_s_json_names_everything(log: Built) -> None:
-    commit(log.path, "c", 1)
-    said = answer("verify", log.path, "--json")
-    assert said["cursors"] == [{"name": "c", "state": "ok", "address": 8193, "copies": [True]}]
-    assert said["health"][0]["seal"] == "intact"
-    assert said["ok"] is True
-    assert len(frames_of(log.path)) == said["frames"] + 4
 
 
 # --- gaps that are known -----------------------------------------------------------------------
@@ -467,16 +394,6 @@ def test_a_gap_that_grew_is_reported(log: Built, tmp_path: Path) -> None:
     assert new_gaps(log.path, known) == [
         (base + log.frames[1][2].begin, base + log.frames[1][3].end)
     ]
-
-
-def test_a_count_that_grew_in_the_same_range_is_reported(log: Built, tmp_path: Path) -> None:
-    test_gaps.body(log.frames[1][2])
-    known = baseline_of(log.path, tmp_path / "known.json")
-    report = json.loads(known.read_text())
-    for lost, expected in ((9, 1), (10, 0), (11, 0), (None, 0)):
-        report["gaps"][0]["records_lost"] = lost
-        known.write_text(json.dumps(report))
-        assert len(new_gaps(log.path, known)) == expected, lost
 
 
 CAUSED = {
@@ -526,28 +443,3 @@ def test_a_file_that_is_no_report_is_no_baseline(
     error = failure("verify", log.path, "--baseline", file)
     assert error["code"] == "usage"
     assert "aolog verify LOG --json > FILE" in str(error["hint"])
-
-
-# --- what is in aside/, and should not be ------------------------------------------------------
-
-
-def test_a_directory_in_aside_that_cannot_be_read_is_a_note(log: Built) -> None:
-    path = f"{log.path}/aside/mine"
-    Path(path).mkdir(parents=True)
-
-    class Closed(Storage):
-        def list_names(self, path: str) -> list[str]:
-            if "mine" in str(path):
-                raise aolog.PermissionDenied("no", path=path)
-            return super().list_names(path)
-
-    report = aolog.verify(log.path, storage=Closed())
-    assert report.notes == [f"{path}: cannot be listed"]
-    assert [(left.kind, left.path) for left in report.leftovers] == [("unreadable", path)]
-
-
-def test_a_file_in_the_place_of_aside_is_a_note(log: Built) -> None:
-    path = Path(log.path, "aside")
-    path.write_bytes(b"x")
-    assert aolog.verify(log.path).notes == [f"{path}: not a file of a log"]
-    assert run("info", log.path).exit_code == 0

@@ -69,13 +69,6 @@ def test_a_batch_is_one_frame(log_path: str) -> None:
     assert [len(value) for value in values(log_path)] == [6, *[100] * 1000, 5]
 
 
-@pytest.mark.parametrize("slice_", [(0, 2), (1, 2), (2, 2), (3, 1), (1, 3), (0, 4)], ids=str)
-def test_a_slice_is_only_what_it_shows(log_path: str, slice_: tuple[int, int]) -> None:
-    begin, length = slice_
-    appended(log_path, batch(**FULL).slice(begin, length))
-    assert rows(log_path) == ROWS[begin : begin + length]
-
-
 @pytest.mark.parametrize(
     ("column", "array"),
     [
@@ -122,26 +115,6 @@ def test_a_timestamp_that_is_null_is_the_time_of_the_append(log_path: str) -> No
     assert all(now - 60e6 < stamp <= now for stamp in stamps[1:])
 
 
-def test_times_are_found_in_batches_that_are_not_sorted(log_path: str) -> None:
-    stamps = pa.array([50, 10, 90], pa.timestamp("us", "UTC"))
-    appended(log_path, batch(value=[b"a", b"b", b"c"], timestamp=stamps), batch(value=[b"d"]))
-    with aolog.Reader(log_path, datetime.fromtimestamp(60e-6, UTC)) as reader:
-        assert reader.read().value == b"c"
-
-
-def test_columns_without_values_take_no_space(log_path: str) -> None:
-    empty = batch(
-        value=[b"a" * 100],
-        key=pa.nulls(1, pa.binary()),
-        topic=pa.nulls(1, pa.string()),
-        headers=pa.array([None], HEADERS),
-    )
-    appended(log_path, empty)
-    (frame,) = [frame for frame in frames_of(log_path) if frame.kind == KIND_RECORDS]
-    assert frame.end - frame.begin < 160
-    assert rows(log_path)[0][1:] == (None, b"a" * 100, (), None)
-
-
 @pytest.mark.parametrize(
     ("columns", "error"),
     [
@@ -181,14 +154,6 @@ def test_a_column_that_has_no_place_is_refused_and_none_is_taken(
     assert values(log_path) == [b"good"]
 
 
-def test_the_bound_is_for_each_value_of_a_slice_and_for_no_other(log_path: str) -> None:
-    whole = pa.record_batch({"value": pa.array([b"a" * 600, b"b" * 600, b"c" * 1001])})
-    with aolog.Writer(log_path, max_record_bytes=1000) as writer:
-        assert len(writer.append_arrow(whole.slice(0, 2))) == 2
-        with pytest.raises(aolog.RecordTooLarge):
-            writer.append_arrow(whole.slice(1))
-
-
 def invalid_text(n: int = 1) -> pa.Array:
     """A string array whose bytes are no UTF-8: Arrow does not check."""
     offsets = pa.py_buffer(np.arange(0, 2 * n + 1, 2, dtype=np.int32))
@@ -208,17 +173,6 @@ def test_text_that_is_not_utf_8_is_refused_before_a_reader_meets_it(log_path: st
                 writer.append_arrow(batch(value=[b"a"], **columns))
         writer.append_arrow(batch(value=invalid_text()))  # a value is bytes, whatever Arrow says
     assert values(log_path) == [b"\xff\xfe"]
-
-
-@pytest.mark.parametrize("wrong", [None, [b"a"], {"value": [b"a"]}, pa.table({"value": [b"a"]})])
-def test_what_is_no_record_batch_is_refused(log_path: str, wrong: object) -> None:
-    with aolog.Writer(log_path) as writer, pytest.raises(aolog.RecordRefused):
-        writer.append_arrow(wrong)
-
-
-def test_format_1_has_no_columns(log_path: str) -> None:
-    with aolog.Writer(log_path, format="queuefka") as writer, pytest.raises(aolog.RecordRefused):
-        writer.append_arrow(batch(value=[b"a"]))
 
 
 # --- to Arrow --------------------------------------------------------------------------------
@@ -267,24 +221,6 @@ def test_a_batch_that_begins_in_a_frame_is_sliced(log_path: str) -> None:
             assert from_arrow_rows(arrow) == records[i:]
 
 
-def test_the_schema_is_always_the_same(log_path: str) -> None:
-    mixed(log_path)
-    with aolog.Reader(log_path) as reader:
-        while (got := reader.read_batch(1)) is not None:
-            assert got.to_arrow().schema.equals(
-                pa.schema(
-                    [
-                        ("address", pa.int64()),
-                        ("timestamp", pa.timestamp("us", "UTC")),
-                        ("key", pa.binary()),
-                        ("value", pa.binary()),
-                        ("headers", HEADERS),
-                        ("topic", pa.string()),
-                    ]
-                )
-            )
-
-
 def test_columns_are_chosen_by_name_and_order(log_path: str) -> None:
     records = mixed(log_path)
     with aolog.Reader(log_path) as reader:
@@ -314,16 +250,6 @@ def test_what_was_read_as_arrow_may_be_appended_as_it_is(log_path: str) -> None:
         while (got := reader.read_batch(300)) is not None:
             writer.append_arrow(got.to_arrow())
     assert [record[1:] for record in read_all(copy)] == [record[1:] for record in records]
-
-
-def test_format_1_becomes_arrow_without_times(log_path: str) -> None:
-    with aolog.Writer(log_path, format="queuefka") as writer:
-        given = [writer.append(b"%d" % i) for i in range(5)]
-    with aolog.Reader(log_path) as reader:
-        arrow = reader.read_batch().to_arrow()
-    assert arrow.column("address").to_pylist() == given
-    assert arrow.column("timestamp").null_count == 5
-    assert arrow.column("value").to_pylist() == [b"%d" % i for i in range(5)]
 
 
 def test_pyarrow_is_imported_only_when_it_is_asked_for(log_path: str) -> None:

@@ -43,21 +43,6 @@ def test_polars_takes_a_reader_and_gets_every_record(log: str) -> None:
     assert frame["value"][-1] == read_all(log)[-1].value
 
 
-def test_duckdb_queries_a_reader_by_the_name_of_its_variable(log: str) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    with aolog.Reader(log) as reader:  # noqa: F841 -- DuckDB finds it by its name
-        (found,) = duckdb.sql("select count(*), count(key), max(address) from reader").fetchall()
-    assert found == (RECORDS, 500, read_all(log)[-1].address)
-
-
-def test_pandas_gets_every_record(log: str) -> None:
-    pytest.importorskip("pandas")
-    with aolog.Reader(log) as reader:
-        frame = reader.to_arrow(["key", "value"]).read_pandas()
-    assert list(frame.columns) == ["key", "value"]
-    assert len(frame) == RECORDS
-
-
 def test_a_stream_and_a_later_iteration_have_each_record_once(log: str) -> None:
     with aolog.Reader(log) as reader:
         first = reader.read()
@@ -78,28 +63,6 @@ def test_a_stream_ends_however_fast_the_writer_is(log: str) -> None:
             writer.flush()
             batches += 1
     assert batches <= 4
-
-
-def test_a_batch_is_a_stream_of_its_records(log: str) -> None:
-    with aolog.Reader(log) as reader:
-        batch = reader.read_batch()
-        assert batch is not None
-        assert pa.table(batch).equals(pa.Table.from_batches([batch.to_arrow()]))
-        assert reader.tell() == batch.end
-
-
-def test_a_stream_of_an_empty_rest_has_columns_and_no_rows(log: str) -> None:
-    with aolog.Reader(log, "latest") as reader:
-        table = pa.table(reader)
-    assert table.num_rows == 0
-    assert table.column_names == ["address", "timestamp", "key", "value", "headers", "topic"]
-
-
-def test_an_unknown_column_is_refused_before_anything_is_read(log: str) -> None:
-    with aolog.Reader(log) as reader:
-        with pytest.raises(aolog.UsageError, match="no column 'colour'"):
-            reader.to_arrow(["colour"])
-        assert reader.read() is not None
 
 
 def test_a_gap_in_a_stream_is_reported_or_raised_as_in_an_iteration(log: str) -> None:

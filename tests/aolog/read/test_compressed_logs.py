@@ -4,17 +4,13 @@ and a plain error where there is no codec. About 10 s.
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import tracemalloc
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import aolog
 from aolog.format import compression as codec_module
@@ -25,12 +21,11 @@ from aolog.log.directory import Log
 from aolog.log.walk import Tail
 from aolog.record import Gap
 from aolog.storage.storage import Storage
-from tests.aolog.commands import answer, failure, well
+from tests.aolog.commands import answer, failure
 from tests.aolog.conftest import (
     WAYS,
     assert_clean,
     frames_of,
-    kill,
     one_by_one,
     read_all,
     slab_files,
@@ -141,29 +136,6 @@ def test_frames_are_compressed_where_that_saves_something(logs, name):
     assert_clean(logs[name])
 
 
-def test_only_slabs_of_a_writer_that_compresses_are_of_version_3(logs):
-    versions = [slab.read_bytes()[8] for slab in slab_files(logs["mixed"])]
-    assert set(versions) == {2, 3}
-    assert versions[0] == versions[-1] == 2
-    assert {slab.read_bytes()[8] for slab in slab_files(logs["none"])} == {2}
-    assert {slab.read_bytes()[8] for slab in slab_files(logs["zstd"])} == {3}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_reader_may_begin_at_every_record_at_every_ordinal_and_at_a_time(logs, name):
-    records = read_all(logs[name])
-    with aolog.Reader(logs[name]) as reader:
-        for i in [*range(0, len(records), 41), len(records) - 1]:
-            assert reader.seek(records[i].address) == records[i].address
-            assert reader.read() == records[i]
-            assert reader.seek(ordinal=i) == records[i].address
-            assert reader.ordinal == i
-    moment = 1_000_000 * 7 - 3
-    start = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment)
-    with aolog.Reader(logs[name], start) as reader:
-        assert reader.read() == next(r for r in records if r.timestamp >= moment)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_no_frame_is_shorter_than_its_count(log_path, name):
     """Thousands of empty records shrink to fewer bytes than there are: their addresses would run
@@ -182,36 +154,6 @@ def test_no_frame_is_shorter_than_its_count(log_path, name):
             assert reader.read().address == address
 
 
-@settings(deadline=None, max_examples=40)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["append", "many", "flush", "sync"]),
-            st.lists(st.none() | st.binary(max_size=20) | st.just(b"again " * 40), max_size=12),
-        ),
-        max_size=15,
-    ),
-    st.sampled_from(NAMES),
-    st.sampled_from([0, 200, 64 << 10]),
-)
-def test_whatever_is_appended_is_read(tmp_path_factory, steps, name, batch_bytes):
-    path = str(tmp_path_factory.mktemp("any") / "log")
-    given = []
-    with aolog.Writer(
-        path, compression=name, batch_bytes=batch_bytes, slab_bytes=9000, sync="never"
-    ) as writer:
-        for what, values in steps:
-            if what == "append":
-                given += [(writer.append(value, key=value), value) for value in values]
-            elif what == "many":
-                given += zip(writer.append_many(values).tolist(), values, strict=True)
-            else:
-                getattr(writer, what)()
-        writer.flush()
-        assert [(r.address, r.value) for r in read_all(path)] == given
-    assert_clean(path)
-
-
 # --- options --------------------------------------------------------------------------------
 
 
@@ -228,14 +170,6 @@ def test_what_cannot_be_is_refused_before_anything_is_made(log_path, options):
     assert not Path(log_path).exists()
 
 
-def test_the_command_line_compresses_and_reads(log_path):
-    lines = b"".join(b"a line like the others, %d\n" % i for i in range(500))
-    answer("append", log_path, "--compression", "zstd", "--compression-level", "5", given=lines)
-    assert set(codecs(log_path)) == {CODECS["zstd"]}
-    assert well("read", log_path).stdout_bytes == lines
-    assert answer("verify", log_path)["ok"] is True
-
-
 # --- damage ---------------------------------------------------------------------------------
 
 
@@ -247,35 +181,6 @@ def ten(request, log_path):
             writer.append_many([b"frame %d, record %d" % (i, j) for j in range(30)])
     assert codecs(log_path) == [CODECS[request.param]] * 10
     return log_path
-
-
-def test_salvage_has_the_records_of_a_whole_body_and_nothing_of_one_that_is_not(ten):
-    records, frames = read_all(ten), frames_of(ten)
-    data = bytearray(frames[0].slab.read_bytes())
-    data[frames[2].begin + 17] ^= 1  # its header
-    data[frames[6].begin + 60] ^= 1  # its body
-    frames[0].slab.write_bytes(data)
-    lines = [json.loads(line) for line in well("salvage", ten, "--json").stdout.splitlines()]
-    saved = [line for line in lines if line["offset"] == frames[2].begin]
-    assert {line["reason"] for line in saved} == {"header"}
-    assert [line["address"] for line in saved] == [r.address for r in records[60:90]]
-
-
-def test_a_torn_compressed_frame_is_cut_copied_and_reported(log_path):
-    writer = aolog.Writer(log_path, compression="zstd", flush_seconds=None)
-    writer.append_many([b"kept"] * 50)
-    writer.append_many([b"torn"] * 50)
-    writer.flush()
-    kill(writer)
-    torn = frames_of(log_path)[-1]
-    with torn.slab.open("r+b") as file:
-        file.truncate(torn.end - 9)
-    with aolog.Writer(log_path) as again:
-        assert again.opening.case == "@F unsealed_torn"
-        again.append(b"on")
-    found = one_by_one(log_path)
-    assert [record.value for record in found.records] == [b"kept"] * 50 + [b"on"]
-    assert [gap.reason for gap in found.gaps] == ["torn"]
 
 
 def hostile_slab(
@@ -421,16 +326,6 @@ def test_what_needs_no_body_needs_no_package(logs, tmp_path, without_packages):
         reader.seek("latest")
     told = answer("info", path)
     assert (told["end_ordinal"], told["slabs"]) == (reader_end(path), len(slab_files(path)))
-
-
-def test_a_writer_without_the_package_is_refused_and_touches_nothing(log_path, without_packages):
-    for name in NAMES:
-        with pytest.raises(aolog.CodecUnavailable) as refused:
-            aolog.Writer(log_path, compression=name)
-        assert name in str(refused.value)
-        assert "pip install 'aolog-bridge[compression]'" in str(refused.value)
-    assert failure("append", log_path, "--compression", "zstd", given=b"x\n")["exit_status"] == 2
-    assert not Path(log_path).exists()
 
 
 def test_a_codec_of_a_newer_release_is_an_error_and_no_gap(log_path):

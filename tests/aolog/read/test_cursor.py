@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import aolog
-from aolog.log.cursor_file import COPIES, read_copies
-from aolog.log.retention import prune
+from aolog.log.cursor_file import read_copies
 from aolog.read.reader import prepare_commit
 from aolog.storage.storage import Storage
 from aolog.storage.system import RealSystem
@@ -23,7 +22,6 @@ from tests.aolog.conftest import (
     WatchedStorage,
     in_thread,
     kill,
-    open_below,
     slab_files,
     snapshot,
     values,
@@ -79,21 +77,6 @@ def test_a_cursor_that_was_never_committed_begins_at_start(log: str) -> None:
     assert snapshot(log) == before  # and leaves no file
     commit_after(log, 2)
     assert values(log, start="latest", cursor="c") == [b"2", b"3", b"4", b"5"]
-
-
-def test_a_position_is_committed_after_a_batch(log: str) -> None:
-    with aolog.Reader(log, cursor="c") as reader:
-        reader.read_batch(max_bytes=1)
-        reader.commit()
-    assert rest(log) == [b"2", b"3", b"4", b"5"]
-
-
-def test_a_cursor_may_go_back(log: str) -> None:
-    commit_after(log, 5)
-    with aolog.Reader(log, cursor="c") as reader:
-        reader.seek(ordinal=1)
-        reader.commit()
-    assert rest(log) == [b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_a_reader_without_a_cursor_has_nothing_to_commit(log: str) -> None:
@@ -173,26 +156,6 @@ def test_a_commit_in_the_next_slab_makes_that_one_durable_first(log_path: str) -
                 assert storage.operations[0] == Operation("datasync", slab_files(log_path)[-1].name)
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nothing tells what is open")
-def test_a_cursor_keeps_no_slab_that_is_removed(log_path: str) -> None:
-    """Its room would not be free before the reader is closed."""
-    with aolog.Writer(log_path, slab_bytes=8300, flush_seconds=None) as writer:
-        writer.append_many([b"x" * 1000] * 2)
-        writer.flush()
-        with aolog.Reader(log_path, cursor="c") as reader:
-            reader.read_batch(1)
-            reader.commit()
-            for _ in range(4):
-                writer.append_many([b"y" * 1000])
-            writer.flush()
-            reader.read_batch(1)
-            reader.read_batch(1)
-            reader.commit()  # in a slab that is not the last
-            assert prune(log_path, Storage(), aolog.Retention(max_slabs=1)).slabs > 0
-            reader.end()  # it looks at the log anew
-            assert not [path for path in open_below(log_path) if path.endswith("(deleted)")]
-
-
 def test_a_commit_that_was_prepared_is_refused_after_the_close(log: str) -> None:
     reader = aolog.Reader(log, cursor="c")
     reader.commit()
@@ -257,50 +220,6 @@ def test_commits_take_turns_so_that_the_one_before_stays(log: str) -> None:
             told.append(reader.tell())
             copies = [copy for copy in read_copies(log, "c", Storage()) if copy is not None]
             assert sorted(copy[1].address for copy in copies) == told[-2:]
-
-
-def test_a_commit_of_the_same_position_writes_nothing(log: str) -> None:
-    storage = WatchedStorage()
-    with aolog.Reader(log, cursor="c", storage=storage) as reader:
-        reader.read()
-        reader.commit()
-        wrote = storage.count("write")
-        for _ in range(3):
-            reader.commit()
-        assert storage.count("write") == wrote
-
-
-def test_a_commit_does_not_sync_a_log_that_is_never_synced(log_path: str) -> None:
-    storage = WatchedStorage()
-    with aolog.Writer(log_path, sync="never") as writer:
-        writer.append(b"a")
-        writer.flush()
-        with aolog.Reader(log_path, cursor="c", storage=storage) as reader:
-            reader.read()
-            reader.commit()
-    assert {operation.name for operation in storage.operations if operation.what == "datasync"} == {
-        "c.cursor.tmp"
-    }
-
-
-# --- damage ----------------------------------------------------------------------------------
-
-
-def test_a_cursor_whose_copies_are_both_damaged_says_so_and_is_left(log: str) -> None:
-    commit_after(log, 2)
-    commit_after(log, 1)
-    for at in COPIES:
-        damage(file_of(log), at + 50)
-    before = snapshot(log)
-    for call in (lambda: aolog.Reader(log, cursor="c"), lambda: aolog.cursors(log)):
-        with pytest.raises(aolog.CursorCorrupt) as caught:
-            call()
-        assert str(file_of(log)) in str(caught.value)
-        assert caught.value.exit_status == 3
-    assert snapshot(log) == before
-    with aolog.Writer(log) as writer:  # the log itself is well
-        writer.append(b"6")
-    assert len(values(log)) == 7
 
 
 # --- whose it is -----------------------------------------------------------------------------
@@ -446,11 +365,6 @@ def test_a_bad_name_is_refused(log: str, name: str) -> None:
     assert snapshot(log) == before
 
 
-def test_the_longest_name_is_good(log: str) -> None:
-    commit_after(log, 3, "x" * 128)
-    assert rest(log, "x" * 128) == [b"3", b"4", b"5"]
-
-
 # --- a full disk -------------------------------------------------------------------------------
 
 
@@ -490,21 +404,3 @@ def test_a_commit_on_a_full_simulated_disk_needs_no_room() -> None:
             reader.read()
             reader.commit()
         assert reader.tell() == aolog.cursors("/log", storage=storage)[0].address
-
-
-def test_an_error_of_the_device_is_reported_and_the_commit_may_be_repeated(log: str) -> None:
-    def before(operation: Operation) -> None:
-        if failing and operation.what == "write":
-            raise aolog.StorageFailed("EIO", path=operation.name)
-
-    failing = False
-    with aolog.Reader(log, cursor="c", storage=WatchedStorage(before)) as reader:
-        reader.read()
-        reader.commit()
-        reader.read()
-        failing = True
-        with pytest.raises(aolog.StorageFailed):
-            reader.commit()
-        failing = False
-        reader.commit()
-    assert rest(log) == [b"2", b"3", b"4", b"5"]

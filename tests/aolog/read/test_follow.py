@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from pathlib import Path
 
 import pytest
 
 import aolog
-from aolog.storage.watch import Watch
-from tests.aolog.conftest import Child, WatchedStorage, eventually, in_thread, slab_files
+from tests.aolog.conftest import Child, WatchedStorage, in_thread, slab_files
 
 
 def following(path: str, n: int, **options: object) -> list[bytes]:
@@ -22,20 +19,6 @@ def following(path: str, n: int, **options: object) -> list[bytes]:
             if len(found) == n:
                 break
         return found
-
-
-def test_following_ends_when_nothing_came_for_the_timeout(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
-        writer.flush()
-        with aolog.Reader(log_path) as reader:
-            begun = time.monotonic()
-            assert [record.value for record in reader.follow(timeout=0.2)] == [b"a"]
-            assert 0.2 <= time.monotonic() - begun < 10.0
-            assert list(reader.follow(timeout=0.0)) == []
-            writer.append(b"b")
-            writer.flush()
-            assert [record.value for record in reader.follow(timeout=0.0)] == [b"b"]
 
 
 @pytest.mark.parametrize("kind", ["aolog", "queuefka"])
@@ -80,35 +63,6 @@ def test_a_follower_is_woken_and_does_not_look_before(log_path: str) -> None:
         reader.close()
 
 
-def test_a_follower_without_inotify_looks_again_soon(
-    log_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("inotify_simple.INotify", _no_inotify)
-    with aolog.Writer(log_path) as writer, aolog.Reader(log_path) as reader:
-        waiting = in_thread(lambda: next(reader.follow()))
-        assert waiting.waits(0.3)
-        begun = time.monotonic()
-        writer.append(b"a")
-        writer.flush()
-        assert waiting.result().value == b"a"
-        assert time.monotonic() - begun < 5.0
-
-
-@pytest.mark.parametrize("notified", [True, False])
-def test_a_watch_ends_at_its_time_out_and_closes_twice(
-    tmp_path: Path, notified: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not notified:
-        monkeypatch.setattr("inotify_simple.INotify", _no_inotify)
-    watch = Watch(str(tmp_path))
-    begun = time.monotonic()
-    watch.wait(0.05)
-    watch.wait(0.0)
-    watch.close()
-    watch.close()
-    assert time.monotonic() - begun < 10.0
-
-
 WRITE_IN_CHILD = """
 import sys, aolog
 with aolog.Writer(sys.argv[1], slab_bytes=20_000, batch_bytes=0, preallocate=sys.argv[2] == "1") as w:
@@ -131,28 +85,6 @@ def test_another_process_is_followed(log_path: str, preallocate: str) -> None:
                 for _ in range(20):
                     assert next(follow).value == b"%04d" % i * 20
             assert reader.gaps == []
-
-
-def test_a_batch_is_followed_whole(log_path: str) -> None:
-    stop = threading.Event()
-    sizes = set()
-
-    def write() -> None:
-        with aolog.Writer(log_path, preallocate=True, slab_bytes=1 << 20) as writer:
-            while not stop.is_set():
-                writer.append_many([b"x" * 100] * 700)
-                writer.flush()
-
-    writing = in_thread(write)
-    eventually(lambda: slab_files(log_path))
-    with aolog.Reader(log_path) as reader:
-        for _ in range(50):
-            batch = reader.read_batch(max_bytes=1, timeout=20.0)
-            sizes.add(len(batch))
-        assert reader.gaps == []
-    stop.set()
-    writing.result()
-    assert sizes == {700}
 
 
 def test_a_follower_sees_what_comes_after_an_unclean_stop(log_path: str) -> None:

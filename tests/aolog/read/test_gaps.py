@@ -477,17 +477,6 @@ def test_an_address_inside_a_gap_means_the_record_after_it(
                     assert told.reason == gap.reason
 
 
-def test_a_record_inside_of_a_damaged_frame_counts_those_after_it(
-    damaged: Callable[[str], Damaged],
-) -> None:
-    log, (gap,), _ = damaged("body_of_a_frame")
-    with aolog.Reader(log.path, gap.begin + 4) as reader:
-        assert reader.ordinal == PER_SLAB + 2 * PER_FRAME + 4
-        assert reader.read().address == gap.end
-        assert reader.gaps == [Gap(gap.begin + 4, gap.end, "corrupt", PER_FRAME - 4)]
-        assert reader.ordinal == PER_SLAB + 3 * PER_FRAME + 1
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_the_oracle_of_the_matrix_says_what_this_table_says(
     damaged: Callable[[str], Damaged], shapes: dict[str, Built], name: str
@@ -543,15 +532,6 @@ def test_an_altered_length_of_format_1_costs_the_rest_of_its_slab(
     found, gaps = way(path)
     assert found == [*records[:13], *records[20:]]
     assert gaps == [Gap(360 + 108, 720, "torn_or_corrupt", None)]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_resynchronising_format_1_is_asked_for(queuefka: Queuefka, way: Callable[..., Way]) -> None:
-    path, slabs, records = queuefka
-    flip(slabs[1], 3 * 36)
-    found, gaps = way(path, resync=True)
-    assert found == [*records[:13], *records[14:]]
-    assert gaps == [Gap(360 + 108, 360 + 144, "torn_or_corrupt", None)]
 
 
 def test_a_missing_slab_of_format_1_is_a_gap(queuefka: Queuefka) -> None:

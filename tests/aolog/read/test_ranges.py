@@ -135,25 +135,3 @@ def test_what_was_there_and_cannot_be_read_any_more_is_a_gap(tmp_path):
         ]
         cut.close()
     assert found[1:] == [Gap(second, end, "torn_or_corrupt", None)]
-
-
-def test_slabs_pruned_under_ranges_are_reported_once_in_parts(tmp_path):
-    with aolog.Writer(tmp_path, slab_bytes=9000, batch_bytes=0) as log:
-        addresses = [log.append(bytes(300)) for _ in range(20)]
-    slabs = sorted(tmp_path.glob("*.slab"))
-    bases = [int(slab.stem) for slab in slabs]
-    end = aolog.verify(tmp_path).end
-    for slab in slabs[:3]:
-        slab.unlink()
-    opened = Log(str(tmp_path), Storage())
-    cuts = [bases[0], bases[1] + 8500, bases[2], bases[3], bases[4], end]
-    found = [list(read_range(opened, Range(low, high, 0, end))) for low, high in pairwise(cuts)]
-    opened.close()
-    assert [[each.reason for each in part if isinstance(each, Gap)] for part in found] == [
-        ["pruned"], ["pruned"], ["pruned"], [], [],
-    ]  # fmt: skip  # one thing
-    assert [(g.begin, g.end) for part in found for g in part if isinstance(g, Gap)] == list(
-        pairwise(cuts)
-    )[:3]
-    frames = [each.address for part in found for each in part if isinstance(each, RecordFrame)]
-    assert frames == [address for address in addresses if address >= bases[3]]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import gc
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import aolog
@@ -23,7 +21,6 @@ from tests.aolog.conftest import (
     by_iteration,
     frames_of,
     in_thread,
-    open_below,
     slab_files,
     snapshot,
 )
@@ -105,22 +102,6 @@ def test_read_returns_none_at_the_end_and_continues_when_there_is_more(log_path:
     assert len(slab_files(log_path)) > 2
 
 
-def test_a_frame_that_is_half_read_continues_as_a_batch(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        first = writer.append_many([b"a", b"b", b"c", b"d"])
-        second = writer.append_many([b"e", b"f"])
-    with aolog.Reader(log_path) as reader:
-        assert reader.read().value == b"a"
-        assert reader.read().value == b"b"
-        batch = reader.read_batch()
-        assert [record.value for record in batch] == [b"c", b"d", b"e", b"f"]
-        assert batch.addresses.tolist() == [*first[2:].tolist(), *second.tolist()]
-        assert reader.read() is None
-    with aolog.Reader(log_path) as reader:
-        assert [reader.read().value for _ in range(4)] == [b"a", b"b", b"c", b"d"]
-        assert [record.value for record in reader.read_batch()] == [b"e", b"f"]
-
-
 def test_a_batch_puts_small_frames_together_up_to_its_size(log_path: str) -> None:
     with aolog.Writer(log_path, batch_bytes=0) as writer:
         for _ in range(10):
@@ -130,16 +111,6 @@ def test_a_batch_puts_small_frames_together_up_to_its_size(log_path: str) -> Non
         while (batch := reader.read_batch(max_bytes=3 * 144)) is not None:
             sizes.append(len(batch))
     assert sizes == [3, 3, 3, 1]
-
-
-def test_a_batch_is_at_least_one_whole_frame(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append_many([b"x"] * 1000)
-        writer.append_many([b"y"] * 10)
-    with aolog.Reader(log_path) as reader:
-        assert len(reader.read_batch(max_bytes=1)) == 1000
-        assert len(reader.read_batch(max_bytes=1)) == 10
-        assert reader.read_batch(max_bytes=1) is None
 
 
 def test_a_batch_waits_for_its_timeout_and_no_longer(log_path: str) -> None:
@@ -152,22 +123,6 @@ def test_a_batch_waits_for_its_timeout_and_no_longer(log_path: str) -> None:
         writer.append(b"a")
         writer.flush()
         assert [record.value for record in waiting.result()] == [b"a"]
-
-
-def test_what_a_batch_knows_of_itself(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        addresses = writer.append_many([b"a", b"b"])
-        end = writer.flush()
-    with aolog.Reader(log_path) as reader:
-        batch = reader.read_batch()
-    assert len(batch) == 2
-    assert repr(batch) == "<aolog.Batch of 2 records>"
-    assert batch.end == end
-    assert batch.addresses.dtype == np.uint64
-    assert batch.addresses.tolist() == addresses.tolist()
-    assert [record.value for record in batch] == [
-        record.value for record in batch
-    ]  # again and again
 
 
 # --- position --------------------------------------------------------------------------------
@@ -186,34 +141,6 @@ def test_tell_is_the_address_of_what_comes_next(mixed: tuple[str, list[int], Way
         last = reader.tell()
         assert reader.read() is None
         assert before < last <= reader.tell() == aolog.verify(path).end
-
-
-def test_the_ordinal_counts_the_records_before(mixed: tuple[str, list[int], Way]) -> None:
-    path, given, _ = mixed
-    with aolog.Reader(path) as reader:
-        for i in range(len(given)):
-            assert reader.ordinal == i
-            reader.read()
-    with aolog.Reader(path, given[77]) as reader:
-        assert reader.ordinal == 77
-        batch = reader.read_batch()
-        assert reader.ordinal == 77 + len(batch)
-
-
-def test_seeking_while_iterating_continues_from_the_new_place(
-    mixed: tuple[str, list[int], Way],
-) -> None:
-    path, given, (records, _) = mixed
-    seen = []
-    with aolog.Reader(path) as reader:
-        for record in reader:
-            seen.append(record)
-            if len(seen) == 3:
-                reader.seek(given[190])
-            elif len(seen) == 5:
-                seen.append(reader.read())
-                seen += reader.read_batch(max_bytes=1)
-    assert seen == [*records[:3], *records[190:]]
 
 
 @pytest.mark.parametrize("kind", ["batched", "compressed", "queuefka", "frame a record"])
@@ -252,22 +179,6 @@ def test_values_and_records_may_be_asked_for_in_turn(log_path: str, kind: str) -
         left = next(again.values()), list(again.read_batch(1)), list(again.values())
     values_left = [left[0], *(record.value for record in left[1]), *left[2]]
     assert values_left == expected[len(given) // 2 + 1 :]
-
-
-def test_an_iteration_that_was_left_is_taken_up_where_it_stopped(
-    mixed: tuple[str, list[int], Way],
-) -> None:
-    path, _, (records, _) = mixed
-    with aolog.Reader(path) as reader:
-        seen = []
-        while True:
-            got = [record for record, _ in zip(reader, range(3), strict=False)]
-            # zip asks for one more than it gives
-            seen += got
-            if len(got) < 3:
-                break
-            assert reader.tell() > got[-1].address
-    assert seen == [record for i, record in enumerate(records) if i % 4 != 3][: len(seen)]
 
 
 @pytest.mark.parametrize("kind", ["aolog", "queuefka"])
@@ -319,18 +230,6 @@ def test_lag_knows_the_age_of_the_oldest_unread_record(log_path: str) -> None:
         assert reader.lag() == aolog.Lag(0, 0, 0.0)
 
 
-def test_lag_of_format_1_has_bytes_and_no_count(log_path: str) -> None:
-    with aolog.Writer(log_path, format="queuefka") as writer:
-        writer.append(b"abc")
-        writer.append(b"def")
-    with aolog.Reader(log_path) as reader:
-        assert reader.lag() == aolog.Lag(None, 22, None)
-        reader.read()
-        assert reader.lag().bytes == 11
-        reader.read()
-        assert reader.lag() == aolog.Lag(None, 0, 0.0)
-
-
 # --- gaps are told -----------------------------------------------------------------------------
 
 
@@ -364,34 +263,6 @@ def test_durable_follows_what_the_writer_synced_and_is_what_verify_finds(log_pat
         writer.flush()
         assert synced < reader.durable() == aolog.verify(log_path).durable
     reader.close()
-
-
-def test_durable_is_unknown_in_format_1(log_path: str) -> None:
-    with aolog.Writer(log_path, format="queuefka") as writer:
-        writer.append(b"x")
-    with aolog.Reader(log_path) as reader:
-        assert reader.durable() is None
-
-
-def test_on_gap_is_called_between_the_records_around_the_gap(log_path: str) -> None:
-    left = with_a_hole(log_path)
-    story: list[object] = []
-    with aolog.Reader(log_path, on_gap=story.append) as reader:
-        for record in reader:
-            story.append(record.value)
-        assert reader.gaps == [story[2]]
-    assert story == [*left[:2], story[2], left[2]]
-    assert story[2].reason == "corrupt"
-    assert story[2].records_lost == 3
-
-
-def test_a_batch_ends_where_a_gap_begins(log_path: str) -> None:
-    with_a_hole(log_path)
-    with aolog.Reader(log_path) as reader:
-        assert [record.value for record in reader.read_batch()] == [b"a", b"b"]
-        assert reader.gaps == []
-        assert [record.value for record in reader.read_batch()] == [b"f"]
-        assert len(reader.gaps) == 1
 
 
 @pytest.mark.parametrize("how", ["read", "iterate", "values", "batch", "follow"])
@@ -448,20 +319,6 @@ def test_a_closed_reader_refuses_and_may_be_closed_again(log_path: str) -> None:
     ):
         with pytest.raises(aolog.LogClosed):
             call()
-
-
-def test_a_dropped_reader_leaves_no_descriptor_and_no_lock(log_path: str) -> None:
-    written(log_path, 20)
-    for _ in range(10):
-        reader = aolog.Reader(log_path, cursor="c")
-        for _ in reader:
-            break
-        reader.commit()
-        del reader
-        for _ in aolog.Reader(log_path):
-            break
-    gc.collect()
-    assert open_below(log_path) == []
 
 
 def test_a_reader_that_seeks_back_and_forth_opens_a_slab_once(log_path: str) -> None:

@@ -74,26 +74,6 @@ def test_every_address_of_a_frame_finds_its_record_or_the_next_frame(shape: Shap
                 assert reader.gaps == []
 
 
-def test_seeking_restarts_reading_wherever_the_reader_was(shape: Shape) -> None:
-    with aolog.Reader(shape.path) as reader:
-        reader.read()
-        reader.read_batch()
-        reader.seek(shape.records[5].address)
-        assert reader.read_batch().addresses[0] == shape.records[5].address
-        reader.seek("earliest")
-        assert list(reader) == shape.records
-        reader.seek("latest")
-        assert list(reader) == []
-
-
-def test_the_end_itself_may_be_asked_for(shape: Shape) -> None:
-    end = aolog.verify(shape.path).end
-    with aolog.Reader(shape.path, end) as reader:
-        assert reader.tell() == end
-        assert reader.read() is None
-        assert reader.lag() == aolog.Lag(0, 0, 0.0)
-
-
 @pytest.mark.parametrize("beyond", [1, 8, 1 << 20, 1 << 62])
 def test_an_address_beyond_the_end_is_refused_and_the_position_kept(
     shape: Shape, beyond: int
@@ -132,15 +112,6 @@ def test_an_address_before_the_first_slab_is_pruned(log_path: str) -> None:
             reader.seek(ordinal=ordinal - 1)
 
 
-def test_an_address_before_a_log_that_begins_high_is_its_first(log_path: str) -> None:
-    with aolog.Writer(log_path, first_address=1 << 30) as writer:
-        address = writer.append(b"a")
-    for start in (0, 8, (1 << 30) - 1, 1 << 30, (1 << 30) + 8192):
-        with aolog.Reader(log_path, start) as reader:
-            assert reader.read().address == address
-            assert reader.gaps == []
-
-
 # --- ordinals --------------------------------------------------------------------------------
 
 
@@ -150,21 +121,6 @@ def test_every_ordinal_finds_its_record(shape: Shape) -> None:
             assert reader.seek(ordinal=i) == shape.records[i].address
             assert reader.ordinal == i
             assert reader.read() == shape.records[i]
-
-
-def test_ordinals_count_over_slabs_without_records(log_path: str) -> None:
-    for i in range(4):
-        with aolog.Writer(log_path) as writer:
-            if i % 3 == 0:
-                writer.append(b"%d" % i)
-        writer = aolog.Writer(log_path)  # and an unclean stop with nothing in the new slab
-        writer.append(b"lost")
-        kill(writer)
-    with aolog.Reader(log_path) as reader:
-        reader.seek(ordinal=1)
-        assert reader.read().value == b"3"
-        reader.seek(ordinal=0)
-        assert [record.value for record in reader] == [b"0", b"3"]
 
 
 # --- times -----------------------------------------------------------------------------------
@@ -179,14 +135,6 @@ def test_every_time_finds_the_first_record_that_is_as_late(shape: Shape) -> None
                 found = reader.read()
                 expected = next(r for r in shape.records if r.timestamp >= record.timestamp - early)
                 assert found == expected
-
-
-def test_a_time_before_all_is_the_beginning_and_one_after_all_the_end(shape: Shape) -> None:
-    with aolog.Reader(shape.path, at(-1)) as reader:
-        assert list(reader) == shape.records
-    with aolog.Reader(shape.path, datetime(2999, 1, 1, tzinfo=UTC)) as reader:
-        assert reader.read() is None
-        assert reader.lag().records == 0
 
 
 def test_times_that_do_not_increase_are_found_in_the_order_of_the_log(log_path: str) -> None:
@@ -226,22 +174,6 @@ def test_a_place_of_the_wrong_kind_is_refused(log_path: str, start: object) -> N
         writer.append(b"a")
     with pytest.raises(aolog.UsageError):
         aolog.Reader(log_path, start)
-
-
-def test_a_datetime_without_a_zone_is_refused(log_path: str) -> None:
-    with aolog.Writer(log_path):
-        pass
-    with pytest.raises(aolog.UsageError, match="zone"):
-        aolog.Reader(log_path, datetime(2024, 1, 1))  # noqa: DTZ001 -- the point
-
-
-def test_seek_wants_a_place_or_an_ordinal(log_path: str) -> None:
-    with aolog.Writer(log_path):
-        pass
-    with aolog.Reader(log_path) as reader:
-        for call in (reader.seek, lambda: reader.seek("latest", ordinal=3)):
-            with pytest.raises(aolog.UsageError):
-                call()
 
 
 # --- format 1 --------------------------------------------------------------------------------
@@ -340,24 +272,3 @@ def test_a_second_look_at_the_end_reads_no_tail_again(log_path: str, preallocate
         for _ in range(2):
             records, read = storage.of(reader)
             assert (records, read <= 300_000) == (Bodiless.intact, True), read
-
-
-def test_frames_written_after_the_end_was_searched_are_found(log_path: str) -> None:
-    made = Bodiless(log_path, 40, 20_000)
-    frames, n = made.frames, Bodiless.intact
-    os.truncate(made.slab, frames[-2].begin)
-    storage = Counting()
-    with aolog.Reader(log_path, storage=storage) as reader:
-        assert [storage.of(reader)[0] for _ in range(3)] == [n] * 3
-        # the rest of a write that was seen half done: its time of change is known
-        times = made.slab.stat()
-        made.write(frames[n].begin, frames[n].end)
-        os.utime(made.slab, ns=(times.st_atime_ns, times.st_mtime_ns))
-        assert reader.lag().records == n + 1
-        assert reader.lag().records == n + 1
-        made.write(frames[n + 10].begin, frames[n + 10].end)  # in the middle of what is not there
-        assert reader.lag().records == n + 11
-        assert reader.end() == frames[n + 10].address + frames[n + 10].end - frames[n + 10].begin
-        made.write(frames[-2].begin, frames[-1].end)  # appended
-        assert reader.lag().records == len(frames)
-        assert reader.end() == frames[-1].address + frames[-1].end - frames[-1].begin
