@@ -1,16 +1,9 @@
-"""The real system with a list of what was asked of it; and a history that asks a lot.
-
-Run as a program it carries the history out below a directory and writes the list as JSON:
-`python -m tests.aolog.recorded DIRECTORY RECORD`.
-"""
+"""The real system with a list of what was asked of it; and a history that asks a lot."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import aolog
@@ -119,30 +112,3 @@ def replay(entries: Sequence[Entry], system: SimulatedSystem) -> int:
         else:
             assert answer == result, (name, args)
     return len(entries)
-
-
-def as_json(entries: Sequence[Entry]) -> list[Any]:
-    """In the form that strace's lines are brought into: [call, arguments, directories, result]."""
-    shown = []
-    for name, args, options, result in entries:
-        plain = [a.hex() if isinstance(a, bytes) else a for a in args]
-        if name == "open" and not args[1] & os.O_CREAT:
-            plain = plain[:2]  # its mode is for nothing
-        outcome: Any = 0
-        if isinstance(result, OSError):
-            outcome = f"E{result.errno}"
-        elif name in {"open", "pread", "pwritev"}:
-            outcome = result.hex() if isinstance(result, bytes) else result
-        shown.append([name, plain, list(options.values()), outcome])
-    return shown
-
-
-def main() -> None:
-    directory, record = sys.argv[1:]
-    system = RecordingSystem()
-    history(directory, Storage(system))
-    Path(record).write_text(json.dumps(as_json(system.entries)), encoding="ascii")
-
-
-if __name__ == "__main__":
-    main()

@@ -77,12 +77,6 @@ def test_any_flipped_bit_of_a_copy_leaves_the_other(committed: Committed, copy: 
         assert found == committed.by_copy[1 - copy if copy == committed.newer else committed.newer]
 
 
-def test_a_bit_of_each_copy_is_an_error_and_changes_nothing(committed: Committed) -> None:
-    for bit in range(0, 8 * COPY_LEN, 5):
-        data = flipped(committed.data, bit, 8 * COPIES[1] + (bit * 7) % (8 * COPY_LEN))
-        assert committed.resumes_at(data) == "cursor_corrupt"
-
-
 def test_a_cursor_cut_at_any_byte_is_what_is_left_of_it(committed: Committed) -> None:
     first, second = committed.by_copy
     edges = [*range(70), *range(100, 4096, 500), *range(4090, 4170), 8191, 8192]
@@ -91,16 +85,6 @@ def test_a_cursor_cut_at_any_byte_is_what_is_left_of_it(committed: Committed) ->
         left += [second] if size >= COPIES[1] + COPY_LEN else []
         expected = max(left) if left else "cursor_corrupt"
         assert committed.resumes_at(committed.data[:size]) == expected, size
-
-
-@pytest.mark.parametrize("sector", [512, 4096])
-def test_a_lost_sector_loses_one_copy(committed: Committed, sector: int) -> None:
-    for at in range(0, 8192, sector):
-        data = bytearray(committed.data)
-        data[at : at + sector] = bytes(sector)
-        lost = COPIES.index(at) if at in COPIES else None
-        left = [address for i, address in enumerate(committed.by_copy) if i != lost]
-        assert committed.resumes_at(bytes(data)) == max(left)
 
 
 def test_a_commit_that_came_in_part_is_the_one_before(committed: Committed) -> None:

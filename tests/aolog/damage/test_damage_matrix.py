@@ -22,7 +22,7 @@ from fuzz.layout import base_of
 from fuzz.oracle import expect
 from fuzz.shapes import SHAPES, Made, make, quiet
 from fuzz.ways import WAYS, CountingStorage
-from tests.aolog.damage.table import COMPRESSED, FORMAT_2, TABLE, Group, every_hostile_length
+from tests.aolog.damage.table import COMPRESSED, TABLE, Group, every_hostile_length
 
 # A search's pieces and the frames of a small log; far below any length that a header may claim.
 READ_MEMORY_MAX = 8 << 20
@@ -112,21 +112,6 @@ def test_no_length_allocates_what_is_not_there(
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("word", ["00000000", "ffffff7f", "00000080", "ffffffff"])
-def test_no_length_of_format_1_allocates_what_is_not_there(
-    disk: Disk, made: dict[str, Made], word: str
-) -> None:
-    log = made["queuefka"]
-    name = min(log.files)
-    files = apply(log.files, [["write", name, 23, word]])
-    tracemalloc.start()
-    try:
-        check_way("one by one", disk.put(files), files, expect(log.known, files))
-        assert tracemalloc.get_traced_memory()[1] < READ_MEMORY_MAX
-    finally:
-        tracemalloc.stop()
-
-
 @pytest.mark.parametrize("way", ["one by one", "batches"])
 @pytest.mark.parametrize("every", [2, 7])
 def test_bytes_read_grow_as_the_log_does(disk: Disk, way: str, every: int) -> None:
@@ -147,12 +132,3 @@ def test_bytes_read_grow_as_the_log_does(disk: Disk, way: str, every: int) -> No
         read.append(storage.bytes_read / len(data))
     assert max(read) < 8
     assert read[1] < 1.5 * read[0]
-
-
-def test_the_matrix_runs_every_shape() -> None:
-    assert {shape for _, shapes, _ in TABLE for shape in shapes} == {
-        *FORMAT_2,
-        *COMPRESSED,
-        "nested",
-        "queuefka",
-    }

@@ -91,22 +91,6 @@ def test_all_columns_come_back_as_they_were_given(batch):
     assert records_of(decoded) == expected_records(batch)
 
 
-@bounded
-@given(batches())
-def test_every_part_begins_at_a_multiple_of_8_and_the_body_ends_with_the_last(batch):
-    bits, parts = encode_columns(**batch)
-    at = 0
-    for part in parts[:-1]:
-        assert at % 8 == 0 or not any(part), "a part that is not padding begins unaligned"
-        at += len(part)
-    if bits:
-        assert at % 8 == 0
-        values = b"".join(value or b"" for value in batch["values"])
-        offsets_len = 4 * len(batch["values"]) + 4
-        assert len(parts[-1]) == offsets_len + -offsets_len % 8 + len(values)
-        assert parts[-1].endswith(values)
-
-
 def test_more_entries_than_pay_for_numpy_come_back():
     n = 1_000  # from 256 on, numpy looks
     batch = {
@@ -150,11 +134,6 @@ def test_a_lone_value_is_its_own_body():
 )
 def test_only_columns_that_are_used_are_written(batch, bits):
     assert encode_columns(**batch)[0] == bits
-
-
-def test_a_constant_topic_is_stored_once():
-    _, parts = encode_columns([b"v"] * 100, topics=["orders"] * 100)
-    assert b"".join(parts).count(b"orders") == 1
 
 
 def test_a_column_over_a_frames_bound_is_refused_before_it_is_copied():
@@ -283,14 +262,6 @@ def test_nonsense_under_a_right_hash_is_malformed(case):
     body, count, bits = case
     with pytest.raises(Malformed):
         decode_columns(memoryview(body), count, bits)
-
-
-def test_offsets_that_fall_are_malformed_where_numpy_looks_too():
-    n = 1_000
-    offsets = list(range(n + 1))
-    offsets[n // 2] = 0
-    with pytest.raises(Malformed, match="offsets fall"):
-        decode_columns(memoryview(u32s(*offsets) + PAD4 + bytes(n)), n, VALUES)
 
 
 def test_a_count_of_four_billion_allocates_nothing():

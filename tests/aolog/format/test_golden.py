@@ -130,15 +130,6 @@ def test_the_cursor_continues_after_its_last_commit(copy):
     assert listed.lag.records == len(RECORDS) - 10
 
 
-def test_a_cursor_with_one_damaged_copy_goes_back_one_commit(copy):
-    path = Path(copy) / "cursors" / "reader.cursor"
-    octets = bytearray(path.read_bytes())
-    octets[4096 + 20 if octets[16] < octets[4096 + 16] else 20] ^= 1
-    path.write_bytes(octets)
-    with aolog.Reader(copy, cursor="reader") as reader:
-        assert list(reader) == RECORDS[9:]
-
-
 # --- written on -----------------------------------------------------------------------------
 
 
@@ -171,41 +162,4 @@ def test_every_slab_without_its_two_header_copies_is_read_by_its_seal(copy):
             file.write(bytes(8192))
     with aolog.Reader(copy) as reader:
         assert list(reader) == RECORDS
-        assert reader.gaps == []
-
-
-def test_a_slab_that_lost_all_of_its_headers_is_a_gap_with_an_exact_count(copy):
-    path = Path(copy) / SLABS[0]
-    size = path.stat().st_size
-    with path.open("r+b") as file:
-        file.write(bytes(8192))
-        file.seek(-24, 2)
-        file.write(bytes(24))
-    lost = [record for record in RECORDS if record.address < size]
-    with aolog.Reader(copy) as reader:
-        assert list(reader) == RECORDS[len(lost) :]
-        assert reader.gaps == [Gap(0, size, "corrupt", len(lost))]
-
-
-def test_on_the_machine_that_wrote_it_a_writer_continues_right_after_the_torn_end(copy):
-    with aolog.Writer(copy, storage=make.GoldenStorage()) as log:
-        assert log.opening.case == recovery_cases.Case.UNSEALED_TORN.value
-        assert log.opening.next_base == (END + make.TORN_BYTES + 7) // 8 * 8
-
-
-@pytest.mark.parametrize("zeros", [0, 8, 5000])
-def test_zeros_after_a_seal_are_cut_and_the_epoch_continues(copy, zeros):
-    """A writer that pre-allocates was killed between the seal and the truncation behind it."""
-    (Path(copy) / SLABS[2]).unlink()
-    (Path(copy) / "cursors" / "reader.cursor").unlink()
-    second = Path(copy) / SLABS[1]
-    sealed = second.read_bytes()
-    second.write_bytes(sealed + bytes(zeros))
-    with aolog.Writer(copy, storage=make.GoldenStorage()) as log:
-        case = recovery_cases.Case.SEALED_TAIL if zeros else recovery_cases.Case.SEALED
-        opening = log.opening
-    assert (opening.case, opening.epoch, opening.next_base) == (case.value, 1, LAST_BASE)
-    assert second.read_bytes() == sealed
-    with aolog.Reader(copy) as reader:
-        assert list(reader) == RECORDS[:-2]
         assert reader.gaps == []

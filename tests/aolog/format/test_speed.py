@@ -16,7 +16,7 @@ from collections import deque
 from functools import partial
 from itertools import starmap
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -101,16 +101,6 @@ def test_groups_are_the_same(objects):
         assert list(found.items()) == list(expected.items())
 
 
-def test_groups_hold_what_they_know_and_let_it_go():
-    one, other = ("t", int("1")), ("t", int("1"))
-    before = sys.getrefcount(one), sys.getrefcount(other)
-    found = compiled.groups([one, other, one])
-    assert found == {("t", 1): [0, 1, 2]}
-    assert (sys.getrefcount(one), sys.getrefcount(other)) == (before[0] + 1, before[1])
-    del found
-    assert sys.getrefcount(one) == before[0]
-
-
 @pytest.mark.parametrize("groups", [compiled.groups, speed.python_groups])
 def test_what_cannot_be_grouped_is_refused(groups):
     class Grave:
@@ -128,14 +118,6 @@ def test_what_cannot_be_grouped_is_refused(groups):
         groups([[]])
     with pytest.raises(TypeError):
         groups(None)
-
-
-@pytest.mark.parametrize("at", [0, 1, 2])
-def test_a_null_has_no_place_in_a_column(at):
-    values: list[bytes | None] = [b"x", b"y"]
-    values.insert(at, None)
-    assert compiled.column(values) is None
-    assert speed.python_column(values) is None
 
 
 @pytest.mark.parametrize("odd", [None, bytearray(b"x"), "x", 1])
@@ -356,52 +338,6 @@ def test_a_row_without_other_owners_is_filled_again():
     assert (next(rows), pair) == (("5", [("tag", b"f")]), ("tag", b"e"))
 
 
-def test_a_row_that_is_filled_again_has_the_hash_of_what_it_is():
-    rows = compiled.Rows(tuple, "o", (["a", "b"],), 0, 2)
-    row = next(rows)
-    before = id(row), hash(row)
-    del row
-    row = next(rows)
-    assert (id(row), hash(row)) == (before[0], hash(("b",)))
-
-
-def test_rows_with_views_in_them_do_not_keep_themselves():
-    data = bytearray(b"abcdef")
-    rows = compiled.Rows(tuple, "v", ((None, offsets_of([b"abc", b"def"]), data),), 0, 2)
-    assert bytes(next(rows)[0]) == b"abc"
-    del rows
-    data.append(1)
-
-
-def test_a_view_without_other_owners_is_filled_again():
-    offsets = offsets_of([b"a", b"bc", b"def", b"g"])
-    column = (b"\x0d", offsets, memoryview(b"abcdefg"))  # the second is null
-    rows = compiled.Rows(tuple, "v", ([column, column],), 0, 8)
-    assert bytes(next(rows)[0]) == b"a"
-    assert next(rows) == (None,)
-    kept = next(rows)[0]
-    assert bytes(kept) == b"def"
-    (last,) = next(rows)
-    assert (bytes(kept), bytes(last)) == (b"def", b"g")
-    before = id(last)
-    del last
-    (again,) = next(rows)
-    assert (id(again), bytes(again), len(again)) == (before, b"a", 1)
-    shown = memoryview(again)
-    del again
-    assert next(rows) == (None,)
-    assert shown == b"a"
-
-
-def test_a_row_that_the_collector_untracks_is_tracked_again():
-    rows = compiled.Rows(tuple, "oo", (["a", []], ["b", "c"]), 0, 2)
-    row = next(rows)
-    gc.collect()
-    assert not gc.is_tracked(row)
-    del row
-    assert gc.is_tracked(next(rows))
-
-
 def test_what_runs_while_a_row_is_filled_again_gets_a_row_of_its_own():
     class Last:
         def __del__(self) -> None:
@@ -415,22 +351,6 @@ def test_what_runs_while_a_row_is_filled_again_gets_a_row_of_its_own():
     assert next(rows) == ("b", 8)  # lets the first object go in the midst
     assert meanwhile == [("c", 9)]
     assert list(rows) == [("d", 10)]
-
-
-def test_a_list_that_becomes_shorter_is_an_error():
-    objects = ["a", "b", "c"]
-    rows = compiled.Rows(tuple, "o", (objects,), 0, 3)
-    next(rows)
-    del objects[1:]
-    with pytest.raises(IndexError):
-        next(rows)
-    assert rows.at == 1
-    objects += ["b", 1]
-    assert next(rows) == ("b",)
-    rows = compiled.Rows(tuple, "1", ([("a",), "no tuple"],), 0, 2)
-    next(rows)
-    with pytest.raises(TypeError, match="is a tuple"):
-        next(rows)
 
 
 @pytest.mark.parametrize("rows", BOTH_ROWS)
@@ -479,23 +399,6 @@ def test_a_column_alone_knows_its_place_too(rows):
 def test_rows_refuse_what_does_not_fit(rows, kinds, columns):
     with pytest.raises((ValueError, KeyError)):
         list(rows(aolog.Record, kinds, columns, 0, 3))
-
-
-class Plain(tuple):  # noqa: SLOT001 -- with a dictionary
-    pass
-
-
-class Shifted(Plain):
-    def __new__(cls, *items: object) -> Self:
-        raise AssertionError("rows are made without a call")
-
-
-@pytest.mark.parametrize("rows", BOTH_ROWS)
-@pytest.mark.parametrize("kind", [aolog.Record, Plain, Shifted])
-def test_rows_are_of_any_class_that_python_derives_from_tuple(rows, kind):
-    found = list(rows(kind, "nc", (7, "x"), 0, 2))
-    assert [type(row) for row in found] == [kind] * 2
-    assert [tuple(row) for row in found] == [(7, "x"), (8, "x")]
 
 
 @pytest.mark.parametrize("rows", BOTH_ROWS)
@@ -594,16 +497,6 @@ def test_a_sink_is_not_handed_what_does_not_stand_there(kinds, columns, error):
     assert (rows.at, sink.taken) == (0, [])
 
 
-def test_only_a_sink_is_fed_and_in_python_none():
-    rows = compiled.Rows(tuple, "o", (["a"],), 0, 1)
-    for other in (Sink(9, b"another").capsule, None, 7):
-        with pytest.raises(ValueError, match="PyCapsule"):
-            rows.feed(other)
-    sink, rows = Sink(9), speed.PythonRows(tuple, "o", (["a"],), 0, 1)
-    rows.feed(sink.capsule)
-    assert (rows.at, sink.taken, next(rows)) == (0, [], ("a",))
-
-
 def test_compiled_rows_look_before_they_read():
     make, u32 = compiled.Rows, partial(array, "I")
     with pytest.raises(TypeError, match="derived from tuple"):
@@ -664,15 +557,6 @@ def test_views_are_buffers_without_a_copy_that_need_no_release():
     assert inner == b"DEF"
     del inner
     data.append(1)
-
-
-@pytest.mark.parametrize("rows", BOTH_ROWS)
-def test_a_row_hashes_as_the_record_that_it_equals(rows):
-    """Since CPython 3.14 a tuple keeps its hash, where an allocator's zeros would be one."""
-    row = next(iter(rows(aolog.Record, "nccccc", (7, 1, None, b"v", (), None), 0, 1)))
-    record = aolog.Record(7, 1, None, b"v", (), None)
-    assert len({row, record}) == 1
-    assert hash(row) == hash(record)
 
 
 def test_no_code_sees_a_row_without_its_items():
@@ -747,33 +631,6 @@ def test_the_sums_of_a_gate_do_not_wrap_around(taker, numbers):
     assert gate.append(b"value") == -1
     assert joined == []
     assert close_gate(gate) == numbers[1]
-
-
-@pytest.mark.parametrize("taker", TAKERS)
-@pytest.mark.parametrize(
-    "numbers", [(0, -1, 100, 100, 4), (0, 0, 100, 100, -1), (0, -MOST, -MOST, 1, 0)]
-)
-def test_a_gate_refuses_bytes_that_are_less_than_none(taker, numbers):
-    gate, joined = taker(), []
-    with pytest.raises(ValueError, match="cannot be negative"):
-        open_gate(gate, joined, *numbers)
-    assert gate.append(b"value") == -1
-
-
-def test_a_gate_may_be_closed_while_it_is_opened():
-    """Where a number's `__index__` does it: the list that was open is let go once."""
-
-    class Closes:
-        def __index__(self) -> int:
-            close_gate(gate)
-            return 3
-
-    gate, before, after = CompiledTaker(), [b"x"], []
-    open_gate(gate, before, 0, 0, 100, 100, 4)
-    references = sys.getrefcount(before)
-    open_gate(gate, after, Closes(), 0, 100, 100, 4)
-    assert sys.getrefcount(before) == references - 1
-    assert gate.append(b"y") == 3
 
 
 @pytest.mark.parametrize("taker", TAKERS)
@@ -863,33 +720,6 @@ def test_what_is_exported_is_kept_until_the_last_array_is_gone():
     assert all(ref() is not None for ref in seen[:2])
     del one
     assert [ref() for ref in seen] == [None] * 3
-
-
-def test_an_array_without_an_importer_is_released():
-    lent = Lent(b"abc")
-    for _ in range(3):
-        compiled.export((1, (None, lent), ((1, (lent,), ()),)))
-        lent.append(0)  # nobody holds it
-
-
-def test_an_array_that_the_importer_refuses_is_released():
-    pa = pytest.importorskip("pyarrow")
-    lent = Lent(bytes(8))
-    with pytest.raises(pa.ArrowInvalid):
-        imported((1, (None,), ((1, (None, lent), ()),)), pa.schema([("a", pa.binary())]))
-    gc.collect()
-    lent.append(0)
-
-
-def test_an_array_may_be_released_by_any_thread():
-    pa = pytest.importorskip("pyarrow")
-    lent = Lent(bytes(8))
-    parts = (1, (None,), ((1, (None, lent), ()),))
-    held = [imported(parts, pa.schema([("a", pa.int64())]))]
-    thread = threading.Thread(target=held.clear)
-    thread.start()
-    thread.join()
-    lent.append(0)
 
 
 NESTED: Any = (0, (None,), ())

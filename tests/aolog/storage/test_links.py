@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +12,6 @@ import pytest
 import aolog
 from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
-from aolog.storage.directory import Inside, beside
-from aolog.storage.storage import Storage
 from tests.aolog.commands import fill, run, well
 from tests.aolog.conftest import slab_files
 
@@ -215,25 +212,6 @@ def test_a_writer_continues_in_the_directory_that_it_opened(tmp_path: Path) -> N
     assert [record.value for record in aolog.Reader(path)] == [b"another"]
     values = [record.value for record in aolog.Reader(tmp_path / "moved", strict=True)]
     assert values == [b"before", *[b"x" * 100] * 10]
-
-
-def test_a_path_inside_a_log_is_plain_text_in_another_process(tmp_path: Path) -> None:
-    """Reports have such paths, and a descriptor means nothing there."""
-    directory = Storage().open_directory(str(tmp_path))
-    with contextlib.closing(directory):
-        copied = pickle.loads(pickle.dumps(directory / "cursors" / "c.cursor"))
-    assert type(copied) is str
-    assert copied == f"{tmp_path}/cursors/c.cursor"
-
-
-def test_a_path_inside_a_log_has_no_names_that_lead_out_of_it() -> None:
-    for name in ("", ".", "..", "a/b"):
-        with pytest.raises(AssertionError):
-            Inside("/log", name)
-    for path in ("", "/", ".", "..", "a/.."):
-        with pytest.raises(aolog.UsageError, match="names no file"):
-            beside(path)
-    assert [beside(path) for path in ("a", "/a", "b/a/")] == ["a", "/a", "b/a"]
 
 
 def test_a_reader_reads_no_other_log_that_takes_the_place_of_its_own(tmp_path: Path) -> None:

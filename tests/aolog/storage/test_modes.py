@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
 from aolog.storage.storage import Storage
 from tests.aolog.commands import damage, fill, well
-from tests.aolog.conftest import ROOT, slab_files
+from tests.aolog.conftest import slab_files
 
 
 @pytest.fixture(params=[0o022, 0o000, 0o077], ids="umask {:03o}".format)
@@ -96,38 +94,6 @@ def test_directories_keep_their_group_where_the_log_s_does(log_path: str) -> Non
     assert modes(log_path) == {"directories": 0o2770, "files": 0o660}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be others")
-def test_another_of_the_group_reads_the_log_and_no_one_else_does(log_path: str) -> None:
-    for above in Path(log_path).parents:  # as pytest makes them, others may not enter
-        if mode(above) & 0o001 == 0:
-            above.chmod(mode(above) | 0o011)
-    used(log_path)
-    for each in [Path(log_path), *Path(log_path).rglob("*")]:
-        os.chown(each, 12345, 54321)
-    read = [sys.executable, "-m", "aolog", "info", log_path]
-
-    def reads(gid: int) -> bool:
-        done = subprocess.run(
-            ["setpriv", "--reuid=23456", f"--regid={gid}", "--clear-groups", *read],
-            cwd=ROOT, capture_output=True, check=False,
-        )  # fmt: skip  # as it is typed
-        if b"setpriv" in done.stderr or b"No module" in done.stderr:
-            pytest.skip(f"others cannot run this Python: {done.stderr.decode()}")
-        if done.returncode:
-            assert b"permission_denied" in done.stderr
-        return done.returncode == 0
-
-    assert not reads(54321)
-    Path(log_path).chmod(0o750)
-    append = [sys.executable, "-m", "aolog", "append", log_path]
-    subprocess.run(
-        ["setpriv", "--reuid=12345", "--regid=54321", "--clear-groups", *append],
-        input=b"more\n", cwd=ROOT, capture_output=True, check=True,
-    )  # fmt: skip  # the same
-    assert reads(54321)
-    assert not reads(65534)
-
-
 @pytest.mark.usefixtures("umask")
 @pytest.mark.parametrize("source", [0o700, 0o750, 0o755])
 def test_a_repaired_copy_has_the_modes_of_the_log(
@@ -138,16 +104,6 @@ def test_a_repaired_copy_has_the_modes_of_the_log(
     aolog.repair(log_path, tmp_path / "above/new")
     assert modes(tmp_path / "above/new") == {"directories": source, "files": source & 0o666}
     assert mode(tmp_path / "above") == 0o700
-
-
-def test_a_slab_that_few_may_read_is_no_more_readable_in_a_copy(
-    log_path: str, tmp_path: Path
-) -> None:
-    fill(log_path, (b"v%d" % i for i in range(50)), slab_bytes=200, batch_bytes=0, mode=0o755)
-    slab_files(log_path)[2].chmod(0o600)
-    aolog.repair(log_path, tmp_path / "new")
-    old, new = ([mode(s) for s in slab_files(p)] for p in (log_path, str(tmp_path / "new")))
-    assert new == old
 
 
 @pytest.mark.parametrize("wrong", [0, 0o600, 0o1777, 750, -1, "750", None])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import aolog
-from aolog.storage.mounts import Mount, limits_of, parse_mount
+from aolog.storage.mounts import limits_of, parse_mount
 from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, well
 
@@ -68,11 +67,6 @@ def test_each_kind_is_known_for_what_it_does_not_keep(number, point, kind, codes
     assert [limit.code for limit in limits_of(mount)] == codes
 
 
-def test_options_of_the_mount_and_of_the_file_system_count() -> None:
-    mount = parse_mount(MOUNTINFO, 30)
-    assert mount == Mount("/dev/shm", "tmpfs", frozenset({"rw", "nosuid", "nodev", "size=65536k"}))
-
-
 @pytest.mark.parametrize("number", [1, 2, 90, 91, 99])
 def test_what_is_not_listed_or_not_whole_is_no_mount(number) -> None:
     assert parse_mount(MOUNTINFO, number) is None
@@ -86,43 +80,6 @@ def test_the_kernel_says_where_a_directory_is() -> None:
     assert shared is not None
     assert shared.point == "/dev/shm"
     assert Storage().mount_of("/not/there") is None
-
-
-def test_the_kernel_says_it_of_a_bind_mount(tmp_path, small_disk) -> None:
-    """Whose device has another mount, listed before it."""
-    disk = small_disk(1 << 20)
-    (disk / "inner").mkdir()
-    bound = tmp_path / "bound"
-    bound.mkdir()
-    subprocess.run(["mount", "--bind", disk / "inner", bound], check=True)
-    try:
-        mount = Storage().mount_of(str(bound))
-        assert mount is not None
-        assert (mount.point, mount.kind) == (str(bound), "tmpfs")
-    finally:
-        subprocess.run(["umount", bound], check=True)
-
-
-@pytest.mark.parametrize(("options", "codes"), [("", []), (",volatile", ["sync_omitted"])])
-def test_an_overlay_that_omits_syncs_is_distinguished(tmp_path, options, codes) -> None:
-    """However this kernel words it."""
-    for name in ("lower", "upper", "work", "merged"):
-        (tmp_path / name).mkdir()
-    layers = f"lowerdir={tmp_path}/lower,upperdir={tmp_path}/upper,workdir={tmp_path}/work"
-    merged = tmp_path / "merged"
-    made = subprocess.run(
-        ["mount", "-t", "overlay", "overlay", "-o", layers + options, merged],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip  # one thing, a line or two
-    if made.returncode:
-        pytest.skip(f"no overlay can be mounted: {made.stderr.strip()}")
-    try:
-        mount = Storage().mount_of(str(merged))
-        assert mount is not None
-        assert mount.kind == "overlay"
-        assert [limit.code for limit in limits_of(mount)] == codes
-    finally:
-        subprocess.run(["umount", merged], check=True)
 
 
 @pytest.fixture

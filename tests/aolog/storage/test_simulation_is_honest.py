@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
-import re
-import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aolog.storage.storage import Storage
 from aolog.storage.system import REAL, System
 from aolog.testing import SimulatedSystem
-from tests.aolog.conftest import ROOT, snapshot
+from tests.aolog.conftest import snapshot
 from tests.aolog.recorded import RecordingSystem, history, replay
 
 
@@ -50,119 +44,6 @@ def test_a_history_of_the_real_system_replays_to_the_same_answers_names_and_byte
 
 
 # --- strace ------------------------------------------------------------------------------------------
-
-NAMES = {
-    "openat": "open", "pread64": "pread", "pwritev": "pwritev", "pwritev2": "pwritev", "fdatasync": "fdatasync",
-    "fsync": "fsync", "ftruncate": "ftruncate", "renameat": "replace", "renameat2": "replace",
-    "unlinkat": "unlink", "mkdir": "mkdir", "mkdirat": "mkdir", "flock": "flock", "close": "close",
-}  # fmt: skip  # a table
-LINE = re.compile(r"(?:\d+ +)?(\w+)\((.*)\) += (-?\d+)(?: (E\w+))?.*")
-TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
-OPEN_FLAGS = {name: getattr(os, name) for name in dir(os) if name.startswith("O_")}
-
-
-def unhex(text: str) -> bytes:
-    return bytes.fromhex(text.replace("\\x", ""))
-
-
-def flags_of(text: str, table: dict[str, int]) -> int:
-    value = 0
-    for name in text.split("|"):
-        value |= table[name]
-    return value
-
-
-def from_strace(trace: str, directory: str) -> list[Any]:
-    """The calls below the directory, in the form of `recorded.as_json`."""
-    found: list[Any] = []
-    ours: set[int] = set()
-    for line in trace.splitlines():
-        match = LINE.fullmatch(line)
-        if match is None or match[1] not in NAMES:
-            continue
-        name, text, number, error = NAMES[match[1]], match[2], int(match[3]), match[4]
-        data = [unhex(part) for part in TEXT.findall(text)]
-        outcome: Any = f"E{getattr(errno, error)}" if error else number
-        if name in {"open", "replace", "unlink", "mkdir"}:
-            above = {directory, str(Path(directory).parent)}  # synced as the log is created
-            parts = TEXT.sub("", text).split(", ")
-            directories = [int(part) for part in parts if part.isdecimal()][: len(data)]
-            directories = [fd for fd in directories if fd in ours]
-            if not directories and not (
-                os.fsdecode(data[0]) in above or os.fsdecode(data[0]).startswith(directory)
-            ):
-                continue
-            args: list[Any] = [os.fsdecode(part) for part in data]
-            if name == "mkdir":
-                args += [int(parts[-1], 8)]
-            if name == "open":
-                flags = flags_of(parts[2], OPEN_FLAGS)
-                if flags & os.O_DIRECTORY and flags & os.O_NONBLOCK:
-                    continue  # listdir's own
-                if flags & os.O_PATH:
-                    continue  # asks which mount it is on: no fact of the file system's
-                args += [flags, *([int(parts[3], 8)] if flags & os.O_CREAT else [])]
-                if number >= 0:
-                    ours.add(number)
-            found.append([name, args, directories, outcome])
-            continue
-        fd = int(text.split(",")[0])
-        if fd not in ours:
-            continue
-        if name == "close":
-            ours.discard(fd)
-        numbers = [int(part) for part in re.findall(r", (\d+)", TEXT.sub("", text))]
-        if name == "pread":
-            found.append([name, [fd, *numbers[-2:]], [], data[0].hex()])
-        elif name == "pwritev":
-            found.append(
-                [
-                    name,
-                    [fd, b"".join(data).hex(), numbers[-2 if "pwritev2" in match[1] else -1]],
-                    [],
-                    outcome,
-                ]
-            )
-        elif name == "ftruncate":
-            found.append([name, [fd, numbers[0]], [], outcome])
-        elif name == "flock":
-            table = {"LOCK_EX": fcntl.LOCK_EX, "LOCK_NB": fcntl.LOCK_NB}
-            found.append([name, [fd, flags_of(text.split(", ")[1], table)], [], outcome])
-        else:
-            found.append([name, [fd], [], outcome])
-    return found
-
-
-def test_what_is_recorded_is_what_strace_sees(tmp_path):
-    strace = shutil.which("strace")
-    if strace is None:
-        pytest.skip("strace is not installed: apt-get install strace")
-    trace, record, where = tmp_path / "trace", tmp_path / "record", tmp_path / "where"
-    where.mkdir()
-    run = [strace, "-f", "-xx", "-s", "1000000", "-e", f"trace={','.join(NAMES)}", "-o", str(trace)]
-    ended = subprocess.run(
-        [*run, sys.executable, "-m", "tests.aolog.recorded", str(where), str(record)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip  # as it is typed
-    if ended.returncode and "ptrace" in ended.stderr.lower():
-        pytest.skip(f"strace may not trace here: {ended.stderr.strip()[-200:]}")
-    assert ended.returncode == 0, ended.stderr
-    seen = from_strace(trace.read_text(encoding="ascii"), str(where))
-    unseen = {
-        "fchmod",
-        "listdir",
-        "lexists",
-        "lstat",
-        "isdir",
-        "fstat",
-    }  # made of several calls, or of stat
-    told = [entry for entry in json.loads(record.read_text()) if entry[0] not in unseen]
-    assert len(told) > 200
-    assert {entry[0] for entry in told} == set(NAMES.values())
-    for ours, theirs in zip(told, seen, strict=False):
-        assert ours == theirs
-    assert told[len(seen) :] == seen[len(told) :] == []
-
 
 # --- random calls --------------------------------------------------------------------------------------
 

@@ -170,33 +170,6 @@ def test_a_writer_that_gives_up_says_what_is_in_the_log(kind: str, failing: str 
     assert len(ends) == (3 if kind == "queuefka" else 4)  # behind each of the frames
 
 
-def test_opening_on_a_full_disk_changes_nothing_and_may_be_repeated(
-    small_disk: Callable[[int], Path],
-) -> None:
-    disk = small_disk(1 << 20)
-    path = str(disk / "log")
-    writer = aolog.Writer(path, batch_bytes=0, **NEVER)
-    writer.append(b"a" * 3000)
-    writer.append(b"b" * 30_000)
-    writer.flush()
-    kill(writer)
-    (slab,) = slab_files(path)
-    os.truncate(slab, slab.stat().st_size - 100)
-    before = slab.read_bytes()
-    weight = ballast(disk)
-    for _ in range(2):
-        with pytest.raises(aolog.StorageFull):
-            aolog.Writer(path)
-        assert slab.read_bytes() == before
-        assert not list(Path(path).rglob("*.tmp"))
-        assert [len(value) for value in values(path)] == [3000]
-    weight.unlink()
-    with aolog.Writer(path) as writer:
-        assert writer.opening.case == "@F unsealed_torn"
-        writer.append(b"c")
-    assert [len(value) for value in values(path)] == [3000, 1]
-
-
 def test_a_new_log_on_a_full_disk_leaves_nothing_in_the_way(
     small_disk: Callable[[int], Path],
 ) -> None:
@@ -430,19 +403,6 @@ def test_a_failed_fsync_of_the_directory_ends_the_writer(log_path: str) -> None:
 
 
 # --- the log vanishes ----------------------------------------------------------------------------
-
-
-def test_a_log_whose_directory_is_gone_is_an_error_of_the_storage(log_path: str) -> None:
-    writer = aolog.Writer(log_path, slab_bytes=8300, **NEVER)
-    writer.append(b"x" * 200)
-    writer.flush()
-    for slab in slab_files(log_path):
-        slab.unlink()
-    Path(log_path).rmdir()
-    for _ in range(2):
-        with pytest.raises(aolog.StorageError):
-            writer.append(b"y")
-    kill(writer)
 
 
 # --- reads that fail -----------------------------------------------------------------------------

@@ -68,23 +68,6 @@ def test_pieces_and_size_survive_in_any_combination():
     }  # fmt: skip  # sizes 0, 512 and 1024; where bytes are missing, zeros
 
 
-def test_pieces_of_4096_bytes_are_whole_or_not_there():
-    system = SimulatedSystem(piece_bytes=4096)
-    fd = system.open("/f", CREATE)
-    sync_directory(system)
-    system.pwritev(fd, [b"x" * 4096], 0)
-    assert set(left(system)) == {b"", bytes(4096), b"x" * 4096}
-
-
-def test_what_a_truncation_cut_does_not_come_back_with_the_new_size():
-    system, fd = durable_file()
-    system.pwritev(fd, [A, A], 0)
-    system.fdatasync(fd)
-    system.ftruncate(fd, 512)
-    system.ftruncate(fd, 1024)
-    assert set(left(system)) == {A + A, A, A + bytes(512)}
-
-
 # --- names ------------------------------------------------------------------------------------------
 
 
@@ -114,26 +97,6 @@ def test_a_directory_that_is_not_durable_takes_everything_in_it_along():
     system.fsync(fd)
     sync_directory(system, "/d")
     assert names(system) == {frozenset(), frozenset(["/d", "/d/f"])}
-
-
-def test_a_directory_that_is_removed_is_gone_once_that_is_synced() -> None:
-    system = SimulatedSystem()
-    storage = Storage(system)
-    storage.make_directory("/a/b")
-    storage.write_file("/a/b/f", [b"x"])
-    with pytest.raises(aolog.StorageError):
-        storage.remove_directory("/a/b")
-    storage.unlink("/a/b/f")
-    storage.remove_directory("/a/b")
-    storage.remove_directory("/a/b")
-    left = {frozenset(survivor.system.files()) for survivor in system.power_cut(100)}
-    assert left == {
-        frozenset({"/a"}), frozenset({"/a", "/a/b"}), frozenset({"/a", "/a/b", "/a/b/f"}),
-    }  # fmt: skip
-    system = SimulatedSystem(faults=[Fault("rmdir", errno=5)])
-    system.mkdir("/a")
-    with pytest.raises(aolog.StorageError):
-        Storage(system).remove_directory("/a")
 
 
 def test_an_unlinked_file_may_come_back():
@@ -280,16 +243,3 @@ def test_a_directory_sync_that_lies_loses_the_name():
         sync_directory(system)
     sync_directory(system)
     assert names(system) == {frozenset(), frozenset(["/f"])}
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"call": "pread"},
-        {"call": "pread", "errno": 5, "lies": True},
-        {"call": "fsync", "lies": True},
-    ],
-)
-def test_a_fault_that_makes_no_sense_is_refused(wrong):
-    with pytest.raises(ValueError):
-        Fault(**wrong)

@@ -62,18 +62,6 @@ def test_the_turn_is_passed_on_first_in_first_out() -> None:
     commit.leave()
 
 
-def test_a_thread_that_comes_back_waits_after_those_in_line() -> None:
-    commit, order = GroupCommit(), []
-    commit.enter()
-    calls = line_of(commit, 3, order)
-    commit.leave()
-    commit.enter()
-    assert order == [0, 1, 2]
-    commit.leave()
-    for call in calls:
-        call.result()
-
-
 def test_all_go_on_where_the_turn_is_lost() -> None:
     commit, order = GroupCommit(), []
     commit.enter()

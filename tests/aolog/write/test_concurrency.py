@@ -94,55 +94,6 @@ def test_append_many_is_not_torn_apart_by_other_threads(log_path: str) -> None:
     assert all(batches[i : i + 7] == [batches[i]] * 7 for i in range(0, len(batches), 7))
 
 
-def test_concurrent_syncs_share_the_device(log_path: str) -> None:
-    """Group commit: who waits while a sync runs is covered by the next one, together."""
-
-    def slow(operation: Operation) -> None:
-        if operation.what == "datasync":
-            time.sleep(0.01)
-
-    storage = WatchedStorage(slow)
-    with aolog.Writer(log_path, storage=storage, **NEVER) as writer:
-        begun = storage.count("datasync")
-        barrier = threading.Barrier(8)
-
-        def work() -> None:
-            barrier.wait()
-            for _ in range(20):
-                address = writer.append(b"x")
-                assert writer.sync() > address
-
-        for thread in [in_thread(work) for _ in range(8)]:
-            thread.result()
-        syncs = storage.count("datasync") - begun
-    assert 20 <= syncs <= 80  # of 160 calls; about 40: half wait while the other half is served
-    assert len(values(log_path)) == 160
-
-
-def test_appends_go_on_while_a_sync_waits_for_the_device(log_path: str) -> None:
-    waiting, go = threading.Event(), threading.Event()
-
-    def block(operation: Operation) -> None:
-        if operation.what == "datasync" and waiting_for_it:
-            waiting.set()
-            go.wait(SOON_S)
-
-    waiting_for_it = False
-    storage = WatchedStorage(block)
-    with aolog.Writer(log_path, storage=storage, **NEVER) as writer:
-        first = writer.append(b"a")
-        waiting_for_it = True
-        syncing = in_thread(writer.sync)
-        assert waiting.wait(SOON_S)
-        appending = in_thread(lambda: [writer.append(b"b"), writer.flush(), writer.durable])
-        second, end, durable = appending.result()
-        assert first < second < end
-        assert durable <= first
-        waiting_for_it = False
-        go.set()
-        assert first < syncing.result() <= end
-
-
 def test_what_a_sync_promises_was_written_before_it_began(log_path: str) -> None:
     """Bytes that come while fdatasync runs are not counted as durable by it."""
     inside = threading.Event()
@@ -166,21 +117,6 @@ def test_what_a_sync_promises_was_written_before_it_began(log_path: str) -> None
         assert first < syncing.result() <= second
         assert writer.durable <= second
         assert writer.sync() > second
-
-
-def test_closing_from_many_threads_closes_once(log_path: str) -> None:
-    for _ in range(20):
-        writer = aolog.Writer(log_path)
-        writer.append(b"a")
-        barrier = threading.Barrier(4)
-
-        def close(writer: aolog.Writer = writer, barrier: threading.Barrier = barrier) -> None:
-            barrier.wait()
-            writer.close()
-
-        for thread in [in_thread(close) for _ in range(4)]:
-            thread.result()
-    assert len(values(log_path)) == 20
 
 
 def test_threads_that_append_while_it_is_closed_are_told(log_path: str) -> None:
@@ -424,61 +360,6 @@ def test_readers_never_disturb_a_writer(log_path: str) -> None:
 
 
 # --- writers after one another -------------------------------------------------------------------
-
-TAKE_TURNS = """
-import sys, time, aolog
-path, which = sys.argv[1], sys.argv[2]
-print("ready", flush=True)
-sys.stdin.readline()
-done = 0
-while done < 15:
-    try:
-        with aolog.Writer(path, slab_bytes=20_000) as w:
-            w.append_many([which.encode() + b" %d" % done] * 3)
-        done += 1
-    except aolog.LogLocked:
-        pass
-    time.sleep(0.001)
-"""
-
-
-def test_processes_that_take_turns_lose_nothing(log_path: str) -> None:
-    children = [Child(TAKE_TURNS, log_path, str(which)) for which in range(3)]
-    try:
-        for child in children:
-            assert child.line() == "ready"
-        for child in children:
-            child.say("go")
-        for child in children:
-            child.wait()
-    finally:
-        for child in children:
-            child.__exit__()
-    found = values(log_path)
-    for which in range(3):
-        mine = [value for value in found if value.startswith(b"%d " % which)]
-        assert mine == [b"%d %d" % (which, i) for i in range(15) for _ in range(3)]
-    assert_clean(log_path)
-
-
-def test_a_log_is_made_once_by_threads_that_race(tmp_path: Path) -> None:
-    for i in range(10):
-        path = tmp_path / f"{i}" / "deep" / "log"
-        barrier = threading.Barrier(4)
-
-        def make(path: Path = path, barrier: threading.Barrier = barrier) -> str:
-            barrier.wait()
-            try:
-                with aolog.Writer(path) as writer:
-                    writer.append(b"a")
-            except aolog.LogLocked:
-                return "locked"
-            return "made"
-
-        outcomes = [thread.result() for thread in [in_thread(make) for _ in range(4)]]
-        assert "made" in outcomes
-        assert len(values(str(path))) == outcomes.count("made")
-
 
 FORGETFUL = """
 import gc, sys, threading, time, aolog

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import aolog
-from aolog.storage.storage import Storage
 from aolog.write.active_slab import FormatTwoSlab
 from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail
@@ -27,7 +26,6 @@ from tests.aolog.conftest import (
     in_thread,
     open_below,
     refuse_threads,
-    slab_files,
     values,
 )
 
@@ -87,21 +85,6 @@ def test_a_writer_whose_call_was_interrupted_refuses_all_others_until_it_is_open
     found = values(log_path)
     assert (found[0], found[-1]) == (b"synced", b"next")
     assert aolog.verify(log_path).ok
-
-
-def test_a_failed_writer_that_is_given_up_releases_the_log(
-    log_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = aolog.Writer(log_path, **NEVER)
-    writer.append(b"synced")
-    durable = writer.sync()
-    with monkeypatch.context() as patched, pytest.raises(Interrupted):
-        patched.setattr(LogTail, "flush", interrupt)
-        writer.flush()
-    assert writer.give_up() == durable
-    assert open_below(log_path) == []
-    aolog.Writer(log_path).close()
-    assert values(log_path) == [b"synced"]
 
 
 @pytest.mark.parametrize("where", ["seal", "join"])
@@ -207,29 +190,6 @@ def test_a_slab_is_not_made_anew_while_a_follower_may_have_it_open(log_path: str
         followed += reader
         assert [record.value for record in followed] == [b"x" * 1000, b"second"]
         assert reader.gaps == []
-
-
-def test_a_slab_that_was_removed_before_it_had_a_name_is_made_anew(log_path: str) -> None:
-    class Refuses(Storage):
-        refuses = False
-
-        def rename(self, old: str, new: str) -> None:
-            if self.refuses:
-                raise aolog.StorageFailed("rename: no", path=new)
-            super().rename(old, new)
-
-    storage = Refuses()
-    with aolog.Writer(log_path, slab_bytes=8300, storage=storage, **NEVER) as writer:
-        writer.append_many([b"x" * 1000])
-        storage.refuses = True
-        with pytest.raises(aolog.StorageFailed):
-            writer.append(b"refused")
-        for temporary in Path(log_path).glob("*.tmp"):
-            temporary.unlink()
-        storage.refuses = False
-        writer.append(b"second")
-    assert values(log_path) == [b"x" * 1000, b"second"]
-    assert len(slab_files(log_path)) == 2
 
 
 # --- a signal handler, or a finalizer, in the middle of a call ------------------------------------

@@ -52,24 +52,6 @@ def test_a_log_that_begins_high_is_read_in_every_way(log_path: str, first: int) 
     assert_clean(log_path)
 
 
-def test_cursors_crashes_and_copies_work_at_high_addresses(log_path: str, tmp_path: Path) -> None:
-    first = 1 << 60
-    writer = aolog.Writer(log_path, first_address=first, **NEVER)
-    writer.append_many([b"a", b"b", b"c"])
-    writer.flush()
-    kill(writer)
-    with aolog.Reader(log_path, cursor="c") as reader:
-        reader.read()
-        reader.commit()
-    shutil.copytree(log_path, tmp_path / "copy")
-    for path in (log_path, str(tmp_path / "copy")):
-        with aolog.Writer(path) as writer:
-            assert writer.append(b"d") > first
-        assert values(path, cursor="c") == [b"b", b"c", b"d"]
-    with aolog.Reader(log_path) as reader:
-        assert reader.read_batch().to_arrow().column("address").to_pylist()[0] == first + 8192
-
-
 def test_a_log_that_reaches_2_to_the_63_refuses_the_next_slab_and_keeps_the_rest(
     log_path: str,
 ) -> None:
@@ -243,58 +225,3 @@ def test_a_record_of_three_gibibytes_at_2_to_the_60(room: str) -> None:
     with aolog.Reader(room, address + 1) as reader:
         assert reader.read().value == b"behind"
     assert_clean(room)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_a_record_of_three_gibibytes_that_is_torn_or_damaged(room: str) -> None:
-    value = pattern(3 * GIB)
-    writer = aolog.Writer(room, max_record_bytes=3 * GIB, **NEVER)
-    writer.append(b"before")
-    writer.flush()
-    address = writer.append(value)
-    writer.flush()
-    kill(writer)
-    (slab,) = slab_files(room)
-    os.truncate(slab, slab.stat().st_size - 8)
-    assert lengths(room) == [6]
-    with aolog.Writer(room, max_record_bytes=3 * GIB) as writer:
-        assert writer.opening.case == "@F unsealed_torn"
-        assert writer.opening.cut_bytes > 3 * GIB - 100
-        shutil.rmtree(Path(room) / "aside")
-        again = writer.append(value)
-        assert again > address + 3 * GIB
-        writer.append(b"behind")
-    del value
-    gc.collect()
-    slab = next(slab for slab in reversed(slab_files(room)) if int(slab.stem) <= again)
-    with slab.open("r+b") as file:
-        file.seek(2 * GIB)
-        file.write(b"damage")
-    assert lengths(room) == [6, 6]
-    gaps = aolog.verify(room).gaps
-    assert [(gap.reason, gap.records_lost) for gap in gaps] == [("torn", None), ("corrupt", 1)]
-    assert gaps[1].begin == again
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_a_frame_of_three_gibibytes_of_many_records(room: str) -> None:
-    n = 3 * 1024
-    piece = pattern(1 << 20)
-    with aolog.Writer(room) as writer:
-        addresses = writer.append_many([piece] * n)
-    with aolog.Reader(room) as reader:
-        batch = reader.read_batch()
-        assert len(batch) == n
-        assert batch.addresses.tolist() == addresses.tolist()
-        with pytest.raises(aolog.UsageError, match="2 GiB"):
-            batch.to_arrow()
-    with aolog.Reader(room, int(addresses[n - 2])) as reader:
-        assert [record.value == piece for record in reader] == [True, True]
-
-
-def lengths(path: str) -> list[int]:
-    """Of each value: a claim about gigabytes that fails is not to print them."""
-    with aolog.Reader(path) as reader:
-        return [len(record.value or b"") for record in reader]

@@ -10,7 +10,7 @@ import pytest
 
 import aolog
 from aolog import LogHandler
-from tests.aolog.conftest import read_all, values
+from tests.aolog.conftest import read_all
 
 
 @pytest.fixture
@@ -42,23 +42,6 @@ def test_lines_become_records_with_the_logger_as_key_and_the_time_of_the_line(
     assert first.key == b"shop.orders"
     assert first.timestamp == pytest.approx(found["time"] * 1e6, abs=2)
     assert "no stock" in json.loads(second.value or b"")["exception"]
-
-
-def test_a_line_of_any_text_becomes_a_record(log_path: str) -> None:
-    handler = LogHandler(log_path)
-    text = b"\xff".decode(errors="surrogateescape")  # a name that is not UTF-8
-    handler.handle(logging.LogRecord("shop", logging.INFO, "", 0, "%s", (text,), None))
-    handler.close()
-    assert json.loads(values(log_path)[0] or b"")["message"] == text
-
-
-def test_a_formatter_decides_what_a_line_is(log_path: str, logger: logging.Logger) -> None:
-    handler = LogHandler(log_path)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-    logger.addHandler(handler)
-    logger.warning("low")
-    handler.close()
-    assert values(log_path) == [b"WARNING low"]
 
 
 def test_our_own_loggers_are_not_written(log_path: str) -> None:

@@ -19,7 +19,7 @@ import aolog
 from aolog.format.frame import KIND_RECORDS
 from aolog.format.slab import DATA_BEGIN, HEADER_LEN, VERSION
 from aolog.storage.storage import Storage
-from aolog.storage.system import REAL, RealSystem
+from aolog.storage.system import RealSystem
 from tests.aolog.conftest import (
     ROOT,
     Child,
@@ -167,27 +167,6 @@ def test_a_torn_frame_is_case_f_cut_copied_and_told(
     assert gaps == [(last.address, last.address + len(torn), "torn", None)]
 
 
-@pytest.mark.parametrize("hole", ["header", "body"])
-def test_a_torn_frame_in_a_preallocated_slab_is_cut_without_the_zeros_after_it(
-    log_path: str, hole: str
-) -> None:
-    abandoned(log_path, batch_bytes=0, preallocate=True, slab_bytes=1 << 20)
-    slab = slab_files(log_path)[0]
-    last = [frame for frame in frames_of(log_path) if frame.kind == KIND_RECORDS][-1]
-    if hole == "header":
-        overwrite(slab, last.begin, bytes(40))
-    else:
-        overwrite(slab, last.begin + 50, bytes(last.end - last.begin - 50))
-    with aolog.Writer(log_path) as writer:
-        assert writer.opening.case == "@F unsealed_torn"
-        assert writer.opening.cut_bytes < 100
-        writer.append(b"next")
-    records, gaps = by_iteration(log_path)
-    assert [record.value for record in records] == [b"%020d" % i for i in range(4)] + [b"next"]
-    assert [(gap.begin, gap.reason) for gap in gaps] == [(last.address, "torn")]
-    assert aside(log_path)[0].stat().st_size == writer.opening.cut_bytes
-
-
 def test_a_last_slab_without_header_is_case_g_and_kept_whole(log_path: str) -> None:
     with aolog.Writer(log_path) as writer:
         writer.append(b"a")
@@ -235,27 +214,6 @@ def test_a_copied_log_is_case_k_and_never_gives_an_address_twice(
         assert writer.append(b"copy") > theirs[-1]
     assert values(copied) == [b"a", b"copy"]
     assert_clean(copied)
-
-
-def test_a_log_that_was_removed_and_put_back_is_case_k_also_where_its_inode_is_the_same(
-    tmp_path: Path,
-) -> None:
-    """A file that is removed leaves its inode's number to the next: here in some of 20 tries."""
-    backup = tmp_path / "backup"
-    for number in range(20):
-        path = tmp_path / f"log-{number}"
-        with aolog.Writer(path) as writer:
-            writer.append(b"a")
-        with slab_files(str(path))[0].open("rb") as file:
-            if REAL.generation(file.fileno()) == 0:
-                pytest.skip("this file system does not tell generations")
-        shutil.copytree(path, backup)
-        shutil.rmtree(path)
-        shutil.copytree(backup, path)
-        shutil.rmtree(backup)
-        with aolog.Writer(path) as writer:
-            assert writer.opening is not None
-            assert writer.opening.case == "@K copied"
 
 
 def test_an_inode_of_another_generation_is_another_file(log_path: str) -> None:
@@ -333,19 +291,6 @@ def test_format_1_with_a_broken_chain_is_case_s_and_keeps_its_bytes(log_path: st
 
 
 # --- torn tails --------------------------------------------------------------------------------
-
-
-def test_zeros_at_the_end_as_a_power_loss_leaves_them(log_path: str) -> None:
-    """The length was durable, the data was not."""
-    abandoned(log_path, batch_bytes=0)
-    frames = frames_of(log_path)
-    slab = slab_files(log_path)[0]
-    for frame in frames[3:]:
-        overwrite(slab, frame.begin, bytes(frame.end - frame.begin))
-    with aolog.Writer(log_path) as writer:
-        assert writer.opening.case == "@E unsealed_blank"
-        writer.append(b"next")
-    assert len(values(log_path)) == 4
 
 
 def test_a_hole_before_the_last_intact_frame_is_kept(log_path: str) -> None:
@@ -437,96 +382,7 @@ def test_recovery_that_dies_anywhere_is_repeated_with_the_same_outcome(
     assert values(path) == [*(record.value for record in records), b"next"]
 
 
-def test_recovery_run_again_and_again_changes_nothing_more(log_path: str) -> None:
-    torn_log(log_path)
-    with aolog.Writer(log_path) as writer:
-        assert writer.opening.case == "@F unsealed_torn"
-    after = snapshot(log_path)
-    for _ in range(3):
-        with aolog.Writer(log_path) as writer:
-            assert writer.opening.case == "@B sealed"
-            assert writer.opening.cut_bytes == 0
-    assert snapshot(log_path) == after
-
-
-@pytest.mark.parametrize("n", range(30))
-def test_a_writer_that_dies_at_any_step_loses_nothing_that_it_flushed(
-    log_path: str, n: int
-) -> None:
-    """Batches, rotations, seals: the process dies at the n-th thing that it asks of the disk."""
-    flushed = 0
-    storage = WatchedStorage(raising_at(n, Killed))
-    writer = None
-    try:
-        writer = aolog.Writer(log_path, slab_bytes=8300, batch_bytes=0, storage=storage, **MANUAL)
-        for i in range(20):
-            writer.append(b"%030d" % i)
-            writer.flush()
-            flushed = i + 1
-    except Killed:
-        pass
-    if writer is not None:
-        kill(writer)
-    if Path(log_path).exists():
-        with aolog.Writer(log_path) as writer:
-            writer.append(b"next")
-        found, gaps = by_iteration(log_path)
-        written = [record.value for record in found]
-        assert written[-1] == b"next"
-        assert written[:flushed] == [b"%030d" % i for i in range(flushed)]
-        assert len(written) <= flushed + 2  # the one on its way may be there
-        assert gaps == []
-        assert_clean(log_path)
-
-
 # --- SIGKILL -----------------------------------------------------------------------------------
-
-WRITE_AND_SAY = """
-import sys, aolog
-path, how, preallocate = sys.argv[1:]
-w = aolog.Writer(path, slab_bytes=60_000, batch_bytes=500, preallocate=preallocate == "1",
-                 flush_seconds=None, sync="never")
-print("epoch", w.opening.epoch, w.end, flush=True)
-i = 0
-while True:
-    i += 1
-    if i % 3:
-        address = w.append(b"%d" % i * 20, key=b"%d" % i)
-    else:
-        address = int(w.append_many([b"%d" % i * 20, None])[0])
-    if i % 2:
-        getattr(w, how)()
-        print(i, address, flush=True)
-"""
-
-
-@pytest.mark.parametrize("preallocate", ["0", "1"])
-@pytest.mark.parametrize("how", ["flush", "sync"])
-def test_what_was_acknowledged_survives_sigkill(log_path: str, how: str, preallocate: str) -> None:
-    expected: list[tuple[int, bytes]] = []
-    end = epoch = 0
-    for round_ in range(6):
-        with Child(WRITE_AND_SAY, log_path, how, preallocate) as child:
-            said, number, begins = child.line().split()
-            assert said == "epoch"
-            assert int(number) >= epoch  # the same if it died between a seal and the next slab
-            assert int(begins) >= end  # and a slab's first record comes after its header
-            epoch = int(number)
-            lines = [child.line() for _ in range(40 + 7 * round_)]
-            lines += child.kill()
-        for line in lines:
-            i, address = map(int, line.split())
-            expected.append((address, b"%d" % i * 20))
-        report = aolog.verify(log_path)
-        assert {gap.reason for gap in report.gaps} <= {
-            "torn"
-        }  # it may die in the middle of a write
-        end = report.end
-        assert report.end > expected[-1][0]
-    found = {record.address: record.value for record in read_all(log_path)}
-    for address, value in expected:
-        assert found[address] == value
-
 
 # --- what cannot be opened -----------------------------------------------------------------------
 
@@ -646,16 +502,6 @@ w.close()
     assert values(log_path) == [b"theirs", b"ours"]
 
 
-def test_the_lock_goes_with_a_killed_process(log_path: str) -> None:
-    code = "import sys, aolog; w = aolog.Writer(sys.argv[1]); print('open', flush=True); input()"
-    with Child(code, log_path) as child:
-        assert child.line() == "open"
-        refused(log_path, aolog.LogLocked)
-        child.kill()
-    with aolog.Writer(log_path):
-        pass
-
-
 AS_NOBODY = """
 import os, sys, encodings.ascii, aolog
 from aolog import *  # nobody may not read the library when it needs it
@@ -706,19 +552,3 @@ def test_without_permission_is_an_error_of_its_own(tmp_path: Path) -> None:
         assert asked("aolog.Writer(path)", "aolog.Reader(path)") == [denied] * 2
     finally:
         shutil.rmtree(where)
-
-
-def test_addresses_end_at_2_to_the_63(log_path: str) -> None:
-    with pytest.raises(aolog.UsageError, match="2\\^63"):
-        aolog.Writer(log_path, first_address=(1 << 63) - 8)
-    with aolog.Writer(log_path, first_address=1 << 62) as writer:
-        address = writer.append(b"a")
-    assert [record.address for record in read_all(log_path)] == [address]
-
-
-def test_errors_name_the_path_the_reason_and_what_to_do(log_path: str) -> None:
-    with aolog.Writer(log_path), pytest.raises(aolog.LogLocked) as caught:
-        aolog.Writer(log_path)
-    error = caught.value
-    assert error.details["path"] == log_path
-    assert str(error) == f"{log_path}: {error.reason}; {error.hint}"

@@ -34,13 +34,6 @@ def test_columns_are_read_back_exactly_and_are_one_frame(log_path: str) -> None:
     assert [f.records for f in frames_of(log_path) if f.kind == KIND_RECORDS] == [3]
 
 
-@pytest.mark.parametrize("name", COLUMNS)
-def test_one_column_alone_is_enough(log_path: str, name: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append_many(VALUES, **{name: COLUMNS[name]})
-    assert [record.value for record in read_all(log_path)] == [b"a", None, b"c"]
-
-
 def test_columns_may_be_generators_and_may_be_empty(log_path: str) -> None:
     with aolog.Writer(log_path) as writer:
         assert not len(writer.append_many(iter(()), keys=iter(())))
@@ -68,14 +61,6 @@ def test_a_wrong_column_is_refused_and_nothing_is_taken(
             writer.append_many(VALUES, **columns)
         writer.append(b"next")
     assert [record.value for record in read_all(log_path)] == [b"next"]
-
-
-def test_a_record_over_the_bound_is_refused_with_its_key_and_headers_counted(log_path: str) -> None:
-    with aolog.Writer(log_path, max_record_bytes=100) as writer:
-        writer.append_many([bytes(50)], keys=[bytes(40)])
-        with pytest.raises(aolog.RecordTooLarge):
-            writer.append_many([b"small", bytes(50)], keys=[None, bytes(60)])
-    assert len(read_all(log_path)) == 1
 
 
 def test_format_1_has_no_columns(log_path: str) -> None:

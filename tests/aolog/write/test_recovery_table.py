@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
-import pytest
-
 from aolog.write.recovery_cases import Case, Decision, LastSlab, decide
 
 BASE = 1 << 20
@@ -108,14 +106,6 @@ def test_every_combination_lands_on_exactly_one_row_and_the_code_says_which():
     assert set(seen) == set(Case), "a row that nothing lands on"
 
 
-def test_labels_are_unique_and_short_enough_to_quote():
-    labels = [case.value.split()[0] for case in Case]
-    assert len(set(labels)) == len(labels)
-    assert all(label[0] == "@" and len(label) == 2 for label in labels)
-    names = [case.value.split()[1] for case in Case]
-    assert names == [case.name.lower() for case in Case]
-
-
 def test_only_bytes_after_the_last_intact_frame_are_ever_cut():
     for last, cursors in COMBINATIONS:
         decision = decided(last, cursors)
@@ -132,12 +122,6 @@ def test_what_is_cut_is_copied_aside_unless_it_is_zeros():
             assert decision.aside == (last.format == 1 or not last.blank)
         else:
             assert not decision.aside
-
-
-def test_nothing_is_cut_where_the_header_is_lost_or_a_format_1_chain_is_broken():
-    keep = {Case.HEADER_LOST, Case.ONLY_LOST, Case.QUEUEFKA_BAD}
-    decisions = [decided(*found) for found in COMBINATIONS]
-    assert all(d.cut_at is None for d in decisions if d.case in keep)
 
 
 def test_only_an_unclean_open_and_the_first_begin_an_epoch():
@@ -174,43 +158,6 @@ def test_an_epoch_begins_above_the_reach_unless_the_page_cache_is_the_same():
     assert untrusted
 
 
-def test_every_base_in_format_2_is_a_multiple_of_8():
-    for last, cursors in COMBINATIONS:
-        decision = decided(last, cursors)
-        if last is not None and last.format == 2 and decision.next_base is not None:
-            assert decision.next_base % 8 == 0
-
-
-def test_a_clean_open_goes_on_at_the_seals_end():
-    for found in COMBINATIONS:
-        decision = decided(*found)
-        if decision.case in {Case.SEALED, Case.SEALED_TAIL}:
-            assert decision.next_base == BASE + END
-
-
-def test_format_1_continues_in_place_at_the_cut_or_after_the_last_byte():
-    where = {
-        Case.QUEUEFKA: lambda _: None,
-        Case.QUEUEFKA_TORN: lambda last: last.base + last.end_of_frames,
-        Case.QUEUEFKA_BAD: lambda last: last.base + last.size,
-    }
-    for last, cursors in COMBINATIONS:
-        decision = decided(last, cursors)
-        if last is not None and last.format == 1:
-            assert decision.next_base == where[decision.case](last)
-
-
 def test_a_format_1_slab_that_is_torn_from_its_first_byte_is_emptied_and_used():
     last = LastSlab(format=1, base=BASE, size=5, end_of_frames=0, reach=0, unfinished=True)
     assert decided(last, []) == Decision(Case.QUEUEFKA_TORN, 0, True, None, False)
-
-
-@pytest.mark.parametrize("first_base", [0, 8, 1 << 40])
-def test_a_fresh_log_begins_where_it_is_told(first_base):
-    decision = decide(None, first_base=first_base, cursors=[])
-    assert decision == Decision(Case.FRESH, None, False, first_base, True)
-
-
-def test_a_lone_slab_without_a_header_is_left_alone():
-    last = LastSlab(format=2, base=0, size=9000, end_of_frames=8192, reach=0, has_header=False)
-    assert decided(last, []) == Decision(Case.ONLY_LOST, None, False, None, False)

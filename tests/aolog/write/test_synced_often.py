@@ -6,7 +6,6 @@ import pytest
 
 import aolog
 from aolog.log.names import slab_name
-from aolog.storage import clock
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from aolog.write import active_slab
@@ -55,42 +54,9 @@ def test_zeros_come_with_the_eighth_sync_are_no_gap_and_go_with_the_seal(system)
     assert read(system) == given
 
 
-def test_they_come_anew_where_frames_have_used_them(system):
-    with aolog.Writer(LOG, storage=Storage(system)) as writer:
-        append_and_sync(writer, OFTEN)
-        filled = size_of(system)
-        writer.append(bytes(active_slab.ZEROS_BYTES))
-        append_and_sync(writer, OFTEN + 1)
-        assert (
-            filled
-            < size_of(system)
-            == pytest.approx(writer.end + active_slab.ZEROS_BYTES, abs=4096)
-        )
-
-
-def test_no_slab_is_filled_beyond_its_size(system):
-    with aolog.Writer(LOG, storage=Storage(system), slab_bytes=20_000) as writer:
-        append_and_sync(writer, OFTEN + 2)
-        assert size_of(system) == 20_000
-
-
 def test_large_syncs_bring_none(system):
     with aolog.Writer(LOG, storage=Storage(system)) as writer:
         append_and_sync(writer, 3 * OFTEN, bytes(20 << 10))
-        assert size_of(system) == writer.end
-
-
-def test_rare_syncs_bring_none(system, monkeypatch):
-    seconds = iter(range(1_000))
-    monkeypatch.setattr(clock, "now_us", lambda: next(seconds) * 1_000_000)
-    with aolog.Writer(LOG, storage=Storage(system)) as writer:
-        append_and_sync(writer, 3 * OFTEN)
-        assert size_of(system) == writer.end
-
-
-def test_format_1_has_none(system):
-    with aolog.Writer(LOG, storage=Storage(system), format="queuefka") as writer:
-        append_and_sync(writer, 3 * OFTEN)
         assert size_of(system) == writer.end
 
 

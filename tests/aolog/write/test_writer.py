@@ -10,9 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -32,7 +30,6 @@ from tests.aolog.conftest import (
     assert_clean,
     eventually,
     frames_of,
-    kill,
     read_all,
     slab_files,
     values,
@@ -72,16 +69,6 @@ def as_record(address: int, parts: dict[str, object], timestamp: int | None) -> 
         parts.get("headers", ()),
         parts.get("topic"),
     )
-
-
-@pytest.mark.parametrize("batch_bytes", [0, 64 << 10])
-@pytest.mark.parametrize("name", PARTS)
-def test_a_record_is_read_as_it_was_appended(log_path: str, name: str, batch_bytes: int) -> None:
-    with aolog.Writer(log_path, batch_bytes=batch_bytes) as writer:
-        address = writer.append(**PARTS[name])
-    (record,) = read_all(log_path)
-    assert record == as_record(address, PARTS[name], record.timestamp)
-    assert type(record.headers) is tuple
 
 
 @pytest.mark.parametrize("batch_bytes", [0, 60, 64 << 10])
@@ -174,36 +161,6 @@ def test_a_record_may_be_as_large_as_its_bound_and_no_larger(log_path: str) -> N
 # --- addresses -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("slab_bytes", [9000, 64 << 20])
-@pytest.mark.parametrize("batch_bytes", [0, 1, 100, 64 << 10])
-def test_addresses_increase_and_are_those_that_readers_see(
-    log_path: str, batch_bytes: int, slab_bytes: int
-) -> None:
-    given: list[int] = []
-    with aolog.Writer(log_path, batch_bytes=batch_bytes, slab_bytes=slab_bytes) as writer:
-        for i in range(100):
-            end = writer.end
-            address = writer.append(b"%d" % i)
-            assert address >= end
-            given.append(address)
-            if i % 9 == 0:
-                given += writer.append_many([b"many"] * 3).tolist()
-            if i % 17 == 0:
-                writer.flush()
-    assert given == sorted(set(given))
-    assert given == [record.address for record in read_all(log_path)]
-    assert_clean(log_path)
-
-
-def test_a_log_may_begin_at_any_multiple_of_eight(log_path: str) -> None:
-    with aolog.Writer(log_path, first_address=1 << 40) as writer:
-        assert writer.end == (1 << 40) + DATA_BEGIN
-        address = writer.append(b"a")
-    assert [record.address for record in read_all(log_path)] == [address]
-    with aolog.Writer(log_path, first_address=0) as writer:  # it has begun: no longer asked
-        assert writer.append(b"b") > address
-
-
 @pytest.mark.parametrize("first_address", [-8, 4, 1 << 63, (1 << 63) - 8])
 def test_an_impossible_first_address_is_refused(log_path: str, first_address: int) -> None:
     with pytest.raises(aolog.UsageError):
@@ -215,13 +172,6 @@ def test_an_impossible_first_address_is_refused(log_path: str, first_address: in
 
 def frame_sizes(path: str) -> list[int]:
     return [frame.records for frame in frames_of(path) if frame.kind == KIND_RECORDS]
-
-
-def test_batch_bytes_zero_makes_every_record_a_frame(log_path: str) -> None:
-    with aolog.Writer(log_path, batch_bytes=0) as writer:
-        for _ in range(5):
-            writer.append(b"x")
-    assert frame_sizes(log_path) == [1] * 5
 
 
 def test_records_are_gathered_until_the_batch_is_large(log_path: str) -> None:
@@ -250,12 +200,6 @@ def test_append_many_is_one_frame_whatever_its_size(log_path: str, batch_bytes: 
     assert values(log_path) == [b"before", *(b"%d" % i for i in range(5000)), b"after"]
 
 
-def test_append_many_of_nothing_is_nothing(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        assert writer.append_many([]).tolist() == []
-        assert writer.end == DATA_BEGIN
-
-
 def test_append_many_takes_none_where_one_is_refused(log_path: str) -> None:
     with aolog.Writer(log_path) as writer:
         with pytest.raises(aolog.RecordRefused):
@@ -274,14 +218,6 @@ def test_append_many_of_one_value_is_refused_and_says_what_to_call(
         with pytest.raises(aolog.RecordRefused, match=f"{type(one).__name__}.*append\\(value\\)"):
             writer.append_many(one)
         assert writer.end == writer.append(b"a")
-
-
-def test_append_many_keeps_nulls_and_empty_values_apart(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append_many([None, b"", None, b"x"])
-        writer.append_many([None])
-        writer.append_many([b""])
-    assert values(log_path) == [None, b"", None, b"x", None, b""]
 
 
 # --- flush and sync --------------------------------------------------------------------------
@@ -370,43 +306,11 @@ def test_a_disk_that_stalls_holds_up_no_flush(log_path: str) -> None:
         eventually(lambda: writer.durable >= end)
 
 
-def test_a_close_ends_both_threads(log_path: str) -> None:
-    with aolog.Writer(log_path, flush_seconds=0.01, sync_seconds=0.01) as writer:
-        for _ in range(2):
-            address = writer.append(b"a")
-            eventually(lambda address=address: writer.durable > address)
-        names = {thread.name for thread in threading.enumerate()}
-        own = {f"aolog-writer {writer.path}", f"aolog-sync {writer.path}"}
-        assert own <= names
-    assert not own & {thread.name for thread in threading.enumerate()}
-
-
 def test_what_is_due_in_centuries_does_not_end_the_writers_thread(log_path: str) -> None:
     with aolog.Writer(log_path, flush_seconds=1e10, sync_seconds=1e10, slab_seconds=0.2) as writer:
         for count in (1, 2):
             writer.append(b"x")
             eventually(lambda count=count: len(values(log_path)) == count)  # sealed in time
-
-
-def test_flushes_do_not_wake_the_writers_thread(log_path: str) -> None:
-    def switches() -> int:
-        return sum(
-            int(line.split()[1])
-            for task in Path("/proc/self/task").iterdir()
-            if task.name != str(threading.main_thread().native_id)
-            for line in (task / "status").read_text().splitlines()
-            if line.startswith("voluntary_ctxt_switches")
-        )
-
-    with aolog.Writer(log_path, sync="never", flush_seconds=600) as writer:
-        writer.append(b"x")
-        writer.flush()
-        time.sleep(0.1)
-        before = switches()
-        for _ in range(50):
-            writer.append(b"x")
-            writer.flush()
-        assert switches() - before < 10
 
 
 def test_what_a_call_flushed_is_synced_in_time(log_path: str) -> None:
@@ -447,14 +351,6 @@ def test_never_syncs_before_a_slab_is_sealed(log_path: str) -> None:
     writer.close()
 
 
-def test_sync_returns_the_durable_address(log_path: str) -> None:
-    with aolog.Writer(log_path, **NEVER) as writer:
-        assert writer.sync() == writer.durable == writer.end
-        writer.append(b"a")
-        assert writer.durable < writer.end
-        assert writer.sync() == writer.durable == writer.end
-
-
 def test_an_idle_writer_uses_no_processor(log_path: str) -> None:
     with aolog.Writer(
         log_path, flush_seconds=0.05, sync_seconds=0.3, slab_seconds=0.2, slab_bytes=1 << 20
@@ -467,13 +363,6 @@ def test_an_idle_writer_uses_no_processor(log_path: str) -> None:
         begun = time.process_time()
         time.sleep(1.0)
         assert time.process_time() - begun < 0.2
-
-
-def test_a_mark_follows_a_sync_though_nothing_is_to_be_flushed(log_path: str) -> None:
-    with aolog.Writer(log_path, flush_seconds=None, sync_seconds=0.05) as writer:
-        address = writer.append(b"a")
-        writer.flush()
-        eventually(lambda: aolog.verify(log_path).durable > address)
 
 
 @pytest.mark.parametrize("sync", ["interval", "flush"])
@@ -614,33 +503,6 @@ def test_a_slab_that_has_aged_is_sealed_though_nobody_appends(log_path: str) -> 
     assert_clean(log_path)
 
 
-def test_size_and_age_rotate_whichever_comes_first(log_path: str) -> None:
-    with aolog.Writer(log_path, slab_seconds=3600, slab_bytes=10_000, sync="never") as writer:
-        while len(slab_files(log_path)) < 3:
-            writer.append_many([b"x" * 600])
-    by_size = slab_files(log_path)
-    options = {"slab_bytes": 10_000, "flush_seconds": None, "sync": "never"}
-    with aolog.Writer(log_path, slab_seconds=0.2, **options) as writer:
-        writer.append(b"y")
-        writer.flush()
-        time.sleep(0.25)
-        writer.append(b"z")
-        by_age = slab_files(log_path)[len(by_size) :]
-    assert len(by_age) == 2
-    assert by_age[0].stat().st_size < by_size[1].stat().st_size
-    assert_clean(log_path)
-
-
-@pytest.mark.parametrize("kind", ["aolog", "queuefka"])
-def test_a_young_slab_does_not_roll_by_age(log_path: str, kind: str) -> None:
-    for _ in range(2):
-        with aolog.Writer(log_path, slab_seconds=60.0, format=kind) as writer:
-            for _ in range(5):
-                writer.append(b"x")
-    assert len(slab_files(log_path)) == (2 if kind == "aolog" else 1)
-    assert len(values(log_path)) == 10
-
-
 def test_an_unused_slab_does_not_age(log_path: str) -> None:
     with aolog.Writer(log_path, slab_seconds=0.05, flush_seconds=0.01) as writer:
         time.sleep(0.2)
@@ -663,27 +525,6 @@ def test_preallocated_slabs_have_their_size_from_the_start_and_give_back_what_is
 
 
 # --- opening again, closing --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["aolog", "queuefka"])
-def test_a_log_goes_on_where_it_was_closed(log_path: str, kind: str) -> None:
-    addresses = []
-    for i in range(5):
-        with aolog.Writer(log_path, format=kind) as writer:
-            addresses.append(writer.append(b"%d" % i))
-    assert values(log_path) == [b"0", b"1", b"2", b"3", b"4"]
-    assert addresses == sorted(addresses)
-    assert_clean(log_path)
-
-
-def test_opening_and_closing_without_appending_leaves_no_trace(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
-    before = [slab.name for slab in slab_files(log_path)]
-    for _ in range(3):
-        with aolog.Writer(log_path):
-            pass
-    assert [slab.name for slab in slab_files(log_path)] == before
 
 
 def test_a_closed_writer_refuses_and_may_be_closed_again(log_path: str) -> None:
@@ -711,25 +552,6 @@ def test_a_dropped_writer_writes_what_it_took_and_gives_the_log_free(log_path: s
     with aolog.Writer(log_path) as writer:
         writer.append(b"b")
     assert values(log_path) == [b"a", b"b"]
-
-
-def test_a_writer_dropped_while_its_thread_is_busy_is_closed_too(log_path: str) -> None:
-    def opened() -> aolog.Writer:
-        until = time.monotonic() + 10
-        while True:  # its own thread may be about to close the one before
-            try:
-                return aolog.Writer(log_path, flush_seconds=0.001, sync_seconds=0.001)
-            except aolog.LogLocked:
-                assert time.monotonic() < until
-
-    for i in range(20):
-        writer = opened()
-        writer.append(b"%d" % i)
-        time.sleep(0.0005 * (i % 5))
-        del writer
-        eventually(lambda i=i: len(values(log_path)) == i + 1)
-    opened().close()
-    assert_clean(log_path)
 
 
 @pytest.mark.parametrize(("end", "status"), [("", 0), ("raise RuntimeError", 1)])
@@ -826,29 +648,6 @@ def test_a_url_is_refused_by_name_and_makes_no_directory(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_whose_name_looks_like_a_scheme_may_be_written_with_a_dot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with aolog.Writer("./s3:/b") as writer:
-        assert writer.path == f"{tmp_path}/s3:/b"
-
-
-def test_a_writers_repr_names_its_log_and_how_far_it_is(log_path: str) -> None:
-    with aolog.Writer(log_path, **NEVER) as writer:
-        writer.append(b"a")
-        assert repr(writer) == f"<aolog.Writer {log_path} end={writer.end} durable=8192>"
-    assert repr(writer) == f"<aolog.Writer {log_path} closed, durable={writer.durable}>"
-
-
-@pytest.mark.parametrize(
-    "options", [{"flush_records": 1 << 70}, {"flush_bytes": 1 << 70}, {"flush_seconds": 1e300}]
-)
-def test_a_bound_may_be_as_large_as_one_likes(log_path: str, options: dict[str, object]) -> None:
-    with aolog.Writer(log_path, **options) as writer:
-        assert [writer.append(b"x") - writer.append(b"y") for _ in range(3)] == [-1] * 3
-
-
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_a_value_of_a_batchs_size_is_a_frame_of_its_own_in_its_place(
     log_path: str, compression: Literal["none", "zstd"]
@@ -897,27 +696,6 @@ def test_the_default_topic_is_kept_with_the_log(log_path: str) -> None:
 # --- format 1 ----------------------------------------------------------------------------------
 
 
-def test_format_1_is_byte_for_byte_what_the_go_program_writes(log_path: str) -> None:
-    with aolog.Writer(log_path, format="queuefka") as writer:
-        addresses = [writer.append(b"abc"), *writer.append_many([b"d", b"ef"]).tolist()]
-    assert addresses == [0, 11, 20]
-    (slab,) = slab_files(log_path)
-    assert slab.read_bytes() == bytes.fromhex(
-        "03000000 ff53d132 616263  01000000 9052f342 64  02000000 124829fd 6566"
-    )
-    assert [record[:2] for record in read_all(log_path)] == [(0, None), (11, None), (20, None)]
-
-
-def test_format_1_rolls_once_a_slab_has_grown_past_its_size(log_path: str) -> None:
-    with aolog.Writer(log_path, format="queuefka", slab_bytes=100) as writer:
-        for _ in range(10):
-            writer.append(b"x" * 32)
-    assert [slab.name for slab in slab_files(log_path)] == [
-        f"{base:020d}.slab" for base in (0, 120, 240, 360)
-    ]
-    assert len(values(log_path)) == 10
-
-
 @pytest.mark.parametrize(
     ("parts", "what"),
     [
@@ -942,33 +720,3 @@ def test_format_1_refuses_and_names_what_it_has_no_place_for(
             writer.append_many([b"a", parts["value"] if len(parts) == 1 else ""])
         writer.append(b"good")
     assert values(log_path) == [b"good"]
-
-
-def test_a_log_is_not_written_in_another_format_than_its_own(log_path: str) -> None:
-    for path, kind, other in (
-        (log_path, "aolog", "queuefka"),
-        (log_path + "1", "queuefka", "aolog"),
-    ):
-        with aolog.Writer(path, format=kind) as writer:
-            writer.append(b"a")
-        with pytest.raises(aolog.UsageError, match="of format"):
-            aolog.Writer(path, format=other)
-        assert values(path) == [b"a"]
-
-
-def test_an_unflushed_record_is_what_a_crash_costs(log_path: str) -> None:
-    writer = aolog.Writer(log_path, **NEVER)
-    writer.append(b"flushed")
-    writer.flush()
-    lost = writer.append(b"lost")
-    kill(writer)
-    with aolog.Writer(log_path) as writer:
-        assert writer.append(b"later") > lost
-    assert values(log_path) == [b"flushed", b"later"]
-
-
-def test_time_zones_do_not_matter_to_timestamps(log_path: str) -> None:
-    moment = datetime(2024, 2, 29, 12, 30, 15, 999_999, UTC)
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a", timestamp=int(moment.timestamp()) * 1_000_000 + 999_999)
-    assert read_all(log_path)[0].timestamp == 1_709_209_815_999_999
