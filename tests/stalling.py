@@ -8,14 +8,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aolog.storage.system import RealSystem
+from aolog.storage.system import System
 
 __all__ = ["StallingSystem"]
 
 _TOO_LONG_S = 60.0
 
 
-class StallingSystem(RealSystem):
+class StallingSystem(System):
     """A disk that sometimes takes nothing. errno: what its syncs fail with, if they do."""
 
     def __init__(self) -> None:

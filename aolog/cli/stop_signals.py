@@ -31,7 +31,7 @@ class StopSignals:
     def __init__(self) -> None:
         self.signum: signal.Signals | None = None
         self._before: dict[signal.Signals, object] = {}
-        self._wakes, self._waker = os.pipe()  # macOS has no pipe2
+        self._wakes, self._waker = os.pipe()
         os.set_blocking(self._wakes, False)
         os.set_blocking(self._waker, False)
 

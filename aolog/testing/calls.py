@@ -4,6 +4,9 @@ Each call first checks whether the process was killed and whether a fault is pla
 disk under the machine's lock. system.py starts and ends processes.
 """
 
+# mypy: disable-error-code="override"
+# Some of os's functions take more kinds of arguments than storage passes.
+
 from __future__ import annotations
 
 import errno
@@ -11,7 +14,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from aolog.storage.system import LOCK_NB, LOCK_UN
+from aolog.storage.system import LOCK_NB, LOCK_UN, System
 from aolog.testing.disk import DirectoryNode, Node
 from aolog.testing.faults import Call, Effect
 from aolog.testing.inode import FileNode
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 _WALK_ERRNO = {FileNotFoundError: errno.ENOENT, NotADirectoryError: errno.ENOTDIR}
 
 
-class SimulatedCalls:
+class SimulatedCalls(System):
     """The calls of one process on a machine. A subclass has `kill`."""
 
     def __init__(

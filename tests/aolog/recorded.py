@@ -9,7 +9,7 @@ from typing import Any
 import aolog
 from aolog.log.retention import prune
 from aolog.storage.storage import Storage
-from aolog.storage.system import RealSystem
+from aolog.storage.system import System
 from aolog.testing import SimulatedSystem
 from tests.aolog.conftest import kill
 
@@ -17,7 +17,7 @@ from tests.aolog.conftest import kill
 Entry = tuple[str, list[Any], dict[str, int], Any]
 
 
-class RecordingSystem(RealSystem):
+class RecordingSystem(System):
     """The operating system; `entries` is what was asked, with the bytes and the answers."""
 
     def __init__(self) -> None:

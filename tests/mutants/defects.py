@@ -110,7 +110,7 @@ MUTANTS = {one.name: one for one in (
            "opening::test_a_second_writer_is_refused_in_the_same_process"),
     Mutant("a reader takes the lock of the writer", "one writer", "aolog.read:Reader.__init__", c.locking,
            "concurrency::test_readers_never_disturb_a_writer"),
-    Mutant("a link is followed", "links", "aolog.storage:RealSystem.open", c.following_links,
+    Mutant("a link is followed", "links", "aolog.storage:System.open", c.following_links,
            "links::test_append_to_a_log_whose_last_slab_is_a_link_changes_nothing"),
     Mutant("root changes any log", "links", "aolog.storage:Storage.refuse_root", c.nothing,
            "root::test_whatever_is_made_or_removed_inside_is_refused_by_storage_itself"),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
-from aolog.storage.system import RealSystem
+from aolog.storage.system import System
 from tests.publish.job import CHANGES
 
 
@@ -39,4 +39,4 @@ def _strike_where(due: Callable[[str, tuple[Any, ...]], bool]) -> None:
         return strike
 
     for name in sorted(CHANGES):
-        setattr(RealSystem, name, staticmethod(struck(name, getattr(RealSystem, name))))
+        setattr(System, name, staticmethod(struck(name, getattr(System, name))))

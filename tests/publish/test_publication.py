@@ -33,7 +33,7 @@ from aolog.publish.leftovers import abort, sweep
 from aolog.publish.pending import PendingLog, depth_of
 from aolog.publish.publication import check_free, publish
 from aolog.storage.storage import Storage
-from aolog.storage.system import REAL, RealSystem
+from aolog.storage.system import REAL, System
 from aolog.testing import Fault, Killed, SimulatedSystem
 from bridge.supervise.discovery import Discovery, find_logs, growth, is_gone
 from tests.aolog.conftest import SOON_S
@@ -58,7 +58,7 @@ def batch(*values: str, **columns: object) -> pa.RecordBatch:
     return pa.record_batch({"value": [v.encode() for v in values], **columns})
 
 
-class Dies(RealSystem):
+class Dies(System):
     """Killed between the commit and the renames."""
 
     def replace(self, old: str, new: str, /, **directories: int) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aolog import AologError, Writer
 from aolog.storage.storage import Storage
-from aolog.storage.system import RealSystem
+from aolog.storage.system import System
 from bridge import Buffer, KafkaProvider
 from bridge.buffer.provider import NotDelivered
 
@@ -35,7 +35,7 @@ SLAB_BYTES = 64 << 10  # small, so that slabs fill and are pruned while one look
 VALUE_BYTES = 100
 
 
-class FullDisk(RealSystem):
+class FullDisk(System):
     """The real system, whose disk is full while the button is pressed."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class FullDisk(RealSystem):
         """Writes, while there is room."""
         if self.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return RealSystem.pwritev(fd, parts, offset)
+        return System.pwritev(fd, parts, offset)
 
 
 class Target(Protocol):

@@ -25,7 +25,7 @@ from aolog.cli.output import human_bytes, iso_time, table
 from aolog.cli.parse import where
 from aolog.errors import CursorLocked, one_line
 from aolog.log.units import duration_seconds, size_bytes
-from aolog.storage.system import RealSystem
+from aolog.storage.system import System
 from bridge.cli import main as bridge_main
 from tests.aolog.commands import answer, damage, ended, failure, fill, run, started, well
 from tests.aolog.conftest import ROOT, SOON_S, eventually, slab_files, snapshot
@@ -123,7 +123,7 @@ def test_info_and_tail_do_not_read_the_log(log_path, monkeypatch):
         read += len(data)
         return data
 
-    monkeypatch.setattr(RealSystem, "pread", staticmethod(counting))
+    monkeypatch.setattr(System, "pread", staticmethod(counting))
     for args in (["info"], ["info", "--slabs"], ["tail"], ["read", "--from", "latest"]):
         read = 0
         well(*args, log_path)

@@ -14,7 +14,7 @@ import aolog
 from aolog.log.cursor_file import read_copies
 from aolog.read.reader import prepare_commit
 from aolog.storage.storage import Storage
-from aolog.storage.system import RealSystem
+from aolog.storage.system import System
 from aolog.testing import SimulatedSystem
 from tests.aolog.conftest import (
     SOON_S,
@@ -168,7 +168,7 @@ def test_a_commit_that_was_prepared_is_refused_after_the_close(log: str) -> None
         assert reader.tell() == aolog.Reader(log).tell()
 
 
-class HeldUp(RealSystem):
+class HeldUp(System):
     """Where a cursor's first sync, or its write, waits until it is let go on."""
 
     def __init__(self, at: str) -> None:

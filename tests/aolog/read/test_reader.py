@@ -11,7 +11,7 @@ import pytest
 import aolog
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
-from aolog.storage.system import RealSystem
+from aolog.storage.system import System
 from aolog.testing import Fault, SimulatedSystem
 from aolog.testing.faults import FaultPlan
 from tests.aolog.conftest import (
@@ -410,7 +410,7 @@ def test_a_read_that_fails_loses_no_record(max_bytes: int) -> None:
     assert failed > 2  # the others were met behind what had been read, and tried again
 
 
-class CountingSystem(RealSystem):
+class CountingSystem(System):
     """Counts how often a directory is listed."""
 
     listed = 0

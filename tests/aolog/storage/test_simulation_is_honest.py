@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from aolog.storage.storage import Storage
 from aolog.storage.system import REAL, System
 from aolog.testing import SimulatedSystem
+from aolog.testing.calls import SimulatedCalls
 from tests.aolog.conftest import snapshot
 from tests.aolog.recorded import RecordingSystem, history, replay
 
@@ -33,6 +34,11 @@ def simulated(directory: str) -> SimulatedSystem:
     for parent in [*reversed(Path(directory).parents), Path(directory)][1:]:
         system.mkdir(str(parent))
     return system
+
+
+def test_the_simulation_replaces_every_call() -> None:
+    calls = [name for name in vars(System) if not name.startswith("_")]
+    assert [name for name in calls if name not in vars(SimulatedCalls)] == []
 
 
 def test_a_history_of_the_real_system_replays_to_the_same_answers_names_and_bytes(tmp_path):

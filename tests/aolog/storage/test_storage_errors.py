@@ -14,7 +14,7 @@ import pytest
 import aolog
 from aolog.format.frame import KIND_RECORDS, KIND_SEAL
 from aolog.storage.storage import Storage
-from aolog.storage.system import RealSystem
+from aolog.storage.system import System
 from aolog.testing import Fault, SimulatedSystem
 from tests.aolog.conftest import (
     Operation,
@@ -426,7 +426,7 @@ def test_a_failed_read_is_no_damage(log_path: str, monkeypatch: pytest.MonkeyPat
 
     real = os.pread
     with aolog.Reader(log_path) as reader, monkeypatch.context() as patch:
-        patch.setattr(RealSystem, "pread", staticmethod(eio))
+        patch.setattr(System, "pread", staticmethod(eio))
         for call in (reader.read, lambda: aolog.Writer(log_path), lambda: aolog.verify(log_path)):
             with pytest.raises(aolog.StorageFailed):
                 call()

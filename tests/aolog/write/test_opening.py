@@ -19,7 +19,7 @@ import aolog
 from aolog.format.frame import KIND_RECORDS
 from aolog.format.slab import DATA_BEGIN, HEADER_LEN, VERSION
 from aolog.storage.storage import Storage
-from aolog.storage.system import RealSystem
+from aolog.storage.system import System
 from tests.aolog.conftest import (
     ROOT,
     Child,
@@ -217,7 +217,7 @@ def test_a_copied_log_is_case_k_and_never_gives_an_address_twice(
 
 
 def test_an_inode_of_another_generation_is_another_file(log_path: str) -> None:
-    class Again(RealSystem):
+    class Again(System):
         def generation(self, fd: int) -> int:
             return super().generation(fd) ^ 1
 
