@@ -13,6 +13,7 @@ from aolog.spark.sink_options import OPTION_NAMES
 from tests.test_pages import DOCS, blocks
 
 PAGE, TUTORIAL = DOCS / "how-to/spark.md", DOCS / "tutorials/spark.md"
+OPTIONS = DOCS / "reference/spark-options.md"
 pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
 
 
@@ -53,6 +54,6 @@ def test_the_tutorial_prints_what_it_shows(tmp_path, spark, capsys):
 
 
 def test_every_option_stands_in_the_tables():
-    rows = re.findall(r"^\| (`.*?) \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(r"^\| (`.*?) \|", OPTIONS.read_text("utf-8"), re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert named == {*READERS, "includeHeaders", *OPTION_NAMES.values()}
