@@ -60,7 +60,7 @@ RULES = (
     Rule("pyarrow", ARROW, loading=True),
     Rule("numpy", (*ARROW, "bridge"), loading=True),
     Rule("pyspark", ("aolog.spark", "aolog.examples")),
-    Rule("aolog.spark", ("aolog.spark", "aolog.examples", "bridge.cli.demo.spark")),
+    Rule("aolog.spark", ("aolog.spark", "aolog.examples")),
     Rule("starlette", ("bridge.operate", "bridge.ingest")),
     Rule("uvicorn", ("bridge.operate",)),
     Rule("click", ("aolog.cli", "aolog.__main__", "bridge", *SPARK_COMMANDS)),

@@ -38,7 +38,7 @@ def without_numbers(line: str) -> list[str]:
 def test_the_picture_ends_with_the_table_that_the_demo_prints_now():
     console = Console(width=COLUMNS)
     with console.capture() as capture:
-        console.print(table(RESULT, None))
+        console.print(table(RESULT))
     printed = [without_numbers(line) for line in capture.get().splitlines()]
     svg = PICTURE.read_text(encoding="utf-8")
     shown = [without_numbers(line) for line in last_screen(svg)]

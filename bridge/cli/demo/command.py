@@ -13,10 +13,7 @@ from aolog.cli.output import out
 @click.argument("files", nargs=-1, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
 @click.option("--keep", type=click.Path(), help="Keep the log in this directory.")
-@click.option(
-    "--spark", is_flag=True, help="Also from a DataFrame; needs PySpark, and half a minute."
-)
-def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None, spark: bool) -> None:
+def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None) -> None:
     """Watch real records survive an outage and a kill on their way to an embedded broker.
 
     Appends the lines of FILES (by default the text of this Python's standard library) to a log,
@@ -27,11 +24,10 @@ def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None, spark: bool
     Examples:
       aolog-bridge demo
       aolog-bridge demo /var/log/syslog
-      aolog-bridge demo --spark
 
     Exit status 0 only if nothing is missing, repeated or out of order.
     """
     from bridge.cli.demo.demo import run_demo
 
     out.require()  # before it runs for a minute
-    sys.exit(run_demo(files, as_json=as_json, keep=keep, spark=spark))
+    sys.exit(run_demo(files, as_json=as_json, keep=keep))

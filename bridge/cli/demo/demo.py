@@ -12,9 +12,7 @@ of any size works.
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,11 +20,11 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from aolog import Reader, Writer
@@ -34,7 +32,6 @@ from aolog.errors import AologError, UsageError, one_line, to_json
 from bridge.cli.demo.compare import Comparison
 from bridge.cli.demo.result import Result, table
 from bridge.cli.demo.sample import Sample, choose
-from bridge.cli.demo.spark import run_spark_stage
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.topic_reader import TopicReader
 
@@ -45,6 +42,7 @@ if TYPE_CHECKING:
 TOPIC = "demo"
 PARTITIONS = 4
 WINDOW_BYTES = 4 << 20  # less than one partition keeps, if all lines go to one
+WINDOW_PART = 0.05  # of the records: so that both faults happen midway
 RECORD_OVERHEAD_BYTES = 128  # of a message in addition to its value: key, stamp, framing
 OUTAGE_AT, KILL_AT = 0.35, 0.6  # of the records read back
 OUTAGE_S = 3.0
@@ -66,39 +64,22 @@ class _Stalled(AologError):
 
 
 class _Forwarding:
-    """The forwarding process and its last status."""
+    """The forwarding process."""
 
     def __init__(self, log: str, bootstrap_servers: str) -> None:
         self._command = [
             sys.executable, "-m", "bridge", "run", "--log", log, "--topic", TOPIC,
-            "--bootstrap-servers", bootstrap_servers, "--json", "--status-seconds", "0.1",
+            "--bootstrap-servers", bootstrap_servers,
         ]  # fmt: skip  # a command line
-        self.state = "starting"
-        self.pending = 0
-        self._process: subprocess.Popen[str] | None = None
-        self._errors: IO[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed in `end`
 
     def start(self) -> None:
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed in `end`
-        self._process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, stderr=self._errors, text=True
-        )
-        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
-
-    def _listen(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        with process.stdout as lines:
-            for line in lines:
-                try:
-                    status = json.loads(line)
-                except ValueError:
-                    continue
-                self.state, self.pending = status["state"], status["lag_records"] or 0
+        self._process = subprocess.Popen(self._command, stderr=self._errors)
 
     def check(self) -> None:
         """Raises if the process ended by itself."""
         if self._process is not None and self._process.poll() is not None:
-            assert self._errors is not None
             self._errors.seek(0)
             lines = self._errors.read().strip().splitlines()
             raise AologError(
@@ -109,33 +90,27 @@ class _Forwarding:
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
-        self.end()
-        self.state = "killed"
+        self._process.wait()
 
     def end(self) -> None:
         """Stops it, with SIGTERM first."""
-        process, self._process = self._process, None
-        if process is not None:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
+        if self._process is not None:
+            self._process.terminate()
             try:
-                process.wait(10)
+                self._process.wait(10)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        if self._errors is not None:
-            self._errors.close()
-            self._errors = None
+                self._process.kill()
+                self._process.wait()
+        self._errors.close()
 
 
 class _Appender(threading.Thread):
     """Appends the sample, at most a window ahead of what was read back."""
 
-    def __init__(self, writer: Writer, sample: Sample, window: int) -> None:
+    def __init__(self, writer: Writer, sample: Sample) -> None:
         super().__init__(name="demo-appender", daemon=True)
         self._writer = writer
         self._sample = sample
-        self._window = window
         self.records = 0
         self.bytes = 0
         self.read_back_bytes = 0
@@ -148,7 +123,7 @@ class _Appender(threading.Thread):
     def run(self) -> None:
         try:
             for line in self._sample.lines():
-                while self.paused.is_set() or self._ahead() > self._window:
+                while self.paused.is_set() or self._is_ahead():
                     self._writer.flush()
                     time.sleep(0.002)
                     if self.stopped:
@@ -162,9 +137,10 @@ class _Appender(threading.Thread):
         finally:
             self.done = True
 
-    def _ahead(self) -> int:
-        overhead = (self.records - self.read_back_records) * RECORD_OVERHEAD_BYTES
-        return self.bytes - self.read_back_bytes + overhead
+    def _is_ahead(self) -> bool:
+        records = self.records - self.read_back_records
+        size = self.bytes - self.read_back_bytes + records * RECORD_OVERHEAD_BYTES
+        return size > WINDOW_BYTES or records > self._sample.records * WINDOW_PART
 
 
 class _Demo:
@@ -180,8 +156,6 @@ class _Demo:
 
     def run(self) -> Result:
         sample = self.sample
-        average = sample.bytes * sample.times / sample.records + RECORD_OVERHEAD_BYTES
-        window = int(min(WINDOW_BYTES, sample.records * average / 20))
         begun_s = time.monotonic()
         with ExitStack() as stack:
             broker = stack.enter_context(EmbeddedBroker())
@@ -198,7 +172,7 @@ class _Demo:
             self.forwarding = _Forwarding(self.log, broker.bootstrap_servers)
             stack.callback(self.forwarding.end)
             self.comparison = Comparison(PARTITIONS)
-            self.appender = _Appender(writer, sample, window)
+            self.appender = _Appender(writer, sample)
             self.progress = stack.enter_context(self._progress())
             self.bars = [
                 self.progress.add_task(name, total=sample.records, words="")
@@ -318,13 +292,11 @@ class _Demo:
 
     def _show(self) -> None:
         waiting = self.appender.records - self.comparison.matched
-        for bar, done, words in zip(
-            self.bars,
-            (self.appender.records, self.comparison.matched),
-            (f"{waiting:,} pending", self.forwarding.state),
-            strict=True,
-        ):
-            self.progress.update(TaskID(bar), completed=done, words=words)
+        appended, compared = self.bars
+        self.progress.update(
+            appended, completed=self.appender.records, words=f"{waiting:,} pending"
+        )
+        self.progress.update(compared, completed=self.comparison.matched)
 
     def _say(self, words: str) -> None:
         self.progress.console.print(
@@ -332,10 +304,8 @@ class _Demo:
         )
 
 
-def run_demo(
-    files: Sequence[str], *, as_json: bool = False, keep: str | None = None, spark: bool = False
-) -> int:
-    """Runs the demo and prints a table or JSON. Returns the exit status. spark: also the Spark stage."""
+def run_demo(files: Sequence[str], *, as_json: bool = False, keep: str | None = None) -> int:
+    """Runs the demo and prints a table or JSON. Returns the exit status."""
     console = _Console(stderr=as_json)
     sample = choose(files)
     if sample.times > 1:
@@ -344,36 +314,20 @@ def run_demo(
     if keep is not None and Path(keep).exists() and any(Path(keep).iterdir()):
         raise UsageError(f"{keep} is not empty", hint="name a new directory for --keep")
     directory = keep or tempfile.mkdtemp(prefix="aolog-demo-")
-    stage = None
+    log = str(Path(directory) / "log")
     try:
-        if spark:  # first, so that a missing Java is reported at once
-            stage = run_spark_stage(str(Path(directory) / "spark"), _print_dim(console))
-        log = Path(directory) / "log"
-        result = _Demo(sample, str(log), console).run()
-        while not result.ok and not result.faults:
-            console.print(
-                "it ended before the faults could happen midway: again, with four times the records"
-            )
-            sample = sample._replace(records=sample.records * 4, times=sample.times * 4)
-            shutil.rmtree(log)
-            result = _Demo(sample, str(log), console).run()
+        result = _Demo(sample, log, console).run()
     finally:
         if keep is None:
             shutil.rmtree(directory, ignore_errors=True)
-    result = result._replace(log=str(Path(directory) / "log") if keep else None)
-    ok = result.ok and (stage is None or stage.ok)
+    result = result._replace(log=log if keep else None)
     if as_json:
-        through = {} if stage is None else {"spark": stage._asdict()}
-        click.echo(to_json({**result._asdict(), **through, "ok": ok}))
+        click.echo(to_json({**result._asdict(), "ok": result.ok}))
     else:
-        console.print(table(result, stage))
+        console.print(table(result))
         console.print(
-            f"[bold]{result.proved}[/]" if ok else "[bold red]failed: see the table[/]",
+            f"[bold]{result.proved}[/]" if result.ok else "[bold red]failed: see the table[/]",
             highlight=False,
             soft_wrap=True,
         )
-    return 0 if ok else 1
-
-
-def _print_dim(console: Console) -> Callable[[str], None]:
-    return lambda words: console.print(f"[dim]{words}[/]", highlight=False, soft_wrap=True)
+    return 0 if result.ok else 1

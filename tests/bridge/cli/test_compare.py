@@ -81,16 +81,12 @@ def test_what_arrived_as_it_was_sent_is_clean_however_it_interleaves(
     assert c.bytes == sum(len(r.value or b"") for r in records)
 
 
-@pytest.mark.parametrize("gone", range(6))
-def test_a_record_that_did_not_arrive_is_missing(gone: int) -> None:
-    c = compare(RECORDS, MESSAGES[:gone] + MESSAGES[gone + 1 :])
-    assert faults(c) == {"missing": 1}
-    assert c.matched == 5
+@pytest.mark.parametrize("gone", [1, 6])
+def test_records_that_did_not_arrive_are_missing(gone: int) -> None:
+    c = compare(RECORDS, MESSAGES[gone:])
+    assert faults(c) == {"missing": gone}
+    assert c.matched == 6 - gone
     assert not c.clean
-
-
-def test_everything_may_be_missing() -> None:
-    assert faults(compare(RECORDS, [])) == {"missing": 6}
 
 
 def test_a_record_is_missing_before_the_end_once_every_partition_has_passed_it() -> None:
@@ -104,9 +100,8 @@ def test_a_record_is_missing_before_the_end_once_every_partition_has_passed_it()
     assert (c.missing, c.matched) == (1, 2)
 
 
-@pytest.mark.parametrize("twice", range(6))
-def test_a_message_that_came_twice_in_a_row_is_repeated(twice: int) -> None:
-    c = compare(RECORDS, MESSAGES[: twice + 1] + MESSAGES[twice:])
+def test_a_message_that_came_twice_in_a_row_is_repeated() -> None:
+    c = compare(RECORDS, MESSAGES[:3] + MESSAGES[2:])
     assert faults(c) == {"repeated": 1}
     assert c.matched == 6
 

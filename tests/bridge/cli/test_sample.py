@@ -42,11 +42,6 @@ def test_a_small_file_is_repeated_until_it_is_enough(tmp_path: Path) -> None:
     assert lines[:4] == [b"1", b"2", b"3", b"1"]
 
 
-def test_a_file_that_is_enough_is_not_repeated(tmp_path: Path) -> None:
-    path = write(tmp_path / "a", b"x\n" * RECORDS_MIN)
-    assert (choose([path]).times, choose([path]).records) == (1, RECORDS_MIN)
-
-
 def test_a_line_too_long_for_a_broker_is_cut_and_none_of_it_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
