@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -24,19 +23,6 @@ if TYPE_CHECKING:
     from bridge.kafka.topic_creation import CreateTopics
 
 _log = logging.getLogger("bridge")
-
-
-class NumberRange(click.FloatRange):
-    """A float range without nan and inf, as in the configuration."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """For click."""
-        found: float = super().convert(value, param, ctx)
-        if not math.isfinite(found):
-            self.fail(f"{value!r} is not a finite number.", param, ctx)
-        return found
 
 
 def settings_of(

@@ -1,26 +1,49 @@
-"""`run`: forwards logs until it is stopped, or until they are empty. Its options are here."""
+"""`run`: forwards logs until it is stopped, or until they are empty. Its options are here.
+
+Most options are keys of the configuration: their descriptions, defaults and bounds are in bridge.config.models.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
 from aolog.cli.option_groups import GroupedCommand
 from aolog.cli.parse import MODE, SIZE
-from bridge.cli.options import (
-    NumberRange,
-    create_topics_option,
-    read_back_option,
-    settings_of,
-    topic_name,
-)
+from bridge.cli.options import create_topics_option, read_back_option, settings_of, topic_name
 from bridge.cli.running import run_bridge
+from bridge.config.models import Config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TYPES = {int: click.INT, float: click.FLOAT}
 
 
 def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str, str] | None:
     return None if path is None else {"file": str(Path(path).absolute())}
+
+
+def _keys(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """An option for each of these keys of the configuration, which checks its value."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for name in names.split():
+            field = Config.model_fields[name]
+            kinds = get_args(field.annotation)
+            if get_origin(field.annotation) is Literal:
+                kind: Any = click.Choice(kinds)
+            else:
+                kind = _TYPES.get(kinds[0] if kinds else field.annotation, click.STRING)
+            about = f"{str(field.description)[0].upper()}{str(field.description)[1:]}."
+            default = "" if field.default is None else f"  [default: {field.default}]"
+            option = click.option("--" + name.replace("_", "-"), type=kind, help=about + default)
+            command = option(command)
+        return command
+
+    return add
 
 
 @click.command(
@@ -57,77 +80,14 @@ def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str,
     help="A setting of librdkafka, such as compression.type=zstd. Repeatable. The process list shows"
     " it; write a secret as sasl.password={file=PATH} (or {env=NAME}).",
 )  # fmt: skip  # options read best one a line
-@click.option(
-    "--delivery", type=click.Choice(["at_least_once", "exactly_once"]),
-    help="Delivery guarantee.  [default: at_least_once]",
-)  # fmt: skip  # as above
-@click.option(
-    "--cursor-topic", metavar="TOPIC", callback=topic_name,
-    help="exactly_once: the compacted topic of cursor records.  [default: aolog-bridge-cursors]",
-)  # fmt: skip  # as above
-@click.option(
-    "--transaction-records", type=click.IntRange(1),
-    help="exactly_once: maximum records in a transaction.  [default: 10000]",
-)  # fmt: skip  # as above
-@click.option(
-    "--transaction-seconds", type=NumberRange(0.001, 30),
-    help="exactly_once: maximum age of a transaction; consumers see its records when it is"
-    " committed.  [default: 0.5]",
-)  # fmt: skip  # as above
-@click.option(
-    "--poison", type=click.Choice(["stop", "dead-letter", "drop"]),
-    help="What to do with a record that the cluster will never accept: stop its partition until"
-    " SIGHUP or a restart (with exactly_once the whole log), write it to LOG/dead-letter, or count"
-    " and drop it. Records whose topic is missing or forbidden wait.  [default: stop]",
-)  # fmt: skip  # as above
 @create_topics_option
 @read_back_option
 @click.option(
     "--mode", type=MODE, help="Mode of a new dead-letter log's directory.  [default: 700]"
 )
 @click.option(
-    "--records-per-second", type=NumberRange(0, min_open=True),
-    help="Average rate limit per log.  [default: no limit]",
-)  # fmt: skip  # as above
-@click.option(
-    "--bytes-per-second", type=NumberRange(0, min_open=True),
-    help="The same in bytes of keys and values.",
-)  # fmt: skip  # as above
-@click.option(
-    "--total-records-per-second", type=NumberRange(0, min_open=True),
-    help="Average rate limit of all logs together.",
-)  # fmt: skip  # as above
-@click.option(
-    "--total-bytes-per-second", type=NumberRange(0, min_open=True),
-    help="The same in bytes of keys and values.",
-)  # fmt: skip  # as above
-@click.option(
-    "--commit-seconds", type=NumberRange(0.01),
-    help="Interval between commits of the cursor.  [default: 1.0]",
-)  # fmt: skip  # as above
-@click.option(
-    "--stop-seconds", type=NumberRange(0),
-    help="How long a stop waits for outstanding acknowledgements.  [default: 5.0]",
-)  # fmt: skip  # as above
-@click.option(
     "--prune", is_flag=True, default=None, help="Delete slabs that every cursor has passed."
 )
-@click.option(
-    "--park-seconds", type=NumberRange(0),
-    help="With --root or --config: how long an idle log stays connected.  [default: 30.0]",
-)  # fmt: skip  # as above
-@click.option(
-    "--scrub-seconds", type=NumberRange(0, min_open=True),
-    help="Check each log for damage at this interval, in the background.  [default: never]",
-)  # fmt: skip  # as above
-@click.option(
-    "--scrub-bytes-per-second", type=NumberRange(0, min_open=True),
-    help="How fast the checks read, at most.  [default: 10000000]",
-)  # fmt: skip  # as above
-@click.option(
-    "--http", metavar="HOST:PORT",
-    help="Serve a page, /metrics, /healthz, /readyz and /status. HOST defaults to loopback.",
-)  # fmt: skip  # as above
 @click.option(
     "--http-token-file", "http_token", type=click.Path(), callback=_token,
     help="File with the token that allows the page to pause, resume and retry; needed to listen on"
@@ -148,15 +108,11 @@ def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str,
     is_flag=True,
     help="Print the status as one JSON object a line: the overview of /status.",
 )
-@click.option(
-    "--status-seconds", type=NumberRange(0.05),
-    help="Interval between status lines: with --json, and on a terminal. Log lines come when the"
-    " state changes, and each minute.  [default: 1.0]",
-)  # fmt: skip  # as above
-@click.option(
-    "--log-format", type=click.Choice(["auto", "text", "json"]),
-    help="Format of log lines; auto: JSON unless standard error is a terminal.  [default: auto]",
-)  # fmt: skip  # as above
+@_keys(
+    "delivery cursor_topic transaction_records transaction_seconds poison records_per_second"
+    " bytes_per_second total_records_per_second total_bytes_per_second commit_seconds stop_seconds"
+    " park_seconds scrub_seconds scrub_bytes_per_second http status_seconds log_format"
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
 def run(
     *,

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from aolog.errors import NotALog
 from bridge.cli.options import warn_of
 from bridge.operate.systemd import notify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from types import FrameType
 
     from bridge.config.models import Config
@@ -47,8 +46,7 @@ def run_bridge(
         warn_of(config.exposures())
         return config
 
-    if fail_fast:
-        _check_options(given)
+    if fail_fast:  # the path may be other than UTF-8, which a configuration refuses
         config = load(file, {**over, "logs": ["LOG"]}).model_copy(update={"logs": given["logs"]})
     else:
         config = load(file, over)
@@ -74,8 +72,7 @@ def run_bridge(
                 log_max_bytes=config.log_max_bytes, scrubbed=scrubbed,
             )  # fmt: skip  # one value
             stack.enter_context(serving(access, monitor, controls=supervisor))
-        with _hint_at_root():
-            status = supervisor.run(_notifying(report), every_s=config.status_seconds)
+        status = supervisor.run(_notifying(report), every_s=config.status_seconds)
         notify("STOPPING=1")
     short = drain and signals and not supervisor.drained
     sys.exit(INTERRUPTED + signals[-1] if short else status)
@@ -110,36 +107,6 @@ def _notifying(report: Callable[[Overview], None]) -> Callable[[Overview], None]
 
 
 _KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "clusters.settings"}
-
-
-def _check_options(given: dict[str, Any]) -> None:
-    """For options without a configuration: errors name the option instead of a key. (The path of
-    the log may be other than UTF-8, which a configuration refuses, so it is not checked.)"""
-    from bridge.config.names import check_cursor, check_servers
-    from bridge.config.settings import plain_values
-    from bridge.kafka.settings import check
-
-    check(plain_values(given.get("settings", {})))
-    check_servers(given["bootstrap_servers"])
-    check_cursor(given.get("cursor", "bridge"))
-
-
-@contextmanager
-def _hint_at_root() -> Iterator[None]:
-    """If --log names a directory of logs, the error says so."""
-    try:
-        yield
-    except NotALog as error:
-        from bridge.supervise.discovery import find_logs
-
-        path = error.details.get("path")
-        if path is not None and (below := find_logs(str(path))):
-            raise NotALog(
-                f"no log, but there are logs below it ({min(below)})",
-                hint="for a tree of logs, name it with --root",
-                path=path,
-            ) from None
-        raise
 
 
 def on_signals(stop: Callable[[], None], reload: Callable[[], None] | None = None) -> list[int]:

@@ -255,20 +255,27 @@ class Config(_Table):
     )
     cursor: CursorName = Field("bridge", description="name of the default cluster's cursor")
     delivery: Literal["at_least_once", "exactly_once"] = Field(
-        "at_least_once", description="exactly_once: records and cursor in one transaction"
+        "at_least_once", description="with exactly_once, records and cursor are in one transaction"
     )
     cursor_topic: str = Field(
-        "aolog-bridge-cursors", pattern=_TOPIC, description="exactly_once: topic of cursor records"
+        "aolog-bridge-cursors",
+        pattern=_TOPIC,
+        description="topic of cursor records, with exactly_once",
     )
     transaction_records: int = Field(
-        10_000, ge=1, description="exactly_once: maximum records in a transaction"
+        10_000, ge=1, description="maximum records in a transaction of exactly_once"
     )
     transaction_seconds: float = Field(
-        0.5, ge=0.001, le=30, description="exactly_once: maximum age of a transaction"
+        0.5,
+        ge=0.001,
+        le=30,
+        description="maximum age of a transaction of exactly_once; consumers see "
+        "its records when it is committed",
     )
     poison: Literal["stop", "drop", "dead-letter"] = Field(
-        "stop", description="what a record that cannot be delivered does: it stops its partition, "
-        "is dropped and counted, or goes to a log beside its own",
+        "stop", description="what to do with a record that the cluster will never accept: stop its "
+        "partition until SIGHUP or a restart (with exactly_once the whole log), count and drop it, or "
+        "write it to LOG/dead-letter; records whose topic is missing or forbidden wait",
     )  # fmt: skip  # one text
     create_topics: Literal["auto", "never"] = Field(
         "auto", description="create missing topics, if the cluster allows that, or never"
@@ -287,7 +294,9 @@ class Config(_Table):
         WithJsonSchema({"type": "string", "pattern": "^7[0-7]{2}$"}),
     ] = DIRECTORY_MODE
     records_per_second: float | None = Field(None, gt=0, description="average limit per log")
-    bytes_per_second: float | None = Field(None, gt=0, description="average limit per log")
+    bytes_per_second: float | None = Field(
+        None, gt=0, description="average limit per log, of keys and values"
+    )
     total_records_per_second: float | None = Field(
         None, gt=0, description="limit of all logs together"
     )
@@ -307,13 +316,17 @@ class Config(_Table):
     )
     commit_seconds: float = Field(1.0, ge=0.01, description="interval between commits of a cursor")
     stop_seconds: float = Field(5.0, ge=0, description="how long a stop waits for acknowledgements")
-    status_seconds: float = Field(1.0, ge=0.05, description="interval between status lines")
+    status_seconds: float = Field(
+        1.0, ge=0.05, description="interval between status lines: with --json, and on a terminal"
+    )
     park_seconds: float = Field(30.0, ge=0, description="how long an idle log stays connected")
     rescan_seconds: float = Field(5.0, ge=0.1, description="interval between scans of the tree")
     active_max: int = Field(64, ge=1, description="logs that are connected at once")
     slice_seconds: float = Field(10.0, ge=0.1, description="a log's turn while others wait")
     http: str | None = Field(
-        None, description="HOST:PORT of the page, /metrics, /status and others"
+        None,
+        description="HOST:PORT of the page, /metrics, /healthz, /readyz and /status; HOST defaults "
+        "to loopback",
     )
     http_token: Annotated[
         Setting | None,
@@ -326,7 +339,7 @@ class Config(_Table):
         None, ge=1, description="what the writer keeps of each log, so that the time to it is shown"
     )
     log_format: Literal["auto", "text", "json"] = Field(
-        "auto", description="of log lines; auto: JSON unless standard error is a terminal"
+        "auto", description="format of log lines; auto: JSON unless standard error is a terminal"
     )
 
     @field_validator("http")

@@ -561,21 +561,6 @@ def test_cursors_says_where_bridges_stand_and_what_their_lanes_hold(
 # --- what no option takes -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", ["nan", "inf"])
-@pytest.mark.parametrize(
-    "option",
-    [
-        "--records-per-second", "--bytes-per-second", "--total-records-per-second",
-        "--total-bytes-per-second", "--commit-seconds", "--stop-seconds", "--park-seconds",
-        "--status-seconds", "--transaction-seconds",
-    ],
-)  # fmt: skip  # a list
-def test_a_number_that_is_none_is_refused(log: Path, option: str, number: str) -> None:
-    said = refused("run", "--log", log, "--bootstrap-servers", NOWHERE, option, number)
-    assert option in said
-    assert number in said
-
-
 @pytest.mark.parametrize(
     "lane", ["t/99999999999@1", "t/2147483648@1", "t/0@9223372036854775808", "t/0@" + "1" * 5000]
 )
@@ -583,14 +568,6 @@ def test_a_place_that_kafka_cannot_have_is_refused(log: Path, lane: str) -> None
     fill(log, 1)
     said = refused("seek", log, "--to", f"kafka:{lane}", "--bootstrap-servers", NOWHERE)
     assert "is not TOPIC/PARTITION@OFFSET" in said
-
-
-def test_a_bridge_has_not_the_cursor_of_a_replay(log: Path) -> None:
-    fill(log, 1)
-    for which in ("--log", "--root"):
-        said = refused("run", which, log, "--bootstrap-servers", NOWHERE, "--cursor", "replay")
-        assert "the cursor 'replay' is reserved for replays; use another name" in said
-    assert not (log / "cursors").exists()
 
 
 @pytest.mark.parametrize("command", [["offsets", "--topic", "t"], ["consume", "t", "--drain"]])
