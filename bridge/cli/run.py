@@ -19,7 +19,7 @@ from bridge.config.models import Config
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TYPES = {int: click.INT, float: click.FLOAT}
+_TYPES: dict[Any, Any] = {int: click.INT, float: click.FLOAT}
 
 
 def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str, str] | None:
@@ -32,11 +32,11 @@ def _keys(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     def add(command: Callable[..., None]) -> Callable[..., None]:
         for name in names.split():
             field = Config.model_fields[name]
-            kinds = get_args(field.annotation)
-            if get_origin(field.annotation) is Literal:
-                kind: Any = click.Choice(kinds)
+            of = field.annotation
+            if get_origin(of) is Literal:
+                kind: Any = click.Choice(get_args(of))
             else:
-                kind = _TYPES.get(kinds[0] if kinds else field.annotation, click.STRING)
+                kind = next((_TYPES[one] for one in (of, *get_args(of)) if one in _TYPES), None)
             about = f"{str(field.description)[0].upper()}{str(field.description)[1:]}."
             default = "" if field.default is None else f"  [default: {field.default}]"
             option = click.option("--" + name.replace("_", "-"), type=kind, help=about + default)
