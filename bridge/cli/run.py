@@ -5,8 +5,9 @@ Most options are keys of the configuration: their descriptions, defaults and bou
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
@@ -14,10 +15,6 @@ from aolog.cli.option_groups import GroupedCommand
 from aolog.cli.parse import MODE, SIZE
 from bridge.cli.options import create_topics_option, read_back_option, settings_of, topic_name
 from bridge.cli.running import run_bridge
-from bridge.config.models import Config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _TYPES: dict[Any, Any] = {int: click.INT, float: click.FLOAT}
 
@@ -26,28 +23,39 @@ def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str,
     return None if path is None else {"file": str(Path(path).absolute())}
 
 
-def _keys(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+_KEYS = """delivery cursor_topic transaction_records transaction_seconds poison records_per_second
+bytes_per_second total_records_per_second total_bytes_per_second commit_seconds stop_seconds park_seconds
+scrub_seconds scrub_bytes_per_second http status_seconds log_format"""
+
+
+@cache
+def _of_configuration() -> list[click.Parameter]:
     """An option for each of these keys of the configuration, which checks its value."""
+    from bridge.config.models import Config
 
-    def add(command: Callable[..., None]) -> Callable[..., None]:
-        for name in names.split():
-            field = Config.model_fields[name]
-            of = field.annotation
-            if get_origin(of) is Literal:
-                kind: Any = click.Choice(get_args(of))
-            else:
-                kind = next((_TYPES[one] for one in (of, *get_args(of)) if one in _TYPES), None)
-            about = f"{str(field.description)[0].upper()}{str(field.description)[1:]}."
-            default = "" if field.default is None else f"  [default: {field.default}]"
-            option = click.option("--" + name.replace("_", "-"), type=kind, help=about + default)
-            command = option(command)
-        return command
+    found: list[click.Parameter] = []
+    for name in _KEYS.split():
+        field = Config.model_fields[name]
+        of = field.annotation
+        if get_origin(of) is Literal:
+            kind: Any = click.Choice(get_args(of))
+        else:
+            kind = next((_TYPES[one] for one in (of, *get_args(of)) if one in _TYPES), None)
+        about = f"{str(field.description)[0].upper()}{str(field.description)[1:]}."
+        default = "" if field.default is None else f"  [default: {field.default}]"
+        option = "--" + name.replace("_", "-")
+        found.append(click.Option([option], type=kind, help=about + default))
+    return found
 
-    return add
+
+class _Run(GroupedCommand):
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Overrides click's method: pydantic is imported for this command only."""
+        return [*super().get_params(ctx), *_of_configuration()]
 
 
 @click.command(
-    cls=GroupedCommand,
+    cls=_Run,
     short_help="Forward logs to topics.",
     headings={
         "Logs": "path root file drain cursor prune park_seconds scrub_seconds"
@@ -107,11 +115,6 @@ def _keys(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     "as_json",
     is_flag=True,
     help="Print the status as one JSON object a line: the overview of /status.",
-)
-@_keys(
-    "delivery cursor_topic transaction_records transaction_seconds poison records_per_second"
-    " bytes_per_second total_records_per_second total_bytes_per_second commit_seconds stop_seconds"
-    " park_seconds scrub_seconds scrub_bytes_per_second http status_seconds log_format"
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
 def run(

@@ -723,7 +723,7 @@ def test_help_lists_every_option_once_under_a_heading(command: str) -> None:
         "exit.",
     ]
     assert "Options:" not in options
-    for parameter in main.commands[command].params:
+    for parameter in main.commands[command].get_params(click.Context(main.commands[command])):
         if isinstance(parameter, click.Option):
             lines = [
                 x
