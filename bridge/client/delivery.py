@@ -5,79 +5,109 @@ A Delivery is the callback that librdkafka calls with the report, and so one obj
 
 from __future__ import annotations
 
+import importlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
+from aolog.format.native.speed import backend
 from bridge.client.errors import SendFailed
 from bridge.kafka.error_table import row_of
 
 if TYPE_CHECKING:
-    from collections import deque
-
     from confluent_kafka import KafkaError, Message, Producer
 
 _WAIT_S = 0.05  # another thread may have served the report; a signal's handler runs so soon
 
 
+class Failures:
+    """Messages of a producer that failed. count: since its start. untaken: those that nobody has
+    asked for, by their identity in memory."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.untaken: dict[int, Delivery] = {}
+
+
+class Route:
+    """Where the messages to a topic go, and where their failures are noted."""
+
+    __slots__ = ("failures", "produce", "producer", "topic")
+
+    def __init__(self, topic: str, producer: Producer, failures: Failures) -> None:
+        self.topic = topic
+        self.producer = producer
+        self.produce = producer.produce
+        self.failures = failures
+
+    def fail(self, delivery: Delivery) -> None:
+        """A message failed."""
+        self.failures.count += 1
+        self.failures.untaken[id(delivery)] = delivery
+
+
+def _kept_by_c(delivery: type[Delivery]) -> type[Delivery]:
+    """The same class with `_report.c` for its attributes and its call, if that could be compiled."""
+    try:
+        compiled: Any = importlib.import_module("bridge.client._report")
+    except ImportError:
+        return delivery
+    for name in vars(delivery).keys() - vars(compiled.Delivery).keys() - {"__init__", "__slots__"}:
+        setattr(compiled.Delivery, name, vars(delivery)[name])
+    return cast("type[Delivery]", compiled.Delivery)
+
+
+@_kept_by_c if backend == "compiled" else lambda delivery: delivery
 class Delivery:
     """The place of a message. Its attributes wait for the acknowledgement; so does `result`."""
 
-    __slots__ = ("_error", "_failures", "_message", "_producer", "_topic")
+    __slots__ = ("_message", "_route")
 
-    def __init__(self, producer: Producer, topic: str, failures: deque[Delivery]) -> None:
-        self._producer = producer
-        self._topic = topic
-        self._failures: deque[Delivery] | None = failures
+    def __init__(self, route: Route) -> None:
+        self._route = route
         self._message: Message | None = None
-        self._error: KafkaError | None = None
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         """For librdkafka, when the outcome is known."""
-        if error is not None:
-            self._error = error
-            if self._failures is not None:
-                self._failures.append(self)
         self._message = message
+        if error is not None:
+            self._route.fail(self)
 
     @property
     def done(self) -> bool:
         """Whether the outcome is known. Does not wait."""
         if self._message is None:
-            self._producer.poll(0)
+            self._route.producer.poll(0)
         return self._message is not None
 
     def result(self, timeout_s: float | None = None) -> Delivery:
         """Waits for the acknowledgement; itself. Raises SendFailed, and TimeoutError when the
         outcome is not known in time."""
-        self._wait(timeout_s)
-        if self._error is not None:
-            self._failures = None
-            raise send_failed(self._topic, self._error)
-        return self
-
-    def _wait(self, timeout_s: float | None) -> Message:
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while self._message is None:
             if until_s is not None and time.monotonic() >= until_s:
-                raise TimeoutError(f"no answer for a message to {self._topic} in {timeout_s:g} s")
-            self._producer.poll(_WAIT_S)
-        return self._message
+                raise TimeoutError(f"no answer for a message to {self.topic} in {timeout_s:g} s")
+            self._route.producer.poll(_WAIT_S)
+        if self._message.error() is not None:
+            self._route.failures.untaken.pop(id(self), None)
+            raise self.failure()
+        return self
+
+    def failure(self) -> SendFailed:
+        """The error of a message that is known to have failed."""
+        assert self._message is not None
+        error = self._message.error()
+        assert error is not None
+        return send_failed(self.topic, error)
 
     def ignore_failure(self) -> None:
         """Nobody will ask for the outcome."""
-        self._failures = None
-
-    def take_failure(self) -> SendFailed | None:
-        """The error of a failed message, once; None where the caller has taken it."""
-        if self._failures is None or self._error is None:
-            return None
-        self._failures = None
-        return send_failed(self._topic, self._error)
+        route, self._route = self._route, Route(self.topic, self._route.producer, Failures())
+        route.failures.untaken.pop(id(self), None)
 
     @property
     def topic(self) -> str:
         """The topic's name."""
-        return self._topic
+        return self._route.topic
 
     @property
     def partition(self) -> int:
@@ -106,11 +136,11 @@ class Delivery:
 
     def __repr__(self) -> str:
         if self._message is None:
-            return f"Delivery(topic={self._topic!r}, under way)"
-        if self._error is not None:
-            return f"Delivery(topic={self._topic!r}, failed: {self._error.name()})"
+            return f"Delivery(topic={self.topic!r}, under way)"
+        if (error := self._message.error()) is not None:
+            return f"Delivery(topic={self.topic!r}, failed: {error.name()})"
         return (
-            f"Delivery(topic={self._topic!r}, partition={self.partition}, offset={self.offset},"
+            f"Delivery(topic={self.topic!r}, partition={self.partition}, offset={self.offset},"
             f" timestamp={self.timestamp})"
         )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
@@ -17,7 +16,7 @@ from confluent_kafka import Producer as KafkaProducer
 
 from bridge.client.config import load
 from bridge.client.connection import client_settings
-from bridge.client.delivery import Delivery, send_failed
+from bridge.client.delivery import Delivery, Failures, Route, send_failed
 from bridge.client.errors import ClientClosed, MissingTopic
 from bridge.client.heartbeat import HeartbeatSender
 from bridge.client.metrics import families
@@ -47,10 +46,11 @@ class Producer:
     """
 
     def __init__(self, source: Source) -> None:
-        self._options = options = load(source, "producer")
+        options = load(source, "producer")
         self.notices = options.notices
         for notice in self.notices:
             _log.warning("%s", notice)
+        self._is_sync = options.is_sync
         self._signer = _signer(options)
         self._servers = options.settings["bootstrap.servers"]
         self.last_error: str | None = None
@@ -59,15 +59,15 @@ class Producer:
             topic: self._make(settings) for topic, settings in options.topic_settings.items()
         }
         self._producers = (self._default, *self._by_topic.values())
-        self._sent = self._failures = 0
-        self._failed: deque[Delivery] = deque()  # failures that nobody has taken
+        self._sent = 0
+        self._failures = Failures()
         self._is_closed = False
-        self._topics: set[str] = set()
+        self._routes: dict[str, Route] = {}  # of topics that were sent to; none once it is closed
         client_id = options.settings.get("client.id", "aolog-client")
         self._heartbeats = HeartbeatSender(client_id, options.heartbeat_s, self._send_heartbeat)
 
     def _make(self, settings: dict[str, str]) -> KafkaProducer:
-        fast = {"linger.ms": 0} if self._options.is_sync else {}  # nothing to wait for
+        fast = {"linger.ms": 0} if self._is_sync else {}  # nothing to wait for
         with_defaults: dict[str, Any] = {**fast, **client_settings(settings, "producer")}
         return KafkaProducer({**with_defaults, "error_cb": self._on_error}, logger=CLIENT_LOG)
 
@@ -94,32 +94,34 @@ class Producer:
         Delivery waits when one of its attributes is asked for. Where librdkafka's queue is full,
         the call waits for room. Raises SendFailed, MissingTopic, ClientClosed.
         """
-        producer = self._producer_of(topic)
-        raw_key = key.encode() if isinstance(key, str) else key
-        delivery = Delivery(producer, topic, self._failed)
+        route = self._routes.get(topic) or self._route_to(topic)
+        if key is not None and isinstance(key, str):
+            key = key.encode()
         if self._signer is not None:
             timestamp_ms = timestamp_ms or time.time_ns() // 1_000_000
-            signed = self._signer.header(topic, raw_key, data, timestamp_ms)
-            headers = [*headers, signed]
+            headers = [*headers, self._signer.header(topic, key, data, timestamp_ms)]
         where = -1 if partition is None else partition
-        sent_headers: Any = list(headers) or None
+        delivery = Delivery(route)
         while True:
             try:
-                producer.produce(
-                    topic, data, raw_key, where, delivery, None, timestamp_ms or 0, sent_headers
-                )
-            except BufferError:
-                producer.poll(_WAIT_S)
-            except KafkaException as error:
-                self._failures += 1
-                raise send_failed(topic, error.args[0]) from None
-            else:
+                if headers or timestamp_ms:
+                    with_headers: Any = list(headers)
+                    route.produce(
+                        topic, data, key, where, delivery, None, timestamp_ms or 0, with_headers
+                    )
+                else:  # the client takes longer with more arguments
+                    route.produce(topic, data, key, where, delivery)
                 break
-        self._sent += 1
-        if self._options.is_sync if wait is None else wait:
+            except BufferError:
+                route.producer.poll(_WAIT_S)
+            except KafkaException as error:
+                self._failures.count += 1
+                raise send_failed(topic, error.args[0]) from None
+        self._sent = sent = self._sent + 1
+        if self._is_sync if wait is None else wait:
             delivery.result()
-        elif self._sent % _POLL_EVERY == 0:
-            producer.poll(0)
+        elif sent % _POLL_EVERY == 0:
+            route.producer.poll(0)
         return delivery
 
     def send_string(
@@ -128,15 +130,16 @@ class Producer:
         """As `send`, of a string in UTF-8."""
         return self.send(topic, text.encode(), key, partition)
 
-    def _producer_of(self, topic: str) -> KafkaProducer:
+    def _route_to(self, topic: str) -> Route:
+        """The route of a topic that is sent to for the first time."""
         if self._is_closed:
             raise ClientClosed("the producer is closed", hint="make a new one")
-        if topic not in self._topics:
-            if not isinstance(topic, str) or not is_topic_name(topic):
-                raise MissingTopic([f"{topic!r} is not a topic's name"])
-            self._topics.add(topic)
-            self._heartbeats.add(topic)
-        return self._by_topic.get(topic, self._default)
+        if not isinstance(topic, str) or not is_topic_name(topic):
+            raise MissingTopic([f"{topic!r} is not a topic's name"])
+        producer = self._by_topic.get(topic, self._default)
+        route = self._routes[topic] = Route(topic, producer, self._failures)
+        self._heartbeats.add(topic)
+        return route
 
     # --- heartbeats ---------------------------------------------------------------------------
 
@@ -170,16 +173,14 @@ class Producer:
         return left
 
     def _raise_failure(self) -> None:
-        failed = []
-        while self._failed:
-            failed.append(self._failed.popleft())
-        untaken = [delivery.take_failure() for delivery in failed]
-        errors = [error for error in untaken if error is not None]
-        self._failures += len(errors)
-        for error in errors[1:]:
+        errors = []
+        while self._failures.untaken:
+            _, delivery = self._failures.untaken.popitem()
+            errors.append(delivery.failure())
+        for error in errors[:-1]:
             _log.error("%s", error)
         if errors:
-            raise errors[0]
+            raise errors[-1]  # the first that failed
 
     def close(self, timeout_s: float | None = None) -> None:
         """Flushes and ends. Raises as `flush`, after the end. May be called again."""
@@ -190,6 +191,7 @@ class Producer:
             self.flush(timeout_s)
         finally:
             self._is_closed = True
+            self._routes.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -208,7 +210,7 @@ class Producer:
         """Counts since the start, and the last error of a connection."""
         return {
             "sent": self._sent,
-            "failed": self._failures + len(self._failed),
+            "failed": self._failures.count,
             "under_way": sum(len(producer) for producer in self._producers),
             "heartbeats_sent": self._heartbeats.sent,
             "last_error": self.last_error,

@@ -1,8 +1,11 @@
 """Producer and Consumer on the embedded broker."""
 
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -95,6 +98,18 @@ def test_a_synchronous_send_that_fails_raises_with_kafkas_code(producer, topic):
     with pytest.raises(SendFailed, match="MSG_SIZE_TOO_LARGE"):
         producer.send(topic, b"x" * 2_000_000)
     assert producer.flush() == 0  # nothing is raised twice
+
+
+def test_without_the_compiled_half_a_delivery_is_the_same():
+    chosen = "asynchronous or fails_a_send or full_queue"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", chosen],
+        env={**os.environ, "AOLOG_BACKEND": "python"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 AWAY = {
