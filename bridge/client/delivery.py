@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _WAIT_S = 0.05  # another thread may have served the report; a signal's handler runs so soon
 
 
+_IN_C = {"__slots__", "_message", "_route", "__init__", "__call__"}
+
+
 class Failures:
     """Messages of a producer that failed. count: since its start. untaken: those that nobody has
     asked for, by their identity in memory."""
@@ -51,7 +54,7 @@ def _kept_by_c(delivery: type[Delivery]) -> type[Delivery]:
         compiled: Any = importlib.import_module("bridge.client._report")
     except ImportError:
         return delivery
-    for name in vars(delivery).keys() - vars(compiled.Delivery).keys() - {"__init__", "__slots__"}:
+    for name in vars(delivery).keys() - _IN_C:
         setattr(compiled.Delivery, name, vars(delivery)[name])
     return cast("type[Delivery]", compiled.Delivery)
 
