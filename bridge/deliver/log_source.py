@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aolog import Reader
-from aolog.errors import AddressBeyondEnd, AddressPruned
+from aolog.errors import AddressBeyondEnd, AddressPruned, counted
 from aolog.log.retention import Retention, prune
 from aolog.read.reader import prepare_commit, pruned_from, return_to
 from aolog.storage.storage import DIRECTORY_MODE, Storage
@@ -101,7 +101,7 @@ class LogSource:
             return
         pruned = prune(self.reader.path, self.storage, self._retention)
         if pruned.slabs:
-            _log.info("pruned %d slabs, up to address %d", pruned.slabs, pruned.end)
+            _log.info("pruned %s, up to address %d", counted(pruned.slabs, "slab"), pruned.end)
 
     def go_to(self, position: Position) -> None:
         """Reads again from there. Records that retention has removed meanwhile are a gap."""
