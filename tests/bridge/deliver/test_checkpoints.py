@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -39,20 +38,6 @@ def test_checkpoints_are_loaded_as_they_were_saved(tmp_path: Path) -> None:
     assert again.lanes["t", 11] == Checkpoint(9, -1)
     assert (again.source, again.clean, again.lost) == (UUID, False, False)
     assert again.path == f"{tmp_path}/cursors/bridge.lanes"
-
-
-def test_each_cursor_has_checkpoints_of_its_own(tmp_path: Path) -> None:
-    saved(tmp_path)
-    other = Checkpoints.load(str(tmp_path), "second", Storage(), topic_uuid=UUID, begun=False)
-    assert other.lanes == {}
-    other.save()
-    assert sorted(os.listdir(tmp_path / "cursors")) == ["bridge.lanes", "second.lanes"]
-
-
-def test_a_log_that_was_never_forwarded_has_lost_no_checkpoints(tmp_path: Path) -> None:
-    checkpoints = load(tmp_path, begun=False)
-    assert (checkpoints.lanes, checkpoints.clean, checkpoints.lost) == ({}, True, False)
-    assert not (tmp_path / "cursors").exists()
 
 
 def test_missing_checkpoints_of_an_existing_cursor_are_lost(

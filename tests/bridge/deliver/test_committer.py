@@ -151,21 +151,6 @@ def test_a_commit_is_the_cursor_then_checkpoints_then_pruning_and_none_is_repeat
     assert steps.did == [8, "checkpoints", "prune", 24, "checkpoints", "prune"]
 
 
-def test_a_close_waits_for_the_commit_under_way_and_logs_its_error(
-    steps: Steps, commits: committer.Committer, caplog: pytest.LogCaptureFixture
-) -> None:
-    commits.want(Position(8, None))
-    steps.error = StorageFull("no room for it", path="/log")
-    closing = threading.Thread(target=commits.close)
-    closing.start()
-    closing.join(0.2)
-    assert closing.is_alive()
-    steps.go.set()
-    closing.join(60)
-    assert not closing.is_alive()
-    assert "a commit failed: /log: no room for it" in caplog.text
-
-
 def test_log_lines_of_a_commit_name_its_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(log, 10)
     source = LogSource(str(log), cursor="bridge")

@@ -24,7 +24,6 @@ from tests.bridge.conftest import (
     cursor_of,
     fill,
     records_of,
-    wait_until,
 )
 
 if TYPE_CHECKING:
@@ -74,53 +73,6 @@ def test_a_gap_is_passed_counted_and_logged_and_a_drain_over_it_has_its_own_exit
     assert bridge(*arguments).end() == 0  # the cursor has passed it
 
 
-def test_a_damaged_end_does_not_keep_a_drain_from_ending(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    fill(log, 1000, batch_bytes=1000)
-    slab = max(log.glob("*.slab"))
-    data = slab.read_bytes()
-    slab.write_bytes(data[:-5000] + b"\xaa" * 2000)
-    forward(drain=True).end(20)
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
-
-
-def test_slabs_that_retention_removes_during_an_outage_are_a_gap(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    fill(log, 4000, slab_bytes=32 << 10, batch_bytes=2000)
-    whole = records_of(log)
-    broker.set_down()
-    run = forward(drain=True)
-    run.until(lambda s: s.error)
-    for slab in sorted(log.glob("*.slab"))[:-2]:
-        slab.unlink()  # as a writer does whose retention says when_full="prune"
-    rest = records_of(log)
-    assert 0 < len(rest) < len(whole)
-    seen = len(run.statuses)
-    wait_until(lambda: len(run.statuses) > seen + 8)  # seconds: it tries again
-    broker.set_up()
-    status = run.end()
-    assert status.lost_records == len(whole) - len(rest)
-    assert status.gaps == 1
-    assert_arrived(rest, consume(broker.bootstrap_servers))
-
-
-def test_a_log_is_followed_into_the_next_slab_and_epoch(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    run = None
-    for round_ in range(4):  # each opening begins a slab
-        with Writer(log) as writer:
-            append(writer, range(round_ * 100, round_ * 100 + 100))
-            writer.flush()
-            run = run or forward()
-            run.until(lambda s, n=round_ * 100 + 100: s.acknowledged == n)
-    assert run is not None
-    run.stop()
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
-
-
 # --- pruning --------------------------------------------------------------------------------
 
 
@@ -149,15 +101,6 @@ def test_with_prune_slabs_are_deleted_once_the_durable_cursor_has_passed_them(
     assert [base for deleted in deleted_by_turn for base in deleted] == bases[:-1]
     assert len(deleted_by_turn) > 3  # while it was sending
     assert_arrived(records, consume(broker.bootstrap_servers))
-
-
-def test_without_prune_every_slab_stays(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    fill(log, 4000, slab_bytes=64 << 10)
-    slabs = sorted(log.glob("*.slab"))
-    forward(drain=True).end()
-    assert sorted(log.glob("*.slab")) == slabs
 
 
 # --- what the cursor protects ---------------------------------------------------------------
@@ -196,23 +139,3 @@ def test_a_writer_that_blocks_for_the_bridge_goes_on_when_it_has_delivered(
 
 
 # --- statuses -------------------------------------------------------------------------------
-
-
-def test_the_status_counts_pending_and_outstanding_records(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    fill(log, 1000, keys=1)
-    broker.set_rtt_ms(100)
-    run = forward(settings={"batch.num.messages": "100"})
-    status = run.until(lambda s: 0 < s.acknowledged < 1000)
-    assert status.lag_records is not None
-    assert status.lag_records >= 1000 - status.acknowledged
-    assert 0 < status.outstanding <= 1000
-    assert status.lag_bytes > 0
-    assert status.lag_seconds is not None
-    assert status.lag_seconds > 0
-    assert status.position >= status.committed
-    broker.set_rtt_ms(0)
-    status = run.until(lambda s: s.lag_records == 0)
-    assert (status.lag_bytes, status.lag_seconds, status.outstanding) == (0, 0.0, 0)
-    assert run.stop().committed == status.position

@@ -4,7 +4,6 @@ Forwarders run in a thread, or in a process if signals matter."""
 from __future__ import annotations
 
 import json
-import random
 import re
 import signal
 import time
@@ -87,15 +86,6 @@ def test_records_with_topics_of_their_own_go_there_and_others_to_the_default(
         assert_arrived(wanted, consume(broker.bootstrap_servers, topic, partitions))
 
 
-def test_without_an_option_the_logs_own_topic_is_the_default(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    broker.create_topic("own", 1)
-    fill(log, 10, topic="own")
-    forward(topic=None, drain=True).end()
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers, "own", 1), topic="own")
-
-
 def test_a_format_1_log_is_forwarded_and_resumed(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
@@ -144,54 +134,7 @@ def test_a_drain_ends_with_the_records_that_existed_at_its_start(
     assert_arrived(records_of(log), consume(broker.bootstrap_servers), complete=False)
 
 
-def test_a_connection_does_not_wait_for_the_client_to_look_for_brokers_again(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    """It does so each half second, and finds one the second time, where nobody asks twice."""
-    broker.set_rtt_ms(10)
-    fill(log, 10)
-    took_s = []
-    for name in ("a", "b", "c"):
-        begin_s = time.monotonic()
-        forward(drain=True, cursor=name).end()
-        took_s.append(time.monotonic() - begin_s)
-    assert min(took_s) < 0.9
-
-
 # --- resuming -------------------------------------------------------------------------------
-
-
-def test_a_restart_goes_on_where_it_stopped(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    for round_ in range(3):
-        with Writer(log) as writer:
-            append(writer, range(round_ * 300, round_ * 300 + 300))
-        status = forward(drain=True).end()
-        assert (status.acknowledged, status.skipped) == (300, 0)
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
-
-
-def test_eight_kills_lose_nothing_and_nothing_arrives_twice(
-    broker: EmbeddedBroker, log: Path, run: Callable[..., Process]
-) -> None:
-    broker.set_rtt_ms(12)  # several requests are always under way
-    chance = random.Random(5)
-    slow = ("-X", "batch.num.messages=30", "-X", "queue.buffering.max.messages=300",
-            "--commit-seconds", "0.3")  # fmt: skip
-    skipped = 0
-    for round_ in range(8):
-        with Writer(log) as writer:
-            append(writer, range(round_ * 2500, round_ * 2500 + 2500), size=100)
-        process = run(*slow)
-        process.until(lambda s: s["acknowledged"] >= 1)
-        time.sleep(chance.uniform(0, 0.3))
-        process.kill()
-        skipped += process.statuses[-1]["skipped"]
-    broker.set_rtt_ms(0)
-    assert run("--drain").end() == 0
-    assert skipped > 0  # some had arrived before a kill, and the cursor had not passed them
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["checkpoints", "damaged checkpoints"])
@@ -225,21 +168,6 @@ def test_after_a_kill_before_anything_was_sent_no_checkpoints_are_missing(
     assert "missing" not in process.stderr
     assert "read back" not in process.stderr
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
-
-
-def test_the_checkpoints_are_clean_only_while_nothing_can_be_in_flight(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    fill(log, 100)
-    forward(drain=True).end()
-    assert notes_of(log)["clean"] is True
-    with Writer(log) as writer:
-        append(writer, range(100, 200))
-    run = forward(commit_s=600.0)
-    run.until(lambda s: s.acknowledged == 100)
-    assert notes_of(log)["clean"] is False  # a kill now would leave it so
-    run.stop()
-    assert notes_of(log)["clean"] is True
 
 
 def test_a_stop_with_requests_under_way_is_not_clean_nor_is_one_that_never_looked(
@@ -430,16 +358,3 @@ def test_a_stop_during_reading_back_takes_seconds_and_is_not_clean(
     run.stop()
     assert notes_of(log)["clean"] is False
     assert cursor_of(log) < records_of(log)[-1].address
-
-
-def test_a_second_bridge_on_the_same_cursor_is_refused_and_harms_nothing(
-    log: Path, run: Callable[..., Process], broker: EmbeddedBroker
-) -> None:
-    fill(log, 100)
-    first = run()
-    first.until(lambda s: s["lag_records"] == 0)
-    second = run()
-    assert second.end() == 5
-    assert "cursor_locked" in second.stderr
-    assert first.terminate() == 0
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))

@@ -7,7 +7,6 @@ import json
 import logging
 import random
 import re
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -106,31 +105,6 @@ def test_a_bridge_that_never_reached_its_cluster_counts_pruned_records(
     assert said[-1].endswith(f"; {lost:,} lost so far")
 
 
-def test_a_loss_that_was_counted_during_an_outage_is_not_counted_again_later(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    with bounded(log) as writer:
-        append(writer, range(500), keys=0)
-        writer.flush()
-        run = forward()
-        run.until(lambda s: s.acknowledged == 500)
-        broker.set_down()
-        append(writer, range(500, 9_000), keys=0)
-        writer.flush()
-        run.until(lambda s: s.lost_records > 0, SECONDS)
-        append(writer, range(9_000, 14_000), keys=0)
-        writer.flush()
-        left = len(records_of(log))
-        run.until(lambda s: s.lag_records == left, SECONDS)
-        counted = run.statuses[-1].lost_records
-        broker.set_up()
-        run.until(lambda s: s.acknowledged + s.lost_records == 14_000)
-        status = run.stop()
-    assert status.acknowledged + status.lost_records == 14_000
-    assert status.lost_records >= counted  # and what waited in memory, if it has to be read again
-    assert len(consume(broker.bootstrap_servers)) == status.acknowledged
-
-
 def test_delivered_and_lost_come_to_all_where_a_writer_is_faster_than_the_bridge(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
@@ -151,22 +125,6 @@ def test_delivered_and_lost_come_to_all_where_a_writer_is_faster_than_the_bridge
         status = run.stop()
     assert status.acknowledged + status.lost_records == written
     assert len(consume(broker.bootstrap_servers)) == status.acknowledged
-
-
-def test_the_losses_of_a_stopped_lane_are_counted_at_once(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    with bounded(log) as writer:
-        writer.append(b"no topic")
-        writer.flush()
-        run = forward(topic=None)
-        run.until(lambda s: s.standing == 1)
-        for number in range(8_000):
-            writer.append(b"%20d" % number, topic=TOPIC)
-        writer.flush()
-        run.until(lambda s: s.lost_records > 0, SECONDS)
-        assert writer.pruned_unread["bridge"].records_lost is not None
-    run.stop()
 
 
 def test_a_restarted_bridge_counts_losses_after_its_cursor_once(
@@ -271,28 +229,6 @@ def test_a_process_without_its_cluster_shows_a_loss_within_seconds_everywhere(
 def records_behind(log: Path) -> bool:
     (cursor,) = aolog.cursors(log)
     return cursor.lag.records != 0
-
-
-def test_a_killed_process_and_its_successor_each_report_the_exact_loss(
-    bridge: Callable[..., Process], log: Path
-) -> None:
-    arguments = (
-        "run", "--log", log, "--topic", TOPIC, "--json", "--status-seconds", "0.05",
-        "--bootstrap-servers", NOWHERE,
-    )  # fmt: skip  # a command line
-    with bounded(log) as writer:
-        append(writer, range(100))
-        writer.flush()
-        first = bridge(*arguments)
-        first.until(lambda s: s["lag_records"] == 100)
-        append(writer, range(100, 9_000))
-        writer.flush()
-        lost = gone(log, 9_000)
-        first.until(lambda s: s["lost_records"] == lost, SECONDS)
-        first.popen.send_signal(signal.SIGKILL)
-        first.popen.wait()
-        second = bridge(*arguments)
-        assert second.until(lambda s: s["lost_records"])["lost_records"] == lost
 
 
 # --- what the bridge prunes itself ------------------------------------------------------------

@@ -15,7 +15,7 @@ from bridge.config.load import load_text
 from bridge.deliver.rate_limit import RateLimit
 from bridge.errors import WrongConfiguration
 from bridge.supervise.options import cluster_options
-from tests.bridge.conftest import Process, Run, fill
+from tests.bridge.conftest import Process, fill
 from tests.bridge.deliver.test_poison import with_large
 
 LARGE = ["--drain", "--poison", "dead-letter"]
@@ -35,14 +35,6 @@ def test_a_dead_letter_log_has_the_mode_that_run_is_given(
     process = run(*LARGE, *([] if given is None else ["--mode", given]))
     assert process.end(60) == 0
     assert modes(log / "dead-letter") == {(True, expected), (False, expected & 0o666)}
-
-
-def test_a_forwarder_makes_dead_letter_logs_of_its_mode(
-    forward: Callable[..., Run], log: Path
-) -> None:
-    with_large(log)
-    forward(drain=True, poison="dead-letter", mode=0o750).end()
-    assert modes(log / "dead-letter") == {(True, 0o750), (False, 0o640)}
 
 
 def test_the_bridges_files_in_a_log_have_the_logs_modes(
@@ -73,12 +65,6 @@ def test_a_buffer_s_logs_have_its_mode(
         assert modes(path) == {(True, expected), (False, expected & 0o666)}
 
 
-def test_a_buffer_refuses_a_mode_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(aolog.UsageError, match="mode=488888"):
-        Buffer(FileProvider(tmp_path / "out"), tmp_path / "log", log_mode=488888)
-    assert not (tmp_path / "log").exists()
-
-
 CONFIG = """
 logs = ["log"]
 mode = MODE
@@ -101,11 +87,6 @@ def test_a_configuration_takes_a_mode_as_chmod_does(
 def test_a_configuration_refuses_a_mode_that_is_none(tmp_path: Path, text: str) -> None:
     with pytest.raises(WrongConfiguration, match="mode"):
         load_text(CONFIG.replace("MODE", text), base=tmp_path)
-
-
-def test_a_mode_of_the_command_line_goes_over_the_configuration_s(tmp_path: Path) -> None:
-    config = load_text(CONFIG.replace("MODE", '"750"'), {"mode": 0o770}, base=tmp_path)
-    assert config.mode == 0o770
 
 
 def test_an_existing_log_keeps_its_mode(tmp_path: Path) -> None:

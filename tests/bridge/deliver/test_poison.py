@@ -11,14 +11,11 @@ from typing import Any
 
 import pytest
 
-import aolog
 from aolog import Reader, Writer
 from aolog.errors import StorageFull
 from aolog.storage.storage import Storage
 from bridge.config.routing import Routing, Rule
-from bridge.deliver import dead_letter
 from bridge.deliver.at_least_once import topics
-from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
 from bridge.deliver.position import Aside, Position
 from bridge.errors import Undeliverable, WrongSetting
@@ -118,20 +115,6 @@ def test_a_dropped_record_is_counted_logged_and_passed(
     assert_arrived(rest, consume(broker.bootstrap_servers))
 
 
-def test_a_log_with_dead_letters_is_a_log_like_any_other(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    with_large(log)
-    forward(drain=True, poison="dead-letter").end()
-    assert aolog.verify(log).ok
-    assert aolog.verify(log / "dead-letter").ok
-    with Writer(log) as writer:
-        append(writer, range(500, 600))
-    assert len(records_of(log)) == 603
-    forward(drain=True, poison="dead-letter").end()
-    assert [cursor.name for cursor in aolog.cursors(log)] == ["bridge"]
-
-
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_crash_between_dead_letter_and_cursor_leaves_one_copy_and_no_delivery(
     broker: EmbeddedBroker,
@@ -186,16 +169,6 @@ def test_a_full_disk_keeps_the_dead_letter_waiting_and_makes_no_second_copy(
     assert [int(line.split()[2]) for line in told[1:]] in ([3], [1, 2], [2, 1], [1, 1, 1])
 
 
-def test_each_cursor_has_a_dead_letter_log_of_its_own(tmp_path: Path) -> None:
-    assert dead_letter.dead_letter_path("L", "bridge") == "L/dead-letter"
-    assert dead_letter.dead_letter_path("L", "other") == "L/dead-letter-other"
-
-
-def test_an_ordinary_record_is_not_read_as_a_dead_letter(log: Path) -> None:
-    fill(log, 1)
-    assert read_dead_letter(records_of(log)[0]) is None
-
-
 def test_only_records_of_this_log_after_the_cursor_count_as_set_aside(log: Path) -> None:
     fill(log, 3)
     records = {record.address: record for record in records_of(log)}
@@ -208,41 +181,6 @@ def test_only_records_of_this_log_after_the_cursor_count_as_set_aside(log: Path)
         assert dead.known(min(records) + 1, 0) == set(records) - {min(records)}
         dead.close()
     assert DeadLetters(str(log), "bridge", b"c" * 16, Storage()).known(0, 0) == set()
-
-
-def test_poison_among_many_is_found_by_the_broker_and_its_neighbours_arrive(
-    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The broker refuses until a request of one record is refused, which is what Kafka does."""
-    suspect = forward_refusals(broker, monkeypatch)
-    fill(log, 20_000, keys=1)
-    begin_s = time.monotonic()
-    status = forward(drain=True, poison="dead-letter", settings={"max.in.flight": "1"}).end()
-    assert time.monotonic() - begin_s < 30
-    (letter,) = letters(log)
-    assert len(suspect) in range(3, 7)
-    assert (letter.code, status.dead_lettered) == ("INVALID_RECORD", 1)
-    rest = [r for r in records_of(log) if r.address != letter.origin.address]
-    assert len(rest) == 19_999
-    assert_arrived(rest, consume(broker.bootstrap_servers))
-
-
-def forward_refusals(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The third request is refused, and the second of each connection until poison is named."""
-    noticed: list[str] = []
-    suspect = Engine.suspect
-
-    def watched(self: Engine, reason: str, *arguments: Any, **more: Any) -> Any:
-        noticed.append(reason)
-        commands = suspect(self, reason, *arguments, **more)
-        broker.clear_request_errors(PRODUCE)
-        if not self.refusals:
-            broker.push_request_errors(PRODUCE, [0, 87, 87])
-        return commands
-
-    monkeypatch.setattr(Engine, "suspect", watched)
-    broker.push_request_errors(PRODUCE, [0, 0, 87, 87])
-    return noticed
 
 
 # --- other faults: never poison ---------------------------------------------------------------

@@ -3,7 +3,6 @@ cluster, or looked for; what is good arrives soon all the same."""
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -157,28 +156,6 @@ def test_poison_that_the_cluster_does_not_name_is_found_in_seconds(
             writer.append(b"x" * 100_000, key=b"k")
     assert drain(name, delivery, settings={"compression.type": "zstd"}) < len(poison) * 8
     check(log, poison, committed_in(kafka, name), name, "MSG_SIZE_TOO_LARGE")
-
-
-@DELIVERIES
-def test_a_refusal_is_logged_in_our_words_and_nothing_is_critical(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Callable[..., Process],
-    delivery: str,
-) -> None:  # fmt: skip  # one call
-    name = topic(1, {"max.message.bytes": "20000"})
-    with Writer(log) as writer:
-        append(writer, range(100))
-        writer.append(b"x" * 30_000, key=b"k3")
-        append(writer, range(100, 200))
-    process = start(
-        name, "--drain", "--poison", "dead-letter", "--delivery", delivery, "--log-format", "json"
-    )
-    assert process.end() == 0
-    lines = [json.loads(line) for line in process.stderr.splitlines()]
-    assert {line["level"] for line in lines} <= {"info", "warning"}
-    rejected = [line for line in lines if "Broker: Message size too large" in line["message"]]
-    assert {line["level"] for line in rejected} == {"info"}
-    (aside,) = [line["message"] for line in lines if line["message"].startswith("set aside")]
-    assert "over max.message.bytes=20000" in aside
 
 
 def test_a_topic_whose_settings_cannot_be_read_is_named_once(

@@ -15,21 +15,6 @@ from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import Run, append, assert_arrived, consume, fill, records_of, wait_until
 
 
-def test_without_a_bound_there_is_no_wait() -> None:
-    pace = RateLimit()
-    pace.spend(10**9, 10**12, now_s=0.0)
-    assert pace.wait_s(0.0) == 0.0
-
-
-def test_the_scarcer_of_the_two_counts() -> None:
-    pace = RateLimit(records_per_s=10, bytes_per_s=1_000)
-    pace.spend(20, 1_000, now_s=5.0)
-    assert pace.wait_s(5.0) == 1.0
-    pace.spend(0, 3_000, now_s=5.0)
-    assert pace.wait_s(5.0) == 3.0
-    assert pace.wait_s(8.0) == 0.0
-
-
 def test_a_clock_that_stops_or_goes_back_allows_nothing() -> None:
     pace = RateLimit(records_per_s=10)
     pace.spend(20, 0, now_s=5.0)

@@ -13,7 +13,7 @@ from aolog import Writer
 from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.position import Position
 from bridge.errors import Undeliverable
-from bridge.kafka.producer import Cluster, Failed
+from bridge.kafka.producer import Cluster
 from tests.bridge.conftest import (
     TOPIC,
     Process,
@@ -149,19 +149,6 @@ def test_a_record_that_is_refused_alone_is_named_and_all_before_it_is_delivered(
     assert_arrived(records, consume(broker.bootstrap_servers))
 
 
-def test_a_first_request_that_is_refused_lets_no_other_of_its_lane_through(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    """Kafka, and the mock, take a second request of a producer whose first they refused."""
-    fill(log, 300, keys=1)
-    broker.push_request_errors(PRODUCE, [10])  # no other request of the lane may follow
-    with pytest.raises(Undeliverable):
-        forward(drain=True, settings={"batch.num.messages": "1"}).end()
-    assert consume(broker.bootstrap_servers) == []
-    forward(drain=True, settings={"batch.num.messages": "1"}).end()
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
-
-
 def test_a_stopped_lane_goes_on_after_a_reload(
     broker: EmbeddedBroker, log: Path, forward: Forward, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -182,15 +169,6 @@ def test_a_stopped_lane_goes_on_after_a_reload(
     assert f"before address {records_of(log)[0].address}" in told[0].message
     run.until(lambda s: s.standing == 0 and s.error is None)
     run.stop()
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
-
-
-def test_the_client_retries_after_a_passing_error(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    broker.push_request_errors(PRODUCE, [19, 0, 19, 6, 7, 0, 0, 19, 5])
-    status = in_tens(log, forward).end()
-    assert status.error is None
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
@@ -257,25 +235,6 @@ def test_a_record_too_large_for_the_client_is_named_and_everything_before_it_is_
     assert run("-X", "message.max.bytes=4000000", "--drain").end() == 0
     arrived = consume(broker.bootstrap_servers)
     assert {m.address for m in arrived} == {r.address for r in records_of(log)}
-
-
-def test_a_failure_that_is_reported_during_a_question_for_a_topic_does_no_harm(
-    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reported: list[str] = []
-    partitions = Cluster.partitions
-
-    def telling(self: Cluster, topic: str) -> int:
-        if not reported:
-            reported.append(topic)
-            self._events.append(Failed("an error from elsewhere", suspect=False))
-        return partitions(self, topic)
-
-    monkeypatch.setattr(Cluster, "partitions", telling)
-    fill(log, 100)
-    forward(drain=True).end()
-    assert reported == [TOPIC]
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
 def test_a_gap_is_counted_once_however_often_it_is_read_again(

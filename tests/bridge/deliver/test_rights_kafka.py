@@ -15,6 +15,7 @@ from aolog import Writer
 from bridge.buffer.buffer import Buffer
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
+from bridge.errors import Undeliverable
 from bridge.kafka import topic_creation
 from bridge.kafka.provider import KafkaProvider
 from tests.bridge.against_kafka import EXACTLY, committed_in, messages_in, raw_committed
@@ -185,6 +186,31 @@ def test_a_right_that_is_missing_is_named_before_anything_is_sent_and_granted_wh
         place.user.grant([lacking])
         run.until(lambda s: s.acknowledged == 100)
     run.forwarder.stop()
+
+
+@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_a_drain_into_a_forbidden_topic_ends_with_an_error_that_names_the_right(
+    place: Place,
+    log: Path,
+    forward: Callable[..., Run],
+    monkeypatch: pytest.MonkeyPatch,
+    delivery: str,
+) -> None:
+    monkeypatch.setattr(topics, "REFUSED_PAUSE_S", 0.5)
+    with Writer(log) as writer:
+        append(writer, range(100))
+    what = ALO if delivery == AT_LEAST_ONCE else ONCE
+    rights = rights_of(what, f"other-{place.topic}", place.cursors)
+    place.user.grant([*rights, ("Topic", place.topic, "Describe")])
+    run = forward(
+        topic=place.topic, bootstrap_servers=place.user.bootstrap_servers, drain=True,
+        settings=place.user.settings, delivery=delivery, cursor_topic=place.cursors,
+        poison="dead-letter",
+    )  # fmt: skip  # one call
+    with pytest.raises(Undeliverable, match=place.topic) as caught:
+        run.end()
+    assert "Write and Describe" in (caught.value.hint or "")
+    assert not (log / "dead-letter").exists()
 
 
 def test_exactly_once_names_the_one_topic_that_lacks_the_right_to_write(

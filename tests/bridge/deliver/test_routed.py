@@ -19,7 +19,6 @@ from tests.bridge.conftest import (
     assert_arrived,
     consume,
     cursor_of,
-    fill,
     forwarder,
     records_of,
 )
@@ -61,22 +60,6 @@ def test_records_follow_the_rules_also_after_a_restart(
         assert m.address not in {x.address for x in by_topic[TOPIC]}
     addresses = [m.address for found in by_topic.values() for m in found]
     assert sorted(addresses) == [r.address for r in records]
-
-
-def test_a_kill_moves_no_record_that_goes_by_turns(
-    forward: Callable[..., Run], broker: EmbeddedBroker, log: Path
-) -> None:
-    fill(log, 3_000, keys=0)
-    routing = Routing(TOPIC, [Rule(partition="round-robin")])
-    whole = forward(topic=None, routing=routing, drain=True)
-    assert whole.end().acknowledged == 3_000
-    (log / "cursors/bridge.cursor").unlink()  # as if it had never been committed: all is read back
-    servers = broker.bootstrap_servers
-    again = Run(forwarder(log, routing=routing, bootstrap_servers=servers, drain=True)).end()
-    assert (again.acknowledged, again.skipped) == (0, 3_000)
-    assert sorted(m.address for m in consume(broker.bootstrap_servers)) == [
-        r.address for r in records_of(log)
-    ]
 
 
 def test_a_record_for_a_partition_that_does_not_exist_waits(

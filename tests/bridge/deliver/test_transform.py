@@ -63,12 +63,6 @@ def test_records_are_filtered_changed_keyed_anew_and_sent_elsewhere(log, broker)
     assert [int(v) for v in values(broker, "elsewhere", 1)] == [3, 9, 15, 21, 27]
 
 
-def test_a_route_that_does_not_match_changes_nothing(log, broker):
-    rule = Rule(record_topic="other", transform=f"{HERE}:odd_shouted_elsewhere")
-    forward(log, broker, "", routes=Routing(rules=[rule]))
-    assert sorted(values(broker, "t"), key=int) == [b"%d" % n for n in range(30)]
-
-
 def test_what_arrived_before_a_crash_is_recognised_though_it_was_changed(
     log, broker, bridge, tmp_path
 ):
@@ -137,13 +131,6 @@ def test_arrow_in_and_arrow_out(log):
     assert [r.topic == FILTERED for r in records] == [n < 10 for n in range(30)]
     with Reader(log) as reader:
         assert records[10:] == list(reader)[10:]
-
-
-def test_a_fingerprint_is_as_before_where_there_is_no_transform():
-    assert repr(Rule(topic="x")) == (
-        "Rule(log=None, log_topic=None, record_topic=None, cluster=None, topic='x', partition='key')"
-    )
-    assert routing("same").fingerprint != Routing(rules=[Rule()]).fingerprint
 
 
 @pytest.mark.parametrize(

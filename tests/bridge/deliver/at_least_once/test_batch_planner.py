@@ -141,30 +141,6 @@ def test_every_256th_record_of_a_lane_is_marked_and_the_last(count: int, sizes: 
     assert marks[-1].last_address == count - 1
 
 
-def test_a_lane_that_is_not_opened_takes_one_record() -> None:
-    sent, (mark,) = plan_one_lane(300, lane=Lane())
-    assert sent == [0]
-    assert (mark.records, mark.last_address) == (1, 0)
-
-
-def test_a_lane_with_just_enough_room_takes_all_its_records() -> None:
-    sent, marks = plan_one_lane(300, lane=Lane(opened=True, share=300))
-    assert sent == list(range(300))
-    assert [mark.records for mark in marks] == [256, 44]
-
-
-def test_poison_is_left_out_and_the_lane_goes_on() -> None:
-    refusal = Refusal("too large", "MSG_SIZE_TOO_LARGE")
-    planned = plan(
-        given(range(4), [LANES[0]] * 4, sizes=[5, 6, 6, 0], refusals={1: refusal, 2: refusal}),
-        lambda _: Lane(opened=True),
-        stop_at_poison=False,
-    )
-    assert list(planned.sent) == [0, 3]
-    assert [aside.position.address for aside in planned.refused] == [1, 2]
-    assert [mark.bytes for _, mark in planned.marks] == [5]
-
-
 def test_a_lane_stops_before_a_refusal_that_is_not_the_records_fault_with_every_policy() -> None:
     missing = Refusal("no such topic", "UNKNOWN_TOPIC_OR_PART")
     planned = plan(
@@ -200,17 +176,3 @@ def test_records_that_were_set_aside_are_skipped_and_earlier_records_of_a_lane_c
     planned = plan(later, lambda _: lane, begin=4)
     assert list(planned.sent) == []
     assert planned.left == {LANES[0]: Position(4, 4)}
-
-
-def test_poison_of_several_lanes_is_listed_in_the_order_of_the_log() -> None:
-    refusal = Refusal("no", "INVALID_RECORD")
-    planned = plan(
-        given(range(3), [LANES[0], LANES[1], LANES[0]], refusals=dict.fromkeys(range(3), refusal)),
-        lambda _: Lane(opened=True),
-        stop_at_poison=False,
-    )
-    assert [aside.position.address for aside in planned.refused] == [0, 1, 2]
-
-
-def test_an_empty_batch_plans_nothing() -> None:
-    assert plan_one_lane(0) == ([], [])

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from bridge.deliver.at_least_once import engine as engine_module
-from bridge.deliver.at_least_once.bisection import NARROWING
 from bridge.deliver.at_least_once.commands import (
     Command,
     Commit,
@@ -16,10 +15,9 @@ from bridge.deliver.at_least_once.commands import (
     State,
 )
 from bridge.deliver.at_least_once.engine import Engine
-from bridge.deliver.at_least_once.partition_state import HELD_SHARE_MAX, Lane, Mark
+from bridge.deliver.at_least_once.partition_state import HELD_SHARE_MAX
 from bridge.deliver.at_least_once.window import BYTES_MIN
 from tests.bridge.deliver.at_least_once.engines import (
-    AWAY,
     LARGE,
     A,
     B,
@@ -145,14 +143,6 @@ def test_the_cursor_is_the_least_address_that_no_lane_has_acknowledged() -> None
     assert (e.outstanding, e.acknowledged) == (0, 6)
 
 
-def test_a_mark_acknowledges_its_predecessors_in_its_lane_and_in_no_other() -> None:
-    e = opened(mark_every=256)
-    read(e, 100, {A: [10, 20, 30, 40, 80], B: [11, 90]})
-    e.delivered(A, 80, 4, now_s=0.0)
-    assert (e.position, e.outstanding, e.acknowledged) == (at(11), 2, 7)
-    assert e.lanes[B].low() == at(11)
-
-
 def test_a_commit_is_due_at_its_time_and_only_after_progress() -> None:
     e = engine(commit_s=2.0)
     e.tick(0.0)
@@ -178,38 +168,7 @@ def test_after_a_failure_the_log_is_read_again_from_the_cursor() -> None:
     assert [e.lanes[A].has(address) for address in (10, 20)] == [True, False]
 
 
-def test_records_that_were_found_in_the_destination_are_not_sent_again() -> None:
-    e = connecting()
-    e.connected({A: 20})
-    assert [e.lanes[A].has(address) for address in (0, 20, 30)] == [True, True, False]
-    read(e, 40, {A: [10, 20, 30]})
-    assert (e.skipped, e.outstanding, e.position) == (2, 1, at(30))
-
-
-def test_each_connection_opens_a_lane_again_and_offsets_may_begin_again() -> None:
-    e = under_way()
-    assert e.lanes[A].opened
-    e.failed("the topic was deleted", now_s=0.0)
-    assert not e.lanes[A].opened
-    reconnect(e)
-    read(e, 40, {A: [10]})
-    assert e.delivered(A, 10, 0, now_s=10.0) == []
-    assert e.lanes[A].last_offset == 0
-
-
 # --- records that wait in the log -------------------------------------------------------------
-
-
-def test_a_lane_is_opened_by_one_record_and_read_again_from_the_second() -> None:
-    e = sending()
-    read(e, 40, {A: [0, 10, 20]})
-    assert (e.outstanding, e.wants_batch) == (1, False)  # the answer may come any moment
-    e.delivered(A, 0, 0, now_s=0.0)
-    assert e.wants_batch
-    assert (e.catching_up, e.begin()) == (True, at(10))
-    read(e, 40, {A: [10, 20]})
-    assert e.lanes[A].waits_from is None
-    assert e.next_read == at(40)
 
 
 def test_a_lane_that_never_answers_is_held_and_the_others_are_read_on_for() -> None:
@@ -228,20 +187,6 @@ def test_a_lane_that_never_answers_is_held_and_the_others_are_read_on_for() -> N
     e.delivered(A, 0, 0, now_s=50.0)
     assert (e.begin(), e.position) == (at(20), at(20))
     assert e.lanes[A].share is None  # it was not slow: it was not there
-
-
-def test_where_a_lane_left_its_records_moves_only_when_they_are_read_for_it() -> None:
-    e = opened()
-    e.close(A, AWAY)
-    read(e, 100, {B: [10], A: [20, 60]})
-    e.open(A)
-    assert e.begin() == at(20)
-    read(e, 50, {A: [20]})
-    assert e.lanes[A].waits_from == at(50)
-    e.close(A, AWAY)
-    assert e.begin() == at(100)
-    read(e, 120, {A: [110]})
-    assert e.lanes[A].waits_from == at(50)
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -291,23 +236,6 @@ def test_records_of_held_lanes_are_counted_apart_and_bounded_by_closing_the_conn
     assert (e.begin(), e.lanes[A].room()) == (at(2), 1)
 
 
-@pytest.mark.parametrize("careful", [False, True])
-def test_the_room_of_a_lane_follows_its_table(careful: bool) -> None:
-    closed = Lane(opened=True, closed=LARGE)
-    held = Lane(opened=True, held=True)
-    share = Lane(opened=True, share=100)
-    if careful:
-        share.bisection.refused(5, 100 * NARROWING, names=False)
-    assert (closed.room(), held.room(), Lane().room(), share.room()) == (0, 0, 1, 100)
-    share.send(Mark(at(0), 9, 10))
-    assert share.room() == (0 if careful else 90)
-    share.waits_from = at(50)
-    assert share.room() == (0 if careful else 90)
-    share.send(Mark(at(10), 99, 41))
-    assert share.room() == 0
-    assert Lane(opened=True).room() > 1 << 60
-
-
 # --- bounds ---------------------------------------------------------------------------------
 
 
@@ -330,26 +258,6 @@ def test_nothing_is_read_or_sent_from_until_on() -> None:
     assert (e.outstanding, e.frontier, e.wants_batch) == (2, at(25), False)
 
 
-def test_the_window_begins_small_and_grows_while_answers_come_soon() -> None:
-    e = opened()
-    assert e.batch_bytes == BYTES_MIN
-    read(e, 20, {A: [10]}, size=BYTES_MIN - 1)
-    assert e.wants_batch
-    read(e, 30, {A: [20]}, size=1)
-    assert not e.wants_batch
-    e.delivered(A, 10, 1, now_s=0.1)
-    assert e.batch_bytes == 2 * BYTES_MIN - 1
-
-
-def test_the_window_is_halved_once_if_answers_come_late() -> None:
-    e = opened()
-    e.window.bytes = 8 * BYTES_MIN
-    read(e, 30, {A: [10, 20]}, size=4 * BYTES_MIN)
-    e.delivered(A, 10, 1, now_s=1.5)
-    e.delivered(A, 20, 2, now_s=1.6)
-    assert e.batch_bytes == 4 * BYTES_MIN
-
-
 def test_a_held_lane_does_not_narrow_the_window_and_a_new_connection_begins_small() -> None:
     e = opened(backoff_s=0.0)
     e.window.bytes = 8 * BYTES_MIN
@@ -363,15 +271,6 @@ def test_a_held_lane_does_not_narrow_the_window_and_a_new_connection_begins_smal
 
 
 # --- stopping, and doubt --------------------------------------------------------------------
-
-
-def test_a_stop_ends_with_the_last_acknowledgement() -> None:
-    e = stopping()
-    assert not e.wants_batch
-    for lane, address in ((A, 10), (B, 11), (A, 20)):
-        assert e.delivered(lane, address, address, now_s=1.5) == []
-    assert e.delivered(B, 21, 21, now_s=1.5) == [Commit(at(40)), Disconnect()]
-    assert (e.state, e.in_doubt) == (State.STOPPED, False)
 
 
 def test_a_stop_ends_in_its_time_and_commits_acknowledged_records() -> None:

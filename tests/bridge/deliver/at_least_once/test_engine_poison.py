@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from bridge.deliver.at_least_once.commands import Connect, SetAside
+from bridge.deliver.at_least_once.commands import SetAside
 from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.position import Aside
 from bridge.kafka.lane import Refusal
@@ -55,18 +53,6 @@ def test_a_lane_is_bisected_in_groups_a_32nd_as_large() -> None:
     assert groups[6] > 10_000
 
 
-def test_each_step_of_a_bisection_follows_without_a_pause() -> None:
-    e = opened()
-    many(e, 10_000)
-    for _ in range(4):
-        e.suspect("no", "INVALID_RECORD", A, now_s=100.0)
-        assert e.tick(100.0) == [Connect(careful=True)]
-        e.connected({})
-        e.lanes[A].opened = True
-        read(e, 10_002, {A: range(2, 10_002)}, now_s=100.0)
-    assert e.refusals.keys() == {2}
-
-
 def test_a_refusal_that_teaches_nothing_is_retried_after_growing_pauses() -> None:
     """No report names the lane."""
     e = sending()
@@ -78,18 +64,6 @@ def test_a_refusal_that_teaches_nothing_is_retried_after_growing_pauses() -> Non
         reconnect(e)
     assert pauses[0] > 0
     assert pauses[-1] > 2 * pauses[0]
-
-
-@pytest.mark.parametrize("progress", ["delivered", "set aside"])
-def test_progress_makes_the_next_pause_short_again(progress: str) -> None:
-    e = opened(backoff_s=1.0, poison="dead-letter")
-    for _ in range(10):
-        e.failed("away", now_s=0.0)
-        reconnect(e)
-    read(e, 20, {A: [2], B: [10]}, poison=[10] if progress == "set aside" else [])
-    e.set_aside([10]) if progress == "set aside" else e.delivered(A, 2, 1, now_s=0.0)
-    e.failed("away", now_s=0.0)
-    assert e.seconds_to_tick(0.0) <= 1.0
 
 
 def test_if_the_cluster_names_records_the_same_are_sent_once_more_with_a_report_each() -> None:
@@ -111,37 +85,6 @@ def test_a_single_refused_record_leaves_nothing_in_doubt() -> None:
         assert e.in_doubt is doubt
 
 
-def test_a_lane_is_bisected_up_to_its_last_suspect_and_other_lanes_are_not() -> None:
-    e = opened()
-    many(e, 100)
-    e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
-    reconnect(e)
-    assert (e.lanes[A].bisection.steps, e.lanes[B].bisection.steps) == ([(101, 3)], [])
-    e.note_held(A, 100)
-    assert e.careful
-    e.note_held(A, 101)
-    assert not e.careful
-
-
-def test_without_a_named_lane_each_lane_with_records_in_flight_is_bisected() -> None:
-    e = opened()
-    many(e, 30)
-    e.suspect("no", "INVALID_RECORD", now_s=0.0)
-    assert {key for key, lane in e.lanes.items() if lane.bisection} == {A}
-    e = under_way()
-    e.suspect("no", "INVALID_RECORD", now_s=0.0)
-    assert {key for key, lane in e.lanes.items() if lane.bisection} == {A, B}
-    assert e.refusals == {}
-
-
-def test_named_records_are_poison_at_once() -> None:
-    for lane, named in ((A, [10, 20]), (None, [20])):
-        e = under_way()
-        e.suspect("too large", "MSG_SIZE_TOO_LARGE", lane, named=named, now_s=0.0)
-        assert e.refusals == dict.fromkeys(named, LARGE)
-        assert not e.careful
-
-
 # --- poison ---------------------------------------------------------------------------------
 
 
@@ -156,15 +99,6 @@ def test_poison_is_set_aside_first_and_the_cursor_waits_for_that() -> None:
     assert (e.position, e.wants_batch, e.aside) == (at(20), True, {10})
     e.committed_at(at(20))
     assert e.aside == set()
-
-
-def test_a_lane_that_stopped_before_poison_sends_the_records_before_it_again() -> None:
-    e = opened()
-    read(e, 40, {A: [2, 10]}, poison=[10])
-    assert set(e.standing) == {A}
-    e.failed("away", now_s=0.0)
-    reconnect(e)
-    assert (e.standing, e.begin()) == ({}, at(2))
 
 
 def stopped_before_poison() -> Engine:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hypothesis.strategies as st
 import numpy as np
-from hypothesis import given
 
 from bridge.deliver.at_least_once.window import AT_ONCE_S, BYTES_MIN, TARGET_S, Window, step
 
@@ -34,48 +32,11 @@ def test_it_doubles_each_short_round_trip_up_to_its_most() -> None:
     assert round_trips(window, 20, AT_ONCE_S)[-1] == MAX
 
 
-def test_it_grows_up_to_fourfold_in_a_round_trip_that_takes_a_tenth_of_that() -> None:
-    window = Window(MAX)
-    grown = round_trips(window, 3, AT_ONCE_S / 2)
-    assert all(2 < two / one <= 4 for one, two in zip([BYTES_MIN, *grown], grown, strict=False))
-    window.forget()
-    window.acknowledged(BYTES_MIN, under_way=BYTES_MIN, sent_s=0.0, now_s=AT_ONCE_S / 2)
-    assert window.bytes == 4 * BYTES_MIN
-
-
 def test_it_is_halved_once_in_a_long_round_trip_down_to_its_least() -> None:
     window = Window(MAX)
     window.bytes = MAX
     assert round_trips(window, 3, TARGET_S) == [MAX // 2, MAX // 4, MAX // 8]
     assert round_trips(window, 20, TARGET_S * 3, begin_s=10.0)[-1] == BYTES_MIN
-
-
-def test_it_does_not_grow_where_it_is_not_used() -> None:
-    window = Window(MAX)
-    for i in range(100):
-        window.acknowledged(100, under_way=BYTES_MIN // 4 - 1, sent_s=i, now_s=i + 0.01)
-    assert window.bytes == BYTES_MIN
-
-
-def test_a_new_connection_begins_small() -> None:
-    window = Window(MAX)
-    round_trips(window, 5, 0.01)
-    window.forget()
-    assert window.bytes == BYTES_MIN
-
-
-@given(
-    answers=st.lists(st.tuples(st.integers(0, MAX), st.integers(0, 2 * MAX), st.floats(0, 100))),
-    most=st.integers(1, MAX),
-)
-def test_it_is_never_above_its_most_nor_below_its_least(
-    answers: list[tuple[int, int, float]], most: int
-) -> None:
-    window, now_s = Window(most), 0.0
-    for size, under_way, wait_s in answers:
-        now_s += wait_s
-        window.acknowledged(size, under_way=under_way, sent_s=now_s - wait_s, now_s=now_s)
-        assert min(BYTES_MIN, most) <= window.bytes <= most
 
 
 def test_of_many_bridges_each_is_as_one() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import time
 import uuid
 from collections.abc import Callable
@@ -13,20 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 import aolog
 from aolog import Reader, Writer
-from aolog.errors import CursorDiverged, CursorForeign
-from aolog.storage.storage import Storage
-from bridge.deliver.checkpoints import checkpoints_path
-from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
-from bridge.deliver.delivery import BUSY_S
-from bridge.deliver.log_source import LogSource
-from bridge.deliver.seek import seek
-from bridge.errors import CursorTopicUnfit, OtherCluster, Undeliverable
-from bridge.kafka.cursor_record import CursorRecord, decode_cursor, encode_cursor
+from bridge.deliver.dead_letter import DeadLetters
+from bridge.errors import CursorTopicUnfit, Undeliverable
+from bridge.kafka.cursor_record import CursorRecord, decode_cursor
 from tests.bridge.against_kafka import (
     CURSORS,
     EXACTLY,
@@ -47,12 +38,10 @@ from tests.bridge.conftest import (
     assert_arrived,
     bounded,
     cursor_of,
-    fill,
     gone,
     notes_of,
     records_of,
 )
-from tests.stalling import StallingSystem
 
 if TYPE_CHECKING:
     from bridge.testing.apache_kafka import KafkaServer
@@ -77,12 +66,6 @@ def error_of(process: Process) -> dict[str, object]:
 def cursor_records(kafka: KafkaServer, log: Path, topic: str = CURSORS) -> list[CursorRecord]:
     key = name_of(log).key
     return [decode_cursor(m.value()) for m in raw_committed(kafka, topic) if m.key() == key]
-
-
-def write_cursor(kafka: KafkaServer, log: Path, record: CursorRecord) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-    producer.produce(CURSORS, encode_cursor(record), name_of(log).key)
-    assert producer.flush(30) == 0
 
 
 # --- the promise ----------------------------------------------------------------------------
@@ -145,27 +128,6 @@ def test_a_broker_that_crashes_restarts_and_freezes_is_waited_for(
     assert_arrived(records_of(log), committed_in(kafka, name, 3), topic=name)
 
 
-def test_a_transaction_that_the_cluster_aborted_for_its_age_is_sent_again(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
-) -> None:
-    """To the producer that looks as if it was fenced, so it looks for five seconds by whom."""
-    name = topic(2)
-    with Writer(log) as writer:
-        append(writer, range(500))
-    process = start(
-        name, *EXACTLY, "--transaction-seconds", "2", "-X", "transaction.timeout.ms=4000",
-        "-X", "socket.timeout.ms=1000",
-    )  # fmt: skip  # a command line
-    process.until(lambda s: s["outstanding"] == 500)
-    process.popen.send_signal(signal.SIGSTOP)
-    time.sleep(6.0)  # longer than a transaction may be open
-    process.popen.send_signal(signal.SIGCONT)
-    process.until(lambda s: s["acknowledged"] == 500)
-    assert "connecting anew" in process.stderr
-    assert process.terminate() == 0
-    assert_arrived(records_of(log), committed_in(kafka, name, 2), topic=name)
-
-
 def test_a_stop_while_the_broker_hangs_takes_seconds_and_the_next_start_resolves_the_doubt(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
@@ -183,41 +145,6 @@ def test_a_stop_while_the_broker_hangs_takes_seconds_and_the_next_start_resolves
     assert start(name, *EXACTLY, "--drain").end(120) == 0
     assert notes_of(log)["clean"] is True
     assert_arrived(records_of(log), committed_in(kafka, name, 2), topic=name)
-
-
-def test_a_drain_ends_with_its_last_commit_and_waits_for_no_more_of_the_log(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip  # one call
-    read, waited_s = LogSource.read_batch, []
-
-    def told(self: LogSource, timeout_s: float, *more: int) -> object:
-        waited_s.append(timeout_s)
-        return read(self, timeout_s, *more)
-
-    monkeypatch.setattr(LogSource, "read_batch", told)
-    name = topic(1)
-    with Writer(log) as writer:
-        append(writer, range(300))
-    assert exactly(name, transaction_records=100).end().acknowledged == 300
-    assert max(waited_s) <= BUSY_S
-
-
-def test_transactions_go_on_while_the_disk_of_the_local_cursor_stalls(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
-) -> None:
-    name, disk = topic(1), StallingSystem()
-    fill(log, 10)
-    run = exactly(name, storage=Storage(disk), drain=False, commit_s=0.05)
-    run.until(lambda s: s.committed == s.position > 0)
-    with disk.stalled():
-        for total in range(20, 50, 10):
-            fill(log, 10)
-            run.until(lambda s, n=total: s.acknowledged == n)  # type: ignore[misc]  # mypy: no defaults
-        assert cursor_of(log) < run.status.position
-    run.until(lambda s: s.committed == s.position)
-    assert run.stop().acknowledged == 40
-    assert cursor_of(log) == run.status.position
 
 
 def test_an_older_bridge_on_a_copy_of_the_log_ends_with_the_error_fenced(
@@ -264,31 +191,6 @@ def test_the_clusters_cursor_overrides_a_local_one_that_is_older(
     assert record.topic_uuid == name_of(log).topic_uuid
 
 
-def test_a_cursor_record_of_another_log_or_history_is_a_clear_error(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
-) -> None:
-    name = topic(1)
-    with Writer(log) as writer:
-        append(writer, range(10))
-    exactly(name).end()
-    uuid_ = name_of(log).topic_uuid
-    write_cursor(kafka, log, CursorRecord(0, 0, uuid.uuid4().bytes, 1, "x"))
-    with pytest.raises(CursorForeign, match="the cluster's cursor record does not fit"):
-        exactly(name).end()
-    with Writer(log) as writer:  # as after a restored backup: a later epoch below the cursor
-        append(writer, range(10, 12))
-    end = records_of(log)[-1].address
-    shutil.copytree(log, log.parent / "restored")
-    with Writer(log.parent / "restored") as writer:
-        append(writer, range(12, 14))
-    far = records_of(log.parent / "restored")[-1].address + (1 << 40)
-    write_cursor(kafka, log, CursorRecord(far, 1000, uuid_, 1, "x"))
-    with pytest.raises(CursorDiverged, match="the cluster's cursor record does not fit"):
-        exactly(name, path=log.parent / "restored").end()
-    assert end < far
-    assert len(committed_in(kafka, name)) == 10
-
-
 def test_a_cursor_topic_is_made_compacted_with_one_partition_and_used_by_all(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
 ) -> None:
@@ -323,32 +225,6 @@ def test_an_unfit_cursor_topic_is_refused_before_anything_is_written(
     for p in range(partitions):
         assert raw_committed(kafka, cursors, p, isolation="read_uncommitted") == []
     assert committed_in(kafka, name) == []
-
-
-def test_another_cluster_is_refused_before_anything_is_written(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
-) -> None:
-    name, cursors = topic(1), f"cursors-{uuid.uuid4().hex[:8]}"
-    with Writer(log) as writer:
-        append(writer, range(10))
-    exactly(name).end()
-    with Writer(log) as writer:
-        append(writer, range(10, 20))
-    path = Path(checkpoints_path(str(log), "bridge"))
-    notes = notes_of(log)
-    assert notes["cluster"]
-    path.write_text(json.dumps({**notes, "cluster": "another"}))
-    with pytest.raises(OtherCluster, match="is of another"):
-        exactly(name, cursor_topic=cursors).end()
-    assert (
-        cursors
-        not in AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics().topics
-    )
-    assert len(committed_in(kafka, name)) == 10
-    seek(str(log), None, cursor="bridge", forget_cluster=True)
-    exactly(name).end()
-    assert_arrived(records_of(log), committed_in(kafka, name), topic=name)
-    assert notes_of(log)["cluster"] == notes["cluster"]
 
 
 def test_a_transaction_timeout_that_the_cluster_refuses_is_a_clear_error(
@@ -387,47 +263,6 @@ def test_a_record_too_large_for_its_topic_is_found_and_delivery_stops_before_it(
     set_limit(kafka, name, 50_000)
     exactly(name).end()
     assert_arrived(records, committed_in(kafka, name, 2), topic=name)
-
-
-def test_delivery_stops_before_a_record_that_the_client_refuses_until_the_cursor_is_moved(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
-) -> None:
-    name = topic(1)
-    with Writer(log) as writer:
-        append(writer, range(30))
-        large = writer.append(b"x" * 30_000)
-        append(writer, range(30, 40))
-    with pytest.raises(Undeliverable) as caught:
-        exactly(name, settings={"message.max.bytes": "20000"}).end()
-    assert caught.value.details["address"] == large == cursor_of(log)
-    with Reader(log, cursor="bridge") as reader:
-        assert (reader.read() or records_of(log)[0]).address == large
-        reader.commit()
-    exactly(name, settings={"message.max.bytes": "20000"}).end()
-    rest = [record for record in records_of(log) if record.address != large]
-    assert_arrived(rest, committed_in(kafka, name), topic=name)
-
-
-@pytest.mark.parametrize("poison", ["dead-letter", "drop"])
-def test_refused_records_are_set_aside_or_dropped_and_the_rest_is_committed(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run], poison: str
-) -> None:
-    name = topic(1, {"max.message.bytes": "20000"})
-    with Writer(log) as writer:
-        append(writer, range(30))
-        large = [writer.append(b"x" * 30_000), writer.append(b"y" * 30_000)]
-        append(writer, range(30, 40))
-        large.append(writer.append(b"z" * 3_000_000))  # the client says so
-    status = exactly(name, poison=poison).end()
-    assert (status.dead_lettered, status.dropped) in {(3, 0), (0, 3)}
-    assert (status.acknowledged, status.dropped) == (40, 3 if poison == "drop" else 0)
-    rest = [record for record in records_of(log) if record.address not in large]
-    assert_arrived(rest, committed_in(kafka, name), topic=name)
-    if poison == "dead-letter":
-        with Reader(log / "dead-letter") as reader:
-            letters = [read_dead_letter(record) for record in reader]
-        assert sorted(letter.origin.address for letter in letters if letter) == large
-        assert {letter and letter.code for letter in letters} == {"MSG_SIZE_TOO_LARGE"}
 
 
 def test_what_was_set_aside_before_a_crash_is_not_set_aside_again(
@@ -510,28 +345,6 @@ def test_the_delivery_changes_only_after_an_orderly_stop(
 
 
 # --- what retention removes -----------------------------------------------------------------------
-
-
-def test_delivered_and_lost_records_add_up_if_a_writer_is_faster_than_the_bridge(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
-) -> None:
-    name = topic(2)
-    with bounded(log) as writer:
-        append(writer, range(1))
-        writer.flush()
-        run = exactly(name, drain=False, bytes_per_second=50_000)
-        run.until(lambda s: s.acknowledged == 1)
-        written, until_s = 1, time.monotonic() + SOON_S
-        while run.statuses[-1].lost_records < 5_000 or run.statuses[-1].gaps < 3:
-            assert time.monotonic() < until_s
-            append(writer, range(written, written + 500))
-            written += 500
-            time.sleep(0.02)
-        writer.flush()
-        run.until(lambda s: s.acknowledged + s.lost_records >= written)
-        status = run.stop()
-    assert status.acknowledged + status.lost_records == written
-    assert len(committed_in(kafka, name, 2)) == status.acknowledged
 
 
 def test_after_a_kill_the_clusters_cursor_tells_how_many_pruned_records_were_delivered(

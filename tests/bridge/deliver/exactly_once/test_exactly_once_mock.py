@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 
 from aolog import Writer
-from bridge.errors import CursorTopicUnfit, NotIsolated, WrongSetting
+from bridge.errors import NotIsolated, WrongSetting
 from bridge.kafka import cursor_topic
-from bridge.kafka.cursor_record import CursorName
 from bridge.kafka.cursor_topic import CursorTopic
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.kafka.transactional_producer import TransactionalCluster
 from tests.bridge.conftest import (
     Process,
     Run,
@@ -75,16 +73,6 @@ def test_the_embedded_broker_is_refused_by_its_name_before_it_is_asked_what_it_c
     assert consume(broker.bootstrap_servers) == []
 
 
-@pytest.mark.usefixtures("unknown")
-def test_a_cursor_topic_with_several_partitions_is_refused(
-    broker: EmbeddedBroker, log: Path, forward: Callable[..., Run]
-) -> None:
-    broker.create_topic(CURSORS, 4)
-    fill(log, 50)
-    with pytest.raises(CursorTopicUnfit, match="has 4 partitions"):
-        forward(delivery="exactly_once").end()
-
-
 def test_a_log_of_format_1_has_no_uuid_and_is_refused(log: Path) -> None:
     with Writer(log, format="queuefka") as writer:
         writer.append(b"value")
@@ -101,30 +89,6 @@ def test_a_transaction_that_lasts_longer_than_the_cluster_allows_is_refused(log:
         )  # fmt: skip  # one call
 
 
-@pytest.mark.parametrize(
-    ("settings", "retry_ms"),
-    [
-        ({}, 1_000),
-        ({"retry.backoff.ms": "100"}, 100),
-        ({"retry.backoff.max.ms": "50"}, 50),
-        ({"retry.backoff.ms": "100", "retry.backoff.max.ms": "50"}, 50),
-        ({"retry.backoff.ms": "3000"}, 1_000),
-    ],
-)
-def test_the_client_asks_again_no_sooner_than_its_least_pause(
-    settings: dict[str, str], retry_ms: int
-) -> None:
-    name = CursorName(bytes(16), "c")
-    cluster = TransactionalCluster("127.0.0.1:1", settings, name, CURSORS, lambda: False)
-    assert cluster.retry_ms == retry_ms
-
-
-def test_another_word_for_the_delivery_is_refused(log: Path) -> None:
-    fill(log, 1)
-    with pytest.raises(WrongSetting, match="use one of at_least_once, exactly_once"):
-        forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="at_most_once")
-
-
 def test_without_a_cluster_it_waits_reports_that_and_stops_on_sigterm(
     log: Path, run: Callable[..., Process]
 ) -> None:
@@ -137,19 +101,6 @@ def test_without_a_cluster_it_waits_reports_that_and_stops_on_sigterm(
     assert time.monotonic() - begin_s < 10.0
     notes = notes_of(log)
     assert (notes["delivery"], notes["clean"]) == ("exactly_once", True)  # it has sent nothing
-
-
-@pytest.mark.parametrize("arguments", [
-    ("--delivery", "twice"), ("--transaction-records", "0"), ("--transaction-seconds", "0"),
-    ("--transaction-seconds", "31"),
-])  # fmt: skip  # one case, one line
-def test_a_setting_that_makes_no_sense_is_refused(
-    run: Callable[..., Process], log: Path, arguments: tuple[str, ...]
-) -> None:
-    fill(log, 1)
-    process = run(*arguments)
-    assert process.end() == 2
-    assert arguments[0] in process.stderr
 
 
 @pytest.mark.parametrize("options", [{"until": 8}, {"keyless": bytes(16)}])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
@@ -183,36 +183,6 @@ def test_each_case_is_a_row_of_the_table() -> None:
 # --- details --------------------------------------------------------------------------------
 
 
-def test_a_transaction_never_holds_more_than_its_limit_and_is_committed_when_full() -> None:
-    m = sending()
-    assert m.room == 4
-    assert m.sent(at(0), at(3), 3, now_s=NOW) == []
-    assert m.room == 1
-    assert m.sent(at(3), at(4), 1, now_s=NOW) == [Commit(at(4), again=False)]
-    assert m.room == 0
-    with pytest.raises(AssertionError):
-        m.sent(at(4), at(5), 1, now_s=NOW)
-
-
-def test_a_commit_that_is_not_answered_is_asked_for_again_with_the_same_position() -> None:
-    m = committing()
-    for _ in range(50):
-        assert m.unanswered("late") == [Commit(at(4), again=True)]
-    assert m.position == at(0)
-    assert m.failure == "late"
-    m.committed(now_s=NOW)
-    assert (m.position, m.acknowledged, m.failure) == (at(4), 4, None)
-
-
-def test_after_a_connection_broke_while_committing_the_clusters_cursor_counts() -> None:
-    m = committing()
-    assert m.broken("fenced", now_s=NOW) == [Save(at(0)), Disconnect()]
-    assert m.in_doubt
-    m.tick(9.0)
-    m.found(at(4), now_s=9.0)
-    assert (m.position, m.acknowledged, m.in_doubt) == (at(4), 4, False)
-
-
 @pytest.mark.parametrize("poison", [0, 1, 499, 500, 501, 4_095])
 def test_a_search_finds_one_refused_record_in_few_connections(poison: int) -> None:
     m = sending(records=4_096)
@@ -234,12 +204,6 @@ def test_a_search_finds_one_refused_record_in_few_connections(poison: int) -> No
     assert m.position == at(poison)
     m.settled(at(poison + 1), now_s=NOW)
     assert (m.position, m.room) == (at(poison + 1), 4_096)
-
-
-def test_a_second_refusal_of_a_transaction_that_has_ended_changes_nothing() -> None:
-    m = suspecting_one()
-    assert m.suspect("no", now_s=NOW) == m.again("no") == []
-    assert m.found(at(0), now_s=NOW) == [Settle(at(0), "no")]
 
 
 def test_if_the_cluster_may_name_records_the_same_ones_are_sent_again() -> None:
@@ -283,22 +247,6 @@ def test_if_only_large_transactions_are_refused_they_stay_small_and_grow_again()
     assert len(sizes) < 1000  # not one record at a time
 
 
-def test_delays_grow_and_end_with_a_success() -> None:
-    m = sending(backoff_s=1.0, backoff_max_s=8.0)
-    delays = []
-    for _ in range(6):
-        m.broken("no", now_s=0.0)
-        delays.append(m.seconds_to_tick(0.0))
-        m.tick(100.0)
-        m.found(at(0), now_s=0.0)
-    for delay, whole in zip(delays, [1, 2, 4, 8, 8, 8], strict=True):
-        assert whole / 2 <= delay <= whole
-    m.sent(at(0), at(4), 4, now_s=0.0)
-    m.committed(now_s=0.0)
-    m.broken("no", now_s=0.0)
-    assert m.seconds_to_tick(0.0) <= 1.0
-
-
 @pytest.mark.parametrize("reached", [connecting, proving, committing, settling])
 def test_nothing_is_due_while_the_cluster_is_asked_however_long_it_takes(
     reached: Callable[[], Transactions],
@@ -308,16 +256,6 @@ def test_nothing_is_due_while_the_cluster_is_asked_however_long_it_takes(
     later = NOW + 100.0
     assert m.tick(later) == []
     assert m.seconds_to_tick(later) > 1.0
-
-
-def test_seals_and_gaps_move_the_position_without_a_transaction() -> None:
-    m = sending()
-    m.moved(at(2))
-    assert (m.position, m.sent_to, m.outstanding) == (at(2), at(2), 0)
-    m.sent(at(2), at(3), 1, now_s=NOW)
-    m.moved(at(7))
-    assert m.position == at(2)
-    assert m.tick(0.5) == [Commit(at(7), again=False)]
 
 
 def test_a_stop_before_the_proof_leaves_no_doubt_and_a_late_one_does() -> None:
@@ -344,12 +282,6 @@ def test_the_local_cursor_is_saved_now_and_then_and_at_the_end() -> None:
 # --- the cursor record ------------------------------------------------------------------------
 
 NAME = CursorName(bytes(range(16)), "bridge")
-
-
-@given(st.builds(CursorRecord, st.integers(0, 2**63), st.none() | st.integers(0, 2**63),
-                 st.binary(min_size=16, max_size=16), st.integers(0, 2**32 - 1), st.text()))  # fmt: skip
-def test_a_cursor_record_reads_back_as_it_was_written(record: CursorRecord) -> None:
-    assert decode_cursor(encode_cursor(record)) == record
 
 
 @pytest.mark.parametrize("value", [
