@@ -162,7 +162,7 @@ def test_a_topic_whose_settings_cannot_be_read_is_named_once(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run],
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip  # one call
-    """A time-out here; without the right it is the same, see test_whose_fault_kafka."""
+    """A time-out here; without the right it is the same."""
     monkeypatch.setattr(topic_settings, "_ANSWER_S", 0.0)
     caplog.set_level(logging.INFO, "bridge")
     name, poison = topic(1, {"cleanup.policy": "compact", "retention.ms": "-1"}), []
