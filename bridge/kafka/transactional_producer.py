@@ -193,11 +193,6 @@ class TransactionalCluster(Cluster):
         return partial(self._on_failure, self._generation, address)
 
     @property
-    def unacknowledged(self) -> int:
-        """How many records the client holds: queued, or sent without an answer."""
-        return 0 if self._producer is None else len(self._producer)
-
-    @property
     def calling(self) -> bool:
         """Whether a call is under way."""
         return self._call is not None

@@ -28,7 +28,6 @@ from bridge.deliver.exactly_once.engine import (
     Connect,
     Prove,
     Save,
-    Settle,
     State,
     Transactions,
 )
@@ -160,11 +159,6 @@ class ExactlyOnce:
             return None
         return self._source.position
 
-    @property
-    def attempts(self) -> int:
-        """See Delivery."""
-        return self._engine.backoff.attempts
-
     def turn(self, now_s: float) -> None:
         """See Delivery."""
         engine = self._engine
@@ -228,13 +222,11 @@ class ExactlyOnce:
 
     def error(self) -> DestinationError | None:
         """See Delivery."""
-        if self._engine.state is not State.FAILED:
-            return None
-        return self._error or self._undeliverable(self._engine.failed_at)
+        return self._error
 
-    def _undeliverable(self, at: Position | None) -> DestinationError:
-        path, refusal = self._source.reader.path, self._refusals.last
-        return undeliverable(path, refusal, None if at is None else at.address, instead=_INSTEAD)
+    def _undeliverable(self) -> DestinationError:
+        path, address = self._source.reader.path, self._engine.position.address
+        return undeliverable(path, self._refusals.last, address, instead=_INSTEAD)
 
     def close(self) -> None:
         """See Delivery."""
@@ -283,8 +275,6 @@ class ExactlyOnce:
         if self._engine.is_open:
             waits = "blocked" if self._refusals.waits is not None else "sending"
             return waits if self._cluster.reachable else "connecting"
-        if state is State.SETTLING:
-            return "backing_off"
         return "connecting" if state is State.PROVING else state.value
 
     # --- commands and events ------------------------------------------------------------------
@@ -302,8 +292,6 @@ class ExactlyOnce:
                 cluster.prove(self._record(command.position))
             elif isinstance(command, Commit):
                 cluster.commit(self._record(command.position), again=command.again)
-            elif isinstance(command, Settle):
-                self._settle(command.position)
             elif isinstance(command, Save):
                 if command.position.address > self._engine.saved.address:
                     self._committer.want(command.position)
@@ -316,7 +304,6 @@ class ExactlyOnce:
         engine, now_s = self._engine, time.monotonic()
         if isinstance(event, Found):
             self._sender.unsure = self._sender.unsure or self._connections > 0
-            self._refusals.answered()
             self._connections += 1
             self._do(engine.found(self._resume(event.record), now_s=now_s))
         elif isinstance(event, Looked):
@@ -325,7 +312,6 @@ class ExactlyOnce:
             self._do(engine.proven(now_s=now_s, twice=event.twice))
         elif isinstance(event, Committed):
             self._refusals.waits = self._watch.too_few = None
-            self._refusals.answered()
             self._trouble.over()
             self._do(engine.committed(now_s=now_s, twice=event.twice))
             TRANSACTIONS.labels("committed").inc()
@@ -344,7 +330,7 @@ class ExactlyOnce:
                 TRANSACTIONS.labels("aborted").inc(engine.outstanding > 0)
                 self._do(engine.broken(event.reason, now_s=now_s))
         else:
-            self._do(engine.unanswered(self._refusals.unanswered(event.reason, now_s)))
+            self._do(engine.unanswered(event.reason))
 
     def _take_broken(self, event: Broke) -> None:
         """The producer cannot be used any more. A drain ends if a right to a topic is missing, as it
@@ -355,7 +341,7 @@ class ExactlyOnce:
         if kind_of(event.code) is Kind.TOPIC_FORBIDDEN:
             reason = self._refusals.missing_right(event)
             if self._draining:
-                self._error = self._undeliverable(engine.position)
+                self._error = self._undeliverable()
                 self._do(engine.impossible(reason))
                 return
         now_s = time.monotonic()
@@ -381,19 +367,21 @@ class ExactlyOnce:
         self._go_back(position)
         return position
 
-    def _settle(self, position: Position) -> None:
-        """The record at this position is refused: it is poison, or the log waits for what is to
-        blame instead."""
-        refusal, now_s = self._refusals.last, time.monotonic()
+    def _settle(self, refusal: Refusal) -> None:
+        """The record at the committed position is refused: it is poison, or the log waits for what is
+        to blame instead."""
+        engine, position = self._engine, self._engine.position
+        self._refusals.last = refusal
         if refusal.is_poison and self._poison != "stop":  # it is read again, and set aside then
             self._prefetch.refusals[position.address] = refusal
             self._go_back(position)
-            self._do(self._engine.settled(position, now_s=now_s))
         elif refusal.is_poison or self._draining:
-            self._do(self._engine.settled(None, now_s=now_s))
+            self._error = self._undeliverable()
+            self._do(engine.end_at_refused(refusal.reason))
         else:
+            self._prefetch.refusals.pop(position.address, None)  # the cluster is asked again
             reason = self._refusals.wait_for(refusal, position.address)
-            self._do(self._engine.broken(reason, now_s=now_s))
+            self._do(engine.broken(reason, now_s=time.monotonic()))
 
     def _unclean(self) -> None:
         """Notes, durably, before anything is sent: the cluster's cursor may be ahead of the local one,
@@ -410,9 +398,9 @@ class ExactlyOnce:
 
     def _send(self) -> None:
         commands, refusal = self._sender.send(time.monotonic())
-        if refusal is not None:
-            self._refusals.last = refusal
         self._do(commands)
+        if refusal is not None:
+            self._settle(refusal)
 
 
 def _take_notes(notes: Checkpoints) -> None:

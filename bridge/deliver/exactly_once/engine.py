@@ -2,7 +2,6 @@
 
     state        event                           next         commands
     connecting   found, not yet proven           proving      Prove
-    connecting   found, one record suspected     settling     Settle
     connecting   found                           sending      -
     proving      proven                          sending      -
     proving      proven, perhaps asked twice     connecting   Connect
@@ -16,10 +15,7 @@
     sending      to be sent again at once        connecting   Connect
     committing   to be sent again at once        connecting   Connect
     committing   suspect after a stop            stopped      Save, Disconnect
-    sending      refused, nothing open           settling     Settle
-    sending      refused, something open         committing   Commit; then settling
-    settling     settled: passed                 sending      -
-    settling     settled: not passed             failed       Save, Disconnect
+    sending      ended at a refused record       failed       Save, Disconnect
     backing_off  tick                            connecting   Connect
     any          broken                          backing_off  Save, Disconnect
     any          impossible                      failed       Save, Disconnect
@@ -44,7 +40,7 @@ the cluster may carry out the first request late, and would end the next transac
 
 Poison. The cluster refuses requests, not records, so a refusal makes the whole transaction
 *suspect*. The machine connects again and tries an eighth of the records, until a refused
-transaction holds one record alone (`Settle`). Everything before that record is committed by then,
+transaction holds one record alone (`alone`). Everything before that record is committed by then,
 and nothing after it was touched. If the parts pass where the whole did not (the request was too
 large for the topic), transactions stay small, and double with each one that passes. If the cluster
 may name the records (KIP-467), the same records are first sent again, with a report on each. Records
@@ -73,7 +69,6 @@ class State(Enum):
     PROVING = "proving"
     SENDING = "sending"
     COMMITTING = "committing"
-    SETTLING = "settling"
     BACKING_OFF = "backing_off"
     STOPPED = "stopped"
     FAILED = "failed"
@@ -99,14 +94,6 @@ class Commit(NamedTuple):
     again: bool
 
 
-class Settle(NamedTuple):
-    """The record at this position will never be taken, and all before it is committed: set it
-    aside, drop it, or stop there. Then report `settled`."""
-
-    position: Position
-    reason: str
-
-
 class Disconnect(NamedTuple):
     """Drop the producer; go back to the committed position."""
 
@@ -117,7 +104,7 @@ class Save(NamedTuple):
     position: Position
 
 
-Command: TypeAlias = Connect | Prove | Commit | Settle | Disconnect | Save
+Command: TypeAlias = Connect | Prove | Commit | Disconnect | Save
 
 NARROWING = 8  # each narrower try costs a connection, as much as several commits: see suspect
 _FINAL = {State.STOPPED, State.FAILED}
@@ -153,12 +140,11 @@ class Transactions:
         self.outstanding = 0
         self.acknowledged = 0
         self.failure: str | None = None
-        self.failed_at: Position | None = None  # of the record to settle
         self.limit = records
         self.suspected = 0  # this many records after the committed position hold a refused one
         self.stopping = False
         self.in_doubt = in_doubt
-        self._first: Position | None = None  # of the open transaction
+        self._first = 0  # address of the first record in the open transaction
         self._proven = False
         self._intact = False  # no request of this producer can arrive late: it may go on
         self._records = records
@@ -177,6 +163,11 @@ class Transactions:
     def room(self) -> int:
         """How many more records may be sent in this transaction."""
         return self.limit - self.outstanding if self.state is State.SENDING else 0
+
+    @property
+    def alone(self) -> list[int]:
+        """The address of the transaction's only record; empty if it has none or several."""
+        return [self._first] if self.outstanding == 1 else []
 
     @property
     def is_open(self) -> bool:
@@ -217,9 +208,6 @@ class Transactions:
         if not self._proven:
             self.state = State.PROVING
             return [Prove(position)]
-        if self.failed_at is not None and self.failed_at.address >= position.address:
-            return self._settle()
-        self.failed_at = None
         return self._send_on(now_s)
 
     def proven(self, *, now_s: float, twice: bool = False) -> list[Command]:
@@ -233,8 +221,8 @@ class Transactions:
 
     # --- sending ------------------------------------------------------------------------------
 
-    def sent(self, first: Position, to: Position, records: int, *, now_s: float) -> list[Command]:
-        """The producer has taken records from `first` on, all before `to`."""
+    def sent(self, first: int, to: Position, records: int, *, now_s: float) -> list[Command]:
+        """The producer has taken records from the address `first` on, all before `to`."""
         assert self.state is State.SENDING
         assert 0 < records <= self.room
         if not self.outstanding:
@@ -251,13 +239,10 @@ class Transactions:
             if not self.outstanding:
                 self.position = to
 
-    def refused(self, reason: str, at: Position) -> list[Command]:
-        """The record at this position can never be sent; all before it was."""
-        if self.state is not State.SENDING:
-            return []
-        self.failure, self.failed_at = reason, at
-        self.moved(at)
-        return self._commit() if self.outstanding else self._settle()
+    def end_at_refused(self, reason: str) -> list[Command]:
+        """The record at the committed position can never be sent, and nothing passes it."""
+        self.failure = reason
+        return self._end(State.FAILED)
 
     def hurry(self) -> list[Command]:
         """No more records come for now: commits what is open without waiting for its time."""
@@ -278,11 +263,8 @@ class Transactions:
         self.position = self.sent_to
         self.backoff.reset()
         self._forget_open()
-        if self.failed_at is None:
-            self.failure = None
-        if self.stopping:
-            return self._end(State.STOPPED)
-        return self._go_on(now_s) if self.failed_at is None else self._settle()
+        self.failure = None
+        return self._end(State.STOPPED) if self.stopping else self._go_on(now_s)
 
     def unanswered(self, reason: str) -> list[Command]:
         """The cluster has not answered a commit yet: asks again."""
@@ -290,17 +272,16 @@ class Transactions:
         return [Commit(self.sent_to, again=True)] if self.state is State.COMMITTING else []
 
     def suspect(self, reason: str, *, now_s: float, names: bool = False) -> list[Command]:
-        """The cluster refused something in the transaction, and nothing says which record. names:
-        it may name the record if each has a report."""
+        """The cluster refused one of several records in the transaction, and nothing says which one.
+        names: it may name the record if each has a report."""
         if not self.is_open:
             return []
         if not self.outstanding:
             return self.broken(reason, now_s=now_s)
-        failed_at = self._first if self.outstanding == 1 else None
         whole = names and not self.suspected
         self.suspected = self.outstanding
         self.limit = self.suspected if whole else max(1, self.suspected // NARROWING)
-        return self._connect_again(reason, failed_at)
+        return self._connect_again(reason)
 
     def again(self, reason: str, *, named: bool = False) -> list[Command]:
         """The transaction cannot be committed, and what the next one must leave out is known. named:
@@ -308,20 +289,7 @@ class Transactions:
         if not self.is_open:
             return []
         self.suspected, self.limit = self.outstanding if named else 0, self._records
-        return self._connect_again(reason, None)
-
-    def settled(self, after: Position | None, *, now_s: float) -> list[Command]:
-        """What `Settle` asked for is durable: goes on after the record. None: stops there."""
-        if self.state is not State.SETTLING:
-            return []
-        if after is None:
-            return self._end(State.FAILED)
-        self.position = self.sent_to = after
-        self.backoff.reset()
-        self.failed_at = self.failure = None
-        self.suspected = 0
-        self.limit = self._records
-        return self._go_on(now_s)
+        return self._connect_again(reason)
 
     def broken(self, reason: str, *, now_s: float) -> list[Command]:
         """The producer cannot be used any more. The next connection looks up what became of its
@@ -329,7 +297,6 @@ class Transactions:
         if self.over:
             return []
         self.failure = reason
-        self.failed_at = None
         self.in_doubt = self.in_doubt or self.state is State.COMMITTING
         self._intact = False
         self._forget_open()
@@ -389,9 +356,9 @@ class Transactions:
         self.state = State.CONNECTING
         return [Connect()]
 
-    def _connect_again(self, reason: str, failed_at: Position | None) -> list[Command]:
+    def _connect_again(self, reason: str) -> list[Command]:
         """At once: the cluster answers, it only refused a record."""
-        self.failure, self.failed_at = reason, failed_at
+        self.failure = reason
         self._intact = False
         self._forget_open()
         return self._end(State.STOPPED) if self.stopping else self._connect()
@@ -404,16 +371,9 @@ class Transactions:
         self.state = State.COMMITTING
         return [Commit(self.sent_to, again=False)]
 
-    def _settle(self) -> list[Command]:
-        assert self.failed_at is not None
-        self.position = self.sent_to = self.failed_at
-        self.state = State.SETTLING
-        return [Settle(self.failed_at, self.failure or "")]
-
     def _forget_open(self) -> None:
         self.outstanding = 0
         self.sent_to = self.position
-        self._first = None
         self._commit_due_s = float("inf")
 
     def _save_if_due(self, now_s: float) -> list[Command]:

@@ -42,25 +42,20 @@ class Refusals:
         self._topic_settings = topic_settings
         self.last = Refusal("", "")
         self.waits: Refusal | None = None
-        self._unanswered_s: float | None = None  # since when a commit is not answered
-
-    def answered(self) -> None:
-        """The cluster has answered."""
-        self._unanswered_s = None
 
     def suspect(self, event: Failed, now_s: float) -> list[Command]:
-        """A record was refused. The topics' settings may tell which, or the cluster names it; otherwise
-        smaller transactions find it."""
+        """A record was refused. The topics' settings may tell which, or the cluster names it, or it is
+        alone; otherwise smaller transactions find it."""
         engine = self._engine
         bounds = self._topic_settings.learn(self._partitions.topics)
         if bounds:
             self._cluster.fit(bounds)
             _log.info("the transaction is aborted: %s", event.reason)
             return engine.again(event.reason)
-        if event.named:
-            count = counted(len(event.named), "record", ",")
+        if named := event.named or engine.alone:
+            count = counted(len(named), "record", ",")
             _log.info("the transaction is aborted: %s; %s will not be sent", event.reason, count)
-            self._prefetch.refusals |= dict.fromkeys(event.named, self.last)
+            self._prefetch.refusals |= dict.fromkeys(named, self.last)
             return engine.again(event.reason, named=True)
         what = "resending smaller ones to find the record"
         _log.info("the transaction is aborted: %s; %s", event.reason, what)
@@ -100,15 +95,3 @@ class Refusals:
             reason = f"{event.reason} (of {', '.join(topics)}): {advice(event.code)}"
         self.waits = self.last = Refusal(reason, event.code)
         return reason
-
-    def unanswered(self, reason: str, now_s: float) -> str:
-        """A commit is not answered: which part of it, and for how long, in words."""
-        self._unanswered_s = self._unanswered_s or now_s
-        outstanding = self._engine.outstanding
-        records = counted(outstanding, "record", ",")
-        what = f"the end of a transaction of {records} is not answered by its coordinator"
-        if self._cluster.unacknowledged:
-            topics = ", ".join(self._partitions.topics)
-            left = min(self._cluster.unacknowledged, outstanding)
-            what = f"{left:,} of a transaction's {records} are not acknowledged by the leaders of {topics}"
-        return f"{what}, for {now_s - self._unanswered_s:.0f} s: {reason.partition(': ')[0]}"

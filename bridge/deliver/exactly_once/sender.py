@@ -53,7 +53,7 @@ class Sender:
 
     def send(self, now_s: float) -> tuple[list[Command], Refusal | None]:
         """Puts the first ready batch, as far as the transaction and the client's queue take it. What
-        follows, and why the next record is refused, if it is."""
+        follows, and why the record at the committed position is refused, if it is."""
         ready, engine = self._prefetch.ready[0], self._engine
         if ready.asides and (failure := self._set_aside(ready)) is not None:
             return engine.broken(failure, now_s=now_s), None
@@ -73,16 +73,19 @@ class Sender:
         if put.records:
             stamp = unpack_stamp(ready.messages.stamp(end - 1))
             self.last = stamp.address, stamp.timestamp_us or 0
-            first, to = ready.position(begin), ready.position(end)
+            first, to = ready.messages.addresses[begin], ready.position(end)
             commands = engine.sent(first, to, put.records, now_s=now_s)
         elif not room:  # every record was set aside
             engine.moved(ready.position(end))
         refusal = put.refusal or (ready.refusal if end == ready.records else None)
-        if refusal is not None:
-            commands = commands or engine.refused(refusal.reason, ready.position(end))
+        if refusal is not None and not commands:
+            engine.moved(ready.position(end))
+            if not engine.outstanding:
+                return [], refusal
+            commands = engine.hurry()  # what is before it; then it is met again
         elif put.spoiled and not commands:  # the commit reports why
             commands = engine.hurry() or engine.broken("the client takes no record", now_s=now_s)
-        return commands, refusal
+        return commands, None
 
     def _set_aside(self, ready: Ready) -> str | None:
         """Sets the batch's poison aside, durably, or counts it as dropped; why that failed."""

@@ -26,7 +26,6 @@ from bridge.deliver.exactly_once.engine import (
     Disconnect,
     Prove,
     Save,
-    Settle,
     State,
     Transactions,
 )
@@ -68,25 +67,13 @@ def sending(**options: object) -> Transactions:
 
 def open_with(count: int, **options: object) -> Transactions:
     m = sending(**options)
-    m.sent(at(0), at(count), count, now_s=NOW)
+    m.sent(0, at(count), count, now_s=NOW)
     return m
 
 
 def committing() -> Transactions:
     m = open_with(4)
     assert m.state is State.COMMITTING
-    return m
-
-
-def suspecting_one() -> Transactions:
-    m = open_with(1)
-    assert m.suspect("no", now_s=NOW) == [Connect()]
-    return m
-
-
-def settling() -> Transactions:
-    m = suspecting_one()
-    assert m.found(at(0), now_s=NOW) == [Settle(at(0), "no")]
     return m
 
 
@@ -111,9 +98,6 @@ def connecting_again() -> Transactions:
 Row = tuple[Callable[[], Transactions], Callable[[Transactions], list[Command]]]
 CASES: dict[tuple[str, str], Row] = {
     ("connecting", "found, not yet proven"): (connecting, lambda m: m.found(at(3), now_s=NOW)),
-    ("connecting", "found, one record suspected"): (
-        suspecting_one, lambda m: m.found(at(0), now_s=NOW),
-    ),
     ("connecting", "found"): (connecting_again, lambda m: m.found(at(3), now_s=NOW)),
     ("proving", "proven"): (proving, lambda m: m.proven(now_s=NOW)),
     ("proving", "proven, perhaps asked twice"): (
@@ -132,10 +116,7 @@ CASES: dict[tuple[str, str], Row] = {
     ("committing", "suspect"): (committing, lambda m: m.suspect("no", now_s=NOW)),
     ("sending", "to be sent again at once"): (lambda: open_with(2), lambda m: m.again("no")),
     ("committing", "to be sent again at once"): (committing, lambda m: m.again("no")),
-    ("sending", "refused, nothing open"): (sending, lambda m: m.refused("no", at(0))),
-    ("sending", "refused, something open"): (lambda: open_with(2), lambda m: m.refused("no", at(2))),
-    ("settling", "settled: passed"): (settling, lambda m: m.settled(at(1), now_s=NOW)),
-    ("settling", "settled: not passed"): (settling, lambda m: m.settled(None, now_s=NOW)),
+    ("sending", "ended at a refused record"): (sending, lambda m: m.end_at_refused("no")),
     ("backing_off", "tick"): (broken, lambda m: m.tick(9.0)),
     ("any", "broken"): (committing, lambda m: m.broken("no", now_s=NOW)),
     ("any", "impossible"): (proving, lambda m: m.impossible("no")),
@@ -187,23 +168,24 @@ def test_each_case_is_a_row_of_the_table() -> None:
 def test_a_search_finds_one_refused_record_in_few_connections(poison: int) -> None:
     m = sending(records=4_096)
     aborted = committed = 0
-    while m.state is not State.SETTLING:
+    found: list[int] = []
+    while not found:
         begin = m.position.ordinal or 0
         count = min(m.room, 4_096 - begin)
-        commands = m.sent(at(begin), at(begin + count), count, now_s=NOW) or m.tick(9.0)
+        commands = m.sent(begin * 10, at(begin + count), count, now_s=NOW) or m.tick(9.0)
         assert commands == [Commit(at(begin + count), again=False)]
         if begin <= poison < begin + count:
             aborted += 1
-            assert m.suspect("no", now_s=NOW) == [Connect()]
+            found = m.alone
+            assert (m.again("no") if found else m.suspect("no", now_s=NOW)) == [Connect()]
             m.found(at(begin), now_s=NOW)
         else:
             committed += 1
             m.committed(now_s=NOW)
     assert aborted == 5  # of 4,096, 512, 64, 8 and one
     assert committed <= 4 * 7
-    assert m.position == at(poison)
-    m.settled(at(poison + 1), now_s=NOW)
-    assert (m.position, m.room) == (at(poison + 1), 4_096)
+    assert found == [poison * 10]
+    assert (m.position, m.room) == (at(poison), 4_096)
 
 
 def test_if_the_cluster_may_name_records_the_same_ones_are_sent_again() -> None:
@@ -211,7 +193,7 @@ def test_if_the_cluster_may_name_records_the_same_ones_are_sent_again() -> None:
     m.suspect("no", now_s=NOW, names=True)
     m.found(at(0), now_s=NOW)
     assert (m.room, m.suspected) == (4, 4)
-    m.sent(at(0), at(4), 4, now_s=NOW)
+    m.sent(0, at(4), 4, now_s=NOW)
     m.suspect("no", now_s=NOW, names=True)  # it did not
     m.found(at(0), now_s=NOW)
     assert m.room == 1
@@ -222,7 +204,7 @@ def test_if_the_refused_records_are_known_the_rest_is_sent_without_a_pause() -> 
     assert m.again("no") == [Connect()]
     m.found(at(0), now_s=NOW)
     assert (m.room, m.suspected) == (4, 0)
-    m.sent(at(0), at(3), 3, now_s=NOW)
+    m.sent(0, at(3), 3, now_s=NOW)
     m.again("no", named=True)
     m.found(at(0), now_s=NOW)
     assert (m.room, m.suspected) == (4, 3)  # each of them has a report again
@@ -234,7 +216,7 @@ def test_if_only_large_transactions_are_refused_they_stay_small_and_grow_again()
     while begin < 1000:
         count = m.room
         sizes.append(count)
-        m.sent(at(begin), at(begin + count), count, now_s=NOW)
+        m.sent(begin * 10, at(begin + count), count, now_s=NOW)
         if count > 5:
             assert m.suspect("too large", now_s=NOW) == [Connect()]
             m.found(at(begin), now_s=NOW)
@@ -247,7 +229,7 @@ def test_if_only_large_transactions_are_refused_they_stay_small_and_grow_again()
     assert len(sizes) < 1000  # not one record at a time
 
 
-@pytest.mark.parametrize("reached", [connecting, proving, committing, settling])
+@pytest.mark.parametrize("reached", [connecting, proving, committing])
 def test_nothing_is_due_while_the_cluster_is_asked_however_long_it_takes(
     reached: Callable[[], Transactions],
 ) -> None:
@@ -378,7 +360,7 @@ class Bridges(RuleBasedStateMachine):
         if ready:
             if self.mine == self.epoch:
                 self.open += ready
-            self.do(m.sent(at(ready[0]), at(begin + count), len(ready), now_s=self.now_s))
+            self.do(m.sent(ready[0] * 10, at(begin + count), len(ready), now_s=self.now_s))
         elif count > 0:  # all of it was set aside
             m.moved(at(begin + count))
 
@@ -403,17 +385,13 @@ class Bridges(RuleBasedStateMachine):
             self.do(m.proven(now_s=self.now_s, twice=not answered))
         elif isinstance(command, Commit):
             self.commit(command, answered=answered)
-        elif isinstance(command, Settle):
-            assert command.position.ordinal in self.poison - self.passed
-            assert self.seen == self.wanted(command.position.ordinal)
-            self.passed.add(command.position.ordinal)  # and it is read again
-            self.do(m.settled(command.position, now_s=self.now_s))
 
     def commit(self, command: Commit, *, answered: bool) -> None:
         m = self.machine
         if guilty := self.poison & set(self.open):
-            if 1 < len(guilty) < len(self.open) and m.suspected:  # then each has a report
-                self.passed |= guilty
+            if m.alone or (1 < len(guilty) < len(self.open) and m.suspected):  # each has a report
+                assert not m.alone or m.alone == [10 * guilty.pop()]
+                self.passed |= self.poison & set(self.open)
                 self.do(m.again("refused", named=True))
             else:
                 self.do(m.suspect("refused", now_s=self.now_s, names=self.random.random() < 0.5))
