@@ -1,4 +1,4 @@
-"""Partitioner: to which lane each record of a batch goes. Pure. Both deliveries use it.
+"""Partitioner: to which lane each record of a batch goes. Pure.
 
 `Destination.partition_of` answers the same for one record; here it is answered a column at a time,
 and the lane of a key is remembered, because keys recur.
@@ -6,28 +6,18 @@ and the lane of a key is remembered, because keys recur.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aolog.format.native.speed import groups
-from bridge.kafka import error_table
-from bridge.kafka.error_table import UNKNOWN_TOPIC, row_of
-from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.partition import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridge.config.routing import Destination, Routing
+    from bridge.config.routing import Destination
     from bridge.kafka.lane import LaneKey
-    from bridge.kafka.messages import Messages
 
-NO_TOPIC = Refusal(row_of(error_table.NO_TOPIC).reads, error_table.NO_TOPIC)
 _KEYS_REMEMBERED = 1 << 13  # of 100 bytes each: a megabyte for each log
-
-
-def no_partition(key: LaneKey) -> Refusal:
-    """The refusal of a record that a rule sends to a partition that the topic does not have."""
-    return Refusal(f"there is no partition {key[1]} in topic {key[0]!r}", UNKNOWN_TOPIC)
 
 
 class _ByKey(dict["bytes | None", "LaneKey"]):
@@ -45,15 +35,6 @@ class _ByKey(dict["bytes | None", "LaneKey"]):
         return found
 
 
-class Routed(NamedTuple):
-    """lanes: of each record; None for a record of another cluster. refusals: by address, of records
-    whose lane cannot be used. ours: whether no record is for another cluster."""
-
-    lanes: Sequence[LaneKey | None]
-    refusals: dict[int, Refusal]
-    ours: bool
-
-
 class Partitioner:
     """For one log. source: the UUID that chooses the partition of records without a key. Not
     thread-safe."""
@@ -61,38 +42,6 @@ class Partitioner:
     def __init__(self, source: bytes) -> None:
         self._source = source
         self._by_key: dict[tuple[str, int], _ByKey] = {}
-
-    def route(
-        self,
-        messages: Messages,
-        routing: Routing,
-        partitions_of: Callable[[str], int | Refusal | None],
-    ) -> Routed:
-        """The lanes of a batch. partitions_of: how many partitions of a topic are in use; or why
-        the topic cannot be used; None if its lane is closed for that reason already. The records of
-        such a topic go to its lane NO_PARTITION."""
-        refusals: dict[int, Refusal] = {}
-        ours = all(routing.of(named) is not None for named in set(messages.topics))
-
-        def lanes_of(
-            named: str | None, keys: Sequence[bytes | None], addresses: Sequence[int]
-        ) -> Sequence[LaneKey | None]:
-            to = routing.of(named)
-            if to is None:
-                return [None] * len(addresses)
-            lane: LaneKey = to.topic or "", NO_PARTITION
-            found = NO_TOPIC if to.topic is None else partitions_of(to.topic)
-            if isinstance(found, int):
-                if not isinstance(to.partition, int) or to.partition < found:
-                    return self.lanes(to, found, keys, addresses)
-                lane = lane[0], to.partition
-                found = no_partition(lane)
-            if found is not None:
-                refusals.update(dict.fromkeys(addresses, found))
-            return [lane] * len(addresses)
-
-        lanes = lanes_by_topic(messages.topics, messages.keys, messages.addresses, lanes_of)
-        return Routed(lanes, refusals, ours)
 
     def lanes(
         self,

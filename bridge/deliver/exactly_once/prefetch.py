@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from aolog.read.batch import Batch
     from bridge.deliver.exactly_once.partitions import Partitions
     from bridge.deliver.log_source import LogSource
-    from bridge.deliver.partitioner import Routed
-    from bridge.deliver.router import Router
+    from bridge.deliver.router import Routed, Router
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.messages import Callback, Messages
     from bridge.kafka.producer import Cluster
