@@ -4,7 +4,6 @@ embedded broker; exactly once in test_exactly_once_kafka.py. 5 s."""
 from __future__ import annotations
 
 import errno
-import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +11,11 @@ from typing import cast
 
 import pytest
 
-from aolog.errors import StorageFull, SyncFailed
+from aolog.errors import SyncFailed
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.deliver import committer
-from bridge.deliver.checkpoint_file import CheckpointFile
 from bridge.deliver.checkpoints import Checkpoint, Checkpoints
-from bridge.deliver.log_lines import log_named, naming
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.position import Position
 from bridge.kafka.embedded import EmbeddedBroker
@@ -149,34 +146,6 @@ def test_a_commit_is_the_cursor_then_checkpoints_then_pruning_and_none_is_repeat
     steps.go.set()
     commits.finish()
     assert steps.did == [8, "checkpoints", "prune", 24, "checkpoints", "prune"]
-
-
-def test_log_lines_of_a_commit_name_its_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(log, 10)
-    source = LogSource(str(log), cursor="bridge")
-    notes = Checkpoints.of(source.reader, "bridge", source.storage)
-
-    def full(_: CheckpointFile, text: bytes) -> None:
-        raise StorageFull(f"no room for {len(text)} bytes", path=notes.path)
-
-    monkeypatch.setattr(CheckpointFile, "write", full)
-    said: list[tuple[str, str | None]] = []
-
-    def note(record: logging.LogRecord) -> bool:
-        said.append((record.getMessage(), log_named()))
-        return False
-
-    monkeypatch.setattr(logging.getLogger("bridge"), "filters", [note])
-    told: list[Position] = []
-    commits = committer.Committer(source, told.append, notes.saving)
-    with naming("some/log"):
-        commits.want(source.position)
-    commits.finish()
-    source.close()
-    assert told == [source.position]  # older checkpoints are no reason to stop
-    ((line, about),) = said
-    assert line.startswith("checkpoints were not saved: ")
-    assert about == "some/log"
 
 
 def test_older_checkpoints_are_not_saved_over_newer_ones(log: Path) -> None:

@@ -181,9 +181,10 @@ def test_a_missing_topic_delays_no_other_and_gets_its_records_once_it_exists(
     with Writer(log) as writer:
         for number in range(6000):
             writer.append(b"%d" % number, topic=late if number % 3 == 0 else None)
-    run = forward_to(name, drain=False, create_topics="never")
+    run = forward_to(name, drain=False, create_topics="never", poison="dead-letter")
     status = run.until(lambda s: s.acknowledged == 4000)
     assert (status.held_back, status.committed) == (1, records_of(log)[0].address)
+    assert status.dead_lettered == 0
     kafka.create_topic(late)
     run.until(lambda s: s.acknowledged == 6000)
     assert run.stop().lag_records == 0

@@ -26,12 +26,10 @@ COUNT = 1_500
 OTHER_EPOCH = {KafkaError.INVALID_PRODUCER_EPOCH, 90}  # or PRODUCER_FENCED, which has no name here
 # A transaction is nearly always open.
 SLOW = (*EXACTLY, "--transaction-records", "100", "--commit-seconds", "0.4")
-# In each way the client asks again: after a second of silence, or soon behind a connection that
-# broke, of which its log need not tell.
+# The client asks again after a second of silence, or soon after a connection that broke.
 WAYS = {
     "silent": (False, ("-X", "socket.timeout.ms=1000")),
-    "closed": (True, ()),
-    "closed and untold": (True, ("-X", "log.connection.close=false")),
+    "closed": (True, ("-X", "log.connection.close=false")),
 }
 
 

@@ -29,7 +29,6 @@ from tests.bridge.conftest import (
 )
 from tests.bridge.pasts import (
     copy_of,
-    end_of,
     numbers,
     once,
     put_back_anew,
@@ -152,30 +151,6 @@ def test_a_log_and_its_copy_are_forwarded_to_one_topic_and_neither_is_taken_for_
         assert found.pop(number) in {1, 2}
     rest = set(range(200)) - set(shared)
     assert found == once(rest, range(250, 350), range(1000, 1100), range(1150, 1250))
-
-
-def test_records_of_a_copy_that_lie_between_this_logs_own_are_not_taken_for_its_own(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    """The copy went on at addresses between two epochs of the log, whose records before them were
-    not forwarded yet."""
-    part_of(log, 100, 60, forward)
-    copy = log.with_name("copy")
-    shutil.copytree(log, copy)
-    with Writer(copy) as writer:
-        append(writer, range(1000, 1100))
-    forward(copy, drain=True).end()
-    with Writer(log) as writer:
-        append(writer, range(100, 200))
-    while end_of(log) < end_of(copy):
-        put_back_anew(log, copy_of(log))
-        with Writer(log) as writer:
-            writer.append(b"5000 ", key=b"k")
-    status = forward(log, drain=True).end()
-    assert status.skipped == 40
-    found = numbers(consume(broker.bootstrap_servers))
-    assert found.pop(5000) > 0
-    assert found == once(range(200), range(1000, 1100))
 
 
 # --- backups ----------------------------------------------------------------------------------

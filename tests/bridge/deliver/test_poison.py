@@ -4,7 +4,6 @@ and that nothing else waits. Against the embedded broker, which is made to refus
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from bridge.kafka.lane import Refusal
 from bridge.kafka.producer import Cluster
 from bridge.kafka.telemetry import REGISTRY
 from tests.bridge.conftest import (
-    PARTITIONS,
     TOPIC,
     Process,
     Run,
@@ -199,31 +197,6 @@ def only_when_it_is_there(monkeypatch: pytest.MonkeyPatch, name: str) -> list[in
         lambda self, topic: partitions(self, topic) if there or topic != name else 0,
     )
     return there
-
-
-@pytest.mark.parametrize("poison", ["dead-letter", "drop"])
-def test_records_of_a_missing_topic_wait_with_every_poison_policy(
-    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch,
-    poison: str,
-) -> None:  # fmt: skip  # one call
-    there = only_when_it_is_there(monkeypatch, "late")
-    with Writer(log, flush_seconds=0.01) as writer:
-        append(writer, range(100))
-        for number in range(3000):
-            writer.append(b"%d" % number, topic="late")
-    run = forward(poison=poison)
-    status = run.until(lambda s: s.standing and s.acknowledged == 100)
-    assert "no topic 'late'" in (status.error or "")
-    assert "create it" in (status.error or "")
-    time.sleep(0.5)  # it is asked for again and again
-    assert (run.status.dead_lettered, run.status.dropped, run.status.lag_records) == (0, 0, 3000)
-    assert not (log / "dead-letter").exists()
-    broker.create_topic("late", PARTITIONS)
-    there.append(1)
-    run.until(lambda s: s.acknowledged == 3100)
-    assert run.stop().error is None
-    late = [record for record in records_of(log) if record.topic]
-    assert_arrived(late, consume(broker.bootstrap_servers, "late"))
 
 
 def test_a_drain_sets_poison_aside_and_ends_with_an_error_for_a_topic_that_is_missing(

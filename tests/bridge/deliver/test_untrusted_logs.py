@@ -37,16 +37,6 @@ def test_dead_letters_are_read_and_written_through_no_link(log: Path, tmp_path: 
     assert snapshot(str(other)) == before
 
 
-def test_a_log_s_dead_letters_have_a_relative_path_too(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(log.parent)
-    letters = DeadLetterLog(dead_letter_path("log", "bridge"), Storage())
-    with letters.open() as writer:
-        writer.append(b"x")
-    assert [record.value for record in aolog.Reader(log / "dead-letter")] == [b"x"]
-
-
 @pytest.mark.parametrize("whole", [True, False], ids=["cursors", "the notes"])
 def test_checkpoints_are_read_and_written_through_no_link(
     log: Path, tmp_path: Path, whole: bool

@@ -18,7 +18,6 @@ from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.at_least_once.partition_state import HELD_SHARE_MAX
 from bridge.deliver.at_least_once.window import BYTES_MIN
 from tests.bridge.deliver.at_least_once.engines import (
-    LARGE,
     A,
     B,
     at,
@@ -29,7 +28,6 @@ from tests.bridge.deliver.at_least_once.engines import (
     opened,
     read,
     reconnect,
-    sending,
     under_way,
 )
 
@@ -143,61 +141,7 @@ def test_the_cursor_is_the_least_address_that_no_lane_has_acknowledged() -> None
     assert (e.outstanding, e.acknowledged) == (0, 6)
 
 
-def test_a_commit_is_due_at_its_time_and_only_after_progress() -> None:
-    e = engine(commit_s=2.0)
-    e.tick(0.0)
-    e.connected({})
-    read(e, 20, {A: [0], B: [10]})
-    assert e.tick(2.0) == []
-    e.delivered(A, 0, 0, now_s=2.5)
-    assert e.seconds_to_tick(2.5) == 1.5
-    assert e.tick(3.9) == []
-    assert e.tick(4.0) == [Commit(at(10))]
-    e.committed_at(at(10))
-    assert e.tick(6.0) == []
-    assert e.committed == at(10)
-
-
-def test_after_a_failure_the_log_is_read_again_from_the_cursor() -> None:
-    e = some_delivered()
-    assert e.failed("gone", now_s=0.0) == [Commit(at(11)), Disconnect()]
-    assert (e.next_read, e.position, e.outstanding) == (at(11), at(11), 0)
-    assert e.failure == "gone"
-    reconnect(e)
-    assert e.failure is None
-    assert [e.lanes[A].has(address) for address in (10, 20)] == [True, False]
-
-
 # --- records that wait in the log -------------------------------------------------------------
-
-
-def test_a_lane_that_never_answers_is_held_and_the_others_are_read_on_for() -> None:
-    e = sending(hold_s=1.0)
-    read(e, 40, {A: [0, 20], B: [10, 30]})
-    e.delivered(B, 10, 0, now_s=0.1)
-    assert e.begin() == at(30)
-    read(e, 40, {B: [30]}, now_s=0.1)
-    e.tick(0.9)
-    assert not e.wants_batch  # A may still answer
-    e.tick(1.1)
-    assert e.wants_batch
-    assert (e.begin(), e.position) == (at(40), at(0))
-    read(e, 90, {B: [50], A: [60]})
-    assert e.lanes[A].waits_from == at(20)
-    e.delivered(A, 0, 0, now_s=50.0)
-    assert (e.begin(), e.position) == (at(20), at(20))
-    assert e.lanes[A].share is None  # it was not slow: it was not there
-
-
-@pytest.mark.parametrize("alone", [True, False])
-def test_a_slow_lane_is_held_if_another_could_flow(alone: bool) -> None:
-    e = opened()
-    if alone:
-        e.close(B, LARGE)
-    many(e, 600)
-    e.delivered(A, 300, -1, now_s=1.4)  # slow, but not stuck
-    e.tick(1.5)
-    assert e.lanes[A].held is not alone
 
 
 def test_a_held_lane_goes_on_after_its_last_answer_with_a_share_that_grows() -> None:
@@ -237,19 +181,6 @@ def test_records_of_held_lanes_are_counted_apart_and_bounded_by_closing_the_conn
 
 
 # --- bounds ---------------------------------------------------------------------------------
-
-
-def test_no_batch_is_wanted_beyond_the_bounds_nor_while_not_sending() -> None:
-    for bound, size in (({"outstanding_max": 3}, 0), ({"bytes_max": 1000}, 400)):
-        e = opened(**bound)
-        read(e, 20, {A: [2, 3]}, size=size)
-        assert e.wants_batch
-        read(e, 40, {A: [20, 30]}, size=size)
-        assert not e.wants_batch
-        e.delivered(A, 3, 1, now_s=0.0)
-        assert e.wants_batch
-    assert not engine().wants_batch
-    assert not connecting().wants_batch
 
 
 def test_nothing_is_read_or_sent_from_until_on() -> None:

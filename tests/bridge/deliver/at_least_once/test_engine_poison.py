@@ -7,7 +7,6 @@ from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.position import Aside
 from bridge.kafka.lane import Refusal
 from tests.bridge.deliver.at_least_once.engines import (
-    AWAY,
     LARGE,
     A,
     B,
@@ -120,14 +119,3 @@ def test_poison_stops_its_lane_and_the_cursor_and_no_other_lane() -> None:
     reconnect(e)
     assert (e.begin(), set(e.standing), e.position) == (at(50), {A}, at(10))
     assert e.lanes[A].room() == 0
-
-
-def test_a_standing_lane_is_retried_when_somebody_asks() -> None:
-    e = stopped_before_poison()
-    away = ("away", 0)
-    e.close(away, AWAY)
-    e.refusals[10] = LARGE
-    assert e.reopen() == [A]
-    assert (e.standing, e.refusals, e.begin()) == ({}, {}, at(10))
-    assert e.lanes[away].room() == 0  # that one is not waiting for anybody
-    assert e.reopen() == []

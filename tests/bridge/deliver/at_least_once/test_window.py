@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from bridge.deliver.at_least_once.window import AT_ONCE_S, BYTES_MIN, TARGET_S, Window, step
+from bridge.deliver.at_least_once.window import AT_ONCE_S, BYTES_MIN, TARGET_S, Window
 
 MAX = 24 << 20
 
@@ -37,15 +35,3 @@ def test_it_is_halved_once_in_a_long_round_trip_down_to_its_least() -> None:
     window.bytes = MAX
     assert round_trips(window, 3, TARGET_S) == [MAX // 2, MAX // 4, MAX // 8]
     assert round_trips(window, 20, TARGET_S * 3, begin_s=10.0)[-1] == BYTES_MIN
-
-
-def test_of_many_bridges_each_is_as_one() -> None:
-    windows, under_way = np.array([1e5, 2e5, 3e5]), np.array([1e5, 1e4, 3e5])
-    for wait_s in (0.01, 0.1, 2.0):
-        many = step(
-            windows, under_way=under_way, acknowledged=under_way / 10, wait_s=wait_s, trips=0.5
-        )
-        assert many.tolist() == [
-            step(w, under_way=u, acknowledged=u / 10, wait_s=wait_s, trips=0.5)
-            for w, u in zip(windows.tolist(), under_way.tolist(), strict=True)
-        ]
