@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from aolog.cli.parse import where
 from aolog.errors import UsageError
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
@@ -185,7 +187,7 @@ def address_of(
     path: str, text: str, *, cursor: str, servers: str | None, settings: dict[str, Any]
 ) -> int:
     """The address of a PLACE. Raises UsageError."""
-    from bridge.deliver.seek import address_in_kafka, place_of
+    from bridge.deliver.seek import address_in_kafka, place
 
     kind, colon, rest = text.partition(":")
     if colon and kind == "cursor":
@@ -194,4 +196,11 @@ def address_of(
         if servers is None:
             raise UsageError("kafka:... needs --bootstrap-servers, or --config")
         return address_in_kafka(path, rest, cursor, servers, settings)
-    return place_of(path, text)
+    found = where(text, datetime.now(UTC))
+    if found is None:
+        raise UsageError(
+            f"{text!r} is not a valid position",
+            hint="use an address, ordinal:N, a time, 15m-ago, earliest, latest, cursor:NAME or"
+            " kafka:TOPIC/PARTITION@OFFSET",
+        )
+    return place(path, found.start, found.ordinal)

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import Reader
-from aolog.cli.parse import where
 from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.storage.storage import Storage
@@ -95,15 +94,19 @@ def place(path: str, start: Start, ordinal: int | None = None) -> int:
 
 
 def place_of(path: str, text: str) -> int:
-    """The address of a place in words: "earliest", "latest", an address, ordinal:N, a time in ISO 8601
-    (default: UTC), or a time ago. Raises UsageError for other words, and what Reader raises."""
-    found = where(text, datetime.now(UTC))
-    if found is None:
+    """The address of a place in words: "earliest", "latest", an address, or a time in ISO 8601
+    (default: UTC). Raises UsageError for other words, and what Reader raises."""
+    if text in {"earliest", "latest"}:
+        return place(path, text)  # type: ignore[arg-type]  # one of the two
+    if re.fullmatch(r"[0-9]{1,20}", text):
+        return place(path, int(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
         raise UsageError(
-            f"{text!r} is not a valid position",
-            hint="use an address, ordinal:N, a time, 15m-ago, earliest or latest",
-        )
-    return place(path, found.start, found.ordinal)
+            f"{text!r} is not a valid position", hint="earliest, latest, an address, or a time"
+        ) from None
+    return place(path, moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
 
 
 def seek(
