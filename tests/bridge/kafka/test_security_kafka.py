@@ -122,7 +122,9 @@ def forward(
             f'logs = ["log"]\ntopic = "{topic}"\n[clusters.main]\nbootstrap_servers = '
             f'"{server.bootstrap_of(listener)}"\n[clusters.main.settings]\n{settings}'
         )
-        return bridge("run", "--config", config, "--json", "--verbose", *options), topic
+        return bridge(
+            "run", "--config", config, "--json", "--status-seconds", "0.1", "--verbose", *options
+        ), topic
 
     return forward
 
@@ -150,26 +152,16 @@ def refused(process: Process) -> dict[str, Any]:
     return status
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "user", "password"),
-    [
-        ("PLAIN", "alice", '{file = "password"}'),
-        ("SCRAM-SHA-256", "bob", '{env = "BRIDGE_PASSWORD"}'),
-    ],
-)
 def test_a_right_password_is_accepted(
     drain: Callable[..., tuple[int, Process, str]],
     secured: tuple[KafkaServer, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    mechanism: str,
-    user: str,
-    password: str,
 ) -> None:
     monkeypatch.setenv("BRIDGE_PASSWORD", PASSWORD)
-    status, process, topic = drain(
-        "SASL", SASL.format(mechanism=mechanism, user=user, password=password)
-    )
+    password = '{env = "BRIDGE_PASSWORD"}'
+    settings = SASL.format(mechanism="SCRAM-SHA-256", user="bob", password=password)
+    status, process, topic = drain("SASL", settings)
     assert status == 0
     found = consume(secured[0].bootstrap_servers, topic, 1)
     assert_arrived(records_of(tmp_path / "log"), found, topic=topic)
@@ -178,20 +170,28 @@ def test_a_right_password_is_accepted(
 
 @pytest.mark.parametrize(
     ("mechanism", "user", "delivery"),
-    [
-        ("PLAIN", "alice", "at_least_once"),
-        ("PLAIN", "alice", "exactly_once"),
-        ("SCRAM-SHA-256", "bob", "at_least_once"),
-    ],
+    [("PLAIN", "alice", "at_least_once"), ("SCRAM-SHA-256", "bob", "exactly_once")],
 )
-def test_a_wrong_password_is_reported_as_an_outage_without_the_password(
-    forward: Callable[..., tuple[Process, str]], mechanism: str, user: str, delivery: str
+def test_a_wrong_password_is_an_outage_that_is_logged_once_and_ends_with_a_reload(
+    forward: Callable[..., tuple[Process, str]],
+    tmp_path: Path,
+    mechanism: str,
+    user: str,
+    delivery: str,
 ) -> None:
     settings = SASL.format(mechanism=mechanism, user=user, password='{file = "wrong"}')
     process, _ = forward("SASL", settings, "--delivery", delivery)
-    last = refused(process)
-    assert "AUTHENTICATION" in last["error"]
-    assert (last["state"], last["standing_lanes"], last["acknowledged"]) == ("connecting", 0, 0)
+    status = process.until(lambda s: s["error"] and "check the user" in s["error"])
+    assert "AUTHENTICATION" in status["error"]
+    shown = (status["state"], status["standing_lanes"], status["acknowledged"])
+    assert shown == ("connecting", 0, 0)
+    time.sleep(4.0)  # it tries again some three times
+    assert process.stderr.count("AUTHENTICATION") == process.stderr.count("connecting anew") == 1
+    (tmp_path / "wrong").write_text(PASSWORD)
+    process.popen.send_signal(signal.SIGHUP)
+    process.until(lambda s: s["acknowledged"] == 100 and s["error"] is None)
+    assert process.terminate() == 0
+    assert "hunter2" not in process.stderr + "".join(process.lines)
 
 
 def test_a_password_that_became_wrong_is_reported_by_the_read_back_and_a_reload_corrects_it(
@@ -249,23 +249,9 @@ def test_a_server_with_a_strangers_certificate_gets_nothing(
     assert consume(server.bootstrap_servers, topic, 1) == []
 
 
-@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_a_wrong_password_is_logged_once_and_so_is_its_end(
-    forward: Callable[..., tuple[Process, str]], tmp_path: Path, delivery: str
-) -> None:
-    settings = SASL.format(mechanism="PLAIN", user="alice", password='{file = "wrong"}')
-    process, _ = forward("SASL", settings, "--delivery", delivery)
-    process.until(lambda s: s["error"] and "AUTHENTICATION" in s["error"])
-    time.sleep(12.0)  # it tries again some five times
-    assert process.stderr.count("AUTHENTICATION") == process.stderr.count("connecting anew") == 1
-    (tmp_path / "wrong").write_text(PASSWORD)
-    process.popen.send_signal(signal.SIGHUP)
-    process.until(lambda s: s["acknowledged"] == 100 and s["error"] is None)
-    assert process.terminate() == 0
-
-
-@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-@pytest.mark.parametrize("listener", ["SASL", "TLS"])
+@pytest.mark.parametrize(
+    ("listener", "delivery"), [("SASL", "at_least_once"), ("TLS", "exactly_once")]
+)
 def test_the_error_of_a_plain_client_at_another_listener_names_security_protocol(
     forward: Callable[..., tuple[Process, str]], listener: str, delivery: str
 ) -> None:
@@ -275,22 +261,19 @@ def test_the_error_of_a_plain_client_at_another_listener_names_security_protocol
     assert "check security.protocol" in process.stderr
 
 
-@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_the_error_distinguishes_a_certificate_of_another_host_from_an_untrusted_one(
+def test_a_certificate_of_another_host_is_distinguished_from_an_untrusted_one(
     forward: Callable[..., tuple[Process, str]],
     secured: tuple[KafkaServer, Path],
     monkeypatch: pytest.MonkeyPatch,
-    delivery: str,
 ) -> None:
     server, directory = secured
     port = server.bootstrap_of("TLS").rpartition(":")[2]
     monkeypatch.setattr(server, "bootstrap_of", lambda _: f"localhost:{port}")
-    process, _ = forward("TLS", TLS.format(ca=directory / "server.pem"), "--delivery", delivery)
+    settings = TLS.format(ca=directory / "server.pem")
+    process, _ = forward("TLS", settings, "--delivery", "exactly_once")
     process.until(lambda s: s["error"] and "does not name the host 'localhost'" in s["error"])
     assert process.terminate() == 0
     assert "does not name the host 'localhost'" in process.stderr
-    process, _ = forward("TLS", TLS.format(ca=directory / "stranger.pem"), "--delivery", delivery)
-    assert "certificate verify failed" in refused(process)["error"]
 
 
 def replace(path: Path, text: str) -> None:
@@ -446,7 +429,7 @@ def test_tokens_of_a_function_are_accepted_and_fetched_anew_before_they_end(
     process, topic = forward("OAUTH", settings, "--delivery", delivery)
     process.until(lambda s: s["acknowledged"] == 100)
     first = (tmp_path / "asked").read_text().count("alice")
-    process.until(lambda _: (tmp_path / "asked").read_text().count("alice") >= first + 2)
+    process.until(lambda _: (tmp_path / "asked").read_text().count("alice") > first)
     fill(tmp_path / "log", 50)
     process.until(lambda s: s["acknowledged"] == 150)
     assert process.terminate() == 0
