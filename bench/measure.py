@@ -135,18 +135,20 @@ class Measured:
 def measure(
     group: Group, *, rounds: int, directory: str, progress: Callable[[str], None]
 ) -> list[Measured]:
-    """The group's contenders, measured. Raises Wrong where one did not do its work."""
+    """The group's contenders, measured. A single round has no warm-up, which counts for nothing but
+    the proof. Raises Wrong where one did not do its work."""
     rounds = group.rounds or rounds
     measured = [Measured(contender) for contender in group.contenders]
-    for i in range(rounds + 1):
+    first = 1 if rounds == 1 else 0
+    for i in range(first, rounds + 1):
         for one in measured:
             at = f"round {i} of {rounds}" if i else "warm-up"
             progress(f"{group.title}: {at}: {one.contender.name}")
-            _round(one, directory, warm_up=i == 0)
+            _round(one, directory, proves=i == first, counts=i > 0)
     return measured
 
 
-def _round(one: Measured, parent: str, *, warm_up: bool) -> None:
+def _round(one: Measured, parent: str, *, proves: bool, counts: bool) -> None:
     contender = one.contender
     directory = tempfile.mkdtemp(prefix="round-", dir=parent)
     try:
@@ -154,14 +156,14 @@ def _round(one: Measured, parent: str, *, warm_up: bool) -> None:
             wall_s, cpu_s, records = _timed(work)
         if records != contender.records:
             raise Wrong(f"{contender.name}: did {records} records of {contender.records}")
-        if warm_up:
+        if proves:
             one.stored_bytes = _bytes_in(directory)
             if contender.proof is not None:
                 proof = contender.proof(directory)
                 if proof != contender.expected:
                     raise Wrong(f"{contender.name}: gave {proof} for {contender.expected}")
                 one.digest = proof.digest
-        else:
+        if counts:
             if contender.fdatasyncs is not None:
                 one.fdatasyncs.append(contender.fdatasyncs() / records)
             one.wall_ns.append(round(wall_s * 1e9 / records, 2))
