@@ -107,31 +107,6 @@ def test_a_paused_server_does_not_answer_and_a_resumed_one_does(
     assert [record.value() for record in read(kafka, name)] == [b"warm", b"held"]
 
 
-@pytest.mark.parametrize("harm", ["stop", "kill", "pause"])
-def test_a_test_that_asks_for_a_topic_finds_the_server_up(
-    kafka: KafkaServer, topic: TopicFactory, harm: str
-) -> None:
-    getattr(kafka, harm)()
-    kafka.restore()  # as the fixture `topic` does first
-    topic()
-
-
-def test_a_topic_that_nobody_created_appears_with_several_partitions_where_it_is_asked_for(
-    kafka: KafkaServer, topic: TopicFactory
-) -> None:
-    """As Kafka's own defaults have it. A client may ask without."""
-    name = f"{topic()}-not"
-    careful = producer(kafka, allow_auto_create_topics=False)
-    for _ in range(2):
-        assert careful.list_topics(name, timeout=SOON_S).topics[name].error is not None
-    sender = producer(kafka)
-    errors: list[KafkaError | None] = []
-    sender.produce(name, b"", None, 0, lambda error, _: errors.append(error))
-    assert sender.flush(SOON_S) == 0
-    assert errors == [None]
-    assert len(careful.list_topics(name, timeout=SOON_S).topics[name].partitions) == 3
-
-
 @pytest.mark.usefixtures("kafka")  # for its skip
 def test_the_error_of_a_server_that_cannot_start_quotes_its_log(tmp_path: Path) -> None:
     with pytest.raises(KafkaDied, match=r"Invalid value often for configuration num\.io\.threads"):

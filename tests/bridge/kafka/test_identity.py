@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -23,8 +21,6 @@ from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.replay import replay_range
 from bridge.deliver.seek import seek
 from bridge.errors import OtherCluster
-from bridge.kafka import producer
-from bridge.kafka.client_log import ListeningLog
 from bridge.kafka.embedded import EmbeddedBroker, EmbeddedBrokerRefused
 from bridge.kafka.identity import Identity
 from tests.bridge.conftest import (
@@ -40,7 +36,6 @@ from tests.bridge.conftest import (
     fill,
     notes_of,
     records_of,
-    wait_until,
 )
 
 Forward = Callable[..., Run]
@@ -208,13 +203,12 @@ class Two:
         ]
 
 
-@pytest.mark.parametrize("kafkas", [1, 2])
 def test_another_default_cluster_does_not_exchange_cursors(
-    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path, kafkas: int
+    broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     """The default's cursor is "bridge", any other's "bridge.NAME". Two clusters of a configuration
     may be one Kafka, with different rights."""
-    two = Two(tmp_path, main=broker, archive=broker if kafkas == 1 else other)
+    two = Two(tmp_path, main=broker, archive=broker)
     two.append(50)
     assert two.drain("main")[0] == 0
     assert two.arrived() == [50, 50]
@@ -229,89 +223,7 @@ def test_another_default_cluster_does_not_exchange_cursors(
     assert two.arrived() == [51, 51]
 
 
-def test_a_cursor_keeps_the_name_of_a_cluster_that_it_never_reached(
-    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
-) -> None:
-    two = Two(tmp_path, main=broker, archive=other)
-    two.append(50)
-    two.clusters["main"]["bootstrap_servers"] = NOWHERE
-    log = tmp_path / "logs" / "a"
-    config = {"root": str(tmp_path / "logs"), "clusters": two.clusters, "cluster": "main"}
-    (tmp_path / "first.json").write_text(json.dumps(config))
-    process = Process(tmp_path, "run", "--config", str(tmp_path / "first.json"))
-    wait_until(Path(checkpoints_path(str(log), "bridge")).exists)
-    process.terminate()
-    notes = notes_of(log)
-    assert (notes["cluster"], notes["cluster_name"]) == ("", "main")
-    two.clusters["main"]["bootstrap_servers"] = broker.bootstrap_servers
-    status, said = two.drain("archive")
-    assert (status, said.count("other_cluster")) == (6, 2)
-
-
-def test_options_leave_the_name_that_a_configuration_gave(
-    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
-) -> None:
-    two = Two(tmp_path, main=broker, archive=other)
-    two.append(10)
-    assert two.drain("main")[0] == 0
-    log = tmp_path / "logs" / "a"
-    servers = ("--bootstrap-servers", broker.bootstrap_servers)
-    assert Process(tmp_path, "run", "--drain", "--log", str(log), *servers).end() == 0
-    assert notes_of(log)["cluster_name"] == "main"
-
-
-def test_a_renamed_cluster_keeps_its_cursor_where_that_is_written_out(
-    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
-) -> None:
-    """And another one may have its old name."""
-    two = Two(tmp_path, main=broker, archive=other)
-    two.append(10)
-    assert two.drain("main")[0] == 0
-    two.append(1)
-    again = Two(tmp_path, old=broker, main=other)
-    assert again.drain("old")[0] == 6
-    again.clusters["old"]["cursor"], again.clusters["main"]["cursor"] = "bridge", "bridge.archive"
-    assert again.drain("old")[0] == 0
-    assert again.arrived() == [11, 11]
-
-
 # --- what else there is to it ----------------------------------------------------------------
-
-
-def test_servers_that_lead_elsewhere_while_it_runs_are_noticed_before_anything_counts(
-    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the client says of it only in its log."""
-    made: list[ListeningLog] = []
-
-    class Kept(ListeningLog):
-        def __init__(self, *arguments: Any, **more: Any) -> None:
-            super().__init__(*arguments, **more)
-            made.append(self)
-
-    monkeypatch.setattr(producer, "ListeningLog", Kept)
-    fill(log, 100)
-    running = forward()
-    running.until(lambda s: s.acknowledged == 100)
-    logger = made[-1]
-    for level, facility, name in (
-        (logging.WARNING, "METADATA", "rdkafka#producer-1"),
-        (logging.WARNING, "METADATA", "CLUSTERID#producer-1"),
-        (logging.DEBUG, "CLUSTERID", "rdkafka#producer-1"),  # the first that it met, with debug
-    ):
-        logger.log(level, "%s [%s] %s", facility, name, "CLUSTERID")
-    seen = len(running.statuses)
-    running.until(lambda _: len(running.statuses) > seen + 10)
-    assert all(status.error is None for status in running.statuses[seen:])
-    logger.log(logging.WARNING, "%s [%s] %s", "CLUSTERID", "rdkafka#producer-1", "another")
-    status = running.until(lambda s: s.error and "another cluster" in s.error)
-    assert status.state != "stopped"
-    running.until(lambda s: s.state == "sending")  # it was the same after all
-    with Writer(log) as writer:
-        append(writer, range(100, 110))
-    running.until(lambda s: s.acknowledged == 110)
-    running.stop()
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
 class Switch:
@@ -460,7 +372,7 @@ def test_a_cursor_that_has_passed_nothing_may_meet_any_cluster(
 @pytest.mark.parametrize(
     "damage",
     [
-        {"clean": None}, {"lost": None}, {"lanes": 1},
+        {"clean": None},
         {"lanes": [{"topic": "t", "partition": 0, "offset": float("inf"), "address": 1}]},
     ],
     ids=str,
