@@ -243,8 +243,7 @@ def _new_handle(lib: ctypes.CDLL) -> int:
 
 def _extension_path() -> str:
     """The file of confluent-kafka's extension module, which depends on librdkafka."""
-    path: str = importlib.import_module("confluent_kafka.cimpl").__file__
-    return path
+    return str(importlib.import_module("confluent_kafka.cimpl").__file__)
 
 
 @functools.cache

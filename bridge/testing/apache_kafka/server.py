@@ -149,7 +149,11 @@ class KafkaServer:
     ) -> None:
         self._node = node
         self._java = java()
-        self._classpath = str((jars_of(pom) if jars is None else jars) / "*")
+        folder = jars_of(pom) if jars is None else jars
+        self._classpath = str(folder / "*")
+        self._classes = folder.with_name(f"{folder.name}.jsa")
+        found = self._classes.exists()
+        self._sharing = [f"-XX:SharedArchiveFile={self._classes}"] if found else []
         directory.mkdir(parents=True, exist_ok=True)
         self._log = directory / "server.log"
         self._properties = directory / "server.properties"
@@ -288,6 +292,16 @@ class KafkaServer:
         if self._state is _State.DOWN:
             self.start()
 
+    def archive_classes(self) -> None:
+        """Keep the classes that a server loads, beside its jars: later starts take half of the processor
+        time. Restarts the server for that, and stops it. Raises KafkaDied."""
+        self.stop()
+        part = self._classes.with_suffix(f".{os.getpid()}")
+        self._sharing = [f"-XX:ArchiveClassesAtExit={part}"]
+        self.start()
+        self.stop()
+        part.rename(self._classes)
+
     def log_tail(self) -> str:
         """The last lines that the server wrote."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
@@ -299,7 +313,7 @@ class KafkaServer:
         self.stop()
 
     def _command(self) -> list[str]:
-        return [self._java, *_JAVA_OPTIONS, "-cp", self._classpath]
+        return [self._java, *_JAVA_OPTIONS, *self._sharing, "-cp", self._classpath]
 
     def _admin(self) -> AdminClient:
         # log_level 0: that a server which is not up refuses connections is no news.
