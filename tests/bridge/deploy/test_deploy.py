@@ -119,18 +119,10 @@ def test_the_image_is_built_and_its_bridge_starts() -> None:
     ):
         pytest.skip("needs docker or podman, and an engine that runs")
     file, root = DEPLOY / "docker/Dockerfile", DEPLOY.parents[1]
-    built = [
-        engine,
-        "build",
-        "--quiet",
-        "--tag",
-        "aolog-bridge-test",
-        "--file",
-        str(file),
-        str(root),
-    ]
+    name = "aolog-bridge-test"
+    built = [engine, "build", "--quiet", "--tag", name, "--file", str(file), str(root)]
     subprocess.run(built, check=True, timeout=1_000)
-    run = [engine, "run", "--rm", "--read-only", "--cap-drop", "ALL", "aolog-bridge-test"]
+    run = [engine, "run", "--rm", "--read-only", "--cap-drop", "ALL", name]
     said = subprocess.run(
         [*run, "run", "--help"], capture_output=True, text=True, check=True, timeout=100
     ).stdout
@@ -173,19 +165,6 @@ def test_the_image_runs_as_an_ordinary_user_with_a_health_check() -> None:
     text = (DEPLOY / "docker/Dockerfile").read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     words = [line.split(maxsplit=1)[0] for line in lines]
-    known = {
-        "FROM",
-        "COPY",
-        "RUN",
-        "ENV",
-        "USER",
-        "VOLUME",
-        "EXPOSE",
-        "HEALTHCHECK",
-        "ENTRYPOINT",
-        "CMD",
-    }
-    assert set(words) <= known
     last = lines[[i for i, word in enumerate(words) if word == "FROM"][-1] :]
     assert "USER 10001:10001" in last
     assert any(line.startswith("HEALTHCHECK") and "/healthz" in line for line in last)

@@ -111,17 +111,6 @@ def test_after_forget_cluster_another_cluster_gets_all_records(
         forward().end()
 
 
-def test_a_seek_back_alone_keeps_the_cluster(
-    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
-) -> None:  # fmt: skip  # one line
-    fill(log, 100)
-    forward(drain=True).end()
-    committed.clear()
-    seek(str(log), records_of(log)[50].address, cursor="bridge")
-    with pytest.raises(OtherCluster):
-        forward(bootstrap_servers=other.bootstrap_servers).end()
-
-
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

@@ -100,21 +100,16 @@ def test_after_a_stop_the_notes_tell_whether_a_transaction_may_be_open(
     assert said() == (True, True)
 
 
-def test_what_was_aborted_without_a_marker_does_not_arrive_twice(halfway: Halfway) -> None:
+def test_a_record_and_a_cursor_record_that_hang_are_aborted_and_do_not_arrive_twice(
+    halfway: Halfway,
+) -> None:
     with unverified(halfway.kafka):
         for record in halfway.rest[:20]:
             halfway.leave(record)
-    process = halfway.drain()
-    assert "left a transaction open" in process.stderr
-    halfway.assert_each_arrived_once()
-
-
-def test_a_cursor_record_that_hangs_is_aborted_and_nobody_waits_for_it(halfway: Halfway) -> None:
-    with unverified(halfway.kafka):
-        halfway.leave(halfway.rest[0])
         halfway.leave_cursor(halfway.rest[50])
     process = halfway.drain()
     assert process.statuses[-1]["acknowledged"] == COUNT
+    assert "left a transaction open" in process.stderr
     assert f"{CURSORS}/0" in process.stderr
     halfway.assert_each_arrived_once()
 

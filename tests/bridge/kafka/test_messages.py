@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import weakref
 from collections import deque
 from itertools import starmap
@@ -139,21 +137,6 @@ def test_records_that_are_left_out_take_their_lanes_and_positions_with_them(tmp_
     assert ready.bytes == messages.sizes[0] + messages.sizes[7]
 
 
-def test_callbacks_go_to_their_records(tmp_path: Path) -> None:
-    messages = messages_of(batch_of(tmp_path / "log", PLAIN), UUID)
-    lanes = [("t", i) for i in range(200)]
-    part = messages.part(lanes, 3, 6, [print if i == 4 else None for i in range(200)])
-    assert [(one[3], one[4]) for one in part] == [(3, None), (4, print), (5, None)]
-    assert [one[4] for one in messages.part(lanes, 0, 2, print)] == [print, print]
-
-
-def test_some_with_headers_of_their_own_are_taken_with_them(tmp_path: Path) -> None:
-    batch = batch_of(tmp_path / "log", [*PLAIN[:5], *HEADED[5:9]])
-    messages, said = messages_of(batch, UUID), said_by(batch)
-    assert part_of(messages.take([1, 7]), 0, 2) == [said[1], said[7]]
-    assert [len(headers) for *_, headers in said[3:7]] == [1, 1, 3, 3]
-
-
 def test_how_far_the_client_took_a_part_is_known(tmp_path: Path) -> None:
     """Of what is sent without a step of Python's a record."""
     messages = messages_of(batch_of(tmp_path / "log", TIMED), UUID)
@@ -177,26 +160,6 @@ def test_how_far_the_client_took_a_part_is_known(tmp_path: Path) -> None:
 )
 def test_kafkas_timestamp_is_rounded_down_and_never_before_1970(us: int | None, ms: int) -> None:
     assert milliseconds(us) == ms
-
-
-def test_no_record_waits_until_a_large_library_is_loaded() -> None:
-    """They are loaded with the forwarder: numpy takes as long as ten flushes of a writer."""
-    code = "import sys, bridge.deliver.forwarder; print({'numpy', 'confluent_kafka'} <= sys.modules.keys())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"
-
-
-def test_a_lone_record_among_large_frames_is_a_column_too(tmp_path: Path) -> None:
-    with Writer(tmp_path / "log") as log:
-        log.append_many([b"%d" % i for i in range(100)])
-        log.append(b"alone")
-        log.flush()
-        log.append_many([b"%d" % i for i in range(100)])
-    with Reader(tmp_path / "log") as reader:
-        batch = reader.read_batch(1 << 20)
-    assert batch is not None
-    assert [frame.columns.records for frame in batch.frames] == [100, 1, 100]
-    assert part_of(messages_of(batch, UUID), 0, 201) == said_by(batch)
 
 
 def test_frames_with_other_columns_and_lengths_are_put_together(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-DELIVERIES = {"at least once": (), "exactly once": EXACTLY}
 NEVER = ("--create-topics", "never")
 
 
@@ -47,50 +46,41 @@ def created_lines(process: Process, topic: str) -> list[str]:
     return [x["message"] for x in lines if f"topic {topic} was not there, and" in x["message"]]
 
 
-@pytest.mark.parametrize("delivery", DELIVERIES)
 def test_a_missing_topic_is_created_with_the_clusters_defaults_and_logged_once(
-    kafka: KafkaServer, log: Path, start: Start, unknown: str, delivery: str
+    kafka: KafkaServer, log: Path, start: Start, unknown: str
 ) -> None:
     with Writer(log) as writer:
         append(writer, range(100))
-    process = start(unknown, *DELIVERIES[delivery], "--drain")
+    process = start(unknown, "--drain")
     assert process.end() == 0
     (line,) = created_lines(process, unknown)
     assert line == (
         f"topic {unknown} was not there, and the cluster has created it, with 3 partitions and "
         f"replication factor 1; --create-topics=never waits for a topic instead"
     )
-    process = start(unknown, *DELIVERIES[delivery], "--drain")
+    process = start(unknown, "--drain")
     assert process.end() == 0
     assert created_lines(process, unknown) == []
     assert topics_of(kafka)[unknown] == 3
     assert_arrived(records_of(log), committed_in(kafka, unknown, 3), topic=unknown)
 
 
-@pytest.mark.parametrize("delivery", DELIVERIES)
-def test_a_missing_topic_that_is_never_created_is_waited_for_and_named(
-    kafka: KafkaServer, log: Path, start: Start, unknown: str, delivery: str
+def test_missing_topics_that_are_never_created_are_waited_for_and_named(
+    kafka: KafkaServer, log: Path, start: Start, unknown: str
 ) -> None:
-    """With exactly once the topic of cursor records is missing too."""
+    """The topic of cursor records, and then that of the records."""
     cursors = f"{unknown}-cursors"
     with Writer(log) as writer:
         append(writer, range(100))
-    options = [*DELIVERIES[delivery], *NEVER]
-    first = unknown
-    if options[0] == EXACTLY[0]:
-        options += ["--cursor-topic", cursors]
-        first = cursors
     before = topics_of(kafka)
-    process = start(unknown, *options)
-    process.until(
-        lambda s: f"no topic '{first}', and --create-topics=never creates none" in str(s["error"])
-    )
+    process = start(unknown, *EXACTLY, *NEVER, "--cursor-topic", cursors)
+    never = "and --create-topics=never creates none"
+    process.until(lambda s: f"no topic '{cursors}', {never}" in str(s["error"]))
     assert topics_of(kafka) == before
-    if first == cursors:
-        kafka.create_topic(cursors, 1, {"cleanup.policy": "compact"})
-        process.until(lambda s: s["reachable"] and s["state"] != "backing_off")
-        time.sleep(1.0)  # the topic is looked for now
-        assert topics_of(kafka).keys() == before.keys() | {cursors}
+    kafka.create_topic(cursors, 1, {"cleanup.policy": "compact"})
+    process.until(lambda s: s["reachable"] and s["state"] != "backing_off")
+    time.sleep(1.0)  # the topic is looked for now
+    assert topics_of(kafka).keys() == before.keys() | {cursors}
     kafka.create_topic(unknown)
     process.until(lambda s: s["acknowledged"] == 100)
     assert process.terminate() == 0
