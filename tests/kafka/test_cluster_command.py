@@ -37,9 +37,8 @@ def cluster(*options: str) -> Iterator[tuple[subprocess.Popen, str]]:
     [
         (["--tls", "--sasl", "--server-config", "num.partitions=5"], signal.SIGINT, 1),
         (["--nodes", "3"], signal.SIGTERM, 3),
-        (["--server-config", "num.partitions=5"], signal.SIGHUP, 1),
     ],
-    ids=["secured", "three nodes", "plain"],
+    ids=["secured", "three nodes"],
 )
 def test_a_cluster_can_be_used_as_it_says_and_leaves_nothing(options, number, replicas):
     with cluster(*options, "--json") as (process, line):
