@@ -17,7 +17,8 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import AologError, Writer
 from aolog.storage.storage import Storage
@@ -26,13 +27,14 @@ from bridge import Buffer, KafkaProvider
 from bridge.buffer.provider import NotDelivered
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from aolog.format.frame import Buffer as Bytes
 
 TICK_S, REPORT_S = 0.02, 0.2
 SLAB_BYTES = 64 << 10  # small, so that slabs fill and are pruned while one looks
 VALUE_BYTES = 100
+KEY = b"simulator"
 
 
 class FullDisk(System):
@@ -49,61 +51,30 @@ class FullDisk(System):
         return System.pwritev(fd, parts, offset)
 
 
-class Target(Protocol):
-    """Where records go."""
+class Target(NamedTuple):
+    """Where records go. append: in memory on return. flush: whether all that was appended is safe from a
+    kill. sync: all of it is safe from power loss."""
 
-    def append(self, value: bytes) -> None:
-        """In memory on return."""
-
-    def flush(self) -> bool:
-        """Whether everything appended is safe from a kill."""
-
-    def sync(self) -> None:
-        """Everything appended is safe from power loss."""
+    append: Callable[[bytes], object]
+    flush: Callable[[], bool]
+    sync: Callable[[], object]
 
 
-class ToLog:
-    """A log, which a bridge drains."""
-
-    def __init__(self, path: str, storage: Storage) -> None:
-        self._writer = Writer(path, slab_bytes=SLAB_BYTES, flush_seconds=0.1, storage=storage)
-
-    def append(self, value: bytes) -> None:
-        """See Target."""
-        self._writer.append(value, key=b"simulator")
-
-    def flush(self) -> bool:
-        """See Target."""
-        self._writer.flush()
-        return True
-
-    def sync(self) -> None:
-        """See Target."""
-        self._writer.sync()
-
-
-class ToBuffer:
-    """A Buffer in one of its four modes."""
-
-    def __init__(self, given: dict[str, Any], storage: Storage) -> None:
-        provider = KafkaProvider(given["servers"], settings={"max.in.flight": "1"})
-        self._topic = given["topic"]
-        self._buffer = Buffer(
-            provider, given["log"], mode=given["mode"], storage=storage, live_after_s=2.0,
-            memory_messages=2_000,
-        )  # fmt: skip  # one call
-
-    def append(self, value: bytes) -> None:
-        """See Target."""
-        self._buffer.send(self._topic, value, key=b"simulator")
-
-    def flush(self) -> bool:
-        """See Target."""
-        return self._buffer.flush(0.05)
-
-    def sync(self) -> None:
-        """See Target."""
-        self._buffer.flush(1.0)
+def target_of(given: dict[str, Any], storage: Storage) -> Target:
+    """A log, which a bridge drains, or a Buffer in one of its four modes."""
+    mode, path, topic = given["mode"], given["log"], given["topic"]
+    if mode == "log":
+        log = Writer(path, slab_bytes=SLAB_BYTES, flush_seconds=0.1, storage=storage)
+        return Target(partial(log.append, key=KEY), lambda: log.flush() >= 0, log.sync)
+    provider = KafkaProvider(given["servers"], settings={"max.in.flight": "1"})
+    buffer = Buffer(
+        provider, path, mode=mode, storage=storage, live_after_s=2.0, memory_messages=2_000
+    )
+    return Target(
+        lambda value: buffer.send(topic, value, KEY),
+        lambda: buffer.flush(0.05),
+        lambda: buffer.flush(1.0),
+    )
 
 
 def report(**what: object) -> None:
@@ -124,8 +95,7 @@ def main() -> None:
     threading.Thread(target=listen, daemon=True).start()
     system = FullDisk()
     storage = Storage(system)
-    target: Target
-    target = ToLog(given["log"], storage) if given["mode"] == "log" else ToBuffer(given, storage)
+    target = target_of(given, storage)
     run, rate, number, owed = given["run"], float(given["rate"]), 0, 0.0
     safe, refused, trouble = 0, 0, None
     last_s = reported_s = time.monotonic()
