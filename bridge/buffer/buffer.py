@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError
@@ -119,29 +120,18 @@ class Buffer:
         self._close_at_s = float("inf")
         self._idle = False
         self._ended = threading.Event()  # the sending thread touches nothing any more
-        core: StoreForward | None = None
         self._rejected = self._backlog = None
-        try:
+        with ExitStack() as opened:  # what a failed opening releases; nothing was accepted
             if path is not None:
                 self._backlog = Backlog(path, retention=retention, mode=log_mode, storage=storage)
+                opened.callback(self._backlog.give_up)
             if dead_letters is not None:
                 self._rejected = RejectedMessages(absolute(dead_letters), storage, log_mode)
-            core = self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
-            atexit.register(self._at_exit)
+                opened.callback(self._rejected.close)
+            self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
             threading.Thread(target=self._run, name="bridge-buffer", daemon=True).start()
-        except BaseException as error:
-            self._give_up_opening(core, error)
-            raise
-
-    def _give_up_opening(self, core: StoreForward | None, error: BaseException) -> None:
-        """Releases both logs; nothing was accepted."""
-        atexit.unregister(self._at_exit)
-        if core is not None:
-            core.fail(error)
-        if self._backlog is not None:
-            self._backlog.give_up()
-        if self._rejected is not None:
-            self._rejected.close()
+            opened.pop_all()
+        atexit.register(self._at_exit)
 
     # --- what a program calls -----------------------------------------------------------------
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
+import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from aolog.errors import StorageError
-from aolog.storage.directory import beside
-from aolog.storage.storage import Storage
-
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable
 
     from bridge.buffer.provider import Message
@@ -70,13 +65,11 @@ class FileProvider:
 def _is_cut_off(path: Path) -> bool:
     """Whether the file's last line has no end. False for a pipe, and if it cannot be read."""
     try:
-        storage = Storage()
-        file = storage.open_read(beside(storage.real_path(str(path))))
-    except StorageError:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() != b"\n"
+    except OSError:  # among others: it is empty
         return False
-    with contextlib.closing(file):
-        size = file.stat().size
-        return size > 0 and file.pread(1, size - 1) != b"\n"
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:
