@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -26,12 +25,10 @@ from aolog.errors import (
 )
 from aolog.storage.storage import Storage
 from aolog.write.log_tail import LogTail
-from bridge.buffer.backlog import Backlog
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.file_provider import FileProvider
-from bridge.buffer.memory_queue import Item, MemoryQueue
+from bridge.buffer.memory_queue import MemoryQueue
 from bridge.buffer.provider import Message, NotDelivered
-from bridge.buffer.provider_sender import ProviderSender
 from bridge.buffer.settings import Mode
 from bridge.testing.providers import FaultyProvider, MemoryProvider
 from tests.aolog.conftest import refuse_threads
@@ -166,34 +163,6 @@ def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_an_interrupted_send_fails_the_buffer_and_the_next_one_delivers_what_it_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The send ends live, as memory is full, and stores what waits."""
-    held = Held()
-    options: dict[str, Any] = {**QUICK, "live_age_s": 3600.0, "close_s": 0.1}
-    buffer = Buffer(held, tmp_path / "log", memory_messages=5, **options)
-    send(buffer, range(5))
-    held.asked.wait(60)
-    with monkeypatch.context() as patched:
-        patched.setattr(Backlog, "flush", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            send(buffer, [5])
-    calls: list[Callable[[], object]] = [lambda: send(buffer, [6]), buffer.flush]
-    for call in calls:
-        with pytest.raises(UsageError, match="the buffer failed: KeyboardInterrupt"):
-            call()
-    assert buffer.status().error == "failed: KeyboardInterrupt()"
-    held.down = True
-    held.let_go.set()
-    buffer.close()
-    destination = Destination()
-    with Buffer(destination, tmp_path / "log", **QUICK):
-        pass
-    found = [value for value in destination.values if value is not None]
-    assert sorted(set(found)) in (numbered(range(5)), numbered(range(6)))
-
-
 def test_a_close_within_a_close_ends_with_it(tmp_path: Path) -> None:
     """By a signal's handler, while the first one waits for the destination."""
     held = Held()
@@ -300,16 +269,6 @@ def test_closing_tries_once_more_whatever_failed_before(
     destination.down = False
     buffer.close()
     assert destination.values == numbered(range(5))
-
-
-def test_closing_does_not_wait_for_a_destination_that_is_down_if_a_log_keeps_the_rest(
-    destination: Destination, tmp_path: Path
-) -> None:
-    buffer = in_an_outage(destination, tmp_path / "log")
-    closing = threading.Thread(target=buffer.close, daemon=True)
-    closing.start()
-    closing.join(50)  # of 100 s; it is done in the time of one try
-    assert not closing.is_alive()
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
@@ -496,7 +455,7 @@ def test_a_close_that_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -
     assert destination.values == numbered(range(10))
 
 
-def test_the_log_keeps_every_message_after_a_signal_interrupts_its_writer(
+def test_an_interrupted_send_fails_the_buffer_and_the_next_one_delivers_what_it_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held()
@@ -507,6 +466,11 @@ def test_the_log_keeps_every_message_after_a_signal_interrupts_its_writer(
         patched.setattr(LogTail, "add", interrupt)
         with pytest.raises(KeyboardInterrupt):
             send(buffer, [10])
+    calls: list[Callable[[], object]] = [lambda: send(buffer, [11]), buffer.flush]
+    for call in calls:
+        with pytest.raises(UsageError, match="the buffer failed: KeyboardInterrupt"):
+            call()
+    assert buffer.status().error == "failed: KeyboardInterrupt()"
     held.down = True
     held.let_go.set()
     buffer.close()
@@ -764,29 +728,15 @@ def test_a_file_has_a_line_of_json_for_each_message(tmp_path: Path) -> None:
     }  # fmt: skip  # an object
 
 
-def test_a_line_that_a_write_cut_off_is_ended_before_the_message_is_sent_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_a_write_cut_off_is_ended_before_the_next_message(tmp_path: Path) -> None:
     """They were one line, which nothing can read."""
     path = tmp_path / "out.jsonl"
-    sender = ProviderSender(FileProvider(path), lambda *_: None, retry_max_s=0.0)
-    batch = [Item(Message("t", b"%d" % number), 0.0) for number in range(3)]
-    assert sender.deliver(batch[:1]) is None
-
-    class Short(io.FileIO):
-        def write(self, line: Any) -> int:
-            return super().write(line[:7])
-
-    sender.close()
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "open", lambda path, *_, **__: Short(path, "ab"))
-        sender = ProviderSender(FileProvider(path), lambda *_: None, retry_max_s=0.0)
-        assert "bytes written" in (sender.deliver(batch[1:]) or "")
-    assert sender.deliver(batch[1:]) is None
-    sender.close()
-    first, cut, *rest = path.read_text().splitlines()
-    assert [json.loads(line)["value"] for line in (first, *rest)] == ["0", "1", "2"]
-    assert cut == '{"topic'
+    path.write_bytes(b'{"topic')
+    for value in (b"0", b"1"):
+        with Buffer(FileProvider(path), mode="block", **QUICK) as buffer:
+            buffer.send("t", value)
+    cut, *rest = path.read_text().splitlines()
+    assert (cut, [json.loads(line)["value"] for line in rest]) == ('{"topic', ["0", "1"])
 
 
 # --- killed --------------------------------------------------------------------------------------

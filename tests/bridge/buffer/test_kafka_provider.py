@@ -6,7 +6,6 @@ import gc
 import threading
 import time
 import weakref
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,7 @@ from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, consume_any, wait_u
 from tests.kafka.plugin import TopicFactory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     Act = Callable[[], object]
 
@@ -127,56 +126,6 @@ def test_order_holds_while_a_real_broker_is_killed_and_stopped(
     assert total <= sent
     for key, found in firsts.items():
         assert found == list(range(int(key[1:]), total, 5))
-
-
-# --- a broker that falls silent while messages come ----------------------------------------------
-
-
-class Slowly(list[Item]):
-    """A batch whose messages come one by one."""
-
-    def __iter__(self) -> Iterator[Item]:
-        for item in super().__iter__():
-            time.sleep(0.01)
-            yield item
-
-
-def deliver_through(sender: ProviderSender, count: int, *, begin: Act, end: Act) -> list[str]:
-    """Messages with one key, with a silence after the first 20. Returns why tries failed."""
-    left = items(count, TOPIC)
-    while sender.deliver(left_of(left[:20])):
-        pass  # on a machine that is slow to connect
-    begin()
-    timer = threading.Timer(3.0, end)
-    timer.start()
-    try:
-        failures = [sender.deliver(Slowly(left[20:])) or ""]
-        until_s = time.monotonic() + SOON_S
-        while left := left_of(left):
-            assert time.monotonic() < until_s, failures
-            failures.append(sender.deliver(left) or "")
-    finally:
-        timer.join()
-        sender.close()
-    return failures
-
-
-@pytest.mark.parametrize("way", ["down", "slow"])
-def test_what_took_too_long_is_overtaken_by_nothing(broker: EmbeddedBroker, way: str) -> None:
-    """The client gave up those that had waited for too long, went on with those that came later,
-    and they stood before what was then sent again. down: the broker took nothing meanwhile. slow:
-    it took what came and did not say so."""
-    begin, end = {
-        "down": (broker.set_down, broker.set_up),
-        "slow": (partial(broker.set_rtt_ms, 60_000), partial(broker.set_rtt_ms, 0)),
-    }[way]
-    settings = {"reconnect.backoff.max.ms": "100"}
-    provider = KafkaProvider(broker.bootstrap_servers, settings, delivery_s=1.0)
-    sender = ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
-    failures = deliver_through(sender, 450, begin=begin, end=end)
-    values = values_by_key(consume_any(broker.bootstrap_servers, TOPIC, PARTITIONS))[b"k"]
-    assert list(dict.fromkeys(values)) == list(range(450))
-    assert failures[0] == "no answer within 1 s"
 
 
 # --- a client whose outcomes are planned ---------------------------------------------------------
@@ -385,17 +334,6 @@ def test_what_was_delivered_long_ago_is_not_late(provider: KafkaProvider) -> Non
         Client.now_s += DELIVERY_S * 1.1
     assert provider.flush() == {}
     assert len(Client.made) == 1
-
-
-def test_suspects_that_never_come_again_are_forgotten(
-    provider: KafkaProvider, sender: ProviderSender
-) -> None:
-    """In mode error they go back to the program, which may send what it likes."""
-    for begin in range(0, 50, 5):
-        batch = [Item(Message("t", b"%d" % (begin + number)), 0.0) for number in range(5)]
-        Client.plan = [TOO_LARGE] * 5
-        assert sender.deliver(batch)
-        assert len(provider._suspects) == 5
 
 
 def test_what_an_open_that_failed_has_made_is_closed_and_gone(

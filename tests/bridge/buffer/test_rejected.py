@@ -151,22 +151,6 @@ def test_another_programs_log_is_refused_and_not_changed(
         assert not (tmp_path / "own").exists()
 
 
-def test_an_empty_log_and_a_log_with_undelivered_messages_are_accepted(
-    destination: Destination, tmp_path: Path
-) -> None:
-    with Writer(tmp_path / "log"):
-        pass
-    destination.down = True
-    for begin in (0, 3):
-        with Buffer(destination, tmp_path / "log", mode="always", **QUICK) as buffer:
-            send(buffer, range(begin, begin + 3))
-            buffer.flush(20)
-    destination.down = False
-    with Buffer(destination, tmp_path / "log", mode="always", **QUICK):
-        pass
-    assert destination.values == numbered(range(6))
-
-
 # --- pauses, full disks -----------------------------------------------------------------------
 
 

@@ -214,22 +214,6 @@ def test_a_process_is_seen_from_outside_as_it_runs(
     assert process.statuses[-1]["state"] == "stopped"
 
 
-def test_a_single_log_is_served_too_and_an_outage_is_not_ready(
-    bridge: Callable[..., Process], log: Path
-) -> None:
-    fill(log, 10)
-    process = bridge(
-        "run", "--log", log, "--topic", "t", "--bootstrap-servers", NOWHERE, "--http", ":0",
-        "--status-seconds", "0.05",
-    )  # fmt: skip  # a command line
-    at = where(process)
-    wait_until(lambda: json.loads(get(at, "/status")[1])["overview"]["lag_records"] == 10)
-    assert json.loads(get(at, "/status")[1])["overview"]["state"] == "connecting"
-    assert get(at, "/readyz")[0] == 503
-    assert get(at, "/healthz")[0] == 200
-    assert process.terminate() == 0
-
-
 def test_a_bridge_that_was_killed_counts_as_an_abnormal_restart_and_one_that_stopped_does_not(
     run: Callable[..., Process], broker: EmbeddedBroker, log: Path
 ) -> None:
