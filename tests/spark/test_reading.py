@@ -10,13 +10,16 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 from pyspark.cloudpickle import dumps
+from pyspark.sql import datasource as spark
 
 import aolog
 import aolog.spark
-from aolog.errors import AologError, GapFound, NotALog, UsageError
+from aolog.errors import AologError, GapFound, UsageError
 from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
 from aolog.spark import listing, planning
+from aolog.spark.datasource import PushingReader, arrow_schema
+from aolog.spark.options import read_options
 from aolog.spark.partition import pieces_in
 from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
 
@@ -201,19 +204,6 @@ def test_a_publication_beside_the_listing_is_in_all_logs_or_in_none(tmp_path, mo
     assert [sum(name.endswith(end) for name in names) for end in "ab"] == [2, 2]
 
 
-def test_a_writer_that_goes_on_does_not_disturb(tmp_path):
-    with aolog.Writer(tmp_path / "log", batch_bytes=0) as log:
-        addresses = [log.append(bytes(100)) for _ in range(50)]
-        log.flush()
-        reader, schema = batch_reader(tmp_path / "log", struct("offset"))
-        planned = reader.partitions()
-        for _ in range(50):
-            log.append(bytes(100))
-        log.flush()
-        (batches,) = run(reader, planned, schema)
-    assert [o for b in batches for o in b["offset"].to_pylist()] == addresses
-
-
 # --- which logs and which records -----------------------------------------------------------
 
 
@@ -360,22 +350,6 @@ def test_slabs_pruned_between_plan_and_task_are_a_loss(tmp_path):
             assert [o for b in found for o in b["offset"].to_pylist()] == left
 
 
-def test_a_log_that_goes_between_plan_and_task_is_a_loss(tmp_path):
-    for fail in ("true", "false"):
-        addresses = write(tmp_path / "a", 3)
-        write(tmp_path / "b", 3)
-        reader, schema = batch_reader(tmp_path, struct("offset"), failOnDataLoss=fail)
-        planned = reader.partitions()
-        shutil.rmtree(tmp_path / "b")
-        if fail == "true":
-            with pytest.raises(GapFound, match="failOnDataLoss"):
-                run(reader, planned, schema)
-            shutil.rmtree(tmp_path / "a")
-        else:
-            found = [b for batches in run(reader, planned, schema) for b in batches]
-            assert [o for b in found for o in b["offset"].to_pylist()] == addresses
-
-
 def test_an_end_that_is_not_written_whole_yet_is_not_part_of_a_load(tmp_path):
     addresses = write(tmp_path / "log", 3, value=b"." * 5000)
     slab = next((tmp_path / "log").glob("*.slab"))
@@ -480,40 +454,33 @@ def test_logs_of_both_formats_are_read_together_where_only_one_has_timestamps(tm
         table(tmp_path, startingTimestamp=0)
 
 
-def test_a_log_that_may_not_be_read_is_named(tmp_path, monkeypatch):
-    write(tmp_path / "log", 1)
-    from aolog.storage import system
-
-    def refuse(path, *args, **options):
-        raise PermissionError(13, "denied", path)
-
-    monkeypatch.setattr(system.REAL, "open", refuse, raising=False)
-    with pytest.raises(aolog.PermissionDenied, match="log"):
-        source(tmp_path / "log").schema()
-
-
 # --- filters --------------------------------------------------------------------------------
 
 
+def filtered(path, schema, *filters):
+    """The rows, and the ranges that tasks read."""
+    options = read_options({"path": str(path)}, stream=False)
+    reader = PushingReader(
+        options, planning.spans(options, listing.list_logs(options)), arrow_schema(schema)
+    )
+    assert list(reader.pushFilters(list(filters))) == list(filters), "Spark asks all again"
+    planned = reader.partitions()
+    found = [
+        tuple(row.values())
+        for part in run(reader, planned, schema)
+        for b in part
+        for row in b.to_pylist()
+    ]
+    return found, [piece.wanted for p in planned for piece in pieces_in(p)]
+
+
 def test_filters_narrow_what_is_read(tmp_path):
-    from pyspark.sql import datasource as spark
-
-    from aolog.spark.datasource import PushingReader
-    from aolog.spark.listing import list_logs
-    from aolog.spark.options import read_options
-    from aolog.spark.planning import spans
-
     addresses = write(tmp_path / "a", 100, value=bytes(1000), slab_bytes=20_000)
     write(tmp_path / "b", 10)
     schema = struct("offset", "log")
-    options = read_options({"path": str(tmp_path)}, stream=False)
 
     def read(*filters):
-        wanted = spans(options, list_logs(options))
-        reader = PushingReader(options, wanted, arrow(schema))
-        assert list(reader.pushFilters(list(filters))) == list(filters), "Spark asks all again"
-        found = run(reader, reader.partitions(), schema)
-        return [tuple(row.values()) for part in found for b in part for row in b.to_pylist()]
+        return filtered(tmp_path, schema, *filters)[0]
 
     of_a = [(address, "a") for address in addresses]
     log, offset = ("log",), ("offset",)
@@ -538,28 +505,15 @@ def test_filters_narrow_what_is_read(tmp_path):
 
 
 def test_filters_pass_over_slabs_by_their_times_and_frames_by_their_topics(tmp_path):
-    from pyspark.sql import datasource as spark
-
-    from aolog.spark.datasource import PushingReader
-    from aolog.spark.listing import list_logs
-    from aolog.spark.options import read_options
-    from aolog.spark.planning import spans
-
     with aolog.Writer(tmp_path / "log", topic="own", batch_bytes=0, slab_bytes=20_000) as log:
         for i in range(100):
             topic = ("t", None, "u")[i % 3]
             log.append(bytes(1000), topic=topic, timestamp=1_700_000_000_000_000 + i * 1_000_000)
     schema = struct("topic", "timestamp")
-    options = read_options({"path": str(tmp_path)}, stream=False)
 
     def read(*filters):
-        reader = PushingReader(options, spans(options, list_logs(options)), arrow(schema))
-        reader.pushFilters(list(filters))
-        planned = reader.partitions()
-        found = [
-            row for part in run(reader, planned, schema) for b in part for row in b.to_pylist()
-        ]
-        return [row["topic"] for row in found], [pieces_in(p)[0].wanted for p in planned]
+        rows, ranges = filtered(tmp_path, schema, *filters)
+        return [topic for topic, _ in rows], ranges
 
     assert read(spark.EqualTo(("topic",), "t"))[0] == ["t"] * 34
     assert read(spark.EqualTo(("topic",), "own"))[0] == ["own"] * 33
@@ -575,16 +529,3 @@ def test_filters_pass_over_slabs_by_their_times_and_frames_by_their_topics(tmp_p
     )
     assert late.since > whole.until // 3
     assert early.until < whole.until * 2 // 3
-
-
-def test_a_path_that_is_a_file_is_refused_as_one(tmp_path):
-    (tmp_path / "file").write_text("x")
-    for path, problem in (("file", "file: is a file, not"), ("none", "none: no such directory")):
-        with pytest.raises(NotALog, match=problem):
-            table(tmp_path / path)
-
-
-def arrow(schema) -> pa.Schema:
-    from aolog.spark.datasource import arrow_schema
-
-    return arrow_schema(schema)

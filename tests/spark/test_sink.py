@@ -249,21 +249,6 @@ def test_a_stream_s_batch_that_was_published_is_not_published_again(stream, tmp_
     assert (tmp_path / "out" / MANIFEST_NAME).exists()
 
 
-def test_a_stream_that_would_replace_is_refused(spark, tmp_path):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "0.txt").write_text("a")
-    counted = spark.readStream.text(str(tmp_path / "in")).groupBy("value").count()
-    query = (
-        counted.select("value")
-        .writeStream.format("troubled")
-        .outputMode("complete")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .start(str(tmp_path / "out"))
-    )
-    with pytest.raises(Exception, match='"complete": a log can only be appended to'):
-        query.awaitTermination()
-
-
 def test_the_session_s_schema_is_what_the_checks_are_made_for(spark):
     """The types by the names that test_sink_options.py uses."""
     frame = spark.sql(

@@ -113,16 +113,6 @@ def test_logs_that_a_publication_brings_beside_a_look_come_all_or_none(tmp_path,
     assert names == ["else", "root/a", "root/b", "root/c"]
 
 
-def test_keys_are_sorted_whatever_order_the_start_has(tmp_path):
-    for name in "cab":
-        write(tmp_path / name)
-    query = Query(tmp_path)
-    start = {"c": 0, "a": 0, "b": 0}
-    assert list(query.reader.latestOffset(start, query.limit)) == ["a", "b", "c"]
-    assert list(query.reader.initialOffset()) == ["a", "b", "c"]
-    assert list(query.reader.reportLatestOffset()) == ["a", "b", "c"]
-
-
 def test_marks_and_seals_make_no_batch(tmp_path):
     with aolog.Writer(tmp_path / "log", sync="never") as log:
         log.append(b"one")
@@ -250,22 +240,6 @@ def test_pruned_under_the_stream(tmp_path):
     assert 0 < len(forgiving.batch()) < 40
 
 
-def test_a_log_that_is_gone_is_a_loss_only_where_it_had_more(tmp_path):
-    write(tmp_path / "a", 5)
-    write(tmp_path / "b", 5)
-    query = Query(tmp_path)
-    query.batch()
-    for file in (tmp_path / "a").iterdir():
-        file.unlink()
-    (tmp_path / "a").rmdir()
-    more = write(tmp_path / "b", 5)
-    assert query.batch() == named(more, "b")
-    assert list(json.loads(query.offset)) == ["a", "b"], "it stays: an offset never goes back"
-    start = json.dumps({"a": 0, "b": 0})
-    with pytest.raises(UsageError, match="option failOnDataLoss: log 'a' was deleted"):
-        query.between(start, query.offset)
-
-
 def test_an_append_that_is_on_its_way_is_left_to_the_next_batch(tmp_path):
     addresses = write(tmp_path / "log", 3, value=b"." * 5000, sync="never")
     slab = next((tmp_path / "log").glob("*.slab"))
@@ -294,22 +268,6 @@ def test_what_was_read_and_then_lost_with_the_page_cache_takes_no_offset_back(tm
     assert more[0] > addresses[-1], "a new epoch begins above"
     query.all()
     assert query.rows == named(addresses + more, "log")
-
-
-@pytest.mark.parametrize("how", ["directory", "slabs"])
-def test_a_log_that_is_made_anew_beside_a_query_is_a_loss(tmp_path, how):
-    write(tmp_path / "log", 10)
-    strict, forgiving = Query(tmp_path), Query(tmp_path, failOnDataLoss="false")
-    assert len(strict.batch()) == len(forgiving.batch()) == 10
-    for file in (tmp_path / "log").iterdir():
-        file.unlink()
-    if how == "directory":
-        (tmp_path / "log").rmdir()
-    addresses = write(tmp_path / "log", 30)
-    with pytest.raises(UsageError, match=ANOTHER):
-        strict.batch()
-    forgiving.all()
-    assert forgiving.rows[10:] == named(addresses, "log")
 
 
 @pytest.mark.parametrize("count", [5, 10, 30])
@@ -382,19 +340,6 @@ def test_a_log_that_is_put_back_from_a_copy_is_read_on(tmp_path):
     assert query.batch() == named(more, "log")
 
 
-def test_behind_a_new_epoch_far_above_a_batch_is_no_thousand_tasks(tmp_path):
-    write(tmp_path / "log", 10)
-    shutil.copytree(tmp_path / "log", tmp_path / "copy")
-    query = Query(tmp_path / "copy")
-    query.batch()
-    more = write(tmp_path / "copy", 5)
-    start = json.loads(query.offset)
-    assert more[0] - start["copy"][0] > 1 << 32
-    end = query.reader.latestOffset(start, query.limit)
-    assert len(query.reader.partitions(start, end)) == 1
-    assert query.batch() == named(more, "copy")
-
-
 # --- the cursor -----------------------------------------------------------------------------
 
 
@@ -430,28 +375,6 @@ def test_a_new_query_takes_its_cursor_to_where_it_begins(tmp_path):
     again = Query(tmp_path, cursor="spark")  # without the checkpoint
     assert aolog.cursors(tmp_path / "log")[0].ordinal == 0, "retention keeps what it will read"
     assert len(again.batch()) == 20
-
-
-def test_a_cursor_stays_where_the_log_lost_what_the_query_has_read(tmp_path):
-    write(tmp_path / "other", 5)
-    with aolog.Writer(tmp_path / "log", batch_bytes=0, sync="never") as log:
-        addresses = [log.append(b"." * 200) for _ in range(10)]
-        log.flush()
-        query = Query(tmp_path, cursor="spark")
-        query.all()
-        slab = next((tmp_path / "log").glob("*.slab"))
-        data = slab.read_bytes()
-    query.reader.stop()
-    slab.write_bytes(data[: addresses[6]])
-    restarted = Query(tmp_path, checkpoint=query.offset, cursor="spark")
-    more = write(tmp_path / "other", 5)
-    assert restarted.batch() == named(more, "other")
-    restarted.reader.commit(json.loads(restarted.offset))
-    assert [cursor.ordinal for cursor in aolog.cursors(tmp_path / "other")] == [10]
-    more = write(tmp_path / "log", 5)
-    assert restarted.batch() == named(more, "log")
-    restarted.reader.commit(json.loads(restarted.offset))
-    assert [cursor.lag.records for cursor in aolog.cursors(tmp_path / "log")] == [0]
 
 
 def test_a_cursor_that_another_reader_holds_is_an_error(tmp_path):
