@@ -8,36 +8,30 @@ the partitions of a load from its first use on.
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from aolog.errors import AologError, UsageError
-from aolog.spark.filters import ALL, Bounds, bounds
 from aolog.spark.listing import list_logs
 from aolog.spark.options import read_options
 from aolog.spark.partition import partition_of, pieces_in
-from aolog.spark.planning import Span, between_times, partitions, spans
+from aolog.spark.planning import Span, partitions, spans
 from aolog.spark.reading import Reading, read_pieces
 from aolog.spark.schema import check_schema, ddl
 from aolog.spark.shipping import Shipped, parcel_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceStreamReader, Filter
+    from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from aolog.spark.options import Options
 
 __all__ = ["AologDataSource", "BatchReader", "arrow_schema", "source_class"]
-
-# This module of Spark's calls pushFilters, if the session allows it. Without it Spark refuses a reader
-# that has the method.
-_PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class AologDataSource(DataSource):
@@ -66,8 +60,7 @@ class AologDataSource(DataSource):
         _check(schema, options)
         wanted = spans(options, list_logs(options)) if self._pinned is None else self._pinned
         self._pinned = None  # Spark sends this source to each task with the reader
-        made = PushingReader if options.push_filters and _PUSHING in sys.modules else BatchReader
-        return made(options, wanted, arrow_schema(schema))
+        return BatchReader(options, wanted, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """The reader of a stream. Raises UsageError for invalid options or an invalid schema."""
@@ -113,18 +106,17 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._wanted = wanted
         self._schema = schema
-        self._bounds = ALL
 
     def partitions(self) -> list[InputPartition]:
         """One for each task. An empty one if there are no records: Spark needs at least one."""
-        options, wanted = self._options, _narrowed(self._wanted, self._bounds)
-        cut = partitions(wanted, options.partition_bytes, options.min_partitions)
+        options = self._options
+        cut = partitions(self._wanted, options.partition_bytes, options.min_partitions)
         return [partition_of(pieces) for pieces in cut] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Batches of the partition's records. Raises GapFound, StorageError."""
         options = self._options
-        how = Reading(self._schema, options.fail_on_loss, options.fail_on_corruption, self._bounds)
+        how = Reading(self._schema, options.fail_on_loss, options.fail_on_corruption)
         return read_pieces(pieces_in(partition), how)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -132,32 +124,6 @@ class BatchReader(DataSourceReader):
 
     def __reduce__(self) -> Any:
         return parcel_of(self)
-
-
-class PushingReader(BatchReader):
-    """The same, if Spark may push filters down."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
-        """Notes the filters and returns all: Spark evaluates them again."""
-        self._bounds = bounds(filters)
-        return filters
-
-
-def _narrowed(wanted: list[Span], to: Bounds) -> list[Span]:
-    """The parts of the spans that may hold rows within the bounds."""
-    if to == ALL:
-        return wanted
-    left = []
-    for span in wanted:
-        if to.logs is not None and span.log.name not in to.logs:
-            continue
-        since, until = max(span.since, to.offset_min), min(span.until, to.offset_max + 1)
-        narrow = Span(span.log, since, until)
-        if since < until and to.of_times:
-            narrow = between_times(narrow, to.us_min, to.us_max)
-        if narrow.since < narrow.until:
-            left.append(narrow)
-    return left
 
 
 def source_class() -> type[DataSource]:

@@ -56,7 +56,6 @@ class Options(NamedTuple):
     max_bytes_per_trigger: int | None = None
     max_records_per_trigger: int | None = None
     cursor: str | None = None
-    push_filters: bool = False
 
 
 # --- kinds of values ------------------------------------------------------------------------
@@ -160,12 +159,11 @@ READERS: dict[str, tuple[str, Any]] = {
     "maxBytesPerTrigger": ("max_bytes_per_trigger", size),
     "maxRecordsPerTrigger": ("max_records_per_trigger", whole_number),
     "cursor": ("cursor", _cursor),
-    "pushFilters": ("push_filters", _boolean),
 }
 _BY_LOWER = {name.lower(): name for name in READERS}
 _OTHERS = {"path", "paths", "includeheaders", "maxoffsetspertrigger"}
 _OF_STREAMS = ("maxBytesPerTrigger", "maxRecordsPerTrigger", "cursor")
-_OF_BATCHES = ("endingOffsets", "endingTimestamp", "pushFilters")
+_OF_BATCHES = ("endingOffsets", "endingTimestamp")
 
 
 def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:

@@ -16,7 +16,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError, warn
-from aolog.format.slab import NO_TIMESTAMP
 from aolog.log.directory import Log
 from aolog.log.names import slab_name
 from aolog.read import seek
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options, Start
 
-__all__ = ["Piece", "Span", "between_times", "check_names", "partitions", "spans", "where"]
+__all__ = ["Piece", "Span", "check_names", "partitions", "spans", "where"]
 
 _OPEN_BYTES = 1 << 20  # opening a log takes the time of reading so many bytes
 # Whatever the options are: planning so many takes seconds on the driver, and ten times as many half a
@@ -140,32 +139,6 @@ def _at_time(log: Listed, timestamp_us: int, option: str) -> int:
         )
     with Log(log.path, Storage()) as opened:
         return min(opened.listed(lambda: seek.at_time(opened, timestamp_us).address), log.end)
-
-
-def between_times(span: Span, least_us: int, greatest_us: int) -> Span:
-    """The span from its first record at or after `least_us`, without last slabs whose seals say that
-    all their records are after `greatest_us`."""
-    log, since, until = span
-    if log.format == 1:
-        return span
-    opened = Log(log.path, Storage())
-
-    def narrow() -> Span:
-        begin, end = since, until
-        if least_us > NO_TIMESTAMP:
-            begin = max(begin, seek.at_time(opened, least_us).address)
-        for i in reversed(range(len(opened.bases))):
-            base = opened.bases[i]
-            seal = opened.slab(i).seal() if since < base < until else None
-            if seal is None or not seal.records or seal.least_us <= greatest_us:
-                if base < until:
-                    break
-                continue
-            end = base
-        return Span(log, begin, max(begin, end))
-
-    with opened:
-        return opened.listed(narrow)
 
 
 # --- which task -----------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -21,7 +20,6 @@ from aolog.read.arrow import to_arrow
 from aolog.read.batch import RecordFrame
 from aolog.read.ranges import read_range
 from aolog.record import Gap
-from aolog.spark.filters import ALL, Bounds
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -50,7 +48,6 @@ class Reading(NamedTuple):
     schema: pa.Schema
     fail_on_loss: bool = True
     fail_on_corruption: bool = True
-    bounds: Bounds = ALL
 
 
 def read_pieces(pieces: Iterable[Piece], how: Reading) -> Iterator[pa.RecordBatch]:
@@ -103,8 +100,6 @@ def _read(piece: Piece, log: Log, how: Reading) -> Iterator[pa.RecordBatch]:
             _judge(piece, found, how)
             gaps, lost = gaps + 1, lost + (found.records_lost or 0)
             continue
-        if how.bounds.of_frames and not _may_hold(found, piece, how.bounds):
-            continue
         cost = found.columns.records * width + (found.size if bodies else 0)
         if frames and (size + cost > BATCH_BYTES or held + found.size > HELD_BYTES):
             yield from _batches(frames, size, piece, how.schema)
@@ -139,21 +134,6 @@ def _judge(piece: Piece, gap: Gap, how: Reading) -> None:
         hint = "set failOnDataLoss to false" if missed else "set onCorruption to skip"
         raise GapFound(text, hint=f"{hint} to skip them", path=piece.path, gap=gap)
     warn("%s: %s", piece.path, text)
-
-
-def _may_hold(frame: RecordFrame, piece: Piece, bounds: Bounds) -> bool:
-    """Whether the frame may hold a wanted record, by its topic and timestamps."""
-    columns = frame.columns
-    if bounds.topics is not None and columns.topics is None:
-        topic = columns.topic or piece.topic
-        if topic is not None and topic not in bounds.topics:
-            return False
-    greatest = least = frame.timestamp_us  # a frame's own timestamp is the greatest of its records
-    if greatest is None or least is None:
-        return True
-    if columns.timestamps is not None and least > bounds.us_max:
-        least = int(np.frombuffer(columns.timestamps, np.int64).min())
-    return greatest >= bounds.us_min and least <= bounds.us_max
 
 
 # --- to Spark's columns ---------------------------------------------------------------------

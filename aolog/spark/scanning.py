@@ -31,14 +31,13 @@ _PARTITION_BYTES = 256 << 20  # twice a source's
 _NOT_HERE = {
     "path": "pass it before the options",
     "paths": "pass them before the options",
-    "pushFilters": "applies to spark.read only",
 }
 
 
 def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object) -> DataFrame:
     """The rows of `spark.read.format("aolog").options(**options).load(paths)`, in less time if there
     are many millions. maxPartitionBytes defaults to 256 MiB, minPartitions to the session's default
-    parallelism. Filters are not pushed down. The call lists the logs and fixes their ends. Paths must
+    parallelism. The call lists the logs and fixes their ends. Paths must
     be the same directories on every executor. Raises UsageError, also for a session of Spark Connect,
     and StorageError on the driver; Spark's errors for failures in tasks."""
     refuse_connect(spark, "use spark.read.format('aolog'), which lists them there")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 from pyspark.cloudpickle import dumps
-from pyspark.sql import datasource as spark
 
 import aolog
 import aolog.spark
@@ -18,8 +16,6 @@ from aolog.errors import AologError, GapFound, UsageError
 from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
 from aolog.spark import listing, planning
-from aolog.spark.datasource import PushingReader, arrow_schema
-from aolog.spark.options import read_options
 from aolog.spark.partition import pieces_in
 from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
 
@@ -452,80 +448,3 @@ def test_logs_of_both_formats_are_read_together_where_only_one_has_timestamps(tm
     assert table(tmp_path)["log"].to_pylist() == ["new", "new", "old"]
     with pytest.raises(UsageError, match="option startingTimestamp: 'old' is of format 1"):
         table(tmp_path, startingTimestamp=0)
-
-
-# --- filters --------------------------------------------------------------------------------
-
-
-def filtered(path, schema, *filters):
-    """The rows, and the ranges that tasks read."""
-    options = read_options({"path": str(path)}, stream=False)
-    reader = PushingReader(
-        options, planning.spans(options, listing.list_logs(options)), arrow_schema(schema)
-    )
-    assert list(reader.pushFilters(list(filters))) == list(filters), "Spark asks all again"
-    planned = reader.partitions()
-    found = [
-        tuple(row.values())
-        for part in run(reader, planned, schema)
-        for b in part
-        for row in b.to_pylist()
-    ]
-    return found, [piece.wanted for p in planned for piece in pieces_in(p)]
-
-
-def test_filters_narrow_what_is_read(tmp_path):
-    addresses = write(tmp_path / "a", 100, value=bytes(1000), slab_bytes=20_000)
-    write(tmp_path / "b", 10)
-    schema = struct("offset", "log")
-
-    def read(*filters):
-        return filtered(tmp_path, schema, *filters)[0]
-
-    of_a = [(address, "a") for address in addresses]
-    log, offset = ("log",), ("offset",)
-    assert read(spark.EqualTo(log, "a")) == of_a
-    assert read(spark.In(log, ("c", "a"))) == of_a
-    assert read(spark.EqualTo(log, "c")) == []
-    low, high = (
-        spark.GreaterThan(offset, addresses[20]),
-        spark.LessThanOrEqual(offset, addresses[30]),
-    )
-    assert read(spark.EqualTo(log, "a"), low, high) == of_a[21:31]
-    assert (
-        read(spark.In(offset, (addresses[50], addresses[52])), spark.EqualTo(log, "a"))
-        == of_a[50:53]
-    )
-    moment = datetime.fromtimestamp(1_700_000_000 + 90 / 1000, UTC)
-    assert read(spark.GreaterThanOrEqual(("timestamp",), moment)) == of_a[90:]
-    early = read(spark.LessThan(("timestamp",), moment), spark.EqualTo(log, "a"))
-    assert early == of_a[:90]
-    assert len(read(spark.Not(spark.EqualTo(log, "a")))) == 110, "not understood: all is read"
-    assert len(read(spark.StringStartsWith(log, "a"), spark.IsNotNull(log))) == 110
-
-
-def test_filters_pass_over_slabs_by_their_times_and_frames_by_their_topics(tmp_path):
-    with aolog.Writer(tmp_path / "log", topic="own", batch_bytes=0, slab_bytes=20_000) as log:
-        for i in range(100):
-            topic = ("t", None, "u")[i % 3]
-            log.append(bytes(1000), topic=topic, timestamp=1_700_000_000_000_000 + i * 1_000_000)
-    schema = struct("topic", "timestamp")
-
-    def read(*filters):
-        rows, ranges = filtered(tmp_path, schema, *filters)
-        return [topic for topic, _ in rows], ranges
-
-    assert read(spark.EqualTo(("topic",), "t"))[0] == ["t"] * 34
-    assert read(spark.EqualTo(("topic",), "own"))[0] == ["own"] * 33
-    assert set(read(spark.In(("topic",), ("own", "u")))[0]) == {"own", "u"}
-    moment = datetime.fromtimestamp(1_700_000_050, UTC)
-    ((whole,), (late,), (early,)) = (
-        read(*filters)[1]
-        for filters in (
-            [],
-            [spark.GreaterThan(("timestamp",), moment)],
-            [spark.LessThan(("timestamp",), moment)],
-        )
-    )
-    assert late.since > whole.until // 3
-    assert early.until < whole.until * 2 // 3

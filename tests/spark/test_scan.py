@@ -77,7 +77,6 @@ def test_what_is_damaged_fails_unless_it_is_to_be_skipped(tmp_path, spark):
     [
         ({"cursor": "x"}, "option cursor: is a stream's"),
         ({"path": "/elsewhere"}, "option path: pass it before"),
-        ({"pushFilters": True}, "option pushFilters: applies to"),
         ({"onCorruption": "no"}, "option onCorruption: 'no' is neither"),
         ({"columnz": "value"}, "columns"),
     ],

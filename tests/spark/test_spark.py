@@ -38,24 +38,6 @@ def test_a_batch_has_rows_of_all_logs_and_errors_name_the_option(tmp_path, spark
     assert frame.count() == 20, "the end was pinned"
 
 
-def test_filters_are_handed_down_only_where_it_is_asked_for(tmp_path, spark, load):
-    """Spark keeps the partitions of a load: with filters handed down, another query on the same
-    load would be without what they left out."""
-    addresses = write(tmp_path / "log", 20)
-    wanted = f"offset >= {addresses[15]} and log = 'log'"
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        frame = load(tmp_path)
-        assert frame.where(wanted).count() == 5
-        assert frame.count() == 20
-        frame = load(tmp_path, pushFilters="true", minPartitions=5)
-        assert frame.where(wanted).count() == 5
-        assert frame.count() < 20, "Spark keeps partitions no more: pushFilters can be the default"
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-    assert load(tmp_path, pushFilters="true").where(wanted).count() == 5
-
-
 def test_views_of_sql_work_and_tables_are_refused(tmp_path, spark):
     write(tmp_path / "log")
     spark.sql(f"CREATE TEMPORARY VIEW logs USING aolog OPTIONS (path '{tmp_path}')")
