@@ -114,15 +114,6 @@ Exit status: 0 done or stopped, 1 the job failed, 2 usage, 3 damage, 4 storage, 
     metavar="KEY=VALUE",
     help="Of the writer; with kafka, librdkafka's. Repeatable.",
 )
-@click.option(
-    "--output-mode",
-    type=click.Choice(["append", "update", "complete"]),
-    default="append",
-    help="Of aggregations in streams.",
-)
-@click.option(
-    "--trigger-seconds", type=click.FloatRange(min=0, min_open=True), help="Between batches."
-)
 @click.option("--master", help="Spark's; of spark-submit, or local[*], unless given.")
 @click.option("--conf", "settings", multiple=True, metavar="KEY=VALUE", help="Spark's. Repeatable.")
 @json_option

@@ -45,8 +45,6 @@ class Transfer(NamedTuple):
     bootstrap: str | None = None
     checkpoint: str | None = None
     stream: bool = False
-    output_mode: str = "append"
-    trigger_seconds: float | None = None
 
 
 class Moved(NamedTuple):
@@ -77,10 +75,6 @@ def checked(wanted: Transfer) -> Transfer:
         raise UsageError(
             "--stream: needs --checkpoint DIR", hint="there it goes on when it is started again"
         )
-    if wanted.checkpoint is None and (wanted.output_mode != "append" or wanted.trigger_seconds):
-        raise UsageError("--output-mode and --trigger-seconds: are a stream's: give --checkpoint")
-    if wanted.trigger_seconds and not wanted.stream:
-        raise UsageError("--trigger-seconds: is of --stream")
     if wanted.kind == "kafka" and not wanted.bootstrap:
         raise UsageError("--to kafka: needs --bootstrap-servers HOST:PORT")
     if wanted.kind != "kafka" and wanted.bootstrap:
@@ -221,13 +215,7 @@ def _run_stream(
         writer = writer.option("path", wanted.place)
     if not wanted.stream:
         writer = writer.trigger(availableNow=True)
-    elif wanted.trigger_seconds:
-        writer = writer.trigger(processingTime=f"{wanted.trigger_seconds} seconds")
-    query = (
-        writer.option("checkpointLocation", directory(wanted.checkpoint))
-        .outputMode(wanted.output_mode)
-        .start()
-    )
+    query = writer.option("checkpointLocation", directory(wanted.checkpoint)).start()
     try:
         _follow(query, sent, note, stopped)
     finally:
