@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable
 
     from bridge.buffer.provider import Message
@@ -66,7 +66,7 @@ def _is_cut_off(path: Path) -> bool:
     """Whether the file's last line has no end. False for a pipe, and if it cannot be read."""
     try:
         with path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
+            file.seek(-1, 2)  # from its end
             return file.read() != b"\n"
     except OSError:  # among others: it is empty
         return False

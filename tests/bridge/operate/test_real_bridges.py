@@ -83,7 +83,7 @@ def test_a_bridge_that_is_cut_off_from_its_broker_shows_what_waits_and_why(
 ) -> None:
     log = tmp_path / "root/app"
     fill(log, 100)
-    page.goto(served(tmp_path / "root", "--log-max-bytes", "100M"))
+    page.goto(served(tmp_path / "root", "-X", "reconnect.backoff.max.ms=500"))
     expect(page.locator("#n-acknowledged")).to_have_text("100", timeout=20_000)
     broker.set_down()
     with Writer(log) as writer:
