@@ -131,19 +131,8 @@ def packer(name: str, level: int | None) -> Packer:
 
 
 def _zstd_compressor(level: int) -> Callable[[bytes], bytes]:
-    zstd = _zstd()
-    idle: list[Any] = []  # creating a compressor takes as long as compressing a small body
-
-    def compress(raw: bytes) -> bytes:
-        try:
-            compressor = idle.pop()
-        except IndexError:
-            compressor = zstd.ZstdCompressor(level=level)
-        packed: bytes = compressor.compress(raw, compressor.FLUSH_FRAME)
-        idle.append(compressor)  # not after an exception: it may have input left
-        return packed
-
-    return compress
+    compress = _zstd().compress
+    return lambda raw: compress(raw, level)
 
 
 def _lz4_compressor(level: int | None) -> Callable[[bytes], bytes]:

@@ -49,16 +49,14 @@ def payload_matches(stored: int, payload: Buffer) -> bool:
     return bool(xxhash.xxh32_intdigest(payload) == stored)
 
 
-def refusal(
+def check_storable(
     value: bytes | None,
     key: bytes | None,
     headers: Headers,
     timestamp: int | None,
     topic: str | None,
-) -> RecordRefused | None:
-    """The error if the format cannot store the record, else None."""
-    if value and key is None and not headers and timestamp is None and topic is None:
-        return None
+) -> None:
+    """Raises RecordRefused for a record that the format cannot store."""
     parts = {
         "a null value": value is None,
         "an empty value (the Go program panics on it)": value == b"",
@@ -67,7 +65,7 @@ def refusal(
         "a timestamp": timestamp is not None,
         "a topic": topic is not None,
     }
-    part = next(part for part, is_there in parts.items() if is_there)
-    return RecordRefused(
-        f"format 1 cannot store {part}", hint='append only a value, or use format="aolog"'
-    )
+    for part, is_there in parts.items():
+        if is_there:
+            hint = 'append only a value, or use format="aolog"'
+            raise RecordRefused(f"format 1 cannot store {part}", hint=hint)

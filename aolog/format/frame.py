@@ -225,26 +225,3 @@ def intact_frames(
         frames.append(_make_frame((offset, end, _make_header(fields[1:9]), body)))
         offset = end
     return frames
-
-
-def hop_headers(
-    chunk: bytes, chunk_at: int, offset: int, salt: int, wanted: int
-) -> tuple[int, int | None]:
-    """Skips frames from `offset` on by their headers, without reading bodies. Returns the offset of the
-    frame that contains or follows `wanted`, or of the first frame whose header is invalid or not in the
-    chunk; and the ordinal after the last skipped frame, None if none was skipped. Makes the checks of
-    `decode_header` in one loop: a seek may skip a hundred frames of one record."""
-    after = None
-    unpack, at, last = _HEADER.unpack_from, offset - chunk_at, len(chunk) - FRAME_HEADER_LEN
-    wanted -= chunk_at
-    while 0 <= at <= last:
-        magic, kind, flags, body_len, _, _, ordinal, records, _, head_hash = unpack(chunk, at)
-        length = FRAME_HEADER_LEN + body_len + -body_len % ALIGNMENT
-        end = at + length
-        if magic != MAGIC or end > wanted or kind not in FLAGS_NEVER or flags & FLAGS_NEVER[kind]:
-            break
-        seed = (salt ^ (chunk_at + at >> 3)) & 0xFFFFFFFF
-        if xxh32_intdigest(chunk[at : at + _HASHED_LEN], seed) != head_hash or records > length:
-            break
-        at, after = end, ordinal + records
-    return chunk_at + at, after

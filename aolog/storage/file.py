@@ -26,7 +26,6 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 PERMISSIONS = 0o777
 
-READ_ONCE_MAX = 1 << 30  # bytes a call: Linux reads and writes at most 2^31-4096 at once
 _PARTS_ONCE_MAX = 512  # buffers a call; IOV_MAX is 1024
 _SMALL_BYTES = 4096  # copying a buffer of up to this size takes less time than a call
 _PIECE_BYTES = 1 << 20  # bytes a step when a file is copied or searched
@@ -92,12 +91,12 @@ class File:
     def pread(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes at `offset`; fewer only at the end of the file."""
         try:
-            data = self._system.pread(self.fd, min(size, READ_ONCE_MAX), offset)
+            data = self._system.pread(self.fd, size, offset)
             if len(data) == size or not data:
                 return data
             pieces = [data]
             while (got := sum(map(len, pieces))) < size:
-                piece = self._system.pread(self.fd, min(size - got, READ_ONCE_MAX), offset + got)
+                piece = self._system.pread(self.fd, size - got, offset + got)
                 if not piece:
                     break
                 pieces.append(piece)
@@ -124,8 +123,7 @@ class File:
             parts = [b"".join(parts)]  # many small frames: one copy costs less than many calls
         try:
             while left:
-                whole = len(parts) <= _PARTS_ONCE_MAX and left <= READ_ONCE_MAX
-                once = parts if whole else _at_once(parts)
+                once = parts if len(parts) <= _PARTS_ONCE_MAX else parts[:_PARTS_ONCE_MAX]
                 written = self._system.pwritev(self.fd, once, offset)
                 left -= written
                 if left:
@@ -242,9 +240,3 @@ def _after(parts: Sequence[Buffer], written: int) -> list[memoryview]:
             views.append(memoryview(part)[written:])
         written = max(0, written - len(part))
     return views
-
-
-def _at_once(parts: Sequence[Buffer]) -> list[memoryview]:
-    """As many of the parts as one call can write."""
-    views = _after(parts, 0)[:_PARTS_ONCE_MAX]
-    return views if sum(map(len, views)) <= READ_ONCE_MAX else [views[0][:READ_ONCE_MAX]]

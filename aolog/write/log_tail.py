@@ -127,11 +127,8 @@ class LogTail:
         if batch is None:
             return
         assert slab is not None
-        greatest_us = least_us = batch.timestamp_us
-        if batch.timestamps is not None:
-            greatest_us, least_us = max(batch.timestamps), min(batch.timestamps)
-        count, codec = len(batch.values), 0
-        columns, parts = batch.encode()
+        codec = 0
+        count, columns, parts, greatest_us, least_us = batch.encode()
         if self._pack is not None:  # under the lock: the next address depends on it
             codec, parts = self._pack(count, parts)
         address = slab.add_records(

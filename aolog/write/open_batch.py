@@ -1,7 +1,7 @@
 """The open batch: records gathered in memory until they become one frame. Pure.
 
 Its address is fixed when the first record is taken, so a record's address is known at once: the
-batch's address plus the number of records before it. A column exists only once a record uses it.
+batch's address plus the number of records before it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.format.columns import encode_columns
+from aolog.write.record_columns import NOTHING_ELSE, RecordColumns, encode_records
 
 if TYPE_CHECKING:
-    from aolog.format.frame import Buffer
-    from aolog.record import Headers
+    from aolog.write.record_columns import Others
     from aolog.write.validate import CheckedRecord
 
 
@@ -23,8 +23,7 @@ class OpenBatch:
     offsets included. plain: the records have nothing but values, so a value may join the list.
     """
 
-    __slots__ = ("address", "headers", "keys", "plain", "size", "timestamp_us", "timestamps",
-                 "topics", "values")  # fmt: skip  # one thing, one line
+    __slots__ = ("_others", "address", "plain", "size", "timestamp_us", "values")
 
     def __init__(self, address: int, timestamp_us: int) -> None:
         self.address = address
@@ -32,46 +31,23 @@ class OpenBatch:
         self.size = 0
         self.plain = True
         self.values: list[bytes | None] = []
-        self.keys: list[bytes | None] | None = None
-        self.headers: list[Headers] | None = None
-        self.timestamps: list[int] | None = None
-        self.topics: list[str | None] | None = None
+        self._others: list[Others] = []  # one a value, unless the batch is plain
 
     def add(self, record: CheckedRecord) -> int:
         """Takes a record; its address."""
-        value, key, headers, timestamp, topic, size = record
-        before = len(self.values)
-        self.size += size
-        self.values.append(value)
-        if self.plain and key is None and not headers and timestamp is None and topic is None:
-            return self.address + before
-        self.plain = False
-        if self.keys is not None or key is not None:
-            self.keys = [None] * before if self.keys is None else self.keys
-            self.keys.append(key)
-        if self.headers is not None or headers:
-            self.headers = [()] * before if self.headers is None else self.headers
-            self.headers.append(headers)
-        if self.timestamps is not None or timestamp is not None:
-            if self.timestamps is None:
-                self.timestamps = [self.timestamp_us] * before
-            self.timestamps.append(self.timestamp_us if timestamp is None else timestamp)
-        if self.topics is not None or topic is not None:
-            self.topics = [None] * before if self.topics is None else self.topics
-            self.topics.append(topic)
+        before, others = len(self.values), record[1:5]
+        self.size += record[5]
+        self.values.append(record[0])
+        if self.plain and others != NOTHING_ELSE:
+            self.plain, self._others = False, [NOTHING_ELSE] * before
+        if not self.plain:
+            self._others.append(others)
         return self.address + before
 
-    def encode(self) -> tuple[int, list[Buffer]]:
-        """The body: its columns' bits and its parts."""
-        if self.plain:
-            values = self.values
-            if len(values) == 1 and values[0] is not None:
-                return 0, [values[0]]
-            return encode_columns(values)
-        return encode_columns(
-            self.values,
-            timestamps=self.timestamps,
-            keys=self.keys,
-            topics=self.topics,
-            headers=self.headers,
-        )
+    def encode(self) -> RecordColumns:
+        """The body."""
+        if not self.plain:
+            return encode_records(self.values, self._others, self.timestamp_us)
+        bits, parts = encode_columns(self.values)
+        stamp = self.timestamp_us
+        return RecordColumns(len(self.values), bits, parts, stamp, stamp)

@@ -26,6 +26,14 @@ BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger o
 # times as long as an aligned one, of 256 KiB 1.3, of a MiB 1.1, of two MiB no less.
 FLUSH_BYTES = 1 << 20
 _UNBOUNDED = 1 << 62  # bytes or records: more than there can be, and still a machine integer
+_INTEGERS = (
+    ("slab_bytes", 1, SLAB_BYTES_MAX),
+    ("batch_bytes", 0, BATCH_BYTES_MAX),  # 0: a frame a record
+    ("max_record_bytes", 1, RECORD_BYTES_MAX),
+    ("flush_records", 1, _UNBOUNDED),
+    ("flush_bytes", 1, _UNBOUNDED),
+    ("first_address", 0, (1 << 63) - 1),
+)
 
 
 class WriterOptions(NamedTuple):
@@ -51,7 +59,12 @@ class WriterOptions(NamedTuple):
 
     def checked(self) -> Self:
         """The same options. Raises UsageError that names the wrong one, CodecUnavailable."""
-        self._check_choices()
+        for name, choices in (
+            ("format", ("aolog", "queuefka")),
+            ("sync", ("interval", "never", "flush")),
+        ):
+            if getattr(self, name) not in choices:
+                raise UsageError(f"{name}={getattr(self, name)!r}", hint=f"use one of {choices}")
         self._check_numbers()
         check_mode(self.mode)
         check_topic(self.topic)
@@ -72,38 +85,20 @@ class WriterOptions(NamedTuple):
             )
         return self
 
-    def _check_choices(self) -> None:
-        if self.format not in {"aolog", "queuefka"}:
-            raise UsageError(f"format={self.format!r}", hint='use "aolog" or "queuefka"')
-        if self.sync not in {"interval", "never", "flush"}:
-            raise UsageError(f"sync={self.sync!r}", hint='use "interval", "never" or "flush"')
-
     def _check_numbers(self) -> None:
         given = self._asdict()
-        for name in ("slab_bytes", "batch_bytes", "max_record_bytes", "flush_records",
-                     "flush_bytes"):  # fmt: skip  # one thing, one line
-            optional = name.startswith("flush") and given[name] is None
-            if not optional and not hasattr(given[name], "__index__"):
-                raise UsageError(f"{name}={given[name]!r}", hint="use an integer")
-        if not 0 < self.slab_bytes <= SLAB_BYTES_MAX:
-            raise UsageError(f"slab_bytes={self.slab_bytes!r}", hint="use 1 to 2^60 bytes")
-        if not 0 <= self.batch_bytes <= BATCH_BYTES_MAX:
-            raise UsageError(
-                f"batch_bytes={self.batch_bytes!r}", hint="use 0 (a frame a record) to 2^30"
-            )
-        if not 0 < self.max_record_bytes <= RECORD_BYTES_MAX:
-            raise UsageError(
-                f"max_record_bytes={self.max_record_bytes!r}", hint=f"1 to {RECORD_BYTES_MAX}"
-            )
-        for name in ("slab_seconds", "flush_records", "flush_bytes", "flush_seconds",
-                     "sync_seconds"):  # fmt: skip  # one thing, one line
+        for name, least, most in _INTEGERS:
+            value = given[name]
+            if value is None and name.startswith("flush"):
+                continue
+            if not hasattr(value, "__index__") or not least <= value <= most:
+                raise UsageError(f"{name}={value!r}", hint=f"use an integer from {least} to {most}")
+        if self.first_address % 8:
+            raise UsageError(f"first_address={self.first_address}", hint="use a multiple of 8")
+        for name in ("slab_seconds", "flush_seconds", "sync_seconds"):
             value = given[name]
             if value is not None and not (isinstance(value, SupportsFloat) and value > 0):  # type: ignore[operator]  # what is like a float compares
                 raise UsageError(f"{name}={value!r}", hint="use a positive number, or None")
-        if not 0 <= self.first_address < 1 << 63 or self.first_address % 8:
-            raise UsageError(
-                f"first_address={self.first_address}", hint="a multiple of 8 below 2^63"
-            )
 
     @property
     def format_1(self) -> bool:
@@ -118,9 +113,9 @@ class WriterOptions(NamedTuple):
     @property
     def flush_at_bytes(self) -> int:
         """Bytes that may wait in memory."""
-        return min(self.flush_bytes or max(self.batch_bytes, FLUSH_BYTES), _UNBOUNDED)
+        return self.flush_bytes or max(self.batch_bytes, FLUSH_BYTES)
 
     @property
     def flush_at_records(self) -> int:
         """Records that may wait in memory."""
-        return min(self.flush_records or _UNBOUNDED, _UNBOUNDED)
+        return self.flush_records or _UNBOUNDED

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aolog.errors import RecordRefused, RecordTooLarge, load_optional
 from aolog.format.columns import encode_columns
 from aolog.format.compression import packer
+from aolog.format.format1 import check_storable
 from aolog.storage import clock
 from aolog.write.validate import (
     OFFSET_BYTES,
     RECORD_BYTES_MAX,
-    check_format_1,
     check_record,
     check_values,
     too_large,
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 # What a frame holds: records, columns' bits, codec, parts, greatest and least timestamp.
 Body = tuple[int, int, int, "list[Buffer]", int, int]
+# What a record has beside its value: key, headers, timestamp, topic.
+Others = tuple[bytes | None, "Headers", int | None, str | None]
+NOTHING_ELSE: Others = (None, (), None, None)
 
 
 class RecordColumns(NamedTuple):
@@ -39,6 +42,23 @@ class RecordColumns(NamedTuple):
     parts: list[Buffer]
     greatest_us: int
     least_us: int
+
+
+def encode_records(
+    values: Sequence[bytes | None], others: Sequence[Others], now_us: int
+) -> RecordColumns:
+    """The body of checked records, at least one. A column exists only if a record uses it. now_us: the
+    timestamp of a record that has none."""
+    keys, headers, moments, topics = zip(*others, strict=True)
+    stamps = [now_us if moment is None else moment for moment in moments]
+    bits, parts = encode_columns(
+        values,
+        timestamps=stamps if any(moment is not None for moment in moments) else None,
+        keys=keys if any(key is not None for key in keys) else None,
+        topics=topics if any(topic is not None for topic in topics) else None,
+        headers=headers if any(headers) else None,
+    )
+    return RecordColumns(len(values), bits, parts, max(stamps), min(stamps))
 
 
 class RecordBatches:
@@ -65,7 +85,7 @@ class RecordBatches:
         checked = check_values(values, most)
         if self._format_1:
             for value in checked:
-                check_format_1(value, None, (), None, None)
+                check_storable(value, None, (), None, None)
             return [(1, 0, 0, [value], now_us, now_us) for value in checked if value]
         if not checked:
             return []
@@ -125,16 +145,9 @@ def _columns_of(
             f"a batch of {sum(sizes)} bytes exceeds a frame's bound of {RECORD_BYTES_MAX}",
             hint="split it; each append_many is one frame",
         )
-    taken, key_column, header_column, moments, topic_column, _ = zip(*checked, strict=True)
-    stamps = [now_us if moment is None else moment for moment in moments]
-    bits, parts = encode_columns(
-        taken,
-        timestamps=stamps if any(moment is not None for moment in moments) else None,
-        keys=key_column if any(key is not None for key in key_column) else None,
-        topics=topic_column if any(topic is not None for topic in topic_column) else None,
-        headers=header_column if any(header_column) else None,
+    return encode_records(
+        [record[0] for record in checked], [record[1:5] for record in checked], now_us
     )
-    return RecordColumns(len(listed), bits, parts, max(stamps), min(stamps))
 
 
 def _column(

@@ -6,11 +6,11 @@ Each check returns the value in the form that the rest of the package uses, or r
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, SupportsIndex, cast
 
 from aolog.errors import RecordRefused, RecordTooLarge, UsageError
-from aolog.format import format1
 from aolog.format.frame import BODY_LEN_MAX
 from aolog.format.native import speed
 from aolog.format.slab import TOPIC_LEN_MAX
@@ -34,26 +34,21 @@ BytesLike = bytes | bytearray | memoryview
 CheckedRecord = tuple[bytes | None, bytes | None, "Headers", int | None, str | None, int]
 
 
-def check_mode(mode: int) -> None:
+def check_mode(mode: int) -> int:
     """Of the directory of a log. Raises UsageError."""
     if not hasattr(mode, "__index__") or not 0o700 <= mode <= 0o777:
         raise UsageError(
-            f"mode={mode!r} is not between 0o700 and 0o777",
+            f"mode={oct(mode) if isinstance(mode, int) else repr(mode)} is not between 0o700 and 0o777",
             hint="0o700 is for the owner alone; with 0o750 a group may read, with 0o770 write",
         )
+    return mode
 
 
 def read_mode(text: str) -> int:
     """Of the octal digits that chmod takes: "750". Raises UsageError."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and not set(text) & set("89")):
+    if not re.fullmatch("[0-7]{1,4}", text):
         raise UsageError(f"{text!r} is not a mode", hint="use octal digits, as chmod does: 750")
-    mode = int(text, 8)
-    if not 0o700 <= mode <= 0o777:
-        raise UsageError(
-            f"mode {text} is not between 700 and 777",
-            hint="700 is for the owner alone; with 750 a group may read, with 770 write",
-        )
-    return mode
+    return check_mode(int(text, 8))
 
 
 def _as_bytes(value: object, what: str) -> bytes | None:
@@ -135,19 +130,6 @@ def check_record(
         size += 8
     name, topic_len = check_topic(topic)
     return data, key_data, pairs, moment, name, size + topic_len
-
-
-def check_format_1(
-    value: bytes | None,
-    key: bytes | None,
-    headers: Headers,
-    timestamp: int | None,
-    topic: str | None,
-) -> None:
-    """Raises RecordRefused for a record that format 1 cannot store."""
-    refused = format1.refusal(value, key, headers, timestamp, topic)
-    if refused is not None:
-        raise refused
 
 
 def check_values(values: Iterable[object], max_record_bytes: int) -> Sequence[bytes | None]:

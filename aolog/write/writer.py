@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Self, SupportsIndex, TypeVa
 
 from aolog import errors as notices
 from aolog.errors import AologError, Forked, LogClosed, UsageError, nested_call
+from aolog.format.format1 import check_storable
 from aolog.format.native.speed import Gate
 from aolog.log import lifetime
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
@@ -28,7 +29,7 @@ from aolog.write.log_tail import LogTail, may_be_retried
 from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
 from aolog.write.record_columns import RecordBatches, array_of
 from aolog.write.slab_chain import SlabChain
-from aolog.write.validate import OFFSET_BYTES, check_format_1, check_record, too_large
+from aolog.write.validate import OFFSET_BYTES, check_record, too_large
 
 if TYPE_CHECKING:
     import os
@@ -179,7 +180,7 @@ class Writer(Gate):
         if size - OFFSET_BYTES > self._max_record_bytes:  # every record has a value's offset
             raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
         if self._format_1:
-            check_format_1(*record[:5])
+            check_storable(*record[:5])
         with self._lock:
             try:
                 tail = self._tail

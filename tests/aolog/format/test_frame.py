@@ -22,7 +22,6 @@ from aolog.format.frame import (
     decode_header,
     encode_frame,
     frame_len,
-    hop_headers,
     intact_frames,
 )
 
@@ -209,21 +208,3 @@ def test_every_single_flipped_bit_of_a_frame_ends_a_run_before_it():
 
 def test_a_run_does_not_begin_before_its_chunk():
     assert intact_frames(frame(), memoryview(frame()), 8192 + 8, 8192, 7, 9) == []
-
-
-def test_hopping_over_headers_ends_where_the_frame_begins_or_a_header_is_not_right():
-    chunk, begins, offset = b"", [], 8192
-    for ordinal in range(5):
-        parts, length = encode_frame(offset, 7, [b"v" * (ordinal * 9)], ordinal=ordinal, count=1)
-        begins.append(offset)
-        chunk, offset = chunk + b"".join(parts), offset + length
-    for i, begin in enumerate(begins):
-        end = begins[i + 1] if i < 4 else offset
-        for wanted in (begin, begin + 1, end - 1):
-            assert hop_headers(chunk, 8192, 8192, 7, wanted) == (begin, i or None)
-    assert hop_headers(chunk, 8192, 8192, 7, offset + 99) == (offset, 5)
-    for bit in range(8 * FRAME_HEADER_LEN):  # of the third frame
-        damaged = bytearray(chunk)
-        damaged[begins[2] - 8192 + bit // 8] ^= 1 << bit % 8
-        assert hop_headers(bytes(damaged), 8192, 8192, 7, offset) == (begins[2], 2), f"bit {bit}"
-    assert hop_headers(chunk[: begins[3] - 8192 + 39], 8192, 8192, 7, offset) == (begins[3], 3)
