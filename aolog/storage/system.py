@@ -45,7 +45,6 @@ class System:
     lstat = staticmethod(os.lstat)
     fchmod = staticmethod(os.fchmod)
     euid = staticmethod(os.geteuid)
-    random_bytes = staticmethod(os.urandom)
 
     def listdir(self, path: str | int, /) -> list[str]:
         return os.listdir(path)
@@ -99,6 +98,10 @@ class System:
     def boot_id(self) -> bytes:
         """16 bytes that differ after each boot: a boot loses the page cache."""
         return _boot_id()
+
+    def random_bytes(self, size: int, /) -> bytes:
+        """Unpredictable bytes."""
+        return os.urandom(size)
 
 
 @functools.cache
