@@ -24,7 +24,7 @@ import hashlib
 import hmac
 import struct
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import UsageError, library_missing
 
@@ -61,13 +61,14 @@ class Key(NamedTuple):
         """The signature. Raises UsageError without the library `cryptography`, for Ed25519."""
         if self.algorithm is Algorithm.HMAC_SHA256:
             return hmac.new(self.secret, data, hashlib.sha256).digest()
-        return _private(self.secret).sign(data)
+        signer = _ed25519().Ed25519PrivateKey.from_private_bytes(self.secret)
+        return bytes(signer.sign(data))
 
     def made(self, signature: bytes, data: bytes) -> bool:
         """Whether this key made the signature of these bytes. Raises as `sign`."""
         if self.algorithm is Algorithm.HMAC_SHA256:
             return hmac.compare_digest(self.sign(data), signature)
-        return _verifies(_public(self.secret, private=self.can_sign), signature, data)
+        return _verifies(self, signature, data)
 
 
 class Verdict(NamedTuple):
@@ -198,32 +199,21 @@ def _key(key_id: str, algorithm: str, secret: str) -> Key:
     return Key(key_id, Algorithm.ED25519, raw, can_sign=algorithm == "ed25519")
 
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-        Ed25519PrivateKey,
-        Ed25519PublicKey,
-    )
-
-
-def _private(secret: bytes) -> Ed25519PrivateKey:
+def _ed25519() -> Any:
+    """The library's module. Raises UsageError without the library `cryptography`."""
     try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.asymmetric import ed25519
     except ModuleNotFoundError as error:
         raise (library_missing(error) or error) from None
-    return Ed25519PrivateKey.from_private_bytes(secret)
+    return ed25519
 
 
-def _public(secret: bytes, *, private: bool) -> Ed25519PublicKey:
-    if private:
-        return _private(secret).public_key()
-    try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    except ModuleNotFoundError as error:
-        raise (library_missing(error) or error) from None
-    return Ed25519PublicKey.from_public_bytes(secret)
-
-
-def _verifies(public: Ed25519PublicKey, signature: bytes, data: bytes) -> bool:
+def _verifies(key: Key, signature: bytes, data: bytes) -> bool:
+    library = _ed25519()
+    if key.can_sign:
+        public = library.Ed25519PrivateKey.from_private_bytes(key.secret).public_key()
+    else:
+        public = library.Ed25519PublicKey.from_public_bytes(key.secret)
     from cryptography.exceptions import InvalidSignature
 
     try:

@@ -12,7 +12,6 @@ from aolog.errors import StorageFailed
 from aolog.format.slab import encode_seal_again
 from aolog.log.slab_file import seal_at_end
 from aolog.publish.pending import log_path
-from aolog.storage import clock
 from aolog.storage.directory import Inside
 from aolog.write.next_slab import next_header, reach_of
 
@@ -43,7 +42,6 @@ def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage
         header = next_header(
             before,
             salt=slab.salt,
-            now_us=clock.now_us(),
             slab_bytes=seal.header.slab_bytes,
             reach=reach_of(path, before.next_base, seal.header.slab_bytes),
             boot_id=storage.boot_id(),

@@ -32,28 +32,20 @@ _PIECE_BYTES = 1 << 20  # bytes a step when a file is copied or searched
 _ZEROS = bytes(_PIECE_BYTES)
 
 
-class as_storage_error:  # noqa: N801 -- used as a function: with as_storage_error(path, "read")
+@contextmanager
+def as_storage_error(
+    path: str, what: str, *, but: tuple[type[OSError], ...] = (), syncs: bool = False
+) -> Iterator[None]:
     """Turns an OSError in its block into our error, with the path and the failed operation.
 
     but: errors that pass unchanged. syncs: the operation is a sync.
     """
-
-    __slots__ = ("_but", "_path", "_syncs", "_what")
-
-    def __init__(
-        self, path: str, what: str, *, but: tuple[type[OSError], ...] = (), syncs: bool = False
-    ) -> None:
-        self._path = path
-        self._what = what
-        self._but = but
-        self._syncs = syncs
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, OSError) and not isinstance(error, self._but):
-            raise _ours(error, self._path, self._what, syncs=self._syncs) from error
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, but):
+            raise
+        raise _ours(error, path, what, syncs=syncs) from error
 
 
 def _ours(error: OSError, path: str, what: str, *, syncs: bool = False) -> StorageError:

@@ -24,7 +24,7 @@ from aolog.format.columns import (
     BodyBuilder,
 )
 from aolog.format.slab import TOPIC_LEN_MAX
-from aolog.write.record_columns import RecordColumns
+from aolog.write.open_batch import RecordColumns
 from aolog.write.validate import RECORD_BYTES_MAX, too_large
 
 

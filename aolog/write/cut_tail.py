@@ -1,7 +1,7 @@
 """Cuts the tail that a crash left after a slab's last intact frame.
 
 The tail is copied to `aside/` under a new name, and is durable there, before it is cut. A process may
-be killed in each step: the next opening finds the copy, or makes another one, and cuts. What is cut,
+be killed in each step: the next opening makes another copy, and cuts. What is cut,
 and whether it is worth a copy, is decided in recovery_cases.py.
 """
 
@@ -15,8 +15,6 @@ from aolog.write.recovery_cases import Case
 if TYPE_CHECKING:
     from aolog.log.directory import Log
     from aolog.storage.directory import Inside
-    from aolog.storage.file import File
-    from aolog.storage.storage import Storage
     from aolog.write.recovery_cases import Decision, LastSlab
 
 
@@ -34,8 +32,6 @@ def cut_tail(log: Log, decision: Decision, last: LastSlab, tail_end: int) -> tup
     with storage.open_write(log.slab_path(last.base)) as file:
         if decision.aside:
             storage.make_directory(log.directory / ASIDE_DIRECTORY)
-            if len(kept) > 1 and _is_copy(storage, kept[-2], file, cut_at, tail_end):
-                aside = kept[-2]  # killed after the copy, before the cut
             storage.write_file(aside, (piece for _, piece in file.pieces(cut_at, tail_end)))
         file.truncate(cut_at)
         file.datasync()
@@ -49,10 +45,3 @@ def _kept_aside(log: Log, address: int) -> list[Inside]:
     while log.storage.exists(paths[-1]):
         paths.append(stem + f".{len(paths) + 1}.torn")
     return paths
-
-
-def _is_copy(storage: Storage, path: Inside, file: File, begin: int, end: int) -> bool:
-    """Whether the file at `path` holds [begin, end) of another."""
-    with storage.open_read(path) as copy:
-        pairs = zip(copy.pieces(0, end - begin), file.pieces(begin, end), strict=True)
-        return copy.stat().size == end - begin and all(a == b for (_, a), (_, b) in pairs)

@@ -6,7 +6,7 @@ and is created under its name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import StorageFull, UsageError
 from aolog.format.slab import ADDRESS_END, SlabHeader
@@ -60,19 +60,9 @@ def reach_of(path: str, base: int, slab_bytes: int) -> int:
     return reach
 
 
-def next_header(
-    before: Predecessor,
-    *,
-    salt: int,
-    now_us: int,
-    slab_bytes: int,
-    reach: int,
-    boot_id: bytes,
-    inode: int,
-    synced: bool,
-    compressed: bool,
-) -> SlabHeader:
-    """The header of the next slab. Raises UsageError if a field would overflow."""
+def next_header(before: Predecessor, **own: Any) -> SlabHeader:
+    """The header of the next slab. own: the fields that the slabs before do not decide. Raises UsageError
+    if a field would overflow."""
     if before.ordinal >= ADDRESS_END or before.epoch > _EPOCH_MAX:
         raise UsageError(
             f"no slab can follow {before.ordinal} records and epoch {before.epoch}",
@@ -82,21 +72,15 @@ def next_header(
         topic_uuid=before.topic_uuid,
         base=before.next_base,
         base_ordinal=before.ordinal,
-        salt=salt,
         epoch=before.epoch,
-        created_us=now_us,
+        created_us=clock.now_us(),
         predecessor_base=before.base,
         predecessor_end=before.end,
         predecessor_cut=before.cut,
         greatest_before_us=before.greatest_us,
-        slab_bytes=slab_bytes,
-        reach=reach,
-        boot_id=boot_id,
-        inode=inode,
-        synced=synced,
         ordinal_unsure=before.ordinal_unsure,
         topic=before.topic,
-        compressed=compressed,
+        **own,
     )
 
 
@@ -113,7 +97,6 @@ def begin_slab(
         header = next_header(
             before,
             salt=int.from_bytes(storage.random_bytes(4), "little"),
-            now_us=clock.now_us(),
             slab_bytes=options.slab_bytes,
             reach=reach,
             boot_id=storage.boot_id(),

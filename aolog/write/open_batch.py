@@ -6,14 +6,48 @@ batch's address plus the number of records before it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.format.columns import encode_columns
-from aolog.write.record_columns import NOTHING_ELSE, RecordColumns, encode_records
 
 if TYPE_CHECKING:
-    from aolog.write.record_columns import Others
+    from collections.abc import Sequence
+
+    from aolog.format.frame import Buffer
+    from aolog.record import Headers
     from aolog.write.validate import CheckedRecord
+
+
+# What a record has beside its value: key, headers, timestamp, topic.
+Others = tuple[bytes | None, "Headers", int | None, str | None]
+NOTHING_ELSE: Others = (None, (), None, None)
+
+
+class RecordColumns(NamedTuple):
+    """A frame's body, not compressed: the number of records, the columns' bits, the parts, the range of timestamps."""
+
+    records: int
+    columns: int
+    parts: list[Buffer]
+    greatest_us: int
+    least_us: int
+
+
+def encode_records(
+    values: Sequence[bytes | None], others: Sequence[Others], now_us: int
+) -> RecordColumns:
+    """The body of checked records, at least one. A column exists only if a record uses it. now_us: the
+    timestamp of a record that has none."""
+    keys, headers, moments, topics = zip(*others, strict=True)
+    stamps = [now_us if moment is None else moment for moment in moments]
+    bits, parts = encode_columns(
+        values,
+        timestamps=stamps if any(moment is not None for moment in moments) else None,
+        keys=keys if any(key is not None for key in keys) else None,
+        topics=topics if any(topic is not None for topic in topics) else None,
+        headers=headers if any(headers) else None,
+    )
+    return RecordColumns(len(values), bits, parts, max(stamps), min(stamps))
 
 
 class OpenBatch:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aolog.errors import RecordRefused, RecordTooLarge, load_optional
 from aolog.format.columns import encode_columns
 from aolog.format.compression import packer
 from aolog.format.format1 import check_storable
 from aolog.storage import clock
+from aolog.write.open_batch import RecordColumns, encode_records
 from aolog.write.validate import (
     OFFSET_BYTES,
     RECORD_BYTES_MAX,
@@ -29,36 +30,6 @@ if TYPE_CHECKING:
 
 # What a frame holds: records, columns' bits, codec, parts, greatest and least timestamp.
 Body = tuple[int, int, int, "list[Buffer]", int, int]
-# What a record has beside its value: key, headers, timestamp, topic.
-Others = tuple[bytes | None, "Headers", int | None, str | None]
-NOTHING_ELSE: Others = (None, (), None, None)
-
-
-class RecordColumns(NamedTuple):
-    """A frame's body, not compressed: the number of records, the columns' bits, the parts, the range of timestamps."""
-
-    records: int
-    columns: int
-    parts: list[Buffer]
-    greatest_us: int
-    least_us: int
-
-
-def encode_records(
-    values: Sequence[bytes | None], others: Sequence[Others], now_us: int
-) -> RecordColumns:
-    """The body of checked records, at least one. A column exists only if a record uses it. now_us: the
-    timestamp of a record that has none."""
-    keys, headers, moments, topics = zip(*others, strict=True)
-    stamps = [now_us if moment is None else moment for moment in moments]
-    bits, parts = encode_columns(
-        values,
-        timestamps=stamps if any(moment is not None for moment in moments) else None,
-        keys=keys if any(key is not None for key in keys) else None,
-        topics=topics if any(topic is not None for topic in topics) else None,
-        headers=headers if any(headers) else None,
-    )
-    return RecordColumns(len(values), bits, parts, max(stamps), min(stamps))
 
 
 class RecordBatches:

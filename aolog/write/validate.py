@@ -134,11 +134,6 @@ def check_record(
 
 def check_values(values: Iterable[object], max_record_bytes: int) -> Sequence[bytes | None]:
     """Values for one frame. Raises RecordRefused, or RecordTooLarge for one or for all."""
-    if isinstance(values, BytesLike | str) or not isinstance(values, Iterable):
-        raise RecordRefused(
-            f"append_many takes an iterable of values, not {type(values).__name__}",
-            hint="use append(value) for one value",
-        )
     given = list(values)
     listed = cast("list[bytes | None]", given)
     measured = speed.measure(given)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Literal, NoReturn, Self, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, SupportsIndex, TypeVar
 
 from aolog import errors as notices
 from aolog.errors import AologError, Forked, LogClosed, UsageError, nested_call
@@ -441,9 +441,6 @@ class Writer(Gate):
         except UsageError:  # the writer failed
             if error is None:
                 raise
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Writer cannot be pickled or copied: a log has one")
 
     def __repr__(self) -> str:
         trouble = self._tail.trouble
