@@ -64,6 +64,8 @@ def _as_bytes(value: object, what: str) -> bytes | None:
 
 def _as_text(text: object, what: str) -> tuple[str, int]:
     """The text and its length in UTF-8."""
+    if isinstance(text, str) and text.isascii():
+        return text, len(text)
     if not isinstance(text, str):
         raise RecordRefused(f"{what} is {type(text).__name__}, not str")
     try:
@@ -91,7 +93,7 @@ def _check_headers(headers: object) -> tuple[Headers, int]:
         raise RecordRefused("headers are not a sequence of (name, value) pairs") from None
     for name, value in pairs:
         text, length = _as_text(name, "a header's name")
-        data = _as_bytes(value, f"value of header {text!r}")
+        data = value if type(value) is bytes else _as_bytes(value, f"value of header {text!r}")
         size += length + len(data or b"") + 2 * OFFSET_BYTES
         checked.append((text, data))
     return tuple(checked), size

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bridge.pull.options import PullOptions
 
 _log = logging.getLogger("bridge")
-_FETCH_MESSAGES = 5_000
+_FETCH_MESSAGES = 50_000
 _FETCH_S = 0.1
 _LOOK_S = 5.0  # between looks for topics and partitions that came or went
 _AGAIN_S = 0.5  # before a full log, a claim or a silent cluster is tried again
