@@ -31,7 +31,7 @@ POLL, CONSUME, PULL = "bare poll loop", "bare consume loop", "aolog-bridge pull"
 _RATIO_MIN = 0.6  # of the poll loop's rate
 _VALUE_BYTES = 100
 _PARTITIONS = 4
-_BATCH = 5_000  # a pull's, too
+_BATCH = 5_000
 _SOON_S = 60.0
 
 
