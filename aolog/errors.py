@@ -327,29 +327,19 @@ def escape_controls(text: str) -> str:
 
 
 def as_utf8(text: str) -> str:
-    """Decodes the bytes of a path as UTF-8, whatever the locale is. Bytes that are not UTF-8 are
-    escaped."""
+    """The text with the bytes of a path that are not UTF-8 escaped."""
     try:
         return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
     except UnicodeEncodeError:  # half of a surrogate pair, which represents no byte
         return text.encode(errors="backslashreplace").decode()
 
 
-def to_json(value: object, *, ascii_only: bool = False) -> str:
-    """One line of JSON. Text stays as it is if all of it is printable. Bytes of a path are decoded
-    by `as_utf8`."""
+def to_json(value: object) -> str:
+    """One line of JSON. Text stays as it is if all of it is printable; otherwise the line is ASCII."""
     import json
-    import re
-
-    def shown(path: re.Match[str]) -> str:
-        return json.dumps(as_utf8(path[0]), ensure_ascii=False)[1:-1]
 
     text = json.dumps(value, ensure_ascii=False, default=str)
-    if not text.isprintable():
-        text = re.sub("[\ud800-\udfff]+", shown, text)
-    if text.isprintable() and (text.isascii() or not ascii_only):
-        return text
-    return json.dumps(json.loads(text))
+    return text if text.isprintable() else json.dumps(json.loads(text))
 
 
 # --- optional libraries ----------------------------------------------------------------------

@@ -10,9 +10,7 @@ uses this module under its own name.
 
 from __future__ import annotations
 
-import codecs
 import errno
-import io
 import itertools
 import logging
 import os
@@ -102,7 +100,6 @@ class Program(click.Command):
 
         if not standalone_mode:
             return run()
-        _speak_utf8()
         # Options are not parsed yet, and may not parse.
         as_json = "--json" in itertools.takewhile(lambda arg: arg != "--", given)
         out.forget()
@@ -112,13 +109,6 @@ class Program(click.Command):
             except Exception as error:  # noqa: BLE001 -- reported without a traceback
                 status = _report(error, self, as_json=as_json)
         sys.exit(status if isinstance(status, int) else 0)
-
-
-def _speak_utf8() -> None:
-    """Writes text in UTF-8 even if the locale is ASCII (LC_ALL=C), as `out` does."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name == "ascii":
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 @contextmanager

@@ -59,7 +59,7 @@ class _Json(logging.Formatter):
                 found[name] = value
         if record.exc_info is not None and record.exc_info[0] is not None:
             found["exception"] = self.formatException(record.exc_info)
-        return to_json(found, ascii_only=True)
+        return to_json(found)
 
 
 class Repetition(logging.Filter):
