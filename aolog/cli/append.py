@@ -7,47 +7,42 @@ took is durable, and prints how many there are.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import shlex
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from aolog.cli.append_outcome import Inputs, Tally, print_outcome
-from aolog.cli.input import DELIMITERS, STDIN, Delimiter, Source, input_bytes, splitter
+from aolog.cli.append_outcome import Tally, print_outcome
+from aolog.cli.input import DELIMITERS, STDIN, Delimiter, Source, splitter
 from aolog.cli.option_groups import GroupedCommand
-from aolog.cli.output import json_option, progress, tell_pruned
+from aolog.cli.output import json_option, tell_pruned
 from aolog.cli.parse import (
     DURATION,
     MODE,
     SIZE,
     SIZE_OR_ZERO,
-    in_options,
     log_argument,
-    naming_options,
 )
 from aolog.cli.record_parts import SPEC, RecordParts, Spec
-from aolog.cli.stop_signals import StopSignals, closed_when_stuck
+from aolog.cli.stop_signals import StopSignals
 from aolog.errors import (
     AologError,
-    LogClosed,
-    NotALog,
     RecordTooLarge,
     RetentionFull,
     StorageError,
     StorageFull,
-    SyncFailed,
     UsageError,
     counted,
 )
-from aolog.log.directory import Log
 from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
-from aolog.storage.storage import DIRECTORY_MODE, Storage
+from aolog.read.reader import Reader
+from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES
 from aolog.write.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 # Replaces an error's hint, which is for a program that can call again.
 _TO_DO: dict[type[AologError], str] = {
@@ -57,115 +52,43 @@ _TO_DO: dict[type[AologError], str] = {
 }
 
 
-class _Run:
-    """One run of the command: takes the inputs, then closes the writer."""
-
-    def __init__(
-        self,
-        writer: Writer,
-        signals: StopSignals,
-        parts: RecordParts,
-        inputs: Inputs,
-        delimiter: Delimiter,
-        record_bytes_max: int,
-    ) -> None:
-        self.tally = Tally()
-        self._writer = writer
-        self._signals = signals
-        self._parts = parts
-        self._inputs = inputs
-        self._delimiter: Delimiter = delimiter
-        self._max = record_bytes_max
-        self._read_bytes = 0
-
-    def take(self, paths: tuple[str, ...], update: Callable[[int], None]) -> None:
-        """Appends the inputs in order until they end or a stop signal comes. update: called with the
-        bytes read so far."""
-        for path in paths:
-            if self._signals.signum is not None:
-                return
-            source = Source(path)
-            before = self.tally.records
-            self._inputs.begin(source.name, before)
-            try:
-                self._take(source, update)
-            except (UsageError, LogClosed) as error:
-                if isinstance(error, LogClosed) and self._signals.signum is not None:
-                    return  # closed_when_stuck closed the writer
-                if isinstance(error, RecordTooLarge):
-                    error.hint = "raise --max-record-bytes, or split the record"
-                number = self.tally.records - before + 1
-                noun = "line" if self._delimiter == "line" else "record"
-                raise _reworded(
-                    error,
-                    f"{source.name}, {noun} {number}: {in_options(error.reason)}",
-                    input=source.name,
-                    number=number,
-                ) from error
-            finally:
-                source.close()
-        self._inputs.ended = self._signals.signum is None
-
-    def _take(self, source: Source, update: Callable[[int], None]) -> None:
-        tally, split = self.tally, splitter(self._delimiter, self._max)
-        while chunk := source.read(self._signals):
-            self._append(split.feed(chunk))
-            self._read_bytes += len(chunk)
-            update(self._read_bytes)
-            tally.forget(self._writer.durable)
-        if chunk is None:
-            tally.unappended_bytes += split.pending_bytes
-        else:
-            self._append(split.finish())
-
-    def _append(self, values: Iterator[bytes]) -> None:
-        append, add = self._writer.append, self.tally.add
-        value = b""
+def _take(
+    writer: Writer,
+    signals: StopSignals,
+    parts: RecordParts,
+    paths: tuple[str, ...],
+    delimiter: Delimiter,
+    record_bytes_max: int,
+    tally: Tally,
+) -> None:
+    """Appends the inputs in order until they end or a stop signal comes."""
+    for path in paths:
+        if signals.signum is not None:
+            return
+        source, before = Source(path), tally.records
+        split = splitter(delimiter, record_bytes_max)
         try:
-            if not self._parts.any:
-                for value in values:
-                    add(append(value), len(value))
-                return
-            for value in values:
-                add(append(value, **self._parts.of(value, self.tally)), len(value))
-        except LogClosed:
-            self.tally.unappended_bytes += len(value) + sum(map(len, values))
-            raise
-
-    def run(self, take: Callable[[], None]) -> None:
-        """Calls `take`, then closes the writer in any case. Raises the first error, with the number of
-        records in the log and where to resume."""
-        problem: AologError | None = None
-        try:
-            take()
-        except AologError as error:
-            problem = error
+            while chunk := source.read(signals):
+                _append(writer, parts, split.feed(chunk), tally)
+            if chunk is None:
+                tally.unappended_bytes += split.pending_bytes
+            else:
+                _append(writer, parts, split.finish(), tally)
+        except UsageError as error:
+            if isinstance(error, RecordTooLarge):
+                error.hint = "raise --max-record-bytes, or split the record"
+            number = tally.records - before + 1
+            noun = "line" if delimiter == "line" else "record"
+            reason = f"{source.name}, {noun} {number}: {error.reason}"
+            raise _reworded(error, reason, input=source.name, number=number) from error
         finally:
-            closing, end = _close(self._writer)
-        if isinstance(closing, StorageError) or problem is None:
-            problem = closing or problem  # a lost record is worse than one that was not taken
-        if problem is not None:
-            raise self._explained(problem, end) from problem
-
-    def _explained(self, problem: AologError, end: int) -> AologError:
-        tally = self.tally
-        durable = tally.records_before(self._writer.durable)
-        if isinstance(problem, StorageError) and not isinstance(problem, SyncFailed):
-            inside = tally.records_before(end)
-            text, to_do, details = self._inputs.position(inside, durable, tally.records)
-            problem.hint = _TO_DO.get(type(problem)) or problem.hint
-            if to_do is not None:
-                problem.hint = f"{problem.hint}, then {to_do}" if problem.hint else to_do
-            return _reworded(problem, f"{problem.reason}; {text}", records=tally.records, **details)
-        reason = f"{problem.reason}; {counted(durable, 'record')} appended before it and durable"
-        if lost := tally.records - durable:
-            reason += f", {lost} more may be lost"
-        return _reworded(problem, reason, records=tally.records, records_durable=durable)
+            source.close()
 
 
-def _reworded(error: AologError, reason: str, **details: object) -> AologError:
-    """The same error with another reason and more details."""
-    return type(error)(reason, hint=error.hint, **{**error.details, **details})
+def _append(writer: Writer, parts: RecordParts, values: Iterator[bytes], tally: Tally) -> None:
+    append, add, parts_of = writer.append, tally.add, parts.of
+    for value in values:
+        add(append(value, **parts_of(value, tally)), len(value))
 
 
 def _close(writer: Writer) -> tuple[AologError | None, int]:
@@ -178,13 +101,36 @@ def _close(writer: Writer) -> tuple[AologError | None, int]:
     return problem, writer.give_up()  # nothing calls close again
 
 
-def _format_of(log: str) -> Literal["aolog", "queuefka"]:
-    """The format of an existing log, otherwise aolog."""
+def _explained(problem: AologError, log: str, tally: Tally, count: int | None) -> AologError:
+    """The error, with the number of records in the log and where to resume."""
+    if count is None:
+        text, to_do = "", f"see with `aolog tail -n 1 {shlex.quote(log)}` what the log has"
+    else:
+        text = (
+            f"; {counted(count, 'record')} of the input {'is' if count == 1 else 'are'} in the log"
+        )
+        to_do = f"append the input from record {count + 1} on"
+    if isinstance(problem, StorageError):
+        hint = _TO_DO.get(type(problem)) or problem.hint
+        problem.hint = f"{hint}, then {to_do}" if hint else to_do
+    reason = f"{problem.reason}{text}"
+    return _reworded(problem, reason, records=tally.records, records_in_log=count)
+
+
+def _reworded(error: AologError, reason: str, **details: object) -> AologError:
+    """The same error with another reason and more details."""
+    return type(error)(reason, hint=error.hint, **{**error.details, **details})
+
+
+def _records_in_log(log: str, first: int | None, end: int) -> int | None:
+    """How many of this run's records are before `end`; None if they cannot be read."""
+    if first is None:
+        return 0
     try:
-        with Log(log, Storage()) as listed:
-            return "queuefka" if listed.bases and listed.format == 1 else "aolog"
-    except NotALog:  # if it is a file, the writer reports it
-        return "aolog"
+        with Reader(log, first) as reader:
+            return sum(1 for _ in reader.up_to(end))
+    except AologError:  # for example, retention removed the first one
+        return None
 
 
 @click.command(
@@ -224,8 +170,8 @@ With --retention-max-bytes and --when-full prune, records that a protecting curs
 be deleted. A warning on standard error says so when it happens; the last line, or `pruned_unread`
 with --json, says how many records each cursor lost.
 
-If the disk becomes full, the error says how many records are in the log and from which line to
-resume (`resume` with --json).""",
+If the disk becomes full, the error says how many records of the input are in the log (`records_in_log`
+with --json): append the rest of the input.""",
 )
 @log_argument
 @click.argument(
@@ -262,7 +208,9 @@ resume (`resume` with --json).""",
     "--format",
     "format_",
     type=click.Choice(["aolog", "queuefka"]),
-    help="Format of the log.  [default: aolog; an existing log keeps its own]",
+    default="aolog",
+    show_default=True,
+    help="Format of the log.",
 )
 @click.option(
     "--sync",
@@ -325,7 +273,7 @@ def append(
     topic_from: Spec | None,
     timestamp_from: Spec | None,
     timestamp_unit: str,
-    format_: Literal["aolog", "queuefka"] | None,
+    format_: Literal["aolog", "queuefka"],
     retention_max_bytes: int | None,
     retention_max_age: float | None,
     retention_max_slabs: int | None,
@@ -338,37 +286,31 @@ def append(
     LOG is created if it does not exist. When the command ends, every record is durable.
     """
     parts = RecordParts(key_from, topic_from, timestamp_from, timestamp_unit)
-    format_ = format_ or _format_of(log)
     if format_ == "queuefka" and (parts.any or options["topic"] is not None):
         raise click.UsageError("format 1 (queuefka) has no keys, topics or timestamps")
     if options["compression_level"] is not None and options["compression"] == "none":
         raise click.UsageError("--compression-level needs --compression")
     retention = Retention(retention_max_bytes, retention_max_age, retention_max_slabs, when_full)
-    paths = files or (STDIN,)
-    total = input_bytes(paths)
+    paths, tally = files or (STDIN,), Tally()
     if STDIN in paths:
         Source(STDIN).close()  # raises before the log is created if standard input is closed
     with StopSignals() as signals:
-        with naming_options():
-            writer = Writer(log, retention=retention, format=format_, **options)
-        inputs = Inputs(paths, delimiter)
-        run = _Run(writer, signals, parts, inputs, delimiter, options["max_record_bytes"])
-        may_wait = when_full == "block"
-
-        def take() -> None:
-            with (
-                progress("append", total, shown=not as_json) as update,
-                closed_when_stuck(writer.close, signals) if may_wait else nullcontext(),
-            ):
-                run.take(paths, update)
-
+        writer = Writer(log, retention=retention, format=format_, **options)
+        problem: AologError | None = None
         try:
-            run.run(take)
+            _take(writer, signals, parts, paths, delimiter, options["max_record_bytes"], tally)
         except AologError as error:
+            problem = error
+        finally:
+            closing, end = _close(writer)
+        if isinstance(closing, StorageError) or problem is None:
+            problem = closing or problem  # a lost record is worse than one that was not taken
+        if problem is not None:
+            count = tally.records if closing is None else _records_in_log(log, tally.first, end)
             if not as_json:
                 tell_pruned(writer.pruned_unread)
             elif writer.pruned_unread:
-                error.details["pruned_unread"] = pruned_to_json(writer.pruned_unread)
-            raise
-        print_outcome(log, run.tally, writer, signals.signum, as_json=as_json)
+                problem.details["pruned_unread"] = pruned_to_json(writer.pruned_unread)
+            raise _explained(problem, log, tally, count) from problem
+        print_outcome(log, tally, writer, signals.signum, as_json=as_json)
         return 0 if signals.signum is None else 128 + signals.signum

@@ -74,17 +74,6 @@ class Source:
             self._stream.close()
 
 
-def input_bytes(paths: tuple[str, ...]) -> int:
-    """The size of all inputs; 0 if one has no known size."""
-    total = 0
-    for path in paths:
-        found = None if path == STDIN else Path(path).stat()
-        if found is None or not stat.S_ISREG(found.st_mode):
-            return 0
-        total += found.st_size
-    return total
-
-
 # --- cutting into records ---------------------------------------------------------------------
 
 

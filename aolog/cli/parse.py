@@ -1,13 +1,12 @@
 """Parses command line values: sizes, durations, positions in a log, paths of logs, cursor names.
 
 Each is a click type, so a wrong value is a usage error that names the option, before anything is
-opened. The last section puts the names of options into messages that the library words for Python.
+opened.
 """
 
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,8 +22,6 @@ from aolog.storage.storage import Storage
 from aolog.write.validate import read_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from aolog.read.seek import Start
 
     ParamType = click.ParamType[Any]
@@ -179,34 +176,3 @@ CURSOR_NAME = _CursorName()
 
 log_argument = click.argument("log", type=_Log())
 cursor_argument = click.argument("name", type=CURSOR_NAME)
-
-
-# --- option names in messages -----------------------------------------------------------------
-
-_IN_RETENTION = re.compile(r"Retention\((\w+=[^)]*)\)")
-_ARGUMENT = re.compile(r"""\b([a-z_]+)=(['"]?)([^\s'",;)]+)\2""")
-
-
-def in_options(text: str) -> str:
-    """The text with each `name=value` as an option of the running command: `--name value`."""
-    names = {
-        (option.name or "").rstrip("_"): option.opts[-1]
-        for option in click.get_current_context().command.params
-        if isinstance(option, click.Option)
-    }
-
-    def named(found: re.Match[str]) -> str:
-        name, _, value = found.groups()
-        return f"{names[name]} {value}" if name in names else found[0]
-
-    return _ARGUMENT.sub(named, _IN_RETENTION.sub(r"retention_\1", text))
-
-
-@contextmanager
-def naming_options() -> Iterator[None]:
-    """Makes a UsageError that is raised in the block name the command's options."""
-    try:
-        yield
-    except UsageError as error:
-        hint = None if error.hint is None else in_options(error.hint)
-        raise type(error)(in_options(error.reason), hint=hint, **error.details) from error

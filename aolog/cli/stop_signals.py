@@ -1,7 +1,8 @@
 """Signals that stop `aolog append`, and a wait for input that no signal can miss.
 
 The handler only sets a flag and writes into a pipe, which the wait for input polls. So a signal never
-interrupts the middle of an append. A second signal kills the process at once; the log survives that.
+interrupts the middle of an append; one that waits for room (when_full="block") goes on waiting. A second
+signal kills the process at once; the log survives that.
 """
 
 from __future__ import annotations
@@ -10,17 +11,11 @@ import os
 import select
 import signal
 import threading
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
-from aolog.errors import AologError
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from types import FrameType
 
-_GRACE_S = 1.0  # time for an append that waits for room to end by itself, after a signal
-_LOOK_S = 0.1  # interval of checks for a signal, in that mode only
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -65,26 +60,3 @@ class StopSignals:
         poll.register(self._wakes, select.POLLIN)
         poll.poll()
         return self.signum is None
-
-
-@contextmanager
-def closed_when_stuck(close: Callable[[], None], signals: StopSignals) -> Iterator[None]:
-    """Closes the writer from another thread if a signal comes while an append waits for room
-    (when_full="block"): such an append cannot see the flag. The append then raises LogClosed."""
-    finished = threading.Event()
-
-    def look() -> None:
-        while not finished.wait(_LOOK_S):
-            if signals.signum is not None:
-                if not finished.wait(_GRACE_S):
-                    with suppress(AologError):  # the command's own close raises it again
-                        close()
-                return
-
-    thread = threading.Thread(target=look, name="aolog-append-stop", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        finished.set()
-        thread.join()
