@@ -19,9 +19,10 @@ def run(package: str, prog_name: str | None = None) -> None:
     KeyboardInterrupt could be lost in a callback that may not raise. An interrupt after `main` prints no
     traceback."""
     if not hasattr(aolog, "AologError"):  # another distribution has replaced our __init__.py
-        from aolog.errors import conflict
-
-        found = conflict(f"another distribution has replaced {aolog.__file__}")
+        found = (
+            f"another distribution has replaced {aolog.__file__}: remove it (pip uninstall aolog), "
+            "then install aolog-bridge again (with pip's --force-reinstall)"
+        )
         print(f"{prog_name or 'aolog'}: usage: {found}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     if sys.platform != "linux":

@@ -369,14 +369,6 @@ def install_command(*extras: str) -> str:
     return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"
 
 
-def conflict(found: str) -> str:
-    """Advice for a user who also installed the other project's distribution `aolog`."""
-    return (
-        f"{found}, and its package 'aolog' has the name of {DISTRIBUTION}'s: remove it "
-        f"(pip uninstall aolog), then install {DISTRIBUTION} again (with pip's --force-reinstall)"
-    )
-
-
 def only_on_linux() -> UsageError:
     """The error of the first use on another system. The import itself succeeds, so that the command line
     can print this as one line."""

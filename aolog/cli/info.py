@@ -11,7 +11,6 @@ import click
 
 import aolog
 from aolog.cli.cursor_state import HEAD, cursor_states
-from aolog.cli.distributions import warn_of_conflict
 from aolog.cli.lock_holders import Holders
 from aolog.cli.output import human_bytes, iso_time, json_option, out, table
 from aolog.cli.parse import log_argument
@@ -173,7 +172,6 @@ def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click
 
     Reads headers and the last slab, not the whole log.
     """
-    warn_of_conflict()
     with Log(log, Storage()) as listed:
         fields, slab_list = listed.listed(lambda: _describe(listed, slabs=slabs))
         bases = list(listed.bases)

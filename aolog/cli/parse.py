@@ -11,14 +11,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from click.shell_completion import CompletionItem
 
 from aolog.errors import AologError, UsageError
-from aolog.log.cursor_file import cursor_names
 from aolog.log.names import check_cursor_name
 from aolog.log.units import duration_seconds, size_bytes
 from aolog.read.reader import Reader
-from aolog.storage.storage import Storage
 from aolog.write.validate import read_mode
 
 if TYPE_CHECKING:
@@ -118,11 +115,6 @@ class _Where(ParamType):
             )
         return found
 
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        del ctx, param
-        words = ("earliest", "latest", "ordinal:")
-        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
-
 
 class _Log(ParamType):
     """The path of a log. The library checks what is there: its errors tell a file from an empty
@@ -136,10 +128,6 @@ class _Log(ParamType):
             self.fail(f"{path!r} is not a path", param, ctx)
         return path
 
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        del ctx, param
-        return [CompletionItem(incomplete, type="dir")]
-
 
 class _CursorName(ParamType):
     name = "name"
@@ -150,14 +138,6 @@ class _CursorName(ParamType):
         except AologError as error:
             self.fail(str(error), param, ctx)
         return str(value)
-
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        del param
-        try:
-            names = cursor_names(str(ctx.params.get("log") or ""), Storage())
-        except AologError:
-            return []
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 class _Mode(ParamType):

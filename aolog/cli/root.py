@@ -7,7 +7,6 @@ import click
 import aolog
 from aolog.cli.append import append
 from aolog.cli.backup import backup
-from aolog.cli.completion import completion_of
 from aolog.cli.cursor import cursor
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
 from aolog.cli.info import info
@@ -49,6 +48,6 @@ def main() -> None:
 
 
 for _command in (
-    append, read, tail, info, verify, repair, salvage, backup, prune, cursor, completion_of("aolog"),
+    append, read, tail, info, verify, repair, salvage, backup, prune, cursor,
 ):  # fmt: skip  # one thing, a line or two
     main.add_command(_command)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 import aolog
-from aolog.cli.completion import completion_of
-from aolog.cli.distributions import warn_of_conflict
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
 from aolog.errors import counted
 from bridge.cli.broker import broker
@@ -57,11 +55,10 @@ def main() -> None:
       aolog-bridge run --root LOGS --bootstrap-servers kafka:9092
       aolog-bridge run --config bridge.toml
     """
-    warn_of_conflict()
 
 
 for _command in (
-    run, status, top, check_config, seek, replay, cursors, files, demo, simulate, broker, cluster, pull, topics, offsets, consume, ingest, mirror,
-    completion_of("aolog-bridge"),
+    run, status, top, check_config, seek, replay, cursors, files, demo, simulate, broker, cluster, pull,
+    topics, offsets, consume, ingest, mirror,
 ):  # fmt: skip  # one thing
     main.add_command(_command)

@@ -31,7 +31,7 @@ from tests.aolog.commands import answer, damage, ended, failure, fill, run, star
 from tests.aolog.conftest import ROOT, SOON_S, eventually, slab_files, snapshot
 
 COMMANDS = [
-    "append", "read", "tail", "info", "verify", "repair", "salvage", "prune", "completion",
+    "append", "read", "tail", "info", "verify", "repair", "salvage", "prune",
 ]  # fmt: skip  # one thing, a line or two
 COMMANDS += ["cursor list", "cursor show", "cursor set", "cursor delete"]
 
@@ -504,36 +504,6 @@ def test_the_version_is_the_package_s():
     assert well("--version").stdout == f"aolog {aolog.__version__}\n"
     assert failure("nonsense")["code"] == "usage"
     assert "Missing command" in run("cursor").stderr
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_is_printed_for_every_shell(shell):
-    script = well("completion", shell).stdout
-    assert "_AOLOG_COMPLETE" in script
-    if shutil.which(shell):
-        subprocess.run([shell, "-n"], input=script, text=True, check=True)
-
-
-def test_completion_offers_commands_directories_and_the_log_s_cursors(log_path, ten):
-    well("cursor", "set", log_path, "nightly", "earliest")
-
-    def offered(*words: str) -> str:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "_AOLOG_COMPLETE": "bash_complete",
-            "COMP_WORDS": " ".join(["aolog", *words]),
-            "COMP_CWORD": str(len(words)),
-        }
-        command = [sys.executable, "-m", "aolog"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        return done.stdout
-
-    assert "plain,verify" in offered("ver")
-    assert offered("read", "/tm").startswith("dir,")
-    assert "plain,nightly" in offered("cursor", "delete", log_path, "n")
-    assert "plain,latest" in offered("cursor", "set", log_path, "nightly", "l")
-    assert offered("cursor", "delete", "/nonexistent", "n").strip() == ""
 
 
 def test_the_library_imports_no_click():

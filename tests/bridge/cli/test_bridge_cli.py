@@ -480,7 +480,7 @@ def test_a_reader_of_its_output_that_goes_away_stops_it_in_good_order_and_quietl
     assert notes_of(log)["clean"]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["completion", "bash"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"]])
 @pytest.mark.parametrize("program", ["aolog", "bridge"])
 def test_a_pipe_that_nobody_reads_is_a_status_for_help_too(
     program: str, arguments: list[str]
@@ -737,19 +737,12 @@ def test_help_names_every_command_with_an_example(bridge: Callable[..., Process]
     process = bridge("--help")
     assert process.end(30) == 0
     text = "".join(process.lines)
-    commands = ("run", "status", "check-config", "demo", "broker", "completion")
+    commands = ("run", "status", "check-config", "demo", "broker")
     assert set(commands) <= set(text.split())
     for command in commands:
         shown = bridge(command, "--help")
         assert shown.end(30) == 0
         assert "Example" in "".join(shown.lines)
-
-
-def test_it_completes_in_every_shell_that_click_knows(bridge: Callable[..., Process]) -> None:
-    for shell in ("bash", "zsh", "fish"):
-        process = bridge("completion", shell)
-        assert process.end(30) == 0
-        assert "_AOLOG_BRIDGE_COMPLETE" in "".join(process.lines)
 
 
 def test_it_says_its_version(bridge: Callable[..., Process]) -> None:
