@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-
 import pytest
 
-from bench.cases import instructions, memory
-from bench.cases.plan import Plan
 from bench.measure import Skipped
 from bench.panel import Panel, Probe, Unavailable, bounds_of, read_panel, text
 from bench.results import document, missed, verdicts
-from bench.sizes import SIZES
 
 
 def quiet(_: str) -> None:
@@ -57,35 +51,3 @@ def test_a_bound_is_on_the_median(held, fails):
     found = document({}, "normal", 3, [], [(one, readings, [])])
     assert missed(found) == fails
     assert ("MISSED" in verdicts(found)[0]) is bool(fails)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_what_an_import_and_a_long_log_hold_is_measured(tmp_path):
-    small = SIZES["small"]._replace(imports=1)
-    importing, holding = memory.groups(Plan(str(tmp_path), small, (100,)))
-    (_, *ours, numpys), skipped = read_panel(importing, rounds=1, progress=quiet)
-    assert skipped == []
-    assert len(ours) == 2
-    for one in ours:
-        assert 0 < one.figures[memory.RSS_MB][0] < numpys.figures[memory.RSS_MB][0]
-        assert one.figures[memory.CPU_MS][0] > 0
-    assert {probe.name for probe in holding.probes} == {"append", "iterate", "read_batch", "verify"}
-    assert all(probe.at_most for probe in holding.probes)
-
-
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
-def test_instructions_are_those_of_the_records_and_not_of_the_start(tmp_path):
-    code = "import sys\nfor _ in range(1000 * int(sys.argv[1])):\n    pass\n"
-    counted = instructions.count_instructions(1, str(tmp_path), None, code, "sys")[
-        instructions.A_RECORD
-    ]
-    assert 10 < counted < 5_000  # the start of Python is 30 million, 30,000 a record
-
-
-def test_without_valgrind_instructions_are_skipped_with_the_reason(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    (one,) = instructions.groups(Plan(str(tmp_path), SIZES["small"], (100,)))
-    readings, skipped = read_panel(one, rounds=1, progress=quiet)
-    assert readings == []
-    assert {each.reason for each in skipped} == {"valgrind is not installed"}
-    assert len(skipped) == len(instructions.SUBJECTS)

@@ -7,8 +7,6 @@ import pytest
 
 from bench import sparks
 from bench.cases import spark
-from bench.cases.plan import Plan
-from bench.sizes import SIZES
 from tests.bench.running import CASES_OF_SPARK, run_small
 
 pytestmark = pytest.mark.timeout(300)  # it starts a JVM, maybe beside much else
@@ -38,20 +36,3 @@ def test_every_contender_gives_back_the_values_that_it_was_given(run):
     stored = {one["name"]: one["stored_bytes"] for one in writing["results"]}
     assert stored[spark.ZSTD] < 400_000 < stored[spark.SOURCE] < 450_000
     assert {result["records"] for result in first["results"]} == {1}
-
-
-def test_planning_has_a_bound(run):
-    _, document = run
-    (panel,) = document["panels"]
-    (probe,) = panel["probes"]
-    assert probe["figures"]["s"]["at_most"] == 2.0
-    assert probe["figures"]["tasks"]["median"] >= 1
-
-
-def test_without_spark_the_case_is_left_out_with_the_reason(tmp_path, monkeypatch):
-    monkeypatch.setattr(sparks, "missing", lambda: "pyspark is not installed")
-    (one,) = spark.groups(Plan(str(tmp_path), SIZES["small"], (100,)))
-    assert [(each.name, each.reason) for each in one.skipped] == [
-        ("Spark", "pyspark is not installed")
-    ]
-    assert one.probes == []

@@ -25,14 +25,3 @@ def test_a_contender_whose_records_do_not_arrive_is_wrong(tmp_path):
     with pytest.raises(Wrong, match="callback each"), each.session(str(tmp_path)):
         pass
     groups.close()
-
-
-def test_every_delivery_has_a_target_and_the_mock_none_for_exactly_once(tmp_path):
-    plan = Plan(str(tmp_path), SIZES["small"]._replace(records=50), (100,))
-    found = list(throughput.groups(plan))
-    assert [group.record_bytes for group in found] == [100, 1024, 100, 1024]
-    for group in found:
-        (target,) = group.targets
-        assert target.contender == throughput.BRIDGE["at_least_once"]
-        assert target.ratio_max == pytest.approx(1 / 0.85)
-        assert [one.reason for one in group.skipped] == ["not at this size"]
