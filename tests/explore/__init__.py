@@ -3,7 +3,6 @@
     history.py   histories: steps, options, cases written by hand and drawn from a seed
     run.py       runs a case on a simulated system, and notes what was promised at each point
     observe.py   reads a surviving state, recovers it, appends, reads again
-    memory.py    caches results of reading, by the bytes that were read: states share most of them
     check.py     what must hold of a surviving state: the promise, clause by clause
     explore.py   checks every surviving state at every point of a case; counts, failures
 

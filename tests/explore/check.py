@@ -47,7 +47,6 @@ class Expected:
             flushed = model.records[: promise.flushed]
             there = {g.address for i, g in enumerate(flushed) if i not in dropped}
         self.required = there - self._pruned
-        self._right: dict[int, Read] = {}  # by id: what was read and is right; states share it
 
     def check(self, seen: Observation) -> None:
         """Raises Violation."""
@@ -71,8 +70,6 @@ class Expected:
 
     def _check_reading(self, read: Read) -> None:
         """Only what was appended, in order; what is missing is at the end, in a gap, or pruned."""
-        if id(read) in self._right:
-            return
         last = -1
         for address, value in read.records:
             claim(address > last, "order: addresses fall", last, address)
@@ -86,7 +83,6 @@ class Expected:
                 in_gap = any(gap.begin <= address < gap.end for gap in read.gaps)
                 claim(in_gap, "gaps: missing and not told", address, read)
         self._check_gaps(read)
-        self._right[id(read)] = read
 
     def _check_gaps(self, read: Read) -> None:
         """Counts that are stated are exact."""

@@ -7,7 +7,6 @@ import gc
 import json
 import logging
 import os
-import threading
 import time
 from array import array
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import accumulate
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from random import Random
 from typing import NamedTuple
 
@@ -27,7 +25,6 @@ from aolog.storage.storage import Storage
 from aolog.testing import Call, Effect, Killed, SimulatedSystem
 from tests.explore.check import Expected, Model
 from tests.explore.history import Case
-from tests.explore.memory import Memory
 from tests.explore.observe import Observation, Violation, observe, options_of, read_all
 from tests.explore.run import CHANGES, LOG, Point, Run, still_clock
 
@@ -92,7 +89,6 @@ class Exploration:
         self._stop_at = stop_at
         self._seen: dict[bytes, Observation] = {}  # by content hash: of each state once
         self._killed: dict[tuple[bytes, bytes], Observation] = {}  # by content hash and boot
-        self._memory = Memory()
 
     def explore(self) -> Explored:
         began = time.process_time()
@@ -129,7 +125,7 @@ class Exploration:
 
     def _behind(self, point: Point) -> int:
         """Above every address that a reader saw just before the crash."""
-        records = self._memory.look("read", point.system.snapshot(), read_all).records
+        records = read_all(Storage(point.system.snapshot())).records
         return records[-1].address + 1 if records else 0
 
     def _kill(self, system: SimulatedSystem, *, power_cut: bool) -> Observation:
@@ -142,7 +138,7 @@ class Exploration:
         key = (digest.digest(), system.boot_id())
         seen = self._killed.get(key)
         if seen is None:
-            seen = observe(self.case, system, self._memory, power_cut=power_cut, draw=key[0][0])
+            seen = observe(self.case, system, power_cut=power_cut, draw=key[0][0])
             self._killed[key] = seen
         return seen
 
@@ -159,7 +155,7 @@ class Exploration:
         """What comes of a state that a power cut left."""
         seen = self._seen.get(digest)
         if seen is None:
-            seen = observe(self.case, system, self._memory, power_cut=True, draw=digest[0])
+            seen = observe(self.case, system, power_cut=True, draw=digest[0])
             self._seen[digest] = seen
         return seen
 
@@ -279,39 +275,16 @@ def explore_all(
     seconds: float | None = None,
 ) -> Iterator[Explored]:
     """All cases, side by side, each as it is done. What is explored depends on cases and budget alone.
-    seconds: after which no more are waited for. The processes end with this one, however it ends,
-    and with whoever stops listening."""
-    cases = list(cases)
-    context = get_context("spawn")
-    watched, held = context.Pipe(
-        duplex=False
-    )  # `held` by this process alone: none is left, it died
-    with (
-        watched,
-        held,
-        ProcessPoolExecutor(
-            jobs or os.cpu_count(), context, initializer=_end_with, initargs=(watched,)
-        ) as pool,
-    ):
+    seconds: after which no further case is begun."""
+    until = float("inf") if seconds is None else time.monotonic() + seconds
+    with ProcessPoolExecutor(jobs or os.cpu_count(), get_context("spawn")) as pool:
         try:
-            begun = [pool.submit(explore, case, budget) for case in cases]
-            yield from (done.result() for done in as_completed(begun, seconds))
-        except TimeoutError:
-            held.close()
-        except BaseException:
-            held.close()
-            raise
-
-
-def _end_with(watched: Connection) -> None:
-    """In a worker: it ends when the other end is closed."""
-
-    def wait() -> None:
-        with contextlib.suppress(OSError):
-            watched.poll(None)
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
+            for done in as_completed([pool.submit(explore, case, budget) for case in cases]):
+                yield done.result()
+                if time.monotonic() > until:
+                    return
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def minimised(failure: Failure, budget: Budget, seconds: float = 20.0) -> Failure:

@@ -7,7 +7,6 @@ of each and judged against every promise under which the state may be left (chec
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -18,7 +17,6 @@ from aolog.record import Gap, Record
 from aolog.storage.storage import Storage
 from aolog.testing import RandomFaults, SimulatedSystem
 from tests.explore.history import Case
-from tests.explore.memory import Memory
 from tests.explore.run import LOG, Given
 
 NEW = [b"new one", b"new two"]
@@ -98,20 +96,18 @@ def options_of(case: Case) -> dict[str, object]:
     return kept | {"flush_seconds": None, "sync": "never"}
 
 
-def observe(
-    case: Case, system: SimulatedSystem, memory: Memory, *, power_cut: bool, draw: int
-) -> Observation:
-    """Uses the system up. memory: of what was read in other states. draw: decides which of the looks that cost most time are taken: each at
-    one state in 32 or so; cursors are read before recovery, and the writer is closed and not killed,
+def observe(case: Case, system: SimulatedSystem, *, power_cut: bool, draw: int) -> Observation:
+    """Uses the system up. draw: decides which of the looks that cost most time are taken: each at one
+    state in 32 or so; cursors are read before recovery, and the writer is closed and not killed,
     at one in eight."""
     system.capacity = None  # somebody made room
     thorough = draw % 8 == 0
     follows = not power_cut or case.synced  # a cursor is not ahead of its log
     cursors = None
     try:
-        before = memory.look("read", system, read_all)
+        before = read_all(Storage(system))
         if thorough:
-            cursors = look_at_cursors(memory, system, before, resume=follows)
+            cursors = look_at_cursors(system, before, resume=follows)
     except Exception as error:
         unread, broken = Read([], [], False), f"raised: {type(error).__name__}: {error}"
         return Observation(unread, None, [], unread, {}, None, broken, unread=True)
@@ -119,9 +115,9 @@ def observe(
     after, cursors_after, faulty = before, cursors or {}, None
     try:
         if draw % 32 == 0:
-            check_no_room(case, system.snapshot(), memory, before)
+            check_no_room(case, system.snapshot(), before)
         if power_cut and draw % 32 == 1:
-            faulty = with_faults(case, system.snapshot(), memory, draw)
+            faulty = with_faults(case, system.snapshot(), draw)
         was = system.files()
         options = options_of(case)
         writer = aolog.Writer(LOG, storage=Storage(system), **options)  # type: ignore[arg-type]
@@ -133,11 +129,11 @@ def observe(
             writer.close()
         else:
             system = system.kill()
-        after = memory.look("read", system, read_all)
+        after = read_all(Storage(system))
         resumes = follows or not case.format_1
-        cursors_after = look_at_cursors(memory, system, after, resume=resumes)
+        cursors_after = look_at_cursors(system, after, resume=resumes)
         if draw % 32 == 2 or not power_cut:
-            check_acknowledged(system.snapshot(), memory, after)
+            check_acknowledged(system.snapshot(), after)
         if draw % 32 == 8:
             closed = system.files()
             aolog.Writer(LOG, storage=Storage(system), **options).close()  # type: ignore[arg-type]
@@ -150,19 +146,15 @@ def observe(
     return Observation(before, cursors, new, after, cursors_after, faulty, None)
 
 
-def look_at_cursors(
-    memory: Memory, system: SimulatedSystem, read: Read, *, resume: bool
-) -> dict[str, CursorSeen]:
+def look_at_cursors(system: SimulatedSystem, read: Read, *, resume: bool) -> dict[str, CursorSeen]:
     """All that are there."""
     if not read.found:
         return {}
-    positions = memory.look("cursors", system, _positions)
+    positions = _positions(Storage(system))
     return {
         name: CursorSeen(
             address,
-            memory.look(("from", name), system, partial(read_all, cursor=name))
-            if resume and address is not None
-            else None,
+            read_all(Storage(system), cursor=name) if resume and address is not None else None,
         )
         for name, address in positions.items()
     }
@@ -202,30 +194,30 @@ def check_kept(was: dict[str, bytes | None], now: dict[str, bytes | None]) -> No
         )
 
 
-def check_acknowledged(system: SimulatedSystem, memory: Memory, read: Read) -> None:
+def check_acknowledged(system: SimulatedSystem, read: Read) -> None:
     """What the new writer's sync acknowledged survives another power cut, and what was read
     before with it: recovery made it durable."""
     for survivor in system.power_cut(limit=2):
-        left = memory.look("read", survivor.system, read_all)
+        left = read_all(Storage(survivor.system))
         claim(left.records == read.records, "durable: lost after recovery", read, left)
 
 
-def check_no_room(case: Case, system: SimulatedSystem, memory: Memory, before: Read) -> None:
+def check_no_room(case: Case, system: SimulatedSystem, before: Read) -> None:
     """On a full disk opening fails or succeeds; nothing that was readable goes."""
     system.capacity = system.used()
     with contextlib.suppress(aolog.StorageFull):
         aolog.Writer(LOG, storage=Storage(system), **options_of(case)).close()  # type: ignore[arg-type]
     system = system.kill()
-    full = memory.look("read", system, read_all)
+    full = read_all(Storage(system))
     claim(full.records == before.records, "full disk: other records", before, full)
     system.capacity = None
     with aolog.Writer(LOG, storage=Storage(system), **options_of(case)) as writer:  # type: ignore[arg-type]
         new = [Given(writer.append(value), value) for value in NEW]
-    read = memory.look("read", system, read_all)
+    read = read_all(Storage(system))
     claim(read.records == before.records + new, "full disk: other records later", before, read)
 
 
-def with_faults(case: Case, system: SimulatedSystem, memory: Memory, draw: int) -> Faulty:
+def with_faults(case: Case, system: SimulatedSystem, draw: int) -> Faulty:
     """Calls fail at random while it is opened and appended to."""
     system.faults = RandomFaults(draw, rate=0.08)
     given: dict[int, bytes] = {}
@@ -240,4 +232,4 @@ def with_faults(case: Case, system: SimulatedSystem, memory: Memory, draw: int) 
     except aolog.AologError:
         pass
     survivors = system.power_cut(limit=6, sample=2, rng=Random(draw))
-    return Faulty(given, acknowledged, [memory.look("read", s.system, read_all) for s in survivors])
+    return Faulty(given, acknowledged, [read_all(Storage(s.system)) for s in survivors])

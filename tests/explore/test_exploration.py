@@ -9,7 +9,6 @@ entries, sizes and pieces of it reached the device.
 from __future__ import annotations
 
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -90,30 +89,3 @@ def test_a_failure_prints_what_repeats_it():
     again = first.split("again: python -m tests.explore ")[1].splitlines()[0]
     second = run("--mutant", "a commit is not synced", *shlex.split(again)).stdout
     assert second.splitlines()[0] == first.splitlines()[0]
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_no_process_outlives_an_exploration_that_is_ended(how):
-    """Its output ends when the last process that may write to it has ended. Two seconds each."""
-    if signal.getsignal(how) == signal.SIG_IGN:
-        pytest.skip(f"{how.name} is ignored here, and so it is by what is begun here")
-    exploring = subprocess.Popen(
-        [sys.executable, "-m", "tests.explore", "--long", "--jobs", "2"],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip  # as it is typed
-    assert exploring.stdout is not None
-    assert exploring.stdout.readline().startswith("1/")  # both are at work
-    exploring.send_signal(how)
-    said, _ = exploring.communicate(timeout=60)
-    assert exploring.returncode == (130 if how == signal.SIGINT else -how)
-    assert ("crash exploration: " in said) == (how == signal.SIGINT)
-
-
-def test_an_exploration_ends_after_its_seconds_and_sums_up():
-    """Six seconds."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.explore", "--long", "--seconds", "4"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip  # as it is typed
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert ended.stdout.splitlines()[-1].startswith("crash exploration: ")
