@@ -1,8 +1,7 @@
 """What all tests share.
 
 Tests may run in parallel (`-n auto --dist loadgroup`). Workers print nothing, so the lines that tests
-report with the fixture `said` are printed at the end of the run, with the budget, the number of
-crashes and the time of each group of tests.
+report with the fixture `said` are printed at the end of the run, with the time of each group of tests.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable
 
@@ -22,20 +20,15 @@ __all__ = [
     "kafka",
     "kafka_3_9",
     "pytest_addoption",
-    "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_runtest_teardown",
-    "pytest_sessionfinish",
     "pytest_terminal_summary",
-    "pytest_testnodedown",
     "pytest_xdist_auto_num_workers",
     "said",
     "strict_kafka",
     "topic",
 ]
-
-_collected = pytest.StashKey[tuple[int, int]]()  # tests, and the slow ones among them
 
 # A shell without job control starts its background processes with interrupts ignored. Their children
 # inherit that, so the processes that tests start would not end when a test interrupts them.
@@ -58,14 +51,6 @@ _BEGIN_FIRST = (
     "test_pages", "test_bench",
 )  # fmt: skip  # a list
 
-_crashes_of_workers: Counter[str] = Counter()
-
-
-def _crashes() -> Counter[str]:
-    """Of this process, which may not have imported the tests that count them."""
-    killing = sys.modules.get("tests.crash.killing")
-    return Counter() if killing is None else killing.COUNTS
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--long`: also the tests that take minutes or gigabytes."""
@@ -78,30 +63,8 @@ def said(record_property: Callable[[str, object], None]) -> Callable[[str], None
     return lambda text: record_property("said", text)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Counts what the small budget leaves out, and what the long one adds."""
-    slow = sum(item.get_closest_marker("slow") is not None for item in session.items)
-    session.config.stash[_collected] = (len(session.items), slow)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker passes on its counts."""
-    if hasattr(session.config, "workeroutput"):
-        counted = session.config.stash.get(_collected, (0, 0))
-        session.config.workeroutput["counted"] = (counted, dict(_crashes()))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node, error) -> None:
-    """A worker ended. All workers collect the same tests, but each counts its own crashes."""
-    if "counted" in getattr(node, "workeroutput", {}):
-        node.config.stash[_collected], crashes = node.workeroutput["counted"]
-        _crashes_of_workers.update(crashes)
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What tests said, crashes, and the budget."""
-    config = terminalreporter.config
+    """What tests said, and the time of each group."""
     for report in (r for reports in terminalreporter.stats.values() for r in reports):
         if getattr(report, "when", None) == "call":
             for name, text in report.user_properties:
@@ -109,15 +72,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                     terminalreporter.write_line(text)
     for group, seconds in _seconds_of_groups(terminalreporter).most_common():
         terminalreporter.write_line(f"group {group}: {seconds:.0f} s")
-    crashes = _crashes() + _crashes_of_workers
-    terminalreporter.write_line(
-        f"crashes: {crashes['kills']} processes killed, {crashes['cuts']} power cuts"
-    )
-    count, slow = config.stash.get(_collected, (0, 0))
-    chosen = "long" if config.getoption("--long") else "small"
-    terminalreporter.write_line(
-        f"budget: {chosen}; small: {count - slow} tests, long (--long): {count}"
-    )
 
 
 def _seconds_of_groups(terminalreporter: pytest.TerminalReporter) -> Counter[str]:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +15,8 @@ from pathlib import Path
 from tests.aolog.conftest import ROOT, SOON_S
 from tests.crash.ledger import Ledger
 
-__all__ = ["COUNTS", "LONG_FACTOR", "Killer"]
+__all__ = ["LONG_FACTOR", "Killer"]
 
-COUNTS = Counter()  # of kills, and of power cuts, in this run of the tests
 LONG_FACTOR = 60  # how many logs `--long` does each to, instead of one: thousands of kills
 
 
@@ -60,7 +58,6 @@ class Killer:
             _, errors = process.communicate()
             assert ended is None, f"ended by itself: {errors.decode()}"
             self.kills += 1
-            COUNTS["kills"] += 1
 
     def kill_one(self) -> None:
         """One child, killed while it opens the log, or, every other one, once it has said that

@@ -22,18 +22,18 @@ __all__ = ["PLACES", "image_of", "mounted", "place"]
 _MIB = 1 << 20
 # The least that their makers take, and some room.
 _IMAGES = {
-    "ext4": (64, ["mkfs.ext4", "-q"], []),
-    "xfs": (320, ["mkfs.xfs", "-q"], []),
-    "btrfs": (160, ["mkfs.btrfs", "-q"], ["compress-force=zstd"]),
+    "ext4": (64, ["mkfs.ext4", "-q"]),
+    "xfs": (320, ["mkfs.xfs", "-q"]),
+    "btrfs": (160, ["mkfs.btrfs", "-q"]),
 }
-PLACES = ("tmp", "tmpfs", "ext4", "xfs", "btrfs", "dm-crypt")
+PLACES = ("tmp", "tmpfs", "ext4", "xfs", "btrfs")
 
 
-def _run(*command: str, given: bytes | None = None) -> None:
+def _run(*command: str) -> None:
     """A command of the system's; a skip with its own words where it cannot be done."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
-    done = subprocess.run(command, input=given, capture_output=True, check=False)
+    done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
         words = done.stderr.decode().strip().splitlines() or ["no reason given"]
         pytest.skip(f"{command[0]}: {words[-1]}")
@@ -41,7 +41,7 @@ def _run(*command: str, given: bytes | None = None) -> None:
 
 def image_of(kind: str, where: Path) -> Path:
     """A file with an empty file system of a kind in it."""
-    mib, make, _ = _IMAGES[kind]
+    mib, make = _IMAGES[kind]
     image = where / f"{kind}.img"
     with image.open("wb") as file:
         file.truncate(mib * _MIB)
@@ -65,25 +65,6 @@ def mounted(device: Path, at: Path, *options: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _encrypted(where: Path) -> Iterator[Path]:
-    """An ext4 on dm-crypt."""
-    if not Path("/dev/mapper/control").exists():
-        pytest.skip("this kernel has no device mapper")
-    image = where / "crypt.img"
-    with image.open("wb") as file:
-        file.truncate(64 * _MIB)
-    name = f"aolog-crash-{os.getpid()}"
-    _run("cryptsetup", "open", "--type", "plain", "--cipher", "aes-xts-plain64", "--key-size",
-         "256", "--key-file", "-", str(image), name, given=bytes(range(32)))  # fmt: skip
-    try:
-        _run("mkfs.ext4", "-q", f"/dev/mapper/{name}")
-        with mounted(Path(f"/dev/mapper/{name}"), where / "mounted") as at:
-            yield at
-    finally:
-        subprocess.run(["cryptsetup", "close", name], check=True)
-
-
-@contextmanager
 def place(kind: str, scratch: Path) -> Iterator[Path]:
     """An empty directory on a file system of a kind. scratch: for what it needs."""
     with ExitStack() as stack:
@@ -95,9 +76,7 @@ def place(kind: str, scratch: Path) -> Iterator[Path]:
                 pytest.skip("/dev/shm is no tmpfs")
             at = Path(tempfile.mkdtemp(prefix="aolog-crash-", dir="/dev/shm"))
             stack.callback(shutil.rmtree, at)
-        elif kind == "dm-crypt":
-            at = stack.enter_context(_encrypted(scratch))
         else:
             image = image_of(kind, scratch)
-            at = stack.enter_context(mounted(image, scratch / "mounted", *_IMAGES[kind][2]))
+            at = stack.enter_context(mounted(image, scratch / "mounted"))
         yield at

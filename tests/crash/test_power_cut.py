@@ -16,7 +16,7 @@ import pytest
 
 import aolog
 from aolog.storage.storage import Storage
-from tests.crash.killing import COUNTS, Killer
+from tests.crash.killing import Killer
 from tests.crash.ledger import Id, check, value_of
 from tests.crash.places import image_of, mounted, place
 
@@ -55,7 +55,6 @@ def test_what_was_synced_survives_a_power_cut(
                     kept = killer.ledger.kept()  # before the cut
                     copy = outer / "copy.img"
                     subprocess.run(["cp", "--reflink=always", image, copy], check=True)
-                    COUNTS["cuts"] += 1
                     taken = killer.ledger.taken(0)  # behind it: some of them it did not see
                     with mounted(copy, tmp_path / "copy", *_NOUUID[inner]) as found:
                         owed += after_a_cut(found / "log", taken, kept)

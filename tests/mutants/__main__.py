@@ -7,6 +7,8 @@ import sys
 import time
 
 from tests.mutants.defects import MUTANTS
+from tests.mutants.page import PAGE, page
+from tests.mutants.run import first_of_each_clause, run_all
 
 
 def main() -> int:
@@ -23,11 +25,6 @@ def main() -> int:
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in MUTANTS]:
         parser.error(f"no such mutant: {', '.join(unknown)}")
-    try:
-        from tests.mutants.page import PAGE, page
-        from tests.mutants.run import first_of_each_clause, run_all
-    except ModuleNotFoundError as error:
-        parser.exit(2, f"{error}; what the tests need comes with pip install -e '.[dev]'\n")
     if args.page:
         PAGE.write_text(page(), encoding="utf-8")
         return 0

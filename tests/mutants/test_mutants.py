@@ -69,26 +69,6 @@ def test_the_page_of_proofs_is_what_the_command_writes():
     assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.mutants --page"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["--help"], 0, ""),
-        ([], 2, "No module named 'hypothesis'; what the tests need comes with pip install"),
-        (["nonsense"], 2, "no such mutant: nonsense"),
-    ],
-)
-def test_without_the_libraries_of_the_tests_it_says_so(tmp_path, arguments, status, message):
-    missing = "raise ModuleNotFoundError(\"No module named 'hypothesis'\", name='hypothesis')\n"
-    (tmp_path / "hypothesis.py").write_text(missing)
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.mutants", *arguments],
-        cwd=ROOT, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip  # one call
-    assert ended.returncode == status
-    assert message in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
 HARMLESS_AND_BROKEN = """
 from tests.mutants.mutant import Mutant
 from tests.mutants.run import run_all
