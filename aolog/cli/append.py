@@ -292,8 +292,6 @@ def append(
         raise click.UsageError("--compression-level needs --compression")
     retention = Retention(retention_max_bytes, retention_max_age, retention_max_slabs, when_full)
     paths, tally = files or (STDIN,), Tally()
-    if STDIN in paths:
-        Source(STDIN).close()  # raises before the log is created if standard input is closed
     with StopSignals() as signals:
         writer = Writer(log, retention=retention, format=format_, **options)
         problem: AologError | None = None

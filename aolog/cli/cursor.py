@@ -6,8 +6,6 @@ again or deleted here; the errors about it say so.
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from aolog.cli.cursor_state import HEAD, CursorState, cursor_state, cursor_states
@@ -154,11 +152,8 @@ def delete(log: str, name: str, yes: bool, as_json: bool) -> None:  # noqa: FBT0
 def _confirmed(found: CursorState) -> bool:
     unread = None if found.lag is None else found.lag.records
     lag = "" if unread is None else f", {counted(unread, 'record')} unread"
-    question = f"Delete cursor {found.name}{lag}? [y/N] "
-    if sys.stdin is None:
-        return False
-    click.echo(question, nl=False, err=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    question = f"Delete cursor {found.name}{lag}?"
+    return click.confirm(question, err=True)
 
 
 def _remove(log: str, name: str) -> None:

@@ -49,8 +49,6 @@ class Source:
                 return Path(path).open("rb", buffering=0)
             except OSError as error:
                 raise self._failed(error) from error
-        if sys.stdin is None:
-            raise InputFailed("standard input is closed", hint="name a file")
         return sys.stdin.buffer
 
     def read(self, signals: StopSignals) -> bytes | None:

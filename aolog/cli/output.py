@@ -11,7 +11,6 @@ import base64
 import functools
 import json
 import os
-import shutil
 import sys
 import time
 from contextlib import contextmanager
@@ -77,21 +76,15 @@ class _Out:
         self.forget()
         if not data:
             return
-        self.require()
         if self.is_terminal:
             data = escape_controls(data.decode("utf-8", "backslashreplace")).encode()
         with _writing():
             sys.stdout.buffer.write(data)
 
-    def require(self) -> None:
-        """Raises OutputFailed if there is no standard output."""
-        if sys.stdout is None:
-            raise OutputFailed("standard output is closed", hint="redirect it to a file")
-
     @property
     def is_terminal(self) -> bool:
         """Whether standard output is a terminal; then control characters are escaped."""
-        return sys.stdout is not None and sys.stdout.isatty()
+        return sys.stdout.isatty()
 
     def line(self, text: str) -> None:
         """Writes a line of text in UTF-8."""
@@ -104,9 +97,8 @@ class _Out:
     def flush(self) -> None:
         """Hands all output to the system. Raises OutputClosed, OutputFailed."""
         self._drain()
-        if sys.stdout is not None:
-            with _writing():
-                sys.stdout.flush()
+        with _writing():
+            sys.stdout.flush()
 
     def forget(self) -> None:
         """Drops buffered output."""
@@ -231,8 +223,7 @@ def human_seconds(seconds: float) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned columns, numbers to the right, None as '-'. On a terminal that is too narrow, `fields` of
-    each row."""
+    """Aligned columns, numbers to the right, None as '-'."""
     cells = [["-" if c is None else one_line(str(c)) for c in row] for row in rows]
     numeric = [all(isinstance(row[i], int | None) for row in rows) for i in range(len(head))]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
@@ -243,8 +234,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
             for cell, width, right in zip(row, widths, numeric, strict=True)
         ]
         lines.append("  ".join(padded).rstrip())
-    if max(map(len, lines)) > _columns():
-        return "\n\n".join(fields(head, row) for row in cells)
     return "\n".join(lines)
 
 
@@ -254,11 +243,6 @@ def fields(head: Sequence[str], row: Sequence[object]) -> str:
     said = ["-" if value is None else one_line(str(value)) for value in row]
     pairs = zip(head, said, strict=True)
     return "\n".join(f"{name.lower() + ':':<{width}}{value}" for name, value in pairs)
-
-
-def _columns() -> float:
-    """The width of the terminal; no limit for a file or a pipe."""
-    return shutil.get_terminal_size().columns if out.is_terminal else float("inf")
 
 
 def tell_gap(gap: Gap, *, as_json: bool) -> None:

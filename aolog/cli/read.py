@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import itertools
 import logging
-import select
 import struct
-import sys
 from collections import deque
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import click
 
-from aolog.cli.output import OutputClosed, json_option, out, record_to_json, tell_gap
+from aolog.cli.output import json_option, out, record_to_json, tell_gap
 from aolog.cli.parse import CURSOR_NAME, WHERE, Where, log_argument
 from aolog.errors import AddressPruned
 from aolog.log.cursor_file import cursor_names, read_position
@@ -37,7 +35,6 @@ _FORMATS: tuple[RecordFormat, ...] = ("value", "nul", "length", "json")
 _log = logging.getLogger("aolog")
 
 _LENGTH = struct.Struct("<I")
-_LOOK_S = 1.0  # how often `tail -f` checks that standard output has a reader
 _EARLIEST = Where("earliest")
 
 _format_option = click.option(
@@ -248,11 +245,10 @@ def tail(
         _write(records, encode)
         out.flush()
         while follow:
-            batch = reader.read_batch(timeout=_LOOK_S)
+            batch = reader.read_batch(timeout=1.0)
             if batch is not None:
                 _write(batch, encode)
                 out.flush()
-            _check_stdout()
     if not skip_gaps:
         gaps.check(log)
 
@@ -285,16 +281,3 @@ def _address_before_end(log: str, bases: list[int], end: int, records: int) -> i
         if len(last) == records:
             break
     return last[0] if last else bases[0]
-
-
-def _check_stdout() -> None:
-    """Raises OutputClosed if standard output has no reader: otherwise `tail -f | head -1` would wait
-    for the next record."""
-    try:
-        fd = sys.stdout.fileno()
-    except (AttributeError, OSError, ValueError):
-        return
-    poll = select.poll()
-    poll.register(fd, 0)
-    if any(event & select.POLLERR for _, event in poll.poll(0)):
-        raise OutputClosed

@@ -6,8 +6,6 @@ import sys
 
 import click
 
-from aolog.cli.output import out
-
 
 @click.command(short_help="Watch an outage and a kill lose nothing.")
 @click.argument("files", nargs=-1, type=click.Path())
@@ -29,5 +27,4 @@ def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None) -> None:
     """
     from bridge.cli.demo.demo import run_demo
 
-    out.require()  # before it runs for a minute
     sys.exit(run_demo(files, as_json=as_json, keep=keep))

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import aolog
 from aolog.cli.input import DELIMITERS, splitter
 from aolog.cli.record_parts import parse_spec, timestamp_us
-from aolog.errors import RecordTooLarge
 from tests.aolog.commands import answer, ended, failure, fill, run, started, well
 from tests.aolog.conftest import SOON_S, eventually, read_all, slab_files, snapshot, values
 
@@ -67,32 +66,6 @@ def test_a_process_that_prunes_what_a_cursor_has_not_read_says_so(log_path, as_j
     assert "free" not in stderr
 
 
-def test_a_process_that_ends_with_an_error_also_says_what_it_pruned(log_path):
-    options = ["--slab-bytes", "16k", "--retention-max-bytes", "64k", "--max-record-bytes", "1k"]
-    for more in ([], ["--json"]):
-        fill(log_path, [b"first"])
-        well("cursor", "set", log_path, "slow", "earliest")
-        given = b"".join(b"%0999d\n" % i for i in range(200)) + b"x" * 2000 + b"\n"
-        result = run("append", log_path, *options, *more, given=given)
-        assert result.exit_code == 2
-        *_, before, last = result.stderr.splitlines()
-        if more:
-            (told,) = json.loads(last)["error"]["pruned_unread"]
-            assert told["cursor"] == "slow"
-            assert told["records_lost"] > 100
-        else:
-            assert re.fullmatch(r"pruned [0-9]+ records that cursor slow has not read: .*", before)
-
-
-def test_a_process_that_prunes_nothing_unread_says_nothing_of_it(log_path):
-    assert answer("append", log_path, given=b"a\n")["pruned_unread"] == []
-
-
-def test_no_input_makes_a_log_without_records(log_path):
-    assert well("append", log_path, given=b"").stderr == "0 records, 0 bytes, durable\n"
-    assert well("read", log_path).stdout == ""
-
-
 def test_files_are_appended_in_order_and_standard_input_where_it_stands(log_path, tmp_path):
     for name in "ab":
         (tmp_path / name).write_bytes(name.encode())
@@ -124,20 +97,6 @@ def test_records_are_the_same_however_the_input_is_cut(records, delimiter, data)
         at += size
     assert [*found, *split.finish()] == records
     assert split.pending_bytes == 0
-
-
-@pytest.mark.parametrize("delimiter", DELIMITERS)
-def test_an_enormous_record_is_refused_before_it_is_in_memory(delimiter):
-    split, fed = splitter(delimiter, 1000), 0
-
-    def feed_for_ever() -> None:
-        nonlocal fed
-        while fed < 1200:
-            list(split.feed(b"\xff" * 100))
-            fed += 100
-
-    with pytest.raises(RecordTooLarge):
-        feed_for_ever()
 
 
 @pytest.mark.parametrize("fmt", ["aolog", "queuefka"])

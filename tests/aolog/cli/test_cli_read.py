@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ import pytest
 import aolog
 from aolog.cli import output
 from tests.aolog.commands import damage, ended, failure, fill, run, started, well
-from tests.aolog.conftest import ROOT, SOON_S, snapshot
+from tests.aolog.conftest import SOON_S, snapshot
 
 
 @pytest.fixture
@@ -126,17 +124,6 @@ def test_output_that_cannot_be_written_is_one_line(log_path, ten, command):
     assert "No space left" in err
 
 
-@pytest.mark.parametrize("redirection", ["read LOG >&-", "append NEW <&-", "info LOG >&- 2>&-"])
-def test_standard_streams_may_be_closed(log_path, ten, redirection):
-    line = redirection.replace("LOG", log_path).replace("NEW", f"{log_path}-new")
-    command = f"{sys.executable} -m aolog {line}"
-    shell = ["bash", "-c", command]
-    done = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 4
-    assert len(done.stderr.splitlines()) == (0 if "2>" in redirection else 1)
-    assert not Path(f"{log_path}-new").exists()
-
-
 @pytest.mark.parametrize("fmt", ["aolog", "queuefka"])
 @pytest.mark.parametrize(
     ("command", "wanted"),
@@ -201,11 +188,3 @@ def test_tail_follows_and_ends_when_it_is_interrupted(log_path, ten):
             assert child.stdout.readline() == b"more\n"
         child.send_signal(signal.SIGINT)
         assert ended(child) == (130, "", "")
-
-
-def test_tail_ends_when_its_reader_has_gone_though_nothing_comes(log_path, ten):
-    with started("tail", "-f", "-n", 1, log_path) as child:
-        child.stdout.readline()
-        child.stdout.close()
-        assert child.wait(SOON_S) == 141
-        assert child.stderr.read() == b""

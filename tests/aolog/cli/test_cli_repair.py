@@ -73,28 +73,6 @@ def test_json_has_everything(log: str, into: Path) -> None:
     assert len(uuids) == 2
 
 
-def test_a_header_that_is_lost_is_told_as_the_cause_of_its_gap(log: str) -> None:
-    for slab in slab_files(log):
-        data = bytearray(slab.read_bytes())
-        data[:8192] = bytes(8192)
-        slab.write_bytes(data[:-100])
-    said = run("verify", log).stdout
-    assert "Damage that caused gaps:\n" in said
-    assert "no copy of the header is intact: nothing in it can be read" in said
-    assert "Damage that cost no record" not in said
-
-
-def test_what_cannot_be_repaired_is_in_the_exit_status(log: str, into: Path) -> None:
-    with aolog.Reader(log, cursor="c") as reader:
-        reader.read()
-        reader.commit()
-    cursor = Path(log, "cursors", "c.cursor")
-    cursor.write_bytes(bytes(8192))
-    result = run("repair", log, "--into", into)
-    assert result.exit_code == 3
-    assert f"not repaired: {cursor}: both copies are damaged" in result.stdout
-
-
 def test_nothing_is_made_without_a_name_or_within_the_log(
     log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,9 +84,3 @@ def test_nothing_is_made_without_a_name_or_within_the_log(
         assert failure("repair", log, "--into", place)["code"] == "usage"
     assert snapshot(log) == before
     assert list((tmp_path / "empty").iterdir()) == []
-
-
-def test_a_copy_may_be_named_with_a_slash_at_the_end(log: str, into: Path) -> None:
-    well("repair", log, "--into", f"{into}/")
-    assert len(values(str(into))) == 9
-    assert {path.name for path in into.parent.iterdir()} == {"log", "copy"}
