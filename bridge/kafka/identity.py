@@ -37,15 +37,10 @@ class Identity:
 
     def meet(self, found: str | None, servers: str) -> None:
         """The cluster at these servers has this id. Raises OtherCluster."""
-        if self.known and found:
-            is_other, here, its = found != self.known, found, self.known
-        else:  # without an id, only the names can differ
-            is_other = bool(self.name and self.called) and self.name != self.called
-            here, its = repr(self.called), repr(self.name)
-        if is_other:
+        if self.known and found and found != self.known:
             cursor, log = PurePath(self.path).stem, str(PurePath(self.path).parent.parent)
             raise OtherCluster(
-                f"{servers} is the Kafka cluster {here}, and the cursor {cursor!r} is of {its}: "
+                f"{servers} is the Kafka cluster {found}, and the cursor {cursor!r} is of {self.known}: "
                 "continuing here would skip records",
                 hint="correct the servers or the configuration (another default cluster?), or give "
                 f"each cluster its own cursor; `aolog-bridge seek {quote(log)} --cursor {cursor} "
