@@ -52,7 +52,7 @@ def _end(connection: socket.socket) -> None:
 
 
 class LateProxy:
-    """Listens on loopback at `address`, and hands on what comes to a broker."""
+    """Listens on loopback at `address` (port 0: any), and hands on what comes to a broker."""
 
     def __init__(self, address: str, broker: str) -> None:
         self._broker = broker
@@ -66,7 +66,14 @@ class LateProxy:
         self._threads: list[threading.Thread] = []
         host, _, port = address.rpartition(":")
         self._listener = socket.create_server((host, int(port)))
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._serve(self._accept)
+
+    def turn(self, broker: str) -> None:
+        """Leads to another broker from now on, whoever was connected."""
+        self._broker = broker
+        for connection in self._connections:
+            _end(connection)
 
     def hold(self, kind: int, *, closes: bool) -> None:
         """The next request of the kind is held back, and its connection is closed, or stays silent;

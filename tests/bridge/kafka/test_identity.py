@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from click.testing import CliRunner
@@ -37,6 +35,7 @@ from tests.bridge.conftest import (
     notes_of,
     records_of,
 )
+from tests.kafka.late import LateProxy
 
 Forward = Callable[..., Run]
 AUDIT = "audit"
@@ -215,54 +214,11 @@ def test_another_default_cluster_does_not_exchange_cursors(
 # --- what else there is to it ----------------------------------------------------------------
 
 
-class Switch:
-    """An address that leads to one broker, or another, for every client."""
-
-    def __init__(self) -> None:
-        self.to = ""
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        self._open: list[socket.socket] = []
-        Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):  # closed
-            while True:
-                here, _ = self._socket.accept()
-                try:
-                    host, port = self.to.split(":")
-                    there = socket.create_connection((host, int(port)))
-                except OSError:
-                    here.close()
-                    continue
-                self._open += [here, there]
-                for pair in ((here, there), (there, here)):
-                    Thread(target=self._pump, args=pair, daemon=True).start()
-
-    @staticmethod
-    def _pump(begin: socket.socket, end: socket.socket) -> None:
-        with contextlib.suppress(OSError), begin, end:
-            while data := begin.recv(1 << 16):
-                end.sendall(data)
-
-    def turn(self, to: str) -> None:
-        self.to = to
-        while self._open:
-            with contextlib.suppress(OSError):
-                self._open.pop().shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self.turn("")
-
-
 def test_a_name_that_leads_to_another_cluster_while_the_bridge_runs_loses_nothing(
     broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
     """The other's topic has more records, so that offsets say nothing."""
-    with contextlib.closing(Switch()) as switch:
-        switch.turn(broker.bootstrap_servers)
+    with contextlib.closing(LateProxy("127.0.0.1:0", broker.bootstrap_servers)) as switch:
         fill(log, 100)
         running = forward(bootstrap_servers=switch.address)
         running.until(lambda s: s.acknowledged == 100)
