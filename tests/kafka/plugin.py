@@ -19,7 +19,7 @@ import pytest
 from bridge.testing.apache_kafka import POM_3_9, KafkaServer, KafkaUnavailable
 from tests.kafka.rights import StrictKafka
 
-__all__ = ["TopicFactory", "kafka", "kafka_3_9", "strict_kafka", "topic"]
+__all__ = ["TopicFactory", "kafka", "kafka_3_9", "started", "strict_kafka", "topic"]
 
 Server = TypeVar("Server", KafkaServer, StrictKafka)
 
@@ -33,7 +33,7 @@ class TopicFactory(Protocol):
     def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
 
 
-def _started(make: Callable[[], Server]) -> Server:
+def started(make: Callable[[], Server]) -> Server:
     """Where none can be had: a skip, but in CI (`CI=true`) a failure."""
     try:
         return make()
@@ -46,7 +46,7 @@ def _started(make: Callable[[], Server]) -> Server:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """A running Kafka server."""
-    with _started(lambda: KafkaServer(tmp_path_factory.mktemp("kafka"))) as server:
+    with started(lambda: KafkaServer(tmp_path_factory.mktemp("kafka"))) as server:
         yield server
 
 
@@ -54,7 +54,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 def strict_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrictKafka]:
     """One that creates no topic by itself, and grants nothing that was not asked for."""
     directory, config = tmp_path_factory.mktemp("strict"), {"auto.create.topics.enable": "false"}
-    with _started(lambda: StrictKafka(directory, config)) as server:
+    with started(lambda: StrictKafka(directory, config)) as server:
         yield server
 
 
@@ -63,7 +63,7 @@ def kafka_3_9(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrictKafka]
     """A Kafka 3.9 with ACLs, which creates topics automatically, and closes idle connections soon:
     after 3 s, where Kafka's default is ten minutes, and a load balancer's often one."""
     directory, config = tmp_path_factory.mktemp("kafka-3-9"), {"connections.max.idle.ms": 3_000}
-    with _started(lambda: StrictKafka(directory, config, POM_3_9)) as server:
+    with started(lambda: StrictKafka(directory, config, POM_3_9)) as server:
         yield server
 
 

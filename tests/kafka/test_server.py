@@ -7,15 +7,15 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from bridge.testing.apache_kafka import KafkaDied, KafkaServer, KafkaUnavailable, jars, server
+from tests.bridge.against_kafka import raw_committed
 
 if TYPE_CHECKING:
     from tests.kafka.plugin import TopicFactory
@@ -39,37 +39,6 @@ def producer(kafka: KafkaServer, **config: object) -> Producer:
     )
 
 
-def read(kafka: KafkaServer, topic: str, partition: int = 0) -> list[Message]:
-    """All committed records of a partition, by a consumer that shares nothing with a producer."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
-    )
-    records: list[Message] = []
-    try:
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        deadline = time.monotonic() + SOON_S
-        while time.monotonic() < deadline:
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                records.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return records
-            else:
-                raise KafkaException(error)
-        raise AssertionError(f"no end of {topic} [{partition}] in {SOON_S} s, read {len(records)}")
-    finally:
-        consumer.close()
-
-
 def test_acknowledged_records_survive_kill_9_and_a_restart(
     kafka: KafkaServer, topic: TopicFactory
 ) -> None:
@@ -89,7 +58,9 @@ def test_acknowledged_records_survive_kill_9_and_a_restart(
     assert sender.flush(SOON_S) == 0
     assert kafka.pid != before
     assert kafka.bootstrap_servers == address
-    assert [record.value() for record in read(kafka, name)] == [b"%d" % i for i in range(1001)]
+    assert [record.value() for record in raw_committed(kafka, name)] == [
+        b"%d" % i for i in range(1001)
+    ]
 
 
 def test_a_paused_server_does_not_answer_and_a_resumed_one_does(
@@ -104,7 +75,7 @@ def test_a_paused_server_does_not_answer_and_a_resumed_one_does(
     assert sender.flush(1.0) == 1
     kafka.resume()
     assert sender.flush(SOON_S) == 0
-    assert [record.value() for record in read(kafka, name)] == [b"warm", b"held"]
+    assert [record.value() for record in raw_committed(kafka, name)] == [b"warm", b"held"]
 
 
 @pytest.mark.usefixtures("kafka")  # for its skip

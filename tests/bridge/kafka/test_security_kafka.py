@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.testing.apache_kafka import KafkaServer, KafkaUnavailable, make_certificate
+from bridge.testing.apache_kafka import KafkaServer, make_certificate
 from tests.bridge.conftest import (
     TOPIC,
     Process,
@@ -32,6 +32,7 @@ from tests.bridge.conftest import (
     wait_until,
 )
 from tests.bridge.pull.pulling import expected, origins, produce
+from tests.kafka.plugin import started
 
 PASSWORD = "hunter2-right"
 STORE_PASSWORD = "of-the-keystore"
@@ -43,47 +44,43 @@ pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("secured kafka")]  # on
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer, Path]]:
     """A server that asks for SASL and speaks TLS, and the directory of certificates."""
     directory = tmp_path_factory.mktemp("secured")
-    try:
-        store, _ = make_certificate(directory, "server", STORE_PASSWORD)
-        make_certificate(directory, "stranger", STORE_PASSWORD)
-        make_certificate(directory, "renewed", STORE_PASSWORD, of="server")
-        module = "org.apache.kafka.common.security"
-        server = KafkaServer(
-            directory / "kafka",
-            {
-                "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
-                "listener.name.sasl.plain.sasl.jaas.config": (
-                    f'{module}.plain.PlainLoginModule required user_alice="{PASSWORD}";'
-                ),
-                "listener.name.sasl.scram-sha-256.sasl.jaas.config": (
-                    f"{module}.scram.ScramLoginModule required;"
-                ),
-                "listener.name.tls.ssl.keystore.type": "PKCS12",
-                "listener.name.tls.ssl.keystore.location": store,
-                "listener.name.tls.ssl.keystore.password": STORE_PASSWORD,
-                "listener.name.both.sasl.enabled.mechanisms": "SCRAM-SHA-256",
-                "listener.name.both.scram-sha-256.sasl.jaas.config": (
-                    f"{module}.scram.ScramLoginModule required;"
-                ),
-                "listener.name.both.ssl.keystore.type": "PKCS12",
-                "listener.name.both.ssl.keystore.location": store,
-                "listener.name.both.ssl.keystore.password": STORE_PASSWORD,
-                "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
-                "listener.name.oauth.oauthbearer.connections.max.reauth.ms": 60_000,
-                "listener.name.oauth.oauthbearer.sasl.jaas.config": (
-                    f"{module}.oauthbearer.OAuthBearerLoginModule required "
-                    'unsecuredLoginStringClaim_sub="broker";'
-                ),
-            },
-            {"SASL": "SASL_PLAINTEXT", "TLS": "SSL", "BOTH": "SASL_SSL", "OAUTH": "SASL_PLAINTEXT"},
-        )
-    except KafkaUnavailable as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
-    with server:
+    with started(lambda: secured_server(directory)) as server:
         set_password(server, "bob", PASSWORD)
         yield server, directory
+
+
+def secured_server(directory: Path) -> KafkaServer:
+    store, _ = make_certificate(directory, "server", STORE_PASSWORD)
+    make_certificate(directory, "stranger", STORE_PASSWORD)
+    make_certificate(directory, "renewed", STORE_PASSWORD, of="server")
+    module = "org.apache.kafka.common.security"
+    scram = f"{module}.scram.ScramLoginModule required;"
+    tls = {"type": "PKCS12", "location": store, "password": STORE_PASSWORD}
+    listeners = {
+        "sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "sasl.plain.sasl.jaas.config": (
+            f'{module}.plain.PlainLoginModule required user_alice="{PASSWORD}";'
+        ),
+        "sasl.scram-sha-256.sasl.jaas.config": scram,
+        "both.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "both.scram-sha-256.sasl.jaas.config": scram,
+        **{
+            f"{of}.ssl.keystore.{key}": value
+            for of in ("tls", "both")
+            for key, value in tls.items()
+        },
+        "oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "oauth.oauthbearer.connections.max.reauth.ms": 60_000,
+        "oauth.oauthbearer.sasl.jaas.config": (
+            f"{module}.oauthbearer.OAuthBearerLoginModule required "
+            'unsecuredLoginStringClaim_sub="broker";'
+        ),
+    }
+    return KafkaServer(
+        directory / "kafka",
+        {f"listener.name.{name}": value for name, value in listeners.items()},
+        {"SASL": "SASL_PLAINTEXT", "TLS": "SSL", "BOTH": "SASL_SSL", "OAUTH": "SASL_PLAINTEXT"},
+    )
 
 
 def set_password(server: KafkaServer, user: str, password: str) -> None:

@@ -8,7 +8,6 @@ import time
 from uuid import UUID
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from bridge.errors import Unanswered
 from bridge.kafka.catalog import Catalog
@@ -17,6 +16,7 @@ from bridge.pull.archive import Archive
 from bridge.pull.options import PullOptions
 from bridge.pull.origin import Source
 from bridge.testing.apache_kafka import KafkaServer
+from tests.bridge.against_kafka import raw_committed
 from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
@@ -26,22 +26,8 @@ SOON_S = 60
 
 def read(kafka: KafkaServer, topic: str, partitions: int) -> list[tuple]:
     """The topic, by a client that shares nothing with the bridge."""
-    consumer = Consumer({
-        "bootstrap.servers": kafka.bootstrap_servers, "group.id": "independent",
-        "isolation.level": "read_committed", "enable.partition.eof": True,
-    })  # fmt: skip  # one value
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    found, ended, until_s = [], set(), time.monotonic() + SOON_S
-    while len(ended) < partitions:
-        assert time.monotonic() < until_s
-        for message in consumer.consume(1_000, 1):
-            if message.error() is None:
-                place = (message.topic(), message.partition(), message.offset())
-                found.append((*place, message.value()))
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                ended.add(message.partition())
-    consumer.close()
-    return sorted(found)
+    found = [message for n in range(partitions) for message in raw_committed(kafka, topic, n)]
+    return sorted((m.topic(), m.partition(), m.offset(), m.value()) for m in found)
 
 
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
