@@ -41,7 +41,6 @@ class TopicSettings:
         self._settings = settings
         self._admission = admission
         self._asked_s: dict[str, float] = {}
-        self._silent: set[str] = set()
         self._look_due_s = 0.0
         self._too_few: str | None = None
 
@@ -67,7 +66,7 @@ class TopicSettings:
             try:
                 settings = future.result(_ANSWER_S)
             except (KafkaException, FutureTimeoutError) as error:
-                self._say_once(topic, words(error) or "no answer")
+                _log.debug("the settings of topic %r cannot be read: %s", topic, words(error))
                 continue
             bounds = bounds_of({name: entry.value for name, entry in settings.items()})
             self._admission.learn(topic, bounds, now_ms=int(time.time() * 1_000))
@@ -121,13 +120,3 @@ class TopicSettings:
                 if operations and not {AclOperation.WRITE, AclOperation.ALL} & set(operations):
                     found.append(topic)
         return sorted(found)
-
-    def _say_once(self, topic: str, why: str) -> None:
-        if topic not in self._silent:
-            self._silent.add(topic)
-            _log.info(
-                "the settings of topic %r cannot be read (%s): records that it refuses are found by "
-                "sending smaller groups; with the right DescribeConfigs they are known beforehand",
-                topic,
-                why,
-            )
