@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import base64
 import contextlib
-import enum
 import os
 import signal
 import subprocess
@@ -99,12 +98,6 @@ class KafkaDied(DestinationError):
     code = "kafka_died"
 
 
-class _State(enum.Enum):
-    DOWN = "down"
-    RUNNING = "running"
-    PAUSED = "paused"
-
-
 def cluster_id() -> str:
     """16 random bytes as Kafka writes them. The first is 0: one id in 64 would begin with a dash
     and be taken for an option."""
@@ -157,8 +150,8 @@ class KafkaServer:
         directory.mkdir(parents=True, exist_ok=True)
         self._log = directory / "server.log"
         self._properties = directory / "server.properties"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._state = _State.DOWN
+        self._process: subprocess.Popen[bytes] | None = None  # while it is up
+        self._paused = False
         protocols = {"PLAINTEXT": "PLAINTEXT", **(listeners or {})}
         own, *ports = free_ports(1 + len(protocols))
         controller = f"127.0.0.1:{own}" if node is None else node.voters[node.id]
@@ -199,7 +192,7 @@ class KafkaServer:
     @property
     def pid(self) -> int | None:
         """Process id of the server, None while it is down."""
-        return None if self._state is _State.DOWN or self._process is None else self._process.pid
+        return None if self._process is None else self._process.pid
 
     def is_alive(self) -> bool:
         """Whether its process runs."""
@@ -239,7 +232,7 @@ class KafkaServer:
 
     def start(self) -> None:
         """Start the server on its ports and data; ready on return. Raises KafkaDied."""
-        assert self._state is _State.DOWN, "the server is running"
+        assert self._process is None, "the server is running"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._command(), "kafka.Kafka", str(self._properties)],
@@ -249,7 +242,6 @@ class KafkaServer:
                 cwd=self._log.parent,
                 start_new_session=True,  # a terminal's interrupt is for this process, which stops it
             )
-        self._state = _State.RUNNING
         atexit.register(self.kill)
         self._wait_until_ready(self._admin())
 
@@ -259,8 +251,7 @@ class KafkaServer:
         Everything acknowledged is in its files. Raises KafkaDied if it does not end in time;
         it is killed then.
         """
-        if self._state is _State.PAUSED:
-            self.resume()
+        self.resume()
         self._end(signal.SIGTERM, STOP_SECONDS_MAX)
 
     def kill(self) -> None:
@@ -273,23 +264,24 @@ class KafkaServer:
     def pause(self) -> None:
         """Freeze the server (SIGSTOP): connections stay open, and from the return of this call
         on nothing answers."""
-        self._signal(signal.SIGSTOP, _State.PAUSED)
+        assert self._process is not None, "the server is down"
+        self._process.send_signal(signal.SIGSTOP)
+        self._paused = True
         # The signal is only on its way: wait until the kernel reports every thread as stopped.
-        pid = self.pid
-        assert pid is not None
-        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let a paused server go on (SIGCONT). It may answer what was sent meanwhile."""
-        self._signal(signal.SIGCONT, _State.RUNNING)
+        """Let a paused server go on (SIGCONT). It may answer what was sent meanwhile. No effect on any
+        other."""
+        if self._paused and self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+        self._paused = False
 
     def restore(self) -> None:
         """Whatever a test has done to the server: up, not paused, ready. Raises KafkaDied."""
-        if self._state is _State.PAUSED:
-            self.resume()
-        if self._process is not None and self._process.poll() is not None:
-            self._state = _State.DOWN
-        if self._state is _State.DOWN:
+        self.resume()
+        if not self.is_alive():
+            self._process = None
             self.start()
 
     def archive_classes(self) -> None:
@@ -360,31 +352,26 @@ class KafkaServer:
             assert self._process is not None
             status = self._process.poll()
             if status is not None:
-                self._state = _State.DOWN
+                self._process = None
                 raise KafkaDied(f"Kafka ended with status {status}:\n{self.log_tail()}")
             if time.monotonic() > deadline:
                 self.kill()
                 raise KafkaDied(f"not ready in {START_SECONDS_MAX} s:\n{self.log_tail()}")
             time.sleep(0.05)  # a refused connection answers at once; do not spin on it
 
-    def _signal(self, number: signal.Signals, state: _State) -> None:
-        assert self._process is not None, "the server was never started"
-        assert self._state is not _State.DOWN, "the server is down"
-        self._process.send_signal(number)  # does nothing for a process already waited for
-        self._state = state
-
     def _end(self, number: signal.Signals, seconds_max: float) -> None:
-        if self._state is _State.DOWN or self._process is None:
+        process, self._process = self._process, None
+        if process is None:
             return
-        self._process.send_signal(number)
+        process.send_signal(number)  # does nothing for a process already waited for
+        self._paused = False
         try:
-            self._process.wait(seconds_max)
+            process.wait(seconds_max)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            process.kill()
+            process.wait()
             raise KafkaDied(f"did not end in {seconds_max} s:\n{self.log_tail()}") from None
         finally:
-            self._state = _State.DOWN
             atexit.unregister(self.kill)
 
 

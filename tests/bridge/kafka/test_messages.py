@@ -80,18 +80,6 @@ def test_columns_are_those_of_the_records(
     assert {type(size) for size in messages.sizes} == {int}
 
 
-def test_a_batch_that_begins_within_a_frame_is_cut(tmp_path: Path) -> None:
-    batch_of(tmp_path / "log", TIMED)
-    with Reader(tmp_path / "log") as reader:
-        for _ in range(70):
-            reader.read()
-        batch = reader.read_batch(1 << 20)
-    assert batch is not None
-    messages = messages_of(batch, UUID)
-    assert part_of(messages, 0, 130) == said_by(batch)
-    assert list(messages.sizes) == [len(r.value or b"") + len(r.key or b"") for r in batch]
-
-
 def test_format_1_has_no_timestamps(tmp_path: Path) -> None:
     batch = batch_of(tmp_path / "log", [{"value": b"v"}] * 300, format="queuefka")
     messages = messages_of(batch, UUID)

@@ -149,22 +149,6 @@ def refused(process: Process) -> dict[str, Any]:
     return status
 
 
-def test_a_right_password_is_accepted(
-    drain: Callable[..., tuple[int, Process, str]],
-    secured: tuple[KafkaServer, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("BRIDGE_PASSWORD", PASSWORD)
-    password = '{env = "BRIDGE_PASSWORD"}'
-    settings = SASL.format(mechanism="SCRAM-SHA-256", user="bob", password=password)
-    status, process, topic = drain("SASL", settings)
-    assert status == 0
-    found = consume(secured[0].bootstrap_servers, topic, 1)
-    assert_arrived(records_of(tmp_path / "log"), found, topic=topic)
-    assert "hunter2" not in process.stderr + "".join(process.lines)
-
-
 @pytest.mark.parametrize(
     ("mechanism", "user", "delivery"),
     [("PLAIN", "alice", "at_least_once"), ("SCRAM-SHA-256", "bob", "exactly_once")],

@@ -100,7 +100,7 @@ def test_kills_lose_nothing_repeat_nothing_and_keep_the_order(
 def test_a_broker_that_crashes_restarts_and_freezes_is_waited_for(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
-    count, name = 30_000, topic(3)
+    count, name = 12_000, topic(3)  # a quarter of a minute, at this rate
     fill_mixed(log, count)
     process = start(
         name, *SLOW, "-X", "socket.timeout.ms=2000", "-X", "transaction.timeout.ms=5000"
