@@ -11,6 +11,7 @@ States:
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import Lag
@@ -42,6 +43,9 @@ class Phase:
     STANDING = "standing"
     DONE = "done"
     REMOVED = "removed"
+
+
+_SHOWN_PHASES = (Phase.QUEUED, Phase.RUNNING, Phase.PARKED, Phase.WAITING, Phase.STANDING)
 
 
 class LogStatus(NamedTuple):
@@ -230,46 +234,33 @@ def overview(
 ) -> Overview:
     """The whole process: its state is the worst of the logs' states. waiting_for: the root or log that
     is configured and missing, as a sentence."""
-    phases = [log.phase for log in logs]
     known = [log.status for log in logs if log.status is not None]
     ages = [log.lag_seconds for log in logs if log.lag_seconds is not None]
-    records = [log.lag_records for log in logs]
-    sizes = [log.lag_bytes for log in logs]
     states = {log.state for log in logs} - {"stopped"}
     if waiting_for is not None:
         states.add("blocked")
     worst = next((s for s in ("blocked", "connecting", "draining") if s in states), "live")
     running = [log.status for log in logs if log.phase == Phase.RUNNING and log.status is not None]
+    counts = {name: sum(getattr(log, name) for log in logs) for name in COUNTED}
+    phases = Counter(log.phase for log in logs)
     return Overview(
         state="stopped" if stopped else worst,
         logs=len({log.path for log in logs if log.phase != Phase.REMOVED}),
-        queued=phases.count(Phase.QUEUED),
-        running=phases.count(Phase.RUNNING),
-        parked=phases.count(Phase.PARKED),
-        waiting=phases.count(Phase.WAITING),
-        standing=phases.count(Phase.STANDING),
-        acknowledged=sum(log.acknowledged for log in logs),
-        skipped=sum(log.skipped for log in logs),
+        **{phase: phases[phase] for phase in _SHOWN_PHASES},
+        **counts,
         outstanding=sum(s.outstanding for s in running),
-        lag_records=_sum(records),
-        lag_bytes=_sum(sizes),
+        lag_records=_sum([log.lag_records for log in logs]),
+        lag_bytes=_sum([log.lag_bytes for log in logs]),
         lag_seconds=max(ages, default=None),
         lost_records=sum(log.lost_records for log in logs),
         gaps=sum(log.gaps for log in logs),
-        dead_lettered=sum(log.dead_lettered for log in logs),
-        dropped=sum(log.dropped for log in logs),
         error=waiting_for or next((f"{log.log}: {log.error}" for log in logs if log.error), None),
         rate=sum((s.rate for s in running), 0.0),
         ahead_records=sum(s.ahead_records for s in known),
-        reachable=all(
-            log.status is not None and log.status.reachable
-            for log in logs
-            if log.phase == Phase.RUNNING
-        ),
+        reachable=all(s.reachable for s in running) and len(running) == phases[Phase.RUNNING],
         held_back=sum(s.held_back for s in known),
         standing_lanes=sum(s.standing for s in known),
         stalled=tuple(stall for s in running for stall in s.stalled),
-        filtered=sum(log.filtered for log in logs),
     )
 
 

@@ -21,7 +21,7 @@ from bridge.kafka.embedded import EmbeddedBroker
 from bridge.operate.access import Access
 from bridge.operate.simulator.routes import serving
 from bridge.operate.simulator.simulation import Settings, Simulation
-from tests.bridge.operate.test_browser import CHROMIUM, OPTIONS
+from tests.bridge.operate.conftest import CHROMIUM, OPTIONS
 
 IMAGES = Path(__file__).parents[3] / "aolog/docs/images"
 SIZE = {"width": 1100, "height": 900}

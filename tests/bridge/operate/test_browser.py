@@ -1,10 +1,6 @@
-"""The page in a real browser: Chromium from the distribution's packages."""
+"""The page in a real browser."""
 
 from __future__ import annotations
-
-import os
-import shutil
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,46 +11,13 @@ from bridge.operate.access import Access
 from bridge.operate.endpoint import serving
 from bridge.operate.monitor import Monitor
 from bridge.supervise.status import LogStatus, Phase
+from tests.bridge.operate.conftest import violations
 from tests.bridge.operate.test_http import LOG, STATUS, TOKEN, Recorded
 
 sync_api = pytest.importorskip("playwright.sync_api")
 expect = sync_api.expect
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.browser]
-# As root there is no sandbox; the rest keeps it from calling its maker.
-OPTIONS = [
-    "--no-sandbox", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--no-first-run", "--disable-quic",
-]  # fmt: skip  # a list
 HOSTILE = 'x"><img src=/ onerror=alert(1)><script>alert(1)</script>'
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[sync_api.Browser]:
-    if CHROMIUM is None:
-        if os.environ.get("CI"):
-            pytest.fail("there is no chromium; .ci/run installs it")
-        pytest.skip("there is no chromium")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: sync_api.Browser) -> Iterator[sync_api.Page]:
-    page = browser.new_page()
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("dialog", lambda dialog: wrong.append(dialog.message))
-    page.on(
-        "console",
-        lambda line: wrong.append(line.text) if "Content Security" in line.text else None,
-    )
-    yield page
-    page.close()
-    assert wrong == []
 
 
 class Shown:
@@ -170,7 +133,6 @@ def test_an_open_page_does_not_grow(page: sync_api.Page) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_has_no_accessibility_violation(page: sync_api.Page, scheme: str) -> None:
-    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
     shown = Shown()
     shown.logs = [
         LOG,
@@ -182,5 +144,4 @@ def test_the_page_has_no_accessibility_violation(page: sync_api.Page, scheme: st
         page.goto(f"http://127.0.0.1:{at[1]}/")
         page.get_by_role("button", name="b → main").click()
         expect(page.locator("#detail")).to_be_visible()
-        found = axe.run(page)["violations"]
-    assert [(v["id"], [n["html"] for n in v["nodes"]]) for v in found] == []
+        assert violations(page) == []

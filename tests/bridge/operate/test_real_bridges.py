@@ -15,15 +15,12 @@ from aolog import Writer
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import Process, append, fill
 from tests.bridge.deliver.test_damaged_log import damage
-from tests.bridge.operate.test_browser import (  # noqa: F401 -- fixtures
-    HOSTILE,
-    browser,
-    expect,
-    page,
-    sync_api,
-)
+from tests.bridge.operate.conftest import violations
+from tests.bridge.operate.test_browser import HOSTILE
 from tests.bridge.operate.test_endpoint import where
 
+sync_api = pytest.importorskip("playwright.sync_api")
+expect = sync_api.expect
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.browser]
 Start = Callable[..., str]
 
@@ -43,18 +40,13 @@ def served(bridge: Callable[..., Process], broker: EmbeddedBroker) -> Start:
     return start
 
 
-def details(page: sync_api.Page, log: str) -> None:  # noqa: F811 -- not the fixture
+def details(page: sync_api.Page, log: str) -> None:
     page.get_by_role("button", name=log).click()
     expect(page.locator("#detail-name")).to_have_text(log)
 
 
-def violations(page: sync_api.Page) -> list[object]:  # noqa: F811 -- not the fixture
-    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
-    return [(v["id"], [n["html"] for n in v["nodes"]]) for v in axe.run(page)["violations"]]
-
-
 def test_a_bridge_that_runs_shows_numbers_that_add_up_and_follow_the_log(
-    page: sync_api.Page,  # noqa: F811 -- the fixture
+    page: sync_api.Page,
     served: Start,
     tmp_path: Path,
 ) -> None:
@@ -76,7 +68,7 @@ def test_a_bridge_that_runs_shows_numbers_that_add_up_and_follow_the_log(
 
 
 def test_a_bridge_that_is_cut_off_from_its_broker_shows_what_waits_and_why(
-    page: sync_api.Page,  # noqa: F811 -- the fixture
+    page: sync_api.Page,
     served: Start,
     broker: EmbeddedBroker,
     tmp_path: Path,
@@ -103,7 +95,7 @@ def test_a_bridge_that_is_cut_off_from_its_broker_shows_what_waits_and_why(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk that is full")
 def test_a_bridge_on_a_full_disk_delivers_and_says_that_nothing_is_left(
-    page: sync_api.Page,  # noqa: F811 -- the fixture
+    page: sync_api.Page,
     served: Start,
     full_disk: Path,
 ) -> None:
@@ -139,7 +131,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_hostile_names_are_text_and_a_damaged_slab_is_shown(
-    page: sync_api.Page,  # noqa: F811 -- the fixture
+    page: sync_api.Page,
     served: Start,
     broker: EmbeddedBroker,
     tmp_path: Path,

@@ -18,9 +18,11 @@ from bridge.operate.simulator.counts import Counts
 from bridge.operate.simulator.routes import serving
 from bridge.operate.simulator.simulation import BUTTONS, MODES, Settings, Simulation
 from tests.bridge.conftest import wait_until
-from tests.bridge.operate.test_browser import browser, expect, page, sync_api  # noqa: F401 -- fixtures
+from tests.bridge.operate.conftest import violations
 from tests.bridge.operate.test_http import ask
 
+sync_api = pytest.importorskip("playwright.sync_api")
+expect = sync_api.expect
 pytestmark = pytest.mark.xdist_group("browser")
 
 # --- counting -------------------------------------------------------------------------------
@@ -32,21 +34,22 @@ def arrive(counts: Counts, run: int, *numbers: int) -> Counts:
     return counts
 
 
-def test_records_that_arrive_in_order_are_neither_lost_nor_repeated() -> None:
-    counts = arrive(Counts(), 1, 1, 2, 3)
-    counts.promised(1, 5)
-    assert (counts.arrived, counts.pending, counts.lost, counts.repeated) == (3, 2, 0, 0)
-
-
-def test_a_promised_record_that_is_passed_over_is_lost_and_one_that_was_not_promised_is_not() -> (
-    None
-):
-    counts = arrive(Counts(), 1, 1, 4)
-    assert counts.lost == 0
-    counts.promised(1, 2)
-    assert counts.lost == 1
-    counts.promised(1, 4)
-    assert counts.lost == 2
+@pytest.mark.parametrize(
+    ("arrived", "promised", "counted"),
+    [
+        ((1, 2, 3), 5, (3, 2, 0, 0)),
+        ((1, 4), 0, (2, 0, 0, 0)),  # passed over, and not promised
+        ((1, 4), 2, (2, 0, 1, 0)),
+        ((1, 4), 4, (2, 0, 2, 0)),
+        ((1, 4, 4, 1, 3), 0, (3, 0, 0, 2)),  # a late one is not repeated
+    ],
+)
+def test_promised_records_are_lost_if_they_were_passed_over(
+    arrived: tuple[int, ...], promised: int, counted: tuple[int, ...]
+) -> None:
+    counts = arrive(Counts(), 1, *arrived)
+    counts.promised(1, promised)
+    assert (counts.arrived, counts.pending, counts.lost, counts.repeated) == counted
 
 
 def test_the_promised_end_of_a_run_is_lost_when_a_later_run_arrives() -> None:
@@ -56,13 +59,6 @@ def test_the_promised_end_of_a_run_is_lost_when_a_later_run_arrives() -> None:
     arrive(counts, 2, 1)
     assert (counts.lost, counts.pending, counts.is_settled(1)) == (1, 0, True)
     assert not counts.has_arrived(1, 3)
-
-
-def test_a_record_that_arrives_again_is_repeated_and_a_late_one_is_not() -> None:
-    counts = arrive(Counts(), 1, 1, 4, 4, 1, 3)
-    assert (counts.arrived, counts.repeated) == (3, 2)
-    assert counts.has_arrived(1, 3)
-    assert not counts.has_arrived(1, 2)
 
 
 # --- the simulation -------------------------------------------------------------------------
@@ -175,7 +171,7 @@ def test_its_end_leaves_no_process_and_no_file() -> None:
 
 
 def test_every_control_of_the_page_does_what_it_says(
-    page: sync_api.Page,  # noqa: F811 -- the fixture
+    page: sync_api.Page,
     simulation: Simulation,
 ) -> None:
     begin(simulation)
@@ -219,14 +215,13 @@ def test_every_control_of_the_page_does_what_it_says(
 
 
 def test_the_simulator_has_no_accessibility_violation(
-    page: sync_api.Page,  # noqa: F811 -- the fixture
+    page: sync_api.Page,
     simulation: Simulation,
 ) -> None:
-    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
     with serving(Access("127.0.0.1:0"), simulation) as at:
         page.goto(f"http://127.0.0.1:{at[1]}/")
         expect(page.locator("#state")).to_have_text("running")
-        assert [(v["id"], len(v["nodes"])) for v in axe.run(page)["violations"]] == []
+        assert violations(page) == []
 
 
 def test_a_wrong_request_says_why(simulation: Simulation) -> None:

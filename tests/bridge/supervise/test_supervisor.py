@@ -403,16 +403,6 @@ def test_a_removed_log_is_released_and_not_created_again(
     assert run.stop() == 0
 
 
-def test_patterns_choose_which_logs_are_forwarded(
-    supervise: Callable[..., Running], root: Path
-) -> None:
-    for name in ("app/a", "app/tmp", "other"):
-        fill(root / name, 5)
-    run = supervise(drain=True, include=["app/*"], exclude=["*/tmp"])
-    assert run.end() == 0
-    assert [log.log for log in run.supervisor.statuses()] == ["app/a"]
-
-
 # --- fairness -------------------------------------------------------------------------------
 
 
