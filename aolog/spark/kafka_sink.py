@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import AologError, UsageError, install_command
 from aolog.format.origin import HEADER_NAME
+from aolog.spark.schema import check_rows
 from aolog.spark.shipping import Shipped
 
 if TYPE_CHECKING:
@@ -27,16 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["JobFailed", "KafkaTarget", "check_columns", "check_topic", "sender"]
 
 SENT = "records bigint, bytes bigint"  # what each task's sender yields
-_COLUMNS = {
-    "value": ("binary", "string"),
-    "key": ("binary", "string"),
-    "headers": ("array<struct<key:string,value:binary>>",),
-    "timestamp": ("timestamp",),
-    "log": ("string",),
-    "offset": ("bigint",),
-}
-# Read from logs, and without a place in a message of one topic.
-_PASSED_OVER = {"topic", "partition", "timestampType"}
 _ANSWER_S = 10.0
 _MEET_S = 1.0  # it only saves time
 _POLL_S = 0.1
@@ -81,20 +72,7 @@ class KafkaTarget(NamedTuple):
 
 def check_columns(schema: Any) -> None:
     """Raises UsageError where rows cannot be messages. schema: a StructType."""
-    types = {field.name: field.dataType.simpleString() for field in schema.fields}
-    for name, kind in types.items():
-        if name in _PASSED_OVER:
-            continue
-        if name not in _COLUMNS:
-            raise UsageError(
-                f"column {name!r} has no place in a message",
-                hint=f"there are {', '.join(_COLUMNS)}: put it into the value, or drop it",
-            )
-        if kind not in _COLUMNS[name]:
-            expected = " or ".join(_COLUMNS[name])
-            raise UsageError(f"column {name} is {kind}, not {expected}", hint="cast it")
-    if "value" not in types:
-        raise UsageError("no column 'value'", hint=f"there are {', '.join(types) or 'none'}")
+    check_rows(schema, "message", offset="bigint")
 
 
 def check_topic(target: KafkaTarget) -> None:

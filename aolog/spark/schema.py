@@ -9,7 +9,7 @@ from aolog.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["COLUMNS", "DEFAULT_COLUMNS", "check_schema", "ddl"]
+__all__ = ["COLUMNS", "DEFAULT_COLUMNS", "check_rows", "check_schema", "ddl"]
 
 COLUMNS = {
     "key": "binary",
@@ -23,6 +23,13 @@ COLUMNS = {
     "log": "string",
 }
 DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name != "headers")
+_WRITTEN = {  # columns of rows that are written, to logs and to Kafka
+    "value": ("binary", "string"),
+    "key": ("binary", "string"),
+    "headers": (COLUMNS["headers"],),
+    "timestamp": ("timestamp",),
+    "log": ("string",),
+}
 _NEVER_NULL = {"partition", "offset", "timestampType", "log"}
 
 
@@ -55,3 +62,30 @@ def check_schema(schema: Any) -> tuple[str, ...]:
     if not names or len(set(names)) < len(names):
         raise UsageError("schema: no column, or one twice", hint=f"the columns are {ddl(COLUMNS)}")
     return names
+
+
+def check_rows(schema: Any, what: str, **more: str) -> set[str]:
+    """The columns of rows that become records or messages. schema: a StructType. what: they become. more:
+    columns besides those of both, with their types. Other columns of a read are ignored, so that rows of a
+    read can be written. Raises UsageError, which names the column."""
+    names = [field.name for field in schema.fields]
+    kinds = _WRITTEN | {name: (kind,) for name, kind in more.items()}
+    if "value" not in names:
+        raise UsageError("no column 'value'", hint=f"the columns are {', '.join(names) or 'none'}")
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if field.name in COLUMNS.keys() - kinds:
+            continue
+        if field.name not in kinds:
+            raise UsageError(
+                f"column {field.name!r} cannot be stored in a {what}",
+                hint=f"the columns are {', '.join(kinds)}: put it into the value, or drop it",
+            )
+        if kind not in kinds[field.name]:
+            raise UsageError(
+                f"column {field.name} is {kind}, not {' or '.join(kinds[field.name])}",
+                hint="cast it",
+            )
+    if len(set(names)) < len(names):
+        raise UsageError("two columns have the same name")
+    return set(names)

@@ -31,8 +31,9 @@ from aolog.log.writer_checks import warn_of_limits
 from aolog.publish.leftovers import abort
 from aolog.publish.publication import check_free, publish
 from aolog.spark.routing import Router
+from aolog.spark.schema import check_rows
 from aolog.spark.shipping import parcel_of
-from aolog.spark.sink_options import SinkOptions, check_columns, read_sink_options
+from aolog.spark.sink_options import SinkOptions, read_sink_options
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _checked(
             else 'mode "overwrite": a log can only be appended to',
             hint='use outputMode("append")' if stream else 'use mode("append")',
         )
-    routed = check_columns(schema)
+    routed = "log" in check_rows(schema, "record", topic="string")
     read = read_sink_options(options, stream=stream)
     check_free(read.root, [] if routed else [read.log], mode=read.mode)
     warn_of_limits(read.root, Storage())

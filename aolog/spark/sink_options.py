@@ -1,13 +1,12 @@
-"""The options and columns of a write, checked on the driver before a job begins.
+"""The options of a write, checked on the driver before a job begins.
 
 Options have the names that Spark's Kafka sink and Delta use, in any case; an unknown one is an error
-that names it. Columns are those of the Kafka sink, and `log`. Columns that only a read has (partition,
-offset, timestampType) are ignored, so that rows of a read can be written.
+that names it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from aolog.errors import CodecUnavailable, UsageError
 from aolog.format.compression import CODECS, packer
@@ -24,22 +23,12 @@ if TYPE_CHECKING:
 
     from aolog.format.compression import Compression
 
-__all__ = ["DEFAULT_LOG", "OPTION_NAMES", "SinkOptions", "check_columns", "read_sink_options"]
+__all__ = ["DEFAULT_LOG", "OPTION_NAMES", "SinkOptions", "read_sink_options"]
 
 DEFAULT_LOG = "default"  # of a root that is no log itself
 # A smaller slab is mostly header, and costs three syncs and a line of the manifest. A user who writes
 # 64 means 64m.
 _SLAB_BYTES_MIN = 64 << 10
-_HEADERS = "array<struct<key:string,value:binary>>"
-_COLUMNS = {
-    "value": ("binary", "string"),
-    "key": ("binary", "string"),
-    "headers": (_HEADERS,),
-    "timestamp": ("timestamp",),
-    "topic": ("string",),
-    "log": ("string",),
-}
-_OF_READS = {"partition", "offset", "timestampType"}
 OPTION_NAMES = {
     name.lower(): name
     for name in (
@@ -136,28 +125,3 @@ def read_sink_options(
         version=_number(given, "txnVersion", 0, least=0),
         leftover_seconds=_number(given, "leftoverSeconds", int(LEFTOVER_SECONDS)),
     )
-
-
-def check_columns(schema: Any) -> bool:
-    """Whether there is a column `log`. schema: a StructType. Raises UsageError, which names the
-    column."""
-    names = [field.name for field in schema.fields]
-    if "value" not in names:
-        raise UsageError("no column 'value'", hint=f"the columns are {', '.join(names) or 'none'}")
-    for field in schema.fields:
-        kind = field.dataType.simpleString()
-        if field.name in _OF_READS:
-            continue
-        if field.name not in _COLUMNS:
-            raise UsageError(
-                f"column {field.name!r} cannot be stored in a record",
-                hint=f"the columns are {', '.join(_COLUMNS)}: put it into the value, or drop it",
-            )
-        if kind not in _COLUMNS[field.name]:
-            raise UsageError(
-                f"column {field.name} is {kind}, not {' or '.join(_COLUMNS[field.name])}",
-                hint="cast it",
-            )
-    if len(set(names)) < len(names):
-        raise UsageError("two columns have the same name")
-    return "log" in names
