@@ -183,8 +183,8 @@ def run_page(page: Path, desk: Desk) -> None:
 
 @pytest.mark.parametrize("page", [page for page in WITH_CODE if page not in ON_KAFKA], ids=_name)
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(page, tmp_path):
-    with EmbeddedBroker() as broker:
-        run_page(page, Desk(tmp_path, page, broker))
+    with EmbeddedBroker() as broker, EmbeddedBroker() as other:
+        run_page(page, Desk(tmp_path, page, broker, other.bootstrap_servers))
 
 
 @pytest.mark.kafka
