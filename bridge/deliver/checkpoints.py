@@ -23,8 +23,6 @@ from bridge.kafka.identity import Identity
 from bridge.kafka.lane import lane_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aolog import Reader
     from aolog.storage.directory import Inside
     from aolog.storage.storage import Storage
@@ -54,7 +52,8 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class Checkpoints:
-    """All lanes of one log and cursor. Not thread-safe, except for what `saving` returns.
+    """All lanes of one log and cursor. One thread changes them, and replaces `lanes` whole while another
+    may save.
 
     source: the UUID in the stamps: the log's, or one of the bridge's own in format 1.
     clean: nothing was in flight when the bridge stopped.
@@ -79,8 +78,6 @@ class Checkpoints:
     aside_from: int = 0
     routing: str = ""
     partitions: dict[str, int] = field(default_factory=dict)
-    _prepared: int = field(default=0, init=False, repr=False, compare=False)
-    _saved: int = field(default=0, init=False, repr=False, compare=False)
     _file: CheckpointFile = field(init=False, repr=False, compare=False)
     _saves: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
@@ -132,9 +129,7 @@ class Checkpoints:
         source = bytes.fromhex(saved["source"])
         lanes = {
             (str(lane["topic"]), int(lane["partition"])): Checkpoint(
-                # An earlier version wrote `distrusted`.
-                FROM_END if lane.get("distrusted") else int(lane["offset"]),
-                int(lane["address"]),
+                int(lane["offset"]), int(lane["address"])
             )
             for lane in saved["lanes"]
         }
@@ -193,37 +188,24 @@ class Checkpoints:
             self.lanes, self.partitions, self.clean = before
             raise
 
-    def saving(self) -> Callable[[], None]:
-        """A function that saves the checkpoints as they are now, in any thread, unless later ones are
-        saved already. Older checkpoints only make a restart read more, so on a full disk it logs a
-        warning. It raises SyncFailed."""
-        text, number = self._prepare()
-
-        def save_if_possible() -> None:
-            try:
-                self._save(text, number)
-            except SyncFailed:
-                raise
-            except StorageError as error:
-                _log.warning("checkpoints were not saved: %s", error)
-
-        return save_if_possible
+    def save_if_possible(self) -> None:
+        """Saves them, in any thread. Older checkpoints only make a restart read more, so on a full disk
+        it logs a warning. Raises SyncFailed."""
+        try:
+            self.save()
+        except SyncFailed:
+            raise
+        except StorageError as error:
+            _log.warning("checkpoints were not saved: %s", error)
 
     def save(self) -> None:
-        """Durable on return. Raises StorageFull and the like; what was saved before stays."""
-        self._save(*self._prepare())
-
-    def _prepare(self) -> tuple[bytes, int]:
-        self._prepared += 1
-        return self._text(), self._prepared
-
-    def _save(self, text: bytes, number: int) -> None:
+        """Durable on return, in any thread. Raises StorageFull and the like; what was saved before
+        stays."""
         with self._saves:
-            if number > self._saved:
-                self._file.write(text)
-                self._saved = number
+            self._file.write(self._text())
 
     def _text(self) -> bytes:
+        # An offset is read before its address, and written after it: the address is never too old.
         lanes = [
             {"topic": topic, "partition": partition, "offset": of.offset, "address": of.address}
             for (topic, partition), of in sorted(self.lanes.items())

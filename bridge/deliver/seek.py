@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import Reader
-from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, UsageError
+from aolog.errors import NoSuchCursor, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.storage.storage import Storage
 from bridge.deliver.checkpoints import Checkpoints, checkpoints_path
@@ -135,7 +135,7 @@ def seek(
             before, passed = None, earliest.ordinal
     back = before is not None and address < before
     forgets = back and not only_missing
-    with _held(path, address, cursor) as reader:
+    with Reader(path, address, cursor=cursor) as reader:
         if not dry_run:
             if forgets or forget_cluster or before is None:
                 # First: a crash between the two must not leave them with the moved cursor.
@@ -146,17 +146,6 @@ def seek(
         at = there.ordinal
         records = None if at is None or passed is None else abs(at - passed)
     return Moved(cursor, before, address, forgets, not dry_run, records, forget_cluster)
-
-
-def _held(path: str, address: int, cursor: str) -> Reader:
-    try:
-        return Reader(path, address, cursor=cursor)
-    except (CursorForeign, CursorDiverged) as error:
-        raise UsageError(
-            f"the cursor is of another log, or of another history of this one: {error.reason}",
-            hint="set it again with `aolog cursor set`",
-            path=path,
-        ) from error
 
 
 def forget(reader: Reader, cursor: str, storage: Storage, *, cluster: bool) -> None:

@@ -215,7 +215,8 @@ def read_back(
             if begin < end:
                 own = reader.last_own(key, deduplicator.begin(), begin, end)
             held[key] = max(held[key], -1 if own is None else own)
-            checkpoint.offset, checkpoint.address = max(begin, end - 1), held[key]
+            checkpoint.address = held[key]  # first: another thread may save
+            checkpoint.offset = max(begin, end - 1)
         seen[key] = end
 
     settle_until_s = time.monotonic() + SETTLE_MAX_S

@@ -394,7 +394,7 @@ class AtLeastOnce:
             if checkpoint is not None:
                 checkpoint.address = max(checkpoint.address, lane.last_address)
                 checkpoint.offset = max(checkpoint.offset, lane.last_offset)
-        return self._checkpoints.saving()
+        return self._checkpoints.save_if_possible
 
     def _connect(self, *, careful: bool) -> None:
         """Makes a producer. If records may have been in flight, reads back what arrived."""

@@ -217,7 +217,7 @@ class ExactlyOnce:
         self._notes.clean = not self._engine.in_doubt
         if self._connections:
             self._notes.unsure = self._sender.unsure or not self._engine.intact
-        self._notes.saving()()
+        self._notes.save_if_possible()
         self._source.prune()
 
     def error(self) -> DestinationError | None:

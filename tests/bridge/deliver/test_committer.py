@@ -15,7 +15,6 @@ from aolog.errors import SyncFailed
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.deliver import committer
-from bridge.deliver.checkpoints import Checkpoint, Checkpoints
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.position import Position
 from bridge.kafka.embedded import EmbeddedBroker
@@ -146,22 +145,3 @@ def test_a_commit_is_the_cursor_then_checkpoints_then_pruning_and_none_is_repeat
     steps.go.set()
     commits.finish()
     assert steps.did == [8, "checkpoints", "prune", 24, "checkpoints", "prune"]
-
-
-def test_older_checkpoints_are_not_saved_over_newer_ones(log: Path) -> None:
-    fill(log, 10)
-    source = LogSource(str(log), cursor="bridge")
-    notes = Checkpoints.of(source.reader, "bridge", source.storage)
-    older = notes.saving()
-    notes.lanes["t", 1] = Checkpoint(7)
-    notes.save()
-    older()
-    assert Checkpoints.of(source.reader, "bridge", source.storage).lanes == {
-        ("t", 1): Checkpoint(7)
-    }
-    notes.lanes["t", 2] = Checkpoint(8)
-    notes.saving()()
-    assert (
-        Checkpoints.of(source.reader, "bridge", source.storage).lanes.keys() == notes.lanes.keys()
-    )
-    source.close()

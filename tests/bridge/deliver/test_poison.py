@@ -285,21 +285,3 @@ def test_a_default_that_cannot_be_a_topic_is_refused_before_anything_is_sent(
     with pytest.raises(WrongSetting, match="no topic can be called"):
         forward(drain=True, poison="dead-letter", topic=None)
     assert not (log / "dead-letter").exists()
-
-
-def test_a_lane_stopped_before_poison_is_named_and_a_restart_stops_there_again(
-    broker: EmbeddedBroker, log: Path, run: Callable[..., Process], forward: Forward
-) -> None:
-    large = with_large(log)
-    process = run("--poison", "stop")
-    status = process.until(lambda s: s["state"] == "blocked")
-    assert status["standing_lanes"] in {1, 2, 3}
-    assert f"waits at address {large[0]}" in status["error"]
-    assert process.terminate() == 0
-    assert cursor_of(log) == large[0]
-    with pytest.raises(Undeliverable) as caught:
-        forward(drain=True).end()
-    assert caught.value.details["address"] == large[0]
-    forward(drain=True, poison="drop").end()
-    rest = [record for record in records_of(log) if record.address not in large]
-    assert_arrived(rest, consume(broker.bootstrap_servers))

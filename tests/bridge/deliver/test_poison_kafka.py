@@ -14,9 +14,8 @@ import pytest
 from aolog import Reader, Writer
 from bridge.deliver.dead_letter import read_dead_letter
 from bridge.kafka import topic_settings
-from bridge.kafka.partition import partition_of_key
 from tests.bridge.against_kafka import committed_in
-from tests.bridge.conftest import Process, Run, append, assert_arrived, records_of
+from tests.bridge.conftest import Run, append, assert_arrived, records_of
 
 if TYPE_CHECKING:
     from bridge.testing.apache_kafka import KafkaServer
@@ -174,22 +173,3 @@ def test_a_topic_whose_settings_cannot_be_read_is_named_once(
     told = [line for line in caplog.messages if "DescribeConfigs" in line]
     assert len(told) == 1
     check(log, poison, committed_in(kafka, name), name, "INVALID_RECORD")
-
-
-@DELIVERIES
-def test_a_dry_run_names_the_partition_that_a_dead_letter_was_to_go_to(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run],
-    bridge: Callable[..., Process], delivery: str,
-) -> None:  # fmt: skip  # one call
-    name = topic(3, {"message.timestamp.before.max.ms": str(30 * 86_400_000)})
-    with Writer(log) as writer:
-        for number in range(20):
-            writer.append(b"too old", key=b"k%d" % number, timestamp=1_000_000)
-    forward_to(name, poison="dead-letter", delivery=delivery).end()
-    partitions = [partition_of_key(b"k%d" % number, 3) for number in range(20)]
-    assert [letter.partition for letter in letters(log)] == partitions
-    shown = bridge(
-        "replay", log, "--dead-letter", "--dry-run", "--bootstrap-servers", kafka.bootstrap_servers
-    )
-    assert shown.end() == 0
-    assert [line.partition(" ")[0] for line in shown.lines] == [f"{name}/{p}" for p in partitions]

@@ -16,7 +16,6 @@ from bridge.buffer.buffer import Buffer
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.errors import Undeliverable
-from bridge.kafka import topic_creation
 from bridge.kafka.provider import KafkaProvider
 from tests.bridge.against_kafka import EXACTLY, committed_in, messages_in, raw_committed
 from tests.bridge.conftest import Process, Run, append, assert_arrived, records_of
@@ -248,30 +247,6 @@ def test_without_reading_back_no_right_to_read_is_needed_and_records_may_arrive_
     assert "are sent again, and may arrive twice" in second.stderr
 
 
-def test_a_bridge_that_lost_the_right_to_read_names_it_and_goes_on_once_it_is_granted(
-    place: Place, log: Path, bridge: Callable[..., Process]
-) -> None:
-    """It was killed under way by a version that asked for no right; here, without reading back."""
-    place.user.grant([("Topic", place.topic, "Write")])
-    with Writer(log) as writer:
-        append(writer, range(COUNT))
-    run = ("run", "--log", log, "--topic", place.topic, "--json", "--status-seconds", "0.05",
-           *place.user.arguments)  # fmt: skip  # a command line
-    first = bridge(*run, "--no-read-back", "-X", "batch.num.messages=10")
-    first.until(lambda s: s["acknowledged"] > 100)
-    first.kill()
-    second = bridge(*run)
-    status = second.until(lambda s: s["standing_lanes"])
-    assert f"the right Read on topic '{place.topic}' is missing" in status["error"]
-    assert second.stderr.count("the right Read on") == 1
-    place.user.grant([("Topic", place.topic, "Read")])
-    second.until(lambda s: s["lag_records"] == 0)
-    assert second.terminate() == 0
-    assert_arrived(
-        records_of(log), messages_in(place.kafka.server, place.topic, 2), topic=place.topic
-    )
-
-
 def test_a_place_in_kafka_needs_the_right_to_read(
     place: Place, log: Path, bridge: Callable[..., Process]
 ) -> None:
@@ -332,35 +307,3 @@ def test_kafka_3_9_asks_for_the_same_rights(
     place = place_in(kafka_3_9)
     place.make()
     deliver_with_least_rights(place, log, bridge, delivery)
-
-
-@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
-def test_kafka_3_9_creates_topics_for_users_with_the_right_to(
-    kafka_3_9: StrictKafka,
-    log: Path,
-    forward: Callable[..., Run],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    delivery: str,
-) -> None:
-    """Its brokers create topics automatically, as Kafka's own defaults have it."""
-    monkeypatch.setattr(topic_creation, "AGAIN_S", 0.5)
-    place = place_in(kafka_3_9)
-    with Writer(log) as writer:
-        append(writer, range(100))
-    what = ALO if delivery == AT_LEAST_ONCE else ONCE
-    place.user.grant(rights_of(what, place.topic, place.cursors))
-    place.user.grant([("Topic", place.cursors, "Create")])
-    run = forward(
-        topic=place.topic, bootstrap_servers=place.user.bootstrap_servers,
-        settings=place.user.settings, delivery=delivery, cursor_topic=place.cursors,
-    )  # fmt: skip  # one call
-    if delivery == AT_LEAST_ONCE:
-        wanted = f"no topic '{place.topic}', and the cluster did not create it: the right Create"
-        run.until(lambda s: wanted in str(s.error))
-    place.user.grant([("Topic", place.topic, "Create")])
-    run.until(lambda s: s.acknowledged == 100)
-    run.stop()
-    assert f"topic {place.topic} was not there, and the cluster has created it" in caplog.text
-    arrived = committed_in(kafka_3_9.server, place.topic, 3)
-    assert_arrived(records_of(log), arrived, topic=place.topic)

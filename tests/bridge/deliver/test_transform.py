@@ -145,10 +145,3 @@ def test_a_function_that_cannot_be_loaded_is_refused_with_the_configuration(name
     with pytest.raises(WrongConfiguration, match=says) as caught:
         load_text(text)
     assert caught.value.problems[0].startswith("routes[0].transform")
-
-
-def test_a_route_of_a_configuration_names_it():
-    text = f"""root = "x"\n[clusters.c]\nbootstrap_servers = "h:1"
-[[routes]]\ntransform = "{HERE}:same"\ntransform_takes = "arrow"\n"""
-    (rule,) = load_text(text).rules
-    assert (rule.transform, rule.takes_arrow) == (f"{HERE}:same", True)

@@ -39,7 +39,7 @@ from tests.kafka.late import LateProxy
 
 Forward = Callable[..., Run]
 AUDIT = "audit"
-LANE = {"topic": TOPIC, "partition": 0, "offset": 0, "address": -1, "distrusted": False}
+LANE = {"topic": TOPIC, "partition": 0, "offset": 0, "address": -1}
 
 
 def run(*arguments: object) -> str:

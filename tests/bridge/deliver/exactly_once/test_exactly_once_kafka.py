@@ -173,24 +173,6 @@ def test_an_older_bridge_on_a_copy_of_the_log_ends_with_the_error_fenced(
 # --- the cursor record ------------------------------------------------------------------------
 
 
-def test_the_clusters_cursor_overrides_a_local_one_that_is_older(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
-) -> None:
-    name = topic(3)
-    with Writer(log) as writer:
-        append(writer, range(300))
-    exactly(name).end()
-    shutil.rmtree(log / "cursors")
-    with Writer(log) as writer:
-        append(writer, range(300, 500))
-    status = exactly(name).end()
-    assert (status.skipped, status.acknowledged) == (300, 200)
-    assert_arrived(records_of(log), committed_in(kafka, name, 3), topic=name)
-    record = cursor_records(kafka, log)[-1]
-    assert (record.address, record.ordinal) == (status.position, 500) or record.ordinal == 500
-    assert record.topic_uuid == name_of(log).topic_uuid
-
-
 def test_a_cursor_topic_is_made_compacted_with_one_partition_and_used_by_all(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
 ) -> None:
@@ -225,21 +207,6 @@ def test_an_unfit_cursor_topic_is_refused_before_anything_is_written(
     for p in range(partitions):
         assert raw_committed(kafka, cursors, p, isolation="read_uncommitted") == []
     assert committed_in(kafka, name) == []
-
-
-def test_a_transaction_timeout_that_the_cluster_refuses_is_a_clear_error(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
-) -> None:
-    name = topic(1)
-    with Writer(log) as writer:
-        append(writer, range(10))
-    process = start(name, *EXACTLY, "-X", "transaction.timeout.ms=900001")
-    assert process.end() == 6
-    error = error_of(process)
-    assert error["code"] == "destination"
-    assert "transaction.timeout.ms" in str(error["message"])
-    assert committed_in(kafka, name) == []
-    assert records_of(log)
 
 
 # --- what a topic does not take -------------------------------------------------------------
