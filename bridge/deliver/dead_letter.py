@@ -178,34 +178,18 @@ class DeadLetterLog:
 
 
 class DeadLetters:
-    """Sets records of a log aside. The dead-letter log is created with the first. drop: records are
-    only counted and logged. source: the UUID in the stamps. mode: of the log's directory. set_aside,
-    dropped: how many records."""
+    """Sets records of a log aside. The dead-letter log is created with the first. uuid: in the stamps.
+    poison: "drop" only counts and logs the records. set_aside, dropped: how many records."""
 
-    def __init__(
-        self,
-        log_path: str,
-        cursor: str,
-        source: bytes,
-        storage: Storage,
-        *,
-        drop: bool = False,
-        mode: int = DIRECTORY_MODE,
-    ) -> None:
-        self.path = dead_letter_path(log_path, cursor)
+    def __init__(self, source: LogSource, uuid: bytes, poison: Poison) -> None:
+        self.path = dead_letter_path(source.reader.path, source.cursor)
         self.set_aside = self.dropped = 0
-        self._drop = drop
+        self._drop = poison == "drop"
         self._failed = ""
-        self._source = source
-        self._storage = storage
-        self._log = DeadLetterLog(self.path, storage, mode)
+        self._uuid = uuid
+        self._storage = source.storage
+        self._log = DeadLetterLog(self.path, source.storage, source.mode)
         self._appended: set[int] = set()  # perhaps not durable: a full disk is retried
-
-    @classmethod
-    def of(cls, source: LogSource, uuid: bytes, poison: Poison) -> DeadLetters:
-        """Those of a log that is forwarded."""
-        path, storage = source.reader.path, source.storage
-        return cls(path, source.cursor, uuid, storage, drop=poison == "drop", mode=source.mode)
 
     def known(self, begin: int, since: int) -> set[int]:
         """Addresses from `begin` on of records that were set aside before. since: the address of the
@@ -219,7 +203,7 @@ class DeadLetters:
                 reader.seek(since)
             for record in reader:
                 letter = read_dead_letter(record)
-                if letter is None or letter.origin.topic_uuid != self._source:
+                if letter is None or letter.origin.topic_uuid != self._uuid:
                     continue
                 if letter.origin.address >= begin:
                     found.add(letter.origin.address)
@@ -257,7 +241,7 @@ class DeadLetters:
             if position.address in self._appended:
                 continue
             record = records[position.address]
-            origin = encode_stamp(self._source, epoch, record.address, record.timestamp)
+            origin = encode_stamp(self._uuid, epoch, record.address, record.timestamp)
             self._log.append(record, destination, refusal, origin)
             self._appended.add(position.address)
         self._log.sync()

@@ -92,7 +92,7 @@ class AtLeastOnce:
             in_doubt=not checkpoints.clean,
         )
         self._committer = Committer(source, self._engine.committed_at, self._saving)
-        self._dead = DeadLetters.of(source, checkpoints.source, options.poison)
+        self._dead = DeadLetters(source, checkpoints.source, options.poison)
         if options.poison == "dead-letter":
             begin, since = source.position.address, checkpoints.aside_from
             self._engine.aside |= self._dead.known(begin, since)

@@ -66,8 +66,6 @@ if TYPE_CHECKING:
 
     from bridge.deliver.position import Aside, Poison
 
-LOOK_S = 0.1  # how often lanes are checked for one that is stuck
-
 
 class Admitted(NamedTuple):
     """What to send of a batch. sent: indices of its records. marks: see batch_planner. commands: to
@@ -127,7 +125,6 @@ class Engine:
         self._bytes_max = bytes_max
         self._mark_every = mark_every
         self._commit_due_s = now_s + commit_s
-        self._look_due_s = now_s
         self._retry_at_s = now_s
         self._stop_at_s = float("inf")
 
@@ -413,12 +410,10 @@ class Engine:
             return self._finish_if_done(now_s)
         if self.state is not State.SENDING:
             return []
-        if now_s >= self._look_due_s:
-            self._look_due_s = now_s + LOOK_S
-            lanes = self.lanes
-            lanes.hold_late(self._hold_s, now_s)
-            if lanes.held_records > self._outstanding_max or lanes.held_bytes > self._bytes_max:
-                return self.failed("lanes that take nothing fill the client's queue", now_s=now_s)
+        lanes = self.lanes
+        lanes.hold_late(self._hold_s, now_s)
+        if lanes.held_records > self._outstanding_max or lanes.held_bytes > self._bytes_max:
+            return self.failed("lanes that take nothing fill the client's queue", now_s=now_s)
         if now_s >= self._commit_due_s:
             self._commit_due_s = now_s + self._commit_s
             position = self.position

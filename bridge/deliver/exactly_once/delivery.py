@@ -129,7 +129,7 @@ class ExactlyOnce:
         )
         self._trouble = TroubleLog()
         self._draining = False
-        self._dead = DeadLetters.of(source, uuid, poison)
+        self._dead = DeadLetters(source, uuid, poison)
         if poison == "dead-letter":
             self._prefetch.aside = self._dead.known(source.position.address, notes.aside_from)
         self._refusals = Refusals(

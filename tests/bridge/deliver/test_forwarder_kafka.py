@@ -160,17 +160,6 @@ def test_after_the_refusal_of_a_lanes_first_record_no_later_one_arrives(
     assert_arrived(records_of(log), messages_in(kafka, name), topic=name)
 
 
-def test_requests_too_large_for_a_topic_that_takes_each_of_their_records_are_no_obstacle(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
-) -> None:
-    # The records are of 1970: Kafka would let go of them while this takes its time.
-    name = topic(1, {"max.message.bytes": "5000", "retention.ms": "-1"})
-    with Writer(log) as writer:
-        append(writer, range(300), size=1000, keys=1)
-    forward_to(name).end()
-    assert_arrived(records_of(log), messages_in(kafka, name), topic=name)
-
-
 # --- topics ---------------------------------------------------------------------------------
 
 

@@ -14,8 +14,6 @@ import pytest
 
 from aolog import Reader, Writer
 from tests.bridge.conftest import (
-    PARTITIONS,
-    TOPIC,
     Process,
     Run,
     answer_within,
@@ -26,7 +24,6 @@ from tests.bridge.conftest import (
     fill,
     notes_of,
     records_of,
-    wait_until,
 )
 
 if TYPE_CHECKING:
@@ -67,22 +64,6 @@ def test_key_value_headers_and_timestamp_arrive_as_they_were_appended(
     with Reader(log) as reader:
         assert {(m.uuid, m.epoch) for m in messages} == {(reader.topic_uuid, reader.epoch)}
         assert records[-1].address < (status.durable or 0) == reader.durable()
-
-
-def test_records_with_topics_of_their_own_go_there_and_others_to_the_default(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    broker.create_topic("own", 2)
-    with Writer(log, topic="other") as writer:
-        for number in range(600):
-            topic = (None, "own", TOPIC)[number % 3]
-            writer.append(b"%d" % number, key=b"%d" % (number % 7), topic=topic)
-    forward(drain=True).end()
-    records = records_of(log)
-    for topic, partitions in ((TOPIC, PARTITIONS), ("own", 2)):
-        wanted = [r for r in records if (r.topic or TOPIC) == topic]
-        assert len(wanted) == (400 if topic == TOPIC else 200)
-        assert_arrived(wanted, consume(broker.bootstrap_servers, topic, partitions))
 
 
 def test_a_format_1_log_is_forwarded_and_resumed(
@@ -141,46 +122,6 @@ def test_records_that_arrived_after_the_last_commit_are_not_sent_again(
     status = forward(drain=True).end()
     assert (status.skipped, status.acknowledged) == (2000, 0)
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
-
-
-def test_after_a_kill_before_anything_was_sent_no_checkpoints_are_missing(
-    broker: EmbeddedBroker, log: Path, run: Callable[..., Process]
-) -> None:
-    fill(log, 10)
-    broker.set_down()
-    process = run()
-    wait_until((log / "cursors/bridge.cursor").exists)
-    time.sleep(0.3)
-    process.kill()
-    broker.set_up()
-    process = run("--drain")
-    assert process.end() == 0
-    assert "missing" not in process.stderr
-    assert "read back" not in process.stderr
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
-
-
-def test_a_stop_with_requests_under_way_is_not_clean_nor_is_one_that_never_looked(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    fill(log, 100)
-    broker.set_rtt_ms(60_000)
-    run = forward(stop_s=0.2)
-    time.sleep(0.5)
-    broker.set_rtt_ms(0)
-    run.until(lambda s: s.acknowledged > 0)
-    broker.set_rtt_ms(60_000)
-    with Writer(log) as writer:
-        append(writer, range(100, 200))
-    run.until(lambda s: s.outstanding > 0)
-    run.stop()
-    assert notes_of(log)["clean"] is False
-    broker.set_down()
-    broker.set_rtt_ms(0)
-    run = forward()
-    run.until(lambda s: s.error)
-    run.stop()
-    assert notes_of(log)["clean"] is False
 
 
 def test_a_stop_waits_for_no_answer_while_no_broker_is_connected(

@@ -94,22 +94,3 @@ def test_a_partition_that_never_answered_delays_no_other(
     run.until(lambda s: s.acknowledged == 3000)
     run.stop()
     assert_arrived(records_of(log), consume(two.bootstrap_servers, TOPIC, 2))
-
-
-def test_after_a_restart_records_of_faster_lanes_are_not_sent_again(
-    two: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    """5 s: a stop waits so long for what is under way."""
-    options = {"bootstrap_servers": two.bootstrap_servers}
-    fill(log, 2000)
-    run = forward(**options)
-    run.until(lambda s: s.acknowledged == 2000)
-    two.set_down(2)
-    with Writer(log) as writer:
-        append(writer, range(2000, 6000))
-    run.until(lambda s: s.acknowledged == 2000 + wanted(log))
-    run.stop()
-    two.set_up(2)
-    status = forward(drain=True, **options).end()
-    assert status.acknowledged == 4000 - wanted(log)
-    assert_arrived(records_of(log), consume(two.bootstrap_servers, TOPIC, 2))

@@ -15,7 +15,7 @@ from bridge.config.load import load_text
 from bridge.deliver.rate_limit import RateLimit
 from bridge.errors import WrongConfiguration
 from bridge.supervise.options import cluster_options
-from tests.bridge.conftest import Process, fill
+from tests.bridge.conftest import Process
 from tests.bridge.deliver.test_poison import with_large
 
 LARGE = ["--drain", "--poison", "dead-letter"]
@@ -87,11 +87,3 @@ def test_a_configuration_takes_a_mode_as_chmod_does(
 def test_a_configuration_refuses_a_mode_that_is_none(tmp_path: Path, text: str) -> None:
     with pytest.raises(WrongConfiguration, match="mode"):
         load_text(CONFIG.replace("MODE", text), base=tmp_path)
-
-
-def test_an_existing_log_keeps_its_mode(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    fill(log, 1)
-    log.chmod(0o755)
-    fill(log, 1)
-    assert stat.S_IMODE(log.stat().st_mode) == 0o755

@@ -44,19 +44,6 @@ def test_batches_hold_some_thousand_records_within_bounds_of_bytes(
         assert records_min <= count <= records_max
 
 
-def test_a_batch_is_never_longer_than_asked_for_but_for_one_frame(tmp_path: Path) -> None:
-    with Writer(tmp_path) as log:
-        for _ in range(2_000):
-            log.append(bytes(1024))
-    source = LogSource(str(tmp_path), cursor="c")
-    sizes = []
-    while (batch := source.read_batch(0.0, 100_000)) is not None:
-        sizes.append(sum(frame.size for frame in batch.frames))
-    source.close()
-    assert len(sizes) > 10
-    assert all(size <= 100_000 for size in sizes)
-
-
 @pytest.mark.parametrize(
     ("rates", "bytes_max"),
     [

@@ -37,17 +37,6 @@ def test_each_record_goes_where_it_would_go_alone(
         ]
 
 
-def test_topics_and_numbers_of_partitions_are_not_mixed_up() -> None:
-    spread, key = Partitioner(UUID), [b"key"]
-    found = [
-        spread.lanes(Destination(topic, "key"), partitions, key, [0])[0]
-        for topic, partitions in [("t", 3), ("u", 3), ("t", 64), ("t", 3)]
-    ]
-    assert [topic for topic, _ in found] == ["t", "u", "t", "t"]
-    assert found[0][1] == found[1][1] == found[3][1] < 3
-    assert found[2] != found[0]
-
-
 def test_the_number_of_remembered_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitioner, "_KEYS_REMEMBERED", 100)
     monkeypatch.setattr(partitioner, "partition_of", lambda *_: 0)  # it remembers keys itself
@@ -58,16 +47,6 @@ def test_the_number_of_remembered_keys_is_bounded(monkeypatch: pytest.MonkeyPatc
         spread.lanes(to, 8, keys[i : i + 50], range(50))
         known = [sys.getrefcount(key) for key in keys]
         assert 0 < sum(map(operator.gt, known, unknown)) <= 150
-
-
-def test_long_keys_are_not_remembered() -> None:
-    """8,192 of 64 KB would take half a gigabyte a log."""
-    spread, to = Partitioner(UUID), Destination("t", "key")
-    keys = [bytes([i]) * 65_536 for i in range(3)]
-    unknown = [sys.getrefcount(key) for key in keys]
-    expected = [("t", to.partition_of(key, 0, UUID, 8)) for key in keys]
-    assert spread.lanes(to, 8, [*keys, b"k", None], range(5))[:3] == expected
-    assert [sys.getrefcount(key) for key in keys] == unknown
 
 
 @given(topics=st.lists(st.sampled_from([None, "a", "b"]), max_size=30))

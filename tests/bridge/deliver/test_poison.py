@@ -12,10 +12,10 @@ import pytest
 
 from aolog import Reader, Writer
 from aolog.errors import StorageFull
-from aolog.storage.storage import Storage
 from bridge.config.routing import Routing, Rule
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
+from bridge.deliver.log_source import LogSource
 from bridge.deliver.position import Aside, Position
 from bridge.errors import Undeliverable, WrongSetting
 from bridge.kafka.embedded import EmbeddedBroker
@@ -171,14 +171,16 @@ def test_only_records_of_this_log_after_the_cursor_count_as_set_aside(log: Path)
     fill(log, 3)
     records = {record.address: record for record in records_of(log)}
     refusal = Refusal("no", "INVALID_RECORD")
-    for source in (b"a" * 16, b"b" * 16):
-        dead = DeadLetters(str(log), "bridge", source, Storage())
+    source = LogSource(log, cursor="bridge")
+    for uuid in (b"a" * 16, b"b" * 16):
+        dead = DeadLetters(source, uuid, "stop")
         asides = [Aside(Position(a, None), ("t", 1), refusal) for a in records]
         dead.take(asides, records, 1)
         assert dead.known(0, 0) == set(records)
         assert dead.known(min(records) + 1, 0) == set(records) - {min(records)}
         dead.close()
-    assert DeadLetters(str(log), "bridge", b"c" * 16, Storage()).known(0, 0) == set()
+    assert DeadLetters(source, b"c" * 16, "stop").known(0, 0) == set()
+    source.close()
 
 
 # --- other faults: never poison ---------------------------------------------------------------

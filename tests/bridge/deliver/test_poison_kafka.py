@@ -127,6 +127,18 @@ def test_records_over_a_topics_bound_are_known_to_a_byte(
 
 
 @DELIVERIES
+def test_requests_too_large_for_a_topic_that_takes_each_of_their_records_are_made_smaller(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain,
+    delivery: str,
+) -> None:  # fmt: skip  # one call
+    name = topic(1, {"max.message.bytes": "5000", "retention.ms": "-1"})
+    with Writer(log) as writer:
+        append(writer, range(100), size=1000, keys=1)
+    drain(name, delivery)
+    assert_arrived(records_of(log), committed_in(kafka, name), topic=name)
+
+
+@DELIVERIES
 def test_poison_that_the_cluster_names_costs_a_connection_for_many(
     kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain,
     delivery: str, blind: None,

@@ -15,13 +15,6 @@ from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import Run, append, assert_arrived, consume, fill, records_of, wait_until
 
 
-def test_a_clock_that_stops_or_goes_back_allows_nothing() -> None:
-    pace = RateLimit(records_per_s=10)
-    pace.spend(20, 0, now_s=5.0)
-    assert pace.wait_s(5.0) == pace.wait_s(4.0) == 1.0
-    assert pace.wait_s(5.0) == 1.0
-
-
 @given(
     rate=st.floats(1, 1e6),
     batches=st.lists(st.tuples(st.integers(0, 10_000), st.floats(0, 2)), min_size=1, max_size=50),
@@ -36,16 +29,6 @@ def test_no_stretch_is_faster_than_the_rate_and_a_batch(
         assert sent <= rate * (now_s + BURST_S) * (1 + 1e-9) + 1
         pace.spend(records, 0, now_s=now_s)
         sent += records
-
-
-@given(st.floats(1, 1e6), st.lists(st.integers(1, 10_000), min_size=2, max_size=50))
-def test_waiting_as_long_as_it_says_reaches_the_rate(rate: float, batches: list[int]) -> None:
-    pace = RateLimit(records_per_s=rate)
-    now_s = 0.0
-    for records in batches:
-        now_s += pace.wait_s(now_s)
-        pace.spend(records, 0, now_s=now_s)
-    assert now_s <= sum(batches[:-1]) / rate * (1 + 1e-6) + 1e-6
 
 
 def test_of_two_limits_the_slower_holds_and_other_rates_forgive_a_debt() -> None:

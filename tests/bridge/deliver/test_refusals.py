@@ -12,7 +12,6 @@ import pytest
 from aolog import Writer
 from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.position import Position
-from bridge.errors import Undeliverable
 from bridge.kafka.producer import Cluster
 from tests.bridge.conftest import (
     TOPIC,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.messages import Callback
 
-from tests.bridge.deliver.test_damaged_log import damage
 
 PRODUCE, INIT_PRODUCER_ID = 0, 22  # numbers of requests in Kafka's protocol
 ONE_AT_A_TIME = {
@@ -122,29 +120,6 @@ def test_failed_records_without_a_callback_are_not_passed_and_arrive_in_the_end(
     assert_arrived(records, consume(broker.bootstrap_servers))
 
 
-def test_a_record_that_is_refused_alone_is_named_and_all_before_it_is_delivered(
-    broker: EmbeddedBroker,
-    log: Path,
-    forward: Forward,
-    refuse: Callable[..., Refusals],
-) -> None:
-    # Opener, 1 to 10, 11 to 20, then 21 to 30 refused; again 21 as the opener, then refused
-    # until one record alone is.
-    refuse([0, 0, 0, 87], [0, 87], [0, 87], [0, 87])
-    run = in_tens(log, forward)
-    with pytest.raises(Undeliverable) as caught:
-        run.end()
-    records = records_of(log)
-    stood = cursor_of(log)
-    assert caught.value.details["address"] == stood
-    assert caught.value.exit_status == 6
-    before = [r for r in records if r.address < stood]
-    assert 21 <= len(before) <= 31
-    assert_arrived(before, consume(broker.bootstrap_servers))
-    forward(drain=True).end()  # and later it is taken
-    assert_arrived(records, consume(broker.bootstrap_servers))
-
-
 def test_a_stopped_lane_goes_on_after_a_reload(
     broker: EmbeddedBroker, log: Path, forward: Forward, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -231,15 +206,3 @@ def test_a_record_too_large_for_the_client_is_named_and_everything_before_it_is_
     assert run("-X", "message.max.bytes=4000000", "--drain").end() == 0
     arrived = consume(broker.bootstrap_servers)
     assert {m.address for m in arrived} == {r.address for r in records_of(log)}
-
-
-def test_a_gap_is_counted_once_however_often_it_is_read_again(
-    broker: EmbeddedBroker, log: Path, forward: Forward, refuse: Callable[..., Refusals]
-) -> None:
-    fill(log, 3000, batch_bytes=1000, keys=1)
-    whole = len(records_of(log))
-    damage(log, at=0.1)
-    refuse([0, 10])
-    status = forward(drain=True, settings=ONE_AT_A_TIME).end()
-    assert (status.gaps, status.lost_records) == (1, whole - len(records_of(log)))
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))

@@ -6,18 +6,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from aolog import Reader, Writer
+from aolog import Writer
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
-from bridge.deliver.status import Status
-from bridge.kafka.cursor_record import CursorName
 from bridge.kafka.partition import partition_of_key
-from bridge.supervise.status import state_of
-from bridge.testing.apache_kafka import KafkaCluster, KafkaServer, KafkaUnavailable
+from bridge.testing.apache_kafka import KafkaCluster, KafkaUnavailable
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import (
     Run,
@@ -117,57 +113,6 @@ def test_while_a_partition_has_no_leader_the_others_flow_on(
     assert_arrived(records, consume(cluster.bootstrap_servers, name, PARTITIONS), topic=name)
 
 
-@pytest.mark.parametrize("how", ["kill", "pause"])
-@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
-def test_a_lane_whose_leader_does_not_answer_is_named_within_ten_seconds(
-    cluster: KafkaCluster,
-    log: Path,
-    forward: Callable[..., Run],
-    caplog: pytest.LogCaptureFixture,
-    delivery: str,
-    how: str,
-) -> None:
-    """Without replicas; and not the lanes whose leaders answer, which exactly once delays too."""
-    name = f"three-{uuid.uuid4().hex[:8]}"
-    cluster.create_topic(name, [[1], [2], [3]])
-    servers = cluster.bootstrap_servers
-    run = forward(
-        log_with(log, range(300)), topic=name, bootstrap_servers=servers, delivery=delivery
-    )
-    run.until(lambda s: s.acknowledged == 300)
-    others = {cluster.controller}
-    if delivery == EXACTLY_ONCE:
-        others = {coordinator_of(cluster, log)}  # of which the transaction is named
-    victim = min({1, 2, 3} - others)
-    node = cluster.nodes[victim]
-
-    def named(status: Status) -> list[int]:
-        return [s["partition"] for s in status.stalled if s["topic"] == name]
-
-    lane = f"{name}/{victim - 1} for "
-    with caplog.at_level("INFO", "bridge"):
-        with away(node, how):
-            log_with(log, range(300, 600))
-            run.until(lambda s: s.outstanding)
-            begun_s = time.monotonic()
-            status = run.until(named, 15.0)
-            assert time.monotonic() - begun_s < 10.5
-            assert named(status) == [victim - 1]
-            (stall,) = (s for s in status.stalled if s["topic"] == name)
-            assert f"{node.bootstrap_servers}, node {victim}" in stall["leader"]
-            assert 7 <= stall["seconds"] < 11
-            assert state_of(status) == "blocked"
-            assert name in (status.error or "")
-            assert lane in caplog.text
-            time.sleep(10)
-            assert named(run.statuses[-1]) == [victim - 1]
-        status = run.until(lambda s: s.acknowledged == 600 and not s.stalled, 60.0)
-        assert status.error is None
-    over = [r.message for r in caplog.records if getattr(r, "event", "") == "stall_over"]
-    assert any(lane in line for line in over)
-    assert run.stop().lag_records == 0
-
-
 @pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
 def test_too_few_replicas_in_sync_are_a_reason_while_it_waits(
     cluster: KafkaCluster, log: Path, forward: Callable[..., Run], delivery: str
@@ -190,29 +135,6 @@ def test_too_few_replicas_in_sync_are_a_reason_while_it_waits(
     cluster.nodes[victim].start()
     run.until(lambda s: s.acknowledged == 200 and s.error is None)
     assert run.stop().lag_records == 0
-
-
-def coordinator_of(cluster: KafkaCluster, log: Path) -> int:
-    """The node that keeps the state of the bridge's transactions, as Kafka finds it."""
-    with Reader(log) as reader:
-        assert reader.topic_uuid is not None
-        owner = CursorName(reader.topic_uuid, "bridge").transactional_id
-    number = 0
-    for character in owner:
-        number = (31 * number + ord(character)) & 0xFFFFFFFF
-    number = abs(number - (number >> 31 << 32))
-    leaders = cluster.leaders("__transaction_state")
-    return leaders[number % len(leaders)]
-
-
-@contextmanager
-def away(node: KafkaServer, how: str) -> Iterator[None]:
-    """Killed, or paused."""
-    node.kill() if how == "kill" else node.pause()
-    try:
-        yield
-    finally:
-        node.restore()
 
 
 def log_with(log: Path, numbers: range) -> Path:

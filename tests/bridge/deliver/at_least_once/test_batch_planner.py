@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import hypothesis.strategies as st
-import pytest
 
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
 from bridge.deliver.at_least_once.bisection import NARROWING
@@ -128,17 +127,6 @@ def plan_one_lane(
         **options,  # type: ignore[arg-type]
     )
     return list(planned.sent), [mark for _, mark in planned.marks]
-
-
-@pytest.mark.parametrize(
-    ("count", "sizes"),
-    [(1, [1]), (255, [255]), (256, [256]), (257, [256, 1]), (600, [256, 256, 88])],
-)
-def test_every_256th_record_of_a_lane_is_marked_and_the_last(count: int, sizes: list[int]) -> None:
-    sent, marks = plan_one_lane(count)
-    assert [mark.records for mark in marks] == sizes
-    assert sent == list(range(count))
-    assert marks[-1].last_address == count - 1
 
 
 def test_a_lane_stops_before_a_refusal_that_is_not_the_records_fault_with_every_policy() -> None:

@@ -16,7 +16,6 @@ from bridge.deliver.at_least_once.commands import (
 )
 from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.at_least_once.partition_state import HELD_SHARE_MAX
-from bridge.deliver.at_least_once.window import BYTES_MIN
 from tests.bridge.deliver.at_least_once.engines import (
     A,
     B,
@@ -187,18 +186,6 @@ def test_nothing_is_read_or_sent_from_until_on() -> None:
     e = opened(until=25)
     read(e, 40, {A: [10, 20, 30]})
     assert (e.outstanding, e.frontier, e.wants_batch) == (2, at(25), False)
-
-
-def test_a_held_lane_does_not_narrow_the_window_and_a_new_connection_begins_small() -> None:
-    e = opened(backoff_s=0.0)
-    e.window.bytes = 8 * BYTES_MIN
-    read(e, 20, {A: [10]}, size=BYTES_MIN)
-    e.tick(1.5)
-    assert e.lanes[A].held
-    e.delivered(A, 10, 1, now_s=30.0)
-    assert e.batch_bytes == 8 * BYTES_MIN
-    e.failed("away", now_s=30.0)
-    assert e.batch_bytes == BYTES_MIN
 
 
 # --- stopping, and doubt --------------------------------------------------------------------

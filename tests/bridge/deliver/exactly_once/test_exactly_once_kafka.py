@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import shutil
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,21 +172,6 @@ def test_an_older_bridge_on_a_copy_of_the_log_ends_with_the_error_fenced(
 # --- the cursor record ------------------------------------------------------------------------
 
 
-def test_a_cursor_topic_is_made_compacted_with_one_partition_and_used_by_all(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
-) -> None:
-    name, cursors = topic(1), f"cursors-{uuid.uuid4().hex[:8]}"
-    with Writer(log) as writer:
-        append(writer, range(10))
-    exactly(name, cursor_topic=cursors).end()
-    seen = [(m.key(), m.value()) for m in raw_committed(kafka, cursors)]
-    every = [m.key() for m in raw_committed(kafka, cursors, isolation="read_uncommitted")]
-    proof, key = name_of(log).proof_key, name_of(log).key
-    assert {k for k, _ in seen} == {key}
-    assert every[:2] == [proof, key]  # what was aborted is there, and hidden
-    assert decode_cursor(seen[-1][1]).ordinal == 10
-
-
 @pytest.mark.parametrize(
     ("partitions", "config", "said"),
     [(2, {"cleanup.policy": "compact"}, "2 partitions"),
@@ -255,16 +239,6 @@ def test_what_was_set_aside_before_a_crash_is_not_set_aside_again(
     assert (status.acknowledged, status.dead_lettered) == (5, 0)
     assert len(list(Reader(log / "dead-letter"))) == 1
     assert len(committed_in(kafka, name)) == 5
-
-
-def test_requests_too_large_for_a_topic_that_takes_each_record_are_made_smaller(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
-) -> None:
-    name = topic(1, {"max.message.bytes": "5000"})
-    with Writer(log) as writer:
-        append(writer, range(60), size=1000, keys=1)
-    exactly(name).end()
-    assert_arrived(records_of(log), committed_in(kafka, name), topic=name)
 
 
 def test_a_topic_that_does_not_exist_is_named_with_all_before_it_committed(

@@ -240,27 +240,6 @@ def test_nothing_is_due_while_the_cluster_is_asked_however_long_it_takes(
     assert m.seconds_to_tick(later) > 1.0
 
 
-def test_a_stop_before_the_proof_leaves_no_doubt_and_a_late_one_does() -> None:
-    m = proving()
-    m.stop(now_s=NOW)
-    assert not m.in_doubt
-    m = stopping(committing())
-    m.tick(5.0)
-    assert m.in_doubt
-    m = machine(in_doubt=True)
-    m.stop(now_s=NOW)
-    assert m.in_doubt  # it never asked
-
-
-def test_the_local_cursor_is_saved_now_and_then_and_at_the_end() -> None:
-    m = committing()
-    assert m.committed(now_s=0.9) == []
-    assert m.tick(1.0) == [Save(at(4))]
-    m.saved_at(at(4))
-    assert m.tick(2.5) == []
-    assert m.stop(now_s=3.0) == [Save(at(4)), Disconnect()]
-
-
 # --- the cursor record ------------------------------------------------------------------------
 
 NAME = CursorName(bytes(range(16)), "bridge")
