@@ -129,7 +129,9 @@ class Checkpoints:
         source = bytes.fromhex(saved["source"])
         lanes = {
             (str(lane["topic"]), int(lane["partition"])): Checkpoint(
-                int(lane["offset"]), int(lane["address"])
+                # 0.1.0 wrote `distrusted`.
+                FROM_END if lane.get("distrusted") else int(lane["offset"]),
+                int(lane["address"]),
             )
             for lane in saved["lanes"]
         }

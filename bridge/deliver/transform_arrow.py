@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from aolog.format.arrow_schema import HEADER, SCHEMA
+from aolog.format.arrow_schema import SCHEMA
 from aolog.record import Record
 
 if TYPE_CHECKING:
@@ -32,22 +32,18 @@ def to_records(batch: Any) -> Iterator[Record]:
     raises, KeyError and TypeError."""
     if not isinstance(batch, pa.RecordBatch | pa.Table):
         raise TypeError("it returned neither a RecordBatch nor a Table")
-    rows = batch.num_rows
-
-    def column(name: str, kind: Any) -> list[Any]:
-        if name not in batch.schema.names:
-            return [None] * rows
-        found: list[Any] = batch.column(name).cast(kind).to_pylist()
-        return found
-
-    names = {field.name: field.type for field in SCHEMA} | {"headers": pa.list_(HEADER)}
-    times = column("timestamp", names["timestamp"])
-    if "timestamp" in batch.schema.names:
-        times = batch.column("timestamp").cast(names["timestamp"]).cast(pa.int64()).to_pylist()
     for address, moment, key, value, headers, topic in zip(
-        column("address", names["address"]), times, column("key", names["key"]),
-        column("value", names["value"]), column("headers", names["headers"]),
-        column("topic", names["topic"]), strict=True,
-    ):  # fmt: skip  # one call
+        *(_column(batch, field) for field in SCHEMA), strict=True
+    ):
         pairs = tuple((pair["key"], pair["value"]) for pair in headers or ())
         yield Record(address, moment, key, value, pairs, topic)
+
+
+def _column(batch: Any, field: pa.Field) -> list[Any]:
+    if field.name not in batch.schema.names and field.name != "address":
+        return [None] * batch.num_rows
+    column = batch.column(field.name).cast(field.type)
+    if field.name == "timestamp":
+        column = column.cast(pa.int64())
+    found: list[Any] = column.to_pylist()
+    return found

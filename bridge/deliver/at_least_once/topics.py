@@ -200,7 +200,9 @@ class Topics:
         """How many partitions to use. If a lane has acknowledged records that the cursor has not
         passed, as many as before: with others, a restart would look for those records in other lanes,
         and take missing ones for delivered."""
-        before = self._checkpoints.partitions.get(topic, 0)
+        before = self._checkpoints.partitions.get(topic)
+        if before is None:  # saved by 0.1.0
+            before = sum(name == topic for name, _ in self._checkpoints.lanes)
         position = self._engine.position.address
         lanes = self._engine.lanes.items()
         ahead = any(name == topic and lane.last_address >= position for (name, _), lane in lanes)

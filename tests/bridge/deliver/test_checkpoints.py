@@ -9,7 +9,7 @@ import pytest
 
 from aolog.errors import StorageFull
 from aolog.storage.storage import Storage
-from bridge.deliver.checkpoints import Checkpoint, Checkpoints
+from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
 
 UUID = bytes(range(16))
 OTHER = bytes(16)
@@ -143,3 +143,14 @@ def test_a_save_that_is_cut_off_leaves_the_checkpoints_before_it(tmp_path: Path,
         assert load(tmp_path).lanes["t", 0].offset == before
         path.write_bytes(whole)
         assert load(tmp_path).lanes["t", 0].offset == offset
+
+
+def test_checkpoints_of_the_first_release_are_read_and_replaced(tmp_path: Path) -> None:
+    (tmp_path / "cursors").mkdir()
+    lane = {**LANE, "offset": 1}
+    lanes = [lane, {**lane, "partition": 1, "distrusted": True}]
+    (tmp_path / "cursors/bridge.lanes").write_text(json.dumps({**GOOD, "lanes": lanes}))
+    checkpoints = load(tmp_path)
+    assert checkpoints.lanes == {("t", 0): Checkpoint(1, 2), ("t", 1): Checkpoint(FROM_END, 2)}
+    checkpoints.save()
+    assert load(tmp_path).lanes == checkpoints.lanes

@@ -219,7 +219,6 @@ def test_a_topic_that_grew_while_lanes_were_uneven_gets_every_record_once(
                 "source": uuid.hex(),
                 "clean": False,
                 "lost": False,
-                "partitions": {name: 2},
                 "lanes": [
                     {"topic": name, "partition": p, "offset": 0, "address": -1} for p in (0, 1)
                 ],
