@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.storage import clock
 from fuzz.disk import Disk
 from tests.aolog.conftest import assert_clean, open_below, slab_files
 
@@ -46,29 +45,4 @@ def test_descriptors_stay_flat_over_thousands_of_rotations(log_path: str, rotati
             assert read + lost == rotations + 1
             assert len(slab_files(log_path)) <= 5
             assert most <= 6
-    assert_clean(log_path)
-
-
-@pytest.mark.parametrize("jumps", [[0, -(10**15), 10**17, 5], [1 << 62, 0, -(1 << 62)]], ids=str)
-def test_a_clock_that_jumps_moves_timestamps_and_nothing_else(
-    log_path: str, monkeypatch: pytest.MonkeyPatch, jumps: list[int]
-) -> None:
-    """Both ways, within a slab, from slab to slab, and between openings."""
-    now = [0]
-    monkeypatch.setattr(clock, "now_us", lambda: now[0])
-    addresses: list[int] = []
-    for begin in jumps:
-        now[0] = begin
-        with aolog.Writer(log_path, slab_bytes=8400, flush_seconds=None, sync="never") as writer:
-            for jump in jumps:
-                now[0] = jump
-                for i in range(3):
-                    addresses.append(writer.append(b"%d" % i))
-                    writer.flush()
-    assert addresses == sorted(set(addresses))
-    with aolog.Reader(log_path) as reader:
-        found = list(reader)
-        assert [record.address for record in found] == addresses
-        assert {record.timestamp for record in found} == set(jumps)
-        assert reader.gaps == []
     assert_clean(log_path)

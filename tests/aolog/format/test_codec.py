@@ -7,7 +7,6 @@ import struct
 import subprocess
 import sys
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -71,46 +70,12 @@ def test_what_is_stored_is_the_body_or_becomes_it_again(parts, count, name):
     assert FRAME_HEADER_LEN + len(body) >= count
 
 
-@pytest.mark.parametrize(("name", "levels"), [("zstd", (None, 1, 22)), ("lz4", (None, 1, 12))])
-def test_every_level_gives_the_same_back(name, levels):
-    raw = b"".join(b'{"user": %d, "path": "/a/%d"}' % (i, i % 7) for i in range(300))
-    for level in levels:
-        codec, body = stored(name, raw, 300, level)
-        assert codec == CODECS[name]
-        assert len(body) < len(raw) / 2
-        assert unpacked(name, body) == raw
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_short_or_does_not_shrink_is_stored_as_it_is(name):
     noise = os.urandom(5000)
     for raw in (b"", b"x" * 127, noise, noise + bytes(600)):
         assert stored(name, raw) == (0, raw)
     assert stored(name, b"x" * 128)[0] == CODECS[name]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("count", [1, 100, 1000, 3000])
-def test_zeros_keep_a_frame_as_long_as_its_count_and_its_body_within_bounds(name, count):
-    raw = bytes(1 << 20) if count == 1 else bytes(4 * count + 4)
-    codec, body = stored(name, raw, count)
-    assert codec == CODECS[name]
-    least = max(count - FRAME_HEADER_LEN, len(raw) // EXPANSION_MAX)
-    assert len(body) >= least
-    if count >= 1000 or name == "zstd":  # lz4 makes no more than 255 of one byte
-        assert len(body) == max(least, 8 + len(zstd.compress(raw)) if name == "zstd" else 0)
-    assert unpacked(name, body) == raw
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_threads_share_a_packer(name):
-    pack = packer(name, None)
-    bodies = [(b"%d " % i) * 5000 for i in range(40)]
-    with ThreadPoolExecutor(4) as threads:
-        packed = list(threads.map(lambda raw: pack(1, [raw]), bodies * 3))
-    for raw, (codec, parts) in zip(bodies * 3, packed, strict=True):
-        assert codec == CODECS[name]
-        assert unpacked(name, b"".join(parts)) == raw
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,11 @@ import aolog
 import aolog.format.format1
 from aolog.format import columns, compression, format1, frame, slab
 from aolog.format.slab import Index, Seal, SlabHeader
-from aolog.log import cursor_file, names, walk, walk_format1
+from aolog.log import cursor_file, names
 from aolog.log.cursor_file import COPIES, Position
 from aolog.record import GapReason
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
-from aolog.write import validate
 from aolog.write.recovery_cases import Case
 
 DOCUMENT = (Path(aolog.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
@@ -145,20 +144,6 @@ def test_the_worked_examples_addresses_are_those_that_a_reader_gives(tmp_path):
         ]
     assert "addresses are 8240 and 8241; 8242 to 8343 mean the next frame" in DOCUMENT
     assert frame.frame_len(58) == 8344 - 8240
-
-
-def test_the_compressed_examples_hex_is_a_body_of_the_two_records_it_names():
-    pytest.importorskip("lz4.block", reason="the compression extra is not installed")
-    table = fields("### Compressed body")
-    listing = hex_lines(section("### Compressed body"))
-    for at, following in pairwise(sorted(listing)):
-        assert at + len(listing[at]) == following, f"a hole in the listing behind {at}"
-    body = b"".join(listing.values())
-    assert (table["raw_len"].unpack(body), table["packed_len"].unpack(body)) == (316, len(body) - 8)
-    raw = compression.unpack(0x20, memoryview(body))
-    bits, parts = columns.encode_columns([b"ab" * 100, b"ab" * 50])
-    assert (bits, raw) == (columns.VALUES, b"".join(parts))
-    assert f"as {len(body)}. The frame's flags are `20`, its `body_len` is {len(body)}" in DOCUMENT
 
 
 def test_the_codecs_are_the_documents():
@@ -379,20 +364,6 @@ def test_a_constant_of_the_document_is_the_codes(name, value):
     assert getattr(importlib.import_module(f"aolog.format.{module}"), attribute) == int(value)
 
 
-def test_numbers_in_the_documents_sentences_are_the_codes():
-    from aolog.write.next_slab import REACH_SPARE
-
-    assert REACH_SPARE == 2**32 + 2**24
-    assert "`slab_bytes + slab_bytes // 8 + 2^32 + 2^24`" in DOCUMENT
-    assert frame.BODY_LEN_MAX == 2**32 - 49
-    assert validate.RECORD_BYTES_MAX < frame.BODY_LEN_MAX
-    assert format1.PAYLOAD_LEN_MAX == 0xFF000000 < int.from_bytes(slab.MAGIC[:4], "little")
-    assert walk_format1.QueuefkaWalker.RESYNC_BYTES_MAX == 16 << 20
-    from aolog.log.directory import FORMAT_PROBES
-
-    assert f"first {FORMAT_PROBES} slabs" in section("### How a slab's format is determined")
-
-
 def test_the_recovery_tables_labels_are_the_codes():
     listed = [label for label, *_ in rows(section("## Recovery"), "case")]
     assert listed == [case.value for case in Case]
@@ -408,54 +379,7 @@ def test_the_documents_gap_reasons_are_the_codes_in_their_order():
     assert f"in the order {order}." in DOCUMENT
 
 
-def test_the_directorys_names_are_the_codes():
-    from aolog.log.names import ASIDE_DIRECTORY, PENDING_SUFFIX, RETENTION_LOCK, cursor_path
-
-    listed = {name.strip("`") for name, _ in rows(section("## Directory"), "name")}
-    assert listed == {
-        names.slab_name(0).replace("0" * 20, "%020d"),
-        names.slab_name(0).replace("0" * 20, "%020d") + ".tmp",
-        cursor_path("", "NAME").lstrip("/"),
-        f"{ASIDE_DIRECTORY}/%020d.torn",
-        RETENTION_LOCK,
-        f"JOB.UNIQUE.DEPTH{PENDING_SUFFIX}",
-    }
-
-
 # --- pictures of damage ---------------------------------------------------------------------
-
-
-def pictures() -> dict[str, bytes]:
-    """The slab's bytes from 8192 on, a picture each: its listing laid over the example."""
-    text = section("### What torn and corrupt look like")
-    example = frame_a() + frame_b()
-    ends = {"A": BEGIN + len(frame_a()), "B": BEGIN + len(example)}
-    drawn: dict[str, bytearray] = {}
-    label = ""
-    for line in text.split("```")[1].splitlines():
-        match = re.match(r"(\w\d)?\s+(\d+): (.*)", line)
-        if not match:
-            continue
-        label = match[1] or label
-        picture = drawn.setdefault(label, bytearray())
-        at = int(match[2])
-        assert BEGIN + len(picture) == at, f"{label} has a hole before {at}"
-        if match[3].startswith("all of A"):
-            picture += frame_a()
-        if "all of B" in match[3]:
-            at = BEGIN + len(picture)
-            picture += example[at - BEGIN : ends["B"] - BEGIN]
-        if match[3].startswith("all"):
-            continue
-        for octet in re.match(r"(?:(?:[0-9a-f]{2}|\.\.)(?: |$))*", match[3])[0].split():
-            at = BEGIN + len(picture)
-            picture.append(example[at - BEGIN] if octet == ".." else int(octet, 16))
-    return {label: bytes(picture) for label, picture in drawn.items()}
-
-
-def outcomes() -> dict[str, list[str]]:
-    found = rows(section("### What torn and corrupt look like"), "picture")
-    return {label: cells for label, *cells in found}
 
 
 def slab_file(directory: Path, frames: bytes) -> str:
@@ -477,43 +401,3 @@ def slab_file(directory: Path, frames: bytes) -> str:
     file.pwrite_all([header.encode_prelude(), frames], 0)
     file.close()
     return str(directory)
-
-
-def words(outcome: walk.Outcome) -> str:
-    """As the table's second column says it."""
-    if isinstance(outcome, walk.Damage):
-        return f"damage [{outcome.begin}, {outcome.end})"
-    if isinstance(outcome, walk.Tail):
-        blank = ", blank" if outcome.blank and outcome.end > outcome.begin else ""
-        return f"pending at {outcome.begin}{blank}" if outcome.end > outcome.begin else "end"
-    return "frame"
-
-
-def test_every_picture_has_a_row_and_the_other_way_round():
-    assert list(pictures()) == list(outcomes())
-    assert len(pictures()) >= 8
-
-
-@pytest.mark.parametrize("label", list(pictures()))
-def test_a_picture_of_damage_is_what_the_table_says(label, tmp_path):
-    until, by_writer, then = outcomes()[label]
-    path = slab_file(tmp_path, pictures()[label])
-    file = Storage().open_read(f"{path}/{names.slab_name(0)}")
-    walker = walk.Walker(file, SALT, BEGIN)
-    seen = [words(walker.next()) for _ in range(3)]
-    file.close()
-    assert next(what for what in seen if what not in {"frame", "end"}) == until
-    with aolog.Writer(path) as log:
-        assert log.opening.case == by_writer
-    told: list[str] = []
-
-    def tell(gap: aolog.Gap) -> None:
-        lost = "unknown" if gap.records_lost is None else gap.records_lost
-        told.append(f"gap [{gap.begin}, {gap.end}) {gap.reason}, {lost}")
-
-    with aolog.Reader(path, on_gap=tell) as reader:
-        for record in reader:
-            name = {8192: "A", 8240: "B", 8241: "B"}[record.address]
-            told += [name] if told[-1:] != [name] else []
-        told += [] if reader.gaps else ["no gap"]
-    assert ", ".join(told) == then

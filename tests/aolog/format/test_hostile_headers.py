@@ -44,16 +44,3 @@ def test_a_writer_reports_that_no_header_can_follow(tmp_path: Path, fields: dict
     assert list(tmp_path.glob("*.slab")) == [slab]
     with Reader(tmp_path) as reader:
         assert [record.value for record in reader] == [b"old"]
-
-
-@pytest.mark.parametrize("field", ["predecessor_end", "predecessor_cut"])
-def test_predecessor_fields_of_a_header_hide_no_later_slab(tmp_path: Path, field: str) -> None:
-    with Writer(tmp_path, slab_bytes=1, batch_bytes=0) as writer:
-        for value in (b"0", b"1", b"2"):
-            writer.append(value)
-    slab, base = sorted((p, int(p.stem)) for p in tmp_path.glob("*.slab"))[1]
-    rewrite(slab, base, **{field: 2**63 - 1})
-    with Reader(tmp_path) as reader:
-        assert [record.value for record in reader] == [b"0", b"1", b"2"]
-        assert all(gap.end <= base for gap in reader.gaps)
-        assert reader.tell() == reader.end()

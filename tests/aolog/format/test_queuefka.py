@@ -20,7 +20,6 @@ from aolog.format import format1
 from aolog.format.slab import HEADER_COPIES, HEADER_LEN
 from aolog.record import Gap
 from aolog.write.recovery_cases import Case
-from tests.aolog.conftest import slab_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -238,47 +237,6 @@ def test_go_and_python_make_the_same_files_alone_and_by_turns(gotool, tmp_path, 
         write(tmp_path / "turns", mine, slab_bytes)
         gotool("write", tmp_path / "turns", slab_bytes, lines=its)
     assert files(tmp_path / "go") == files(tmp_path / "python") == files(tmp_path / "turns")
-
-
-@pytest.mark.timeout(600)
-def test_go_appends_after_a_torn_tail_and_python_keeps_it_readable(gotool, tmp_path):
-    log, small = tmp_path / "log", GOLDEN / "small" / ("0" * 20 + ".slab")
-    log.mkdir()
-    (log / small.name).write_bytes(small.read_bytes()[:-3])
-    behind = [record["hex"] for record in TORN["behind_the_tail"]]
-    assert gotool("write", log, 1 << 20, lines=behind)[1] == 0
-    assert files(log) == files(GOLDEN / "torn")
-    write(log, [b"on"], 1 << 20)
-    assert read(log, resync=True)[-3:] == [
-        *pairs(TORN["behind_the_tail"]),
-        (TORN_END, b"on"),
-    ]
-    damaged = 3
-    assert gotool("read", log, 0) == (go_lines(pairs(TORN["records"])), damaged)
-    assert gotool("read", log, TORN_END) == (go_lines([(TORN_END, b"on")]), 0)
-
-
-def test_a_power_cut_that_takes_the_first_bytes_keeps_no_writer_out(log_path):
-    """What is left of them says nothing of the format, and the slab is long enough for a header."""
-    with aolog.Writer(log_path, format="queuefka", flush_seconds=None, sync="never") as writer:
-        for i in range(100):
-            writer.append(b"%03d" % i * 40)
-    slab = slab_files(log_path)[0]
-    data = slab.read_bytes()
-    assert len(data) > 8192
-    slab.write_bytes(bytes(512) + data[512:])
-    with aolog.Reader(log_path) as reader:
-        assert reader.read() is None
-        assert [(gap.begin, gap.end, gap.reason) for gap in reader.gaps] == [
-            (0, len(data), "torn_or_corrupt")
-        ]
-    with pytest.raises(aolog.AologError):
-        aolog.Writer(log_path)
-    assert slab.read_bytes() == bytes(512) + data[512:]
-    with aolog.Writer(log_path, format="queuefka") as writer:
-        address = writer.append(b"behind")
-    with aolog.Reader(log_path) as reader:
-        assert [(record.address, record.value) for record in reader] == [(address, b"behind")]
 
 
 def test_a_log_is_copied_to_format_1_and_back_by_the_commands_of_the_page(tmp_path: Path) -> None:

@@ -90,16 +90,6 @@ def test_a_header_comes_back_as_it_was_written(header):
     assert decode_slab_header(copy) == header
 
 
-@bounded
-@given(HEADERS)
-def test_the_prelude_holds_two_copies_and_zeros(header):
-    prelude = header.encode_prelude()
-    assert len(prelude) == DATA_BEGIN
-    for at in slab.HEADER_COPIES:
-        assert decode_slab_header(prelude[at : at + HEADER_LEN]) == header
-        assert prelude[at + HEADER_LEN : at + 4096] == bytes(4096 - HEADER_LEN)
-
-
 def test_no_single_flipped_bit_of_a_copy_gives_a_header():
     copy = HEADER.encode()
     version_bits = range(8 * 8, 8 * 10)
@@ -122,14 +112,6 @@ def test_a_newer_version_is_recognised_as_one(version, finish):
     assert decode_slab_header(finish(bytes(copy))) == NewerVersion(version)
 
 
-@pytest.mark.parametrize("at_and_bytes", [(136, b"\xfa\x00"), (138, b"\xff")], ids=["len", "text"])
-def test_a_topic_that_is_not_utf_8_is_no_header(at_and_bytes):
-    at, octets = at_and_bytes
-    copy = bytearray(HEADER.encode())
-    copy[at : at + len(octets)] = octets
-    assert decode_slab_header(rehashed(bytes(copy))) is None
-
-
 @pytest.mark.parametrize(
     "field", ["base", "base_ordinal", "predecessor_end", "slab_bytes", "reach"]
 )
@@ -147,29 +129,6 @@ def test_a_place_that_no_writer_comes_to_is_no_header(field):
 def test_a_name_says_its_base(base):
     assert slab_base(slab_name(base)) == base
     assert len(slab_name(base)) == 25
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        ".slab",
-        "0.slab",
-        "0" * 19 + ".slab",
-        "0" * 21 + ".slab",
-        "0" * 20,
-        "0" * 20 + ".slab.tmp",
-        "0" * 20 + ".slab\n",
-        "0" * 20 + "xslab",
-        "x" + "0" * 20 + ".slab",
-        "+" + "0" * 19 + ".slab",
-        "\u0660" * 20 + ".slab",
-        "09223372036854775808.slab",
-        "9" * 20 + ".slab",
-    ],
-)
-def test_what_is_no_slabs_name_is_passed_over(name):
-    assert slab_base(name) is None
 
 
 # --- index ----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import inspect
 import os
@@ -99,31 +98,6 @@ def test_groups_are_the_same(objects):
     for groups in (compiled.groups, speed.python_groups):
         found = groups(objects)
         assert list(found.items()) == list(expected.items())
-
-
-@pytest.mark.parametrize("groups", [compiled.groups, speed.python_groups])
-def test_what_cannot_be_grouped_is_refused(groups):
-    class Grave:
-        def __hash__(self) -> int:
-            return 1
-
-        def __eq__(self, other: object) -> bool:
-            objects.clear()
-            raise ValueError("no")
-
-    objects: list[object] = [Grave(), Grave(), 1]
-    with pytest.raises(ValueError, match="no"):
-        groups(objects)
-    with pytest.raises(TypeError, match="unhashable"):
-        groups([[]])
-    with pytest.raises(TypeError):
-        groups(None)
-
-
-@pytest.mark.parametrize("odd", [None, bytearray(b"x"), "x", 1])
-def test_what_is_not_bytes_is_not_measured(odd):
-    assert compiled.measure([b"x", odd]) is None
-    assert speed.python_measure([b"x", odd]) is None
 
 
 @bounded
@@ -338,21 +312,6 @@ def test_a_row_without_other_owners_is_filled_again():
     assert (next(rows), pair) == (("5", [("tag", b"f")]), ("tag", b"e"))
 
 
-def test_what_runs_while_a_row_is_filled_again_gets_a_row_of_its_own():
-    class Last:
-        def __del__(self) -> None:
-            meanwhile.append(next(rows))
-
-    meanwhile: list[tuple[Any, ...]] = []
-    objects: list[Any] = [Last(), "b", "c", "d"]
-    rows = compiled.Rows(tuple, "on", (objects, 7), 0, 4)
-    next(rows)
-    objects[0] = None
-    assert next(rows) == ("b", 8)  # lets the first object go in the midst
-    assert meanwhile == [("c", 9)]
-    assert list(rows) == [("d", 10)]
-
-
 @pytest.mark.parametrize("rows", BOTH_ROWS)
 def test_rows_know_their_place_and_can_be_stopped(rows):
     one = rows(aolog.Record, "nccccc", (7, 1, None, b"v", (), None), 1, 5)
@@ -380,121 +339,12 @@ def test_a_column_alone_knows_its_place_too(rows):
 
 @pytest.mark.parametrize("rows", BOTH_ROWS)
 @pytest.mark.parametrize(
-    ("kinds", "columns"),
-    [
-        ("nb", (0, strings([b"a", b"b"]))),  # fewer than rows
-        ("nb", (0, (None, octets("I", [0, 1, 0, 1]), memoryview(b"a")))),  # falls
-        ("nb", (0, (None, octets("I", [0, 0, 0, 2]), memoryview(b"a")))),  # beyond
-        ("nv", (0, (None, octets("I", [0, 0, 0, 2]), memoryview(b"a")))),
-        ("cb", (0, strings([b"a", b"b", b"c"]))),  # does not rise
-        ("nx", (0, 1)),  # no kind
-        ("no", (0, ["a", "b"])),
-        ("n1", (0, [("a", "b")] * 2)),
-        ("n2", (0, [("a", "b")] * 2)),
-        ("nh", (0, ("tag", 2, b"12345"))),
-        ("nh", (0, ("tag", 0, b""))),
-        ("nq", (0, octets("q", [1, 2]))),
-    ],
-)
-def test_rows_refuse_what_does_not_fit(rows, kinds, columns):
-    with pytest.raises((ValueError, KeyError)):
-        list(rows(aolog.Record, kinds, columns, 0, 3))
-
-
-@pytest.mark.parametrize("rows", BOTH_ROWS)
-@pytest.mark.parametrize(
     "kind", [os.stat_result, time.struct_time, type(sys.version_info), list, 5]
 )
 def test_rows_are_of_no_class_that_has_a_layout_of_its_own(rows, kind):
     """A struct sequence has fields that its length does not count: freeing a row would read them."""
     with pytest.raises((TypeError, ValueError)):
         list(rows(kind, "n" + "c" * 7, (0, *range(7)), 0, 2))
-
-
-class Field(ctypes.Structure):
-    """As in `_sink.h`."""
-
-    _fields_ = (
-        ("object", ctypes.c_void_p), ("bytes", ctypes.c_void_p),
-        ("size", ctypes.c_ssize_t), ("number", ctypes.c_int64),
-    )  # fmt: skip  # one structure
-
-
-TAKE = ctypes.PYFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Field), ctypes.c_ssize_t
-)  # it keeps the lock that Python code needs
-
-
-class Sink:
-    """Takes so many rows: (object, bytes, number) of each field."""
-
-    def __init__(self, most: int, name: bytes = b"aolog.sink.1") -> None:
-        self.most, self.taken, self._name = most, list[tuple[Any, ...]](), name
-        self._take = TAKE(self.take)
-        address = ctypes.cast(self._take, ctypes.c_void_p).value or 0
-        self._sink = (ctypes.c_void_p * 2)(address, 0)
-        new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = (
-            ctypes.py_object,
-            [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
-        )
-        self.capsule = new(ctypes.addressof(self._sink), self._name, None)
-
-    def take(self, context: None, fields: Any, width: int) -> int:
-        if len(self.taken) == self.most:
-            return 0
-        self.taken.append(tuple(self.said(fields[i]) for i in range(width)))
-        return 1
-
-    @staticmethod
-    def said(field: Field) -> tuple[Any, ...]:
-        one = ctypes.cast(field.object, ctypes.py_object).value if field.object else None
-        whole = None if field.bytes is None else ctypes.string_at(field.bytes, field.size)
-        return one, whole, field.number
-
-
-def test_a_sink_takes_what_stands_in_the_columns_up_to_where_it_stops():
-    pieces = [strings([b"a", None]), strings([]), strings([b"", b"d" * 9])]
-    columns = ("c", octets("q", [5, -1, 1 << 62, 0]), pieces, strings([b"w", b"x", b"", None]),
-               [b"o", None, 7, "o"], [("1", 2)] * 4, [(1, "2")] * 4, ("tag", 2, b"aabbccdd"))  # fmt: skip
-    rows = compiled.Rows(
-        tuple, "oqvb12hc", (columns[4], *columns[1:4], *columns[5:], columns[0]), 0, 4
-    )
-    plain = [
-        [row[0], None, None, None, row[4], row[5], "tag", "c"]
-        for row in compiled.Rows(
-            tuple, "oqvb12hc", (columns[4], *columns[1:4], *columns[5:], "c"), 0, 4
-        )
-    ]
-    sink = Sink(3)
-    assert rows.feed(sink.capsule) is None
-    assert rows.at == 3
-    assert [[one for one, _, _ in row] for row in sink.taken] == plain[:3]
-    assert [row[1][2] for row in sink.taken] == [5, -1, 1 << 62]
-    assert [row[2][1] for row in sink.taken] == [b"a", None, b""]
-    assert [row[3][1] for row in sink.taken] == [b"w", b"x", b""]
-    assert [row[6][1] for row in sink.taken] == [b"aa", b"bb", b"cc"]
-    row = next(rows)
-    assert (row[0], bytes(row[2]), row[3], row[6]) == ("o", b"d" * 9, None, [("tag", b"dd")])
-    sink.most = 9
-    rows.feed(sink.capsule)
-    assert (rows.at, len(sink.taken)) == (4, 3)
-
-
-@pytest.mark.parametrize(
-    ("kinds", "columns", "error"),
-    [
-        ("on", (["a"], 0), "a sink takes"),
-        ("ot", (["a"], strings([b"a"])), "a sink takes"),
-        ("ob", (["a"], (None, octets("I", [0, 9]), memoryview(b"a"))), "outside"),
-        ("1", (["no tuple"],), "is a tuple"),
-    ],
-)
-def test_a_sink_is_not_handed_what_does_not_stand_there(kinds, columns, error):
-    sink, rows = Sink(9), compiled.Rows(tuple, kinds, columns, 0, 1)
-    with pytest.raises((ValueError, TypeError), match=error):
-        rows.feed(sink.capsule)
-    assert (rows.at, sink.taken) == (0, [])
 
 
 def test_compiled_rows_look_before_they_read():
@@ -557,43 +407,6 @@ def test_views_are_buffers_without_a_copy_that_need_no_release():
     assert inner == b"DEF"
     del inner
     data.append(1)
-
-
-def test_no_code_sees_a_row_without_its_items():
-    seen: list[list[object]] = []
-
-    class Finalized(tuple):  # noqa: SLOT001 -- a row has no fields of its own
-        def __del__(self) -> None:
-            seen.append(list(self))
-
-    entries = (None, array("I", [0, 1, 9]), b"a")
-    rows = compiled.Rows(Finalized, "nb", (0, entries), 0, 2)
-    next(rows)
-    with pytest.raises(ValueError, match="outside"):
-        next(rows)
-    assert seen == [[0, b"a"]]
-    assert rows.at == 1
-
-
-def test_what_runs_while_a_row_is_made_gets_the_next_one():
-    """CPython up to 3.11 collects garbage where a tuple is made, and that may run anything."""
-    meanwhile: list[int] = []
-    columns = (0, (array("I", range(101)), strings([b"x"] * 100), strings([b"y"] * 100)))
-    rows = compiled.Rows(aolog.Record, "np", columns, 0, 100)
-
-    def look(phase: str, _: object) -> None:
-        if phase == "start" and len(meanwhile) < 10:
-            meanwhile.append(next(rows)[0])
-
-    threshold = gc.get_threshold()
-    gc.callbacks.append(look)
-    try:
-        gc.set_threshold(1)
-        found = [row[0] for row in rows]
-    finally:
-        gc.set_threshold(*threshold)
-        gc.callbacks.remove(look)
-    assert sorted(found + meanwhile) == list(range(100))
 
 
 def test_numbers_end_below_two_to_the_63():
@@ -679,17 +492,6 @@ def test_only_plain_bytes_join(taker):
         gate.append(b"x", b"two")
 
 
-@pytest.mark.parametrize("taker", TAKERS)
-def test_a_gate_in_a_cycle_is_freed(taker):
-    gate = taker()
-    gate.itself = gate
-    open_gate(gate, [gate], 0, 0, 1, 1, 0)
-    gone = weakref.ref(gate)
-    del gate
-    gc.collect()
-    assert gone() is None
-
-
 class Lent(bytearray):
     """Bytes that cannot be resized while somebody holds them, and whose end can be seen."""
 
@@ -720,36 +522,6 @@ def test_what_is_exported_is_kept_until_the_last_array_is_gone():
     assert all(ref() is not None for ref in seen[:2])
     del one
     assert [ref() for ref in seen] == [None] * 3
-
-
-NESTED: Any = (0, (None,), ())
-for _ in range(100_000):
-    NESTED = (0, (None,), (NESTED,))
-
-
-@pytest.mark.parametrize(
-    ("parts", "error"),
-    [
-        (None, TypeError),
-        ((), TypeError),
-        ((1, (None,)), TypeError),
-        ((1, [None], ()), TypeError),
-        ((1, (None,), []), TypeError),
-        (("1", (None,), ()), TypeError),
-        ((1, ("text",), ()), TypeError),
-        ((1, (b"x", memoryview(b"abcd")[::2]), ()), BufferError),
-        ((1, (b"x",), ((1, (b"x",), ()), None)), TypeError),
-        ((-1, (None,), ()), ValueError),
-        ((1 << 80, (None,), ()), OverflowError),
-        ((1, (), ()), ValueError),
-        ((1, (None,) * 4, ()), ValueError),
-        (NESTED, RecursionError),
-    ],
-    ids=range(14),
-)
-def test_what_is_no_array_is_not_exported(parts, error):
-    with pytest.raises(error):
-        compiled.export(parts)
 
 
 def test_the_backend_is_named_and_can_be_chosen():

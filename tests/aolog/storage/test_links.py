@@ -171,21 +171,6 @@ def test_only_a_regular_file_is_opened(
     assert path in result.stderr
 
 
-@pytest.mark.parametrize("name", ["aside", "cursors"])
-def test_only_a_directory_is_taken_for_one(log_path: str, name: str) -> None:
-    logged(log_path)
-    with slab_files(log_path)[-1].open("ab") as slab:
-        slab.write(b"torn")
-    path = Path(log_path, name)
-    if name == "cursors":
-        (path / "c.cursor").unlink()
-        path.rmdir()
-    path.write_bytes(b"")
-    with pytest.raises(aolog.AologError, match=str(path)):
-        commit(log_path) if name == "cursors" else aolog.Writer(log_path)
-    assert path.read_bytes() == b""
-
-
 def test_a_log_s_own_path_may_lead_through_links(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "logs").symlink_to("disk")

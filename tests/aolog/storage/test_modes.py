@@ -11,8 +11,6 @@ import pytest
 
 import aolog
 from aolog.log.retention import prune
-from aolog.publish.pending import PendingLog
-from aolog.publish.publication import publish
 from aolog.storage.storage import Storage
 from tests.aolog.commands import damage, fill, well
 from tests.aolog.conftest import slab_files
@@ -119,15 +117,3 @@ def test_a_mode_that_is_invalid_is_refused_before_anything_is_made(
 def test_append_takes_a_mode_as_chmod_does(log_path: str, text: str | None, expected: int) -> None:
     well("append", log_path, *([] if text is None else ["--mode", text]), given="x\n")
     assert modes(log_path) == {"directories": expected, "files": expected & 0o666}
-
-
-def test_logs_that_are_published_are_private_too(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    for name, options in (("private", {}), ("shared", {"mode": 0o750})):
-        root = tmp_path / name
-        with PendingLog(root, "a/b", "ab" * 16, **options) as pending:
-            pending.append_arrow(pa.record_batch({"value": [b"x"]}))
-        publish(root, "ab" * 16, pending.slabs)
-        expected = options.get("mode", 0o700)
-        assert modes(root) == {"directories": expected, "files": expected & 0o666}
-        assert (root / "published.jsonl").is_file()

@@ -99,16 +99,6 @@ def test_a_writer_whose_syncs_do_nothing_warns_once(in_memory, caplog) -> None:
     assert "tmpfs" in message
 
 
-def test_on_a_disk_nothing_is_said(tmp_path, caplog, monkeypatch) -> None:
-    monkeypatch.setattr("aolog.log.writer_checks._warned", set())
-    mount = Storage().mount_of(str(tmp_path))
-    if mount is None or limits_of(mount):
-        pytest.skip(f"the temporary directory is on {mount}")
-    with caplog.at_level(logging.WARNING, "aolog"):
-        aolog.Writer(tmp_path / "log").close()
-    assert caplog.messages == []
-
-
 def test_info_names_the_file_system_and_its_limits(in_memory) -> None:
     with aolog.Writer(in_memory / "log", sync="never") as writer:
         writer.append(b"x")

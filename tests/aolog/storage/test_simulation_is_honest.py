@@ -12,12 +12,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aolog.storage.storage import Storage
 from aolog.storage.system import REAL, System
 from aolog.testing import SimulatedSystem
 from aolog.testing.calls import SimulatedCalls
 from tests.aolog.conftest import snapshot
-from tests.aolog.recorded import RecordingSystem, history, replay
 
 
 def below(system: SimulatedSystem, directory: str) -> dict[str, bytes | None]:
@@ -39,14 +37,6 @@ def simulated(directory: str) -> SimulatedSystem:
 def test_the_simulation_replaces_every_call() -> None:
     calls = [name for name in vars(System) if not name.startswith("_")]
     assert [name for name in calls if name not in vars(SimulatedCalls)] == []
-
-
-def test_a_history_of_the_real_system_replays_to_the_same_answers_names_and_bytes(tmp_path):
-    real = RecordingSystem()
-    history(str(tmp_path), Storage(real))
-    simulation = simulated(str(tmp_path))
-    assert replay(real.entries, simulation) > 300
-    assert below(simulation, str(tmp_path)) == snapshot(str(tmp_path))
 
 
 # --- strace ------------------------------------------------------------------------------------------

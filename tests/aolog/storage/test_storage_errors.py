@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import aolog
-from aolog.format.frame import KIND_RECORDS, KIND_SEAL
 from aolog.storage.storage import Storage
 from aolog.storage.system import System
 from aolog.testing import Fault, SimulatedSystem
@@ -22,7 +21,6 @@ from tests.aolog.conftest import (
     assert_clean,
     by_iteration,
     eventually,
-    frames_of,
     kill,
     read_all,
     slab_files,
@@ -272,37 +270,6 @@ def test_a_flush_by_policy_that_failed_surfaces_at_the_next_call(
     assert_clean(log_path)
 
 
-def test_a_seal_that_could_not_be_written_stays_the_last_of_its_slab(log_path: str) -> None:
-    """No mark, batch or record comes behind it."""
-
-    def before(operation: Operation) -> None:
-        if on and operation.what == "write":
-            seals.append(operation)
-            if len(seals) > 1:  # the frames may go, the seal may not
-                raise aolog.StorageFull("injected", path=operation.name)
-
-    on, seals = False, []
-    with aolog.Writer(
-        log_path,
-        storage=WatchedStorage(before),
-        slab_bytes=8300,
-        flush_seconds=0.02,
-        sync_seconds=0.05,
-    ) as writer:
-        writer.append_many([b"x" * 200])
-        on = True
-        with pytest.raises(aolog.StorageFull):
-            writer.append(b"y")
-        on = False
-        writer.flush()
-        time.sleep(0.4)
-        writer.append(b"z")
-    assert [value[:1] for value in values(log_path)] == [b"x", b"z"]
-    first = [frame.kind for frame in frames_of(log_path) if frame.base == 0]
-    assert (first[0], first.index(KIND_SEAL)) == (KIND_RECORDS, len(first) - 1)
-    assert_clean(log_path)
-
-
 # --- fsync that fails ---------------------------------------------------------------------------
 
 
@@ -436,24 +403,3 @@ def test_a_failed_read_is_no_damage(log_path: str, monkeypatch: pytest.MonkeyPat
     assert before == {slab: slab.read_bytes() for slab in slab_files(log_path)}
     records, gaps = by_iteration(log_path)
     assert (len(records), gaps) == (6, [])
-
-
-@pytest.mark.parametrize("code", [errno.EINVAL, errno.EACCES, errno.EIO])
-def test_a_log_may_be_a_mount_point_in_a_read_only_image(code: int) -> None:
-    """squashfs, for one, has no fsync for directories; whose directory it is does not matter."""
-    system = SimulatedSystem()
-    system.mkdir("/data")
-    system.faults = [
-        Fault("open" if code == errno.EACCES else "fsync", "/", times=None, errno=code)
-    ]
-    storage = Storage(system)
-    if code == errno.EIO:
-        with pytest.raises(aolog.SyncFailed):
-            aolog.Writer("/data", storage=storage)
-        return
-    with aolog.Writer("/data", storage=storage) as writer:
-        writer.append(b"here")
-    with aolog.Reader("/data", storage=storage) as reader:
-        assert [record.value for record in reader] == [b"here"]
-    with pytest.raises(aolog.StorageError):
-        storage.make_directory("/new")

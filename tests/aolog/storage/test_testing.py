@@ -99,16 +99,6 @@ def test_a_directory_that_is_not_durable_takes_everything_in_it_along():
     assert names(system) == {frozenset(), frozenset(["/d", "/d/f"])}
 
 
-def test_an_unlinked_file_may_come_back():
-    system, fd = durable_file()
-    system.pwritev(fd, [A], 0)
-    system.fdatasync(fd)
-    system.unlink("/f")
-    assert left(system.snapshot()) == [None, A]
-    sync_directory(system)
-    assert left(system) == [None]
-
-
 # --- processes ---------------------------------------------------------------------------------------
 
 
@@ -175,20 +165,6 @@ def test_storage_finishes_short_writes_and_reads_and_interrupted_calls(nth):
     file.datasync()
 
 
-def test_many_small_buffers_are_one_write_and_many_large_ones_are_not_copied():
-    calls: list[int] = []
-    faults = lambda call: calls.append(call.size) if call.name == "pwritev" else None
-    system = SimulatedSystem(faults=faults)
-    file = Storage(system).create("/f")
-    small = [b"%040d" % i for i in range(30_000)]
-    file.pwrite_all(small, 0)
-    assert calls == [1_200_000]
-    assert system.files()["/f"] == b"".join(small)
-    calls.clear()
-    file.pwrite_all([bytes(8192)] * 600, 0)
-    assert calls == [512 * 8192, 88 * 8192]
-
-
 @pytest.mark.parametrize("full_errno", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_takes_what_fits_and_overwriting_needs_no_room(full_errno):
     system = SimulatedSystem(capacity=8192, full_errno=full_errno)
@@ -234,12 +210,3 @@ def test_a_log_on_a_sync_that_lies_refuses_and_keeps_what_it_said_was_durable():
     for survivor in system.power_cut(100):
         with aolog.Reader("/log", storage=Storage(survivor.system)) as reader:
             assert next(iter(reader)).value == b"safe"
-
-
-def test_a_directory_sync_that_lies_loses_the_name():
-    system = SimulatedSystem(faults=[Fault("fsync", "/", errno=errno.EIO, lies=True)])
-    system.open("/f", CREATE)
-    with pytest.raises(OSError):
-        sync_directory(system)
-    sync_directory(system)
-    assert names(system) == {frozenset(), frozenset(["/f"])}

@@ -62,16 +62,6 @@ def test_the_turn_is_passed_on_first_in_first_out() -> None:
     commit.leave()
 
 
-def test_all_go_on_where_the_turn_is_lost() -> None:
-    commit, order = GroupCommit(), []
-    commit.enter()
-    calls = line_of(commit, 3, order)
-    commit.release_all()
-    for call in calls:
-        call.result()
-    assert sorted(order) == [0, 1, 2]
-
-
 # --- the writer's ---------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -34,49 +33,6 @@ NEVER = {"flush_seconds": None, "sync": "never"}
 
 
 # --- threads on one writer ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("batch_bytes", [0, 300, 64 << 10])
-def test_threads_append_as_they_like_and_each_keeps_its_order(
-    log_path: str, batch_bytes: int
-) -> None:
-    given: dict[int, bytes] = {}
-
-    def work(which: int) -> None:
-        rng = random.Random(which)
-        mine: dict[int, bytes] = {}
-        last = -1
-        for i in range(300):
-            value = b"%d:%d" % (which, i)
-            kind = rng.randrange(20)
-            if kind == 0:
-                first = int(writer.append_many([value, value + b"+"])[0])
-                mine[first], mine[first + 1] = value, value + b"+"
-            else:
-                first = writer.append(value, key=b"%d" % which if kind < 5 else None)
-                mine[first] = value
-            assert first > last
-            last = first
-            if kind == 1:
-                assert writer.flush() > first
-            elif kind == 2:
-                assert writer.sync() > first
-                assert writer.durable > first
-        given.update(mine)
-
-    with aolog.Writer(
-        log_path,
-        slab_bytes=12_000,
-        batch_bytes=batch_bytes,
-        flush_seconds=0.01,
-        sync_seconds=0.01,
-        slab_seconds=0.05,
-    ) as writer:
-        for thread in [in_thread(lambda which=which: work(which)) for which in range(6)]:
-            thread.result()
-    found = {record.address: record.value for record in read_all(log_path)}
-    assert found == given
-    assert_clean(log_path)
 
 
 def test_append_many_is_not_torn_apart_by_other_threads(log_path: str) -> None:
@@ -135,17 +91,6 @@ def test_threads_that_append_while_it_is_closed_are_told(log_path: str) -> None:
             thread.result()
     assert sorted(taken) == [record.address for record in read_all(log_path)]
     assert_clean(log_path)
-
-
-def test_no_threads_are_left_behind(log_path: str) -> None:
-    def own() -> list[str]:
-        return [t.name for t in threading.enumerate() if t.name.endswith(f" {log_path}")]
-
-    for _ in range(5):
-        with aolog.Writer(log_path, flush_seconds=0.01) as writer:
-            writer.append(b"a")
-            assert len(own()) == 2
-        assert own() == []
 
 
 # --- readers beside a writer -------------------------------------------------------------------
@@ -208,35 +153,13 @@ def test_a_reader_beside_a_writing_process_meets_no_gap_and_no_error(
                     i += 1
         return i
 
-    def seek_about() -> int:
-        rng = random.Random(7)
-        last = 0
-        with aolog.Reader(log_path, strict=True) as reader:
-            while last < n - 1:
-                end = reader.seek("latest")
-                assert reader.tell() == end
-                reader.seek(rng.randrange(end + 1))
-                record = reader.read()
-                if record is not None:
-                    following = reader.read()
-                    if following is not None:
-                        assert number(following.value) == number(record.value) + 1
-                if kind == "aolog" and record is not None:
-                    reader.seek(ordinal=number(record.value))
-                    assert reader.read() == record
-                    last = max(last, reader.lag().records == 0 and number(record.value))
-                reader.seek("latest")
-                if not reader.lag().bytes and not writing():
-                    return last
-        return last
-
     with Child(WRITE_IN_CHILD, log_path, str(n), preallocate, kind) as child:
         assert child.line() == "open"
 
         def writing() -> bool:
             return child.process.poll() is None
 
-        threads = [in_thread(call) for call in (follow_one_by_one, follow_in_batches, seek_about)]
+        threads = [in_thread(call) for call in (follow_one_by_one, follow_in_batches)]
         verified = 0
         while writing():
             report = aolog.verify(log_path)
@@ -311,26 +234,6 @@ def test_a_write_that_is_finished_between_two_reads_is_no_gap(
             assert reader.gaps == []
             assert [record.value[:1] for record in found] == [b"0", b"1", b"2", b"3", b"4"]
     assert 3 < finished < 59
-
-
-def test_a_slab_that_is_sealed_between_two_looks_keeps_its_end(log_path: str) -> None:
-    """A look for the seal that finds none, a seal, a look that finds it."""
-    sealed_within = 0
-    for n in range(1, 60):
-        path = f"{log_path}-{n}"
-        writer = aolog.Writer(path, **NEVER)
-        last = [writer.append_many([b"x" * 100]) for _ in range(5)][-1][0]
-        end = writer.flush()
-        storage = FinishesAWrite(n, writer.close)
-        with aolog.Reader(path, start="latest", storage=storage) as reader:
-            assert reader.tell() >= end
-            sealed_within += storage.left <= 0
-        with aolog.Reader(path, start=int(last), storage=FinishesAWrite(n, writer.close)) as reader:
-            assert reader.read().address == last
-        writer.close()
-        if storage.left > 0:
-            break
-    assert 3 < sealed_within < 59
 
 
 def test_readers_never_disturb_a_writer(log_path: str) -> None:

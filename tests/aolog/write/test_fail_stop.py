@@ -238,20 +238,6 @@ def test_a_call_within_another_is_carried_out_or_refused_and_never_waits_for_its
     assert "failed" not in outcomes
 
 
-def test_a_refusal_that_leaves_the_handler_makes_the_interrupted_writer_failed(
-    log_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = aolog.Writer(log_path, **NEVER)
-    writer.append(b"a")
-    monkeypatch.setattr(OpenBatch, "encode", lambda _: writer.append(b"nested"))
-    with pytest.raises(aolog.UsageError, match="within another call"):
-        writer.flush()
-    with pytest.raises(aolog.UsageError, match="writer failed"):
-        writer.append(b"b")
-    with pytest.raises(aolog.UsageError, match="writer failed"):
-        writer.close()
-
-
 # --- no thread ------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-import aolog
 from aolog import LogHandler
 from tests.aolog.conftest import read_all
 
@@ -42,15 +41,6 @@ def test_lines_become_records_with_the_logger_as_key_and_the_time_of_the_line(
     assert first.key == b"shop.orders"
     assert first.timestamp == pytest.approx(found["time"] * 1e6, abs=2)
     assert "no stock" in json.loads(second.value or b"")["exception"]
-
-
-def test_our_own_loggers_are_not_written(log_path: str) -> None:
-    handler = LogHandler(log_path)
-    handler.handle(
-        logging.LogRecord("aolog", logging.ERROR, "", 0, "of the log itself", None, None)
-    )
-    handler.close()
-    assert aolog.verify(log_path).records == 0
 
 
 def test_an_error_of_the_log_does_not_stop_the_program(

@@ -417,14 +417,6 @@ def test_a_directory_of_other_things_is_no_log(tmp_path: Path, name: str) -> Non
         refused(tmp_path / "log", aolog.NotALog, open_)
 
 
-def test_an_empty_directory_becomes_a_log(tmp_path: Path) -> None:
-    (tmp_path / "log" / "lost+found").mkdir(parents=True)
-    (tmp_path / "log" / ".hidden").write_bytes(b"x")
-    with aolog.Writer(tmp_path / "log") as writer:
-        writer.append(b"a")
-    assert values(str(tmp_path / "log")) == [b"a"]
-
-
 def test_a_slab_that_was_never_named_is_swept_away(log_path: str) -> None:
     abandoned(log_path)
     unborn = Path(log_path) / f"{12345:020d}.slab.tmp"

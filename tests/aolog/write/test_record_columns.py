@@ -34,15 +34,6 @@ def test_columns_are_read_back_exactly_and_are_one_frame(log_path: str) -> None:
     assert [f.records for f in frames_of(log_path) if f.kind == KIND_RECORDS] == [3]
 
 
-def test_columns_may_be_generators_and_may_be_empty(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        assert not len(writer.append_many(iter(()), keys=iter(())))
-        writer.append_many((b"%d" % i for i in range(3)), keys=(b"k%d" % i for i in range(3)))
-    assert [(r.key, r.value) for r in read_all(log_path)] == [
-        (b"k%d" % i, b"%d" % i) for i in range(3)
-    ]
-
-
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
