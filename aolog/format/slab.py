@@ -151,28 +151,13 @@ class Mark(NamedTuple):
     greatest_before_us: int
 
 
-class Index:
-    """A mark for each 16 KiB of a slab. The writer builds it, the seal stores it, and a walk builds it
-    again. Not thread-safe."""
+class Index(NamedTuple):
+    """A mark for each 16 KiB of a slab, as three columns. The writer builds it, the seal stores it, and a
+    walk builds it again. Not thread-safe."""
 
-    __slots__ = ("greatest_before_us", "offsets", "ordinals")
-
-    def __init__(
-        self,
-        offsets: list[int] | None = None,
-        ordinals: list[int] | None = None,
-        greatest_before_us: list[int] | None = None,
-    ) -> None:
-        self.offsets = offsets or []
-        self.ordinals = ordinals or []
-        self.greatest_before_us = greatest_before_us or []
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Index) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # it is mutable
+    offsets: list[int]
+    ordinals: list[int]
+    greatest_before_us: list[int]
 
     def note(self, offset: int, ordinal: int, greatest_before_us: int) -> None:
         """Adds a mark for the frame that begins here, if the last mark is at least 16 KiB before."""
@@ -248,44 +233,20 @@ assert _TRAILER.size == TRAILER_LEN
 assert TRAILER_LEN % ALIGNMENT == 0  # no padding after the trailer: it ends the slab
 
 
-class Seal:
-    """The seal of a slab: a summary of its frames, a copy of its header, and the index.
+class Seal(NamedTuple):
+    """The seal of a slab: a copy of its header, a summary of its frames, and the index. The fields
+    between header and index are in the order of the layout above.
 
     least_us, greatest_us: of the records' timestamps; NO_TIMESTAMP if there is no record.
     """
 
-    __slots__ = (
-        "frames", "greatest_us", "header", "headers_hash", "index", "least_us", "records",
-    )  # fmt: skip  # a list of names
-
-    def __init__(
-        self,
-        header: SlabHeader,
-        records: int = 0,
-        frames: int = 0,
-        least_us: int = NO_TIMESTAMP,
-        greatest_us: int = NO_TIMESTAMP,
-        headers_hash: int = 0,
-        index: Index | None = None,
-    ) -> None:
-        self.header = header
-        self.records = records
-        self.frames = frames
-        self.least_us = least_us
-        self.greatest_us = greatest_us
-        self.headers_hash = headers_hash
-        self.index = index or Index()
-
-    def summary(self) -> tuple[int, int, int, int, int]:
-        """The fields between the header and the index, in the order of the layout."""
-        return self.records, self.frames, self.least_us, self.greatest_us, self.headers_hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Seal) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # it is mutable
+    header: SlabHeader
+    records: int
+    frames: int
+    least_us: int
+    greatest_us: int
+    headers_hash: int
+    index: Index  # type: ignore[assignment]  # tuple.index, which nobody calls
 
 
 def encode_seal(seal: Seal, offset: int, *, flags: int, timestamp_us: int) -> list[Buffer]:
@@ -293,7 +254,7 @@ def encode_seal(seal: Seal, offset: int, *, flags: int, timestamp_us: int) -> li
     salt = seal.header.salt
     trailer = _TRAILER.pack(TRAILER_MAGIC, offset, salt, 0)[: -_HASH.size]
     trailer += _HASH.pack(xxhash.xxh32_intdigest(trailer))
-    summary = _SUMMARY.pack(*seal.summary(), len(seal.index.offsets), 0)
+    summary = _SUMMARY.pack(*seal[1:6], len(seal.index.offsets), 0)
     parts, _ = encode_frame(
         offset,
         salt,
@@ -309,8 +270,7 @@ def encode_seal(seal: Seal, offset: int, *, flags: int, timestamp_us: int) -> li
 def encode_seal_again(seal: Seal, frame: Frame, header: SlabHeader) -> list[Buffer]:
     """The seal in this frame with another header. A header has a fixed size, so the frame keeps its
     length."""
-    again = Seal(header, *seal.summary(), seal.index)
-    head = frame.header
+    head, again = frame.header, seal._replace(header=header)
     return encode_seal(again, frame.offset, flags=head.flags, timestamp_us=head.timestamp_us)
 
 

@@ -86,7 +86,7 @@ class Slab:
         self._seal: Seal | None = None
         self.seal_offset = 0
         self._walker: Walks | None = None  # at the end of the frames that `_walk` has seen
-        self._index = Index()  # of those frames
+        self._index = Index([], [], [])  # of those frames
         self._end: Mark | None = None  # their end
         self._durable = 0  # offset of the last of them that has the durable flag
         # A log has one format. A slab that is too short or too damaged to show its format has the

@@ -92,7 +92,7 @@ class SlabAudit:
         self.header = header
         self.data_begin = data_begin
         self.differences: list[str] = []
-        self.index = Index()
+        self.index = Index([], [], [])
         self._hash = xxhash.xxh3_64()
         self._closed: list[tuple[int, int]] = []
         self._shown: list[tuple[int, int, FrameHeader, int]] = []
@@ -185,7 +185,7 @@ class SlabAudit:
                     self.differences.append(f"it has {what} {in_seal}, the frames have {counted}")
             if not self.differences and seal.index != self.index:
                 self.differences.append("its index differs from the frames' offsets")
-        self.index = Index()  # frees the largest attribute
+        self.index = Index([], [], [])  # frees the largest attribute
 
 
 def least_of(head: FrameHeader, columns: Columns | None) -> int:

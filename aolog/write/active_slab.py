@@ -24,7 +24,15 @@ from aolog.format.frame import (
     Buffer,
     encode_frame,
 )
-from aolog.format.slab import DATA_BEGIN, NO_TIMESTAMP, ORDINALS_MAX, Seal, SlabHeader, encode_seal
+from aolog.format.slab import (
+    DATA_BEGIN,
+    NO_TIMESTAMP,
+    ORDINALS_MAX,
+    Index,
+    Seal,
+    SlabHeader,
+    encode_seal,
+)
 from aolog.storage import clock
 
 if TYPE_CHECKING:
@@ -63,7 +71,8 @@ class _Pending:
 
 
 class FormatTwoSlab(_Pending):
-    """A slab of format 2, created by this writer."""
+    """A slab of format 2, created by this writer. least_us, greatest_us: of its records' timestamps;
+    NO_TIMESTAMP if it has no record."""
 
     data_begin = DATA_BEGIN
 
@@ -74,7 +83,9 @@ class FormatTwoSlab(_Pending):
         self.records = 0
         self.zeros_end = zeros_end
         self._salt = header.salt
-        self._sealed = Seal(header)
+        self.least_us = self.greatest_us = NO_TIMESTAMP
+        self._frames = 0
+        self._index = Index([], [], [])
         self._headers_hash = xxhash.xxh3_64()
         self._headers: list[Buffer] = []  # not hashed yet
         self._last_kind = KIND_MARK
@@ -82,16 +93,6 @@ class FormatTwoSlab(_Pending):
         self._syncs = 0
         self._synced_to = DATA_BEGIN
         self._syncs_since_us = 0
-
-    @property
-    def greatest_us(self) -> int:
-        """Greatest timestamp in the slab; NO_TIMESTAMP if it has no record."""
-        return self._sealed.greatest_us
-
-    @property
-    def least_us(self) -> int:
-        """Least timestamp in the slab; NO_TIMESTAMP if it has no record."""
-        return self._sealed.least_us
 
     @property
     def marked(self) -> bool:
@@ -111,18 +112,18 @@ class FormatTwoSlab(_Pending):
     ) -> int:
         """Adds a frame of records; its address. codec: of `parts`. timestamp_us: the batch's, or the
         greatest of its column. durable: every byte before this address is on the device."""
-        offset, ordinal, sealed = self.offset, self.records, self._sealed
+        offset, ordinal = self.offset, self.records
         address = self.base + offset
         flags = codec << CODEC_SHIFT | (FLAG_DURABLE if durable == address else 0)
         # Positional: keywords take twice as long.
         frame, length = encode_frame(
             offset, self._salt, parts, KIND_RECORDS, flags, timestamp_us, ordinal, count, columns
         )
-        sealed.index.note(offset, ordinal, sealed.greatest_us)
-        sealed.greatest_us = max(sealed.greatest_us, timestamp_us)
-        if not ordinal or least_us < sealed.least_us:
-            sealed.least_us = least_us
-        sealed.frames += 1
+        self._index.note(offset, ordinal, self.greatest_us)
+        self.greatest_us = max(self.greatest_us, timestamp_us)
+        if not ordinal or least_us < self.least_us:
+            self.least_us = least_us
+        self._frames += 1
         self._headers += frame[:1]
         if len(self._headers) > _HEADERS_ONCE:
             self._hash_headers()
@@ -145,9 +146,8 @@ class FormatTwoSlab(_Pending):
             timestamp_us=now_us,
             ordinal=self.records,
         )
-        sealed = self._sealed
-        sealed.index.note(self.offset, self.records, sealed.greatest_us)
-        sealed.frames += 1
+        self._index.note(self.offset, self.records, self.greatest_us)
+        self._frames += 1
         self._headers += mark
         self._pending += mark
         self._last_kind = KIND_MARK
@@ -187,11 +187,11 @@ class FormatTwoSlab(_Pending):
         After StorageError: call again."""
         if not self._has_seal:
             assert not self._pending
-            sealed = self._sealed
-            sealed.records = self.records
             self._hash_headers()
-            sealed.headers_hash = self._headers_hash.intdigest()
-            parts = encode_seal(sealed, self.offset, flags=FLAG_DURABLE, timestamp_us=now_us)
+            hashed = self._headers_hash.intdigest()
+            range_us = self.least_us, self.greatest_us
+            seal = Seal(self.header, self.records, self._frames, *range_us, hashed, self._index)
+            parts = encode_seal(seal, self.offset, flags=FLAG_DURABLE, timestamp_us=now_us)
             self._pending += parts
             self.offset += sum(map(len, parts))
             self._has_seal = True

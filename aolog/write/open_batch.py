@@ -82,6 +82,7 @@ class OpenBatch:
         """The body."""
         if not self.plain:
             return encode_records(self.values, self._others, self.timestamp_us)
-        bits, parts = encode_columns(self.values)
-        stamp = self.timestamp_us
-        return RecordColumns(len(self.values), bits, parts, stamp, stamp)
+        values, stamp = self.values, self.timestamp_us
+        if len(values) == 1 and values[0] is not None:  # at each sync of one record
+            return RecordColumns(1, 0, [values[0]], stamp, stamp)
+        return RecordColumns(len(values), *encode_columns(values), stamp, stamp)

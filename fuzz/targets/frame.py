@@ -24,7 +24,7 @@ from aolog.format.columns import decode_frame
 from aolog.format.compression import Malformed
 from aolog.format.frame import KIND_RECORDS, decode_header, encode_frame
 from aolog.format.frame import Frame as LogFrame
-from aolog.format.slab import Seal, SlabHeader, encode_seal
+from aolog.format.slab import Index, Seal, SlabHeader, encode_seal
 from aolog.log.directory import Log
 from aolog.log.walk import Damage as WalkDamage
 from aolog.log.walk import Tail, Walker
@@ -170,7 +170,7 @@ def build(steps: list[list[str | int]], begin: int = DATA_BEGIN) -> bytes:
             data = data[: max(0, numbers[0] - begin)]
         elif what == "seal":
             data += -len(data) % 8 * b"\0"
-            seal = Seal(_header(), records=numbers[0], frames=numbers[0])
+            seal = Seal(_header(), numbers[0], numbers[0], 0, 0, 0, Index([], [], []))
             data += b"".join(
                 map(
                     bytes,
@@ -225,8 +225,7 @@ def _near_begin(step: list[str | int]) -> list[str | int]:
 
 
 def _small(seal: Seal) -> Seal:
-    seal.records &= 0xFFFFFFFF
-    return seal
+    return seal._replace(records=seal.records & 0xFFFFFFFF)
 
 
 def _with_field(data: bytes, start: int, field: int, word: int) -> bytes:

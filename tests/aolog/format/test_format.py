@@ -260,8 +260,7 @@ def test_the_frame_header_has_its_fields_where_the_document_says():
 
 def test_the_seal_has_its_fields_where_the_document_says():
     index = Index([8192, 24576], [0, 5], [slab.NO_TIMESTAMP, 77])
-    seal = Seal(HEADER, records=1, frames=2, least_us=-3, greatest_us=4, headers_hash=5)
-    seal.index = index
+    seal = Seal(HEADER, 1, 2, least_us=-3, greatest_us=4, headers_hash=5, index=index)
     parts = slab.encode_seal(seal, 4096, flags=frame.FLAG_DURABLE, timestamp_us=0)
     body = b"".join(parts[1:])
     summary = fields("### Summary")

@@ -17,7 +17,6 @@ from aolog.format.frame import (
     KIND_MARK,
     KIND_RECORDS,
     KIND_SEAL,
-    MAGIC_BYTES,
     body_matches,
     decode_header,
     encode_frame,
@@ -157,12 +156,6 @@ def resealed(**changes: int) -> bytes:
 )
 def test_a_right_hash_over_what_no_writer_makes_is_refused(changes):
     assert decode_header(resealed(**changes), 0, 8192, 7) is None
-
-
-def test_the_longest_body_makes_a_frame_whose_length_is_a_u32():
-    assert frame_len(BODY_LEN_MAX) <= 2**32 - 1
-    assert MAGIC_BYTES == b"\xa0\xf2"
-    assert not MAGIC_BYTES.isascii()
 
 
 @bounded

@@ -6,6 +6,7 @@ import json
 import shutil
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,15 +104,13 @@ def test_a_slab_under_another_name_is_named(log: Built) -> None:
     assert "is the slab of base 0 under another name" in report.problems[0]
 
 
-def reseal(log: Built, i: int, **changes: object) -> None:
+def reseal(log: Built, i: int, **changes: Any) -> None:
     """The seal of the slab says something else, under right checksums."""
     listed = Log(log.path, Storage())
     slab = listed.slab(i)
     seal, at = slab.seal(), log.seals[i].begin
     assert seal is not None
-    for name, value in changes.items():
-        setattr(seal, name, value)
-    parts = encode_seal(seal, at, flags=FLAG_DURABLE, timestamp_us=5)
+    parts = encode_seal(seal._replace(**changes), at, flags=FLAG_DURABLE, timestamp_us=5)
     with log.slabs[i].open("r+b") as file:
         file.seek(at)
         file.write(b"".join(parts))

@@ -144,14 +144,6 @@ class Opens(WatchedStorage):
         return super()._open(path, flags)
 
 
-def test_opening_a_log_reads_its_first_and_its_last_slab(many_slabs: str) -> None:
-    storage = Opens()
-    with aolog.Writer(many_slabs, storage=storage):
-        pass
-    slabs = [path for path in storage.opened if path.endswith(".slab")]
-    assert len(slabs) <= 2
-
-
 def test_seeking_reads_few_slabs_of_many(many_slabs: str) -> None:
     from datetime import UTC, datetime, timedelta
 
