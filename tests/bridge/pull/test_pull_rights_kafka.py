@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bridge.cli import main
+from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.pull.pulling import produce
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120), pytest.mark.xdist_group("strict kafka")]
@@ -48,3 +49,17 @@ def test_without_one_of_the_rights_a_command_ends_with_an_error(strict_kafka, tm
     result = run(strict_kafka, row[0], others, tmp_path)
     assert result.exit_code == 6, (result.output, result.exception)
     assert "AUTHORIZATION_FAILED" in result.stderr or "uthoriz" in result.stderr
+
+
+def test_a_mirror_needs_the_rights_of_pull_at_its_source(strict_kafka, tmp_path):
+    name = f"rights-{uuid.uuid4().hex[:8]}"
+    strict_kafka.server.create_topic(name)
+    produce(strict_kafka.server, name, range(20))
+    user = strict_kafka.user()
+    user.grant([("Topic", name, "Read")])
+    with EmbeddedBroker() as destination:
+        words = ["mirror", "--topic", name, "--log", str(tmp_path / "log"), "--drain"]
+        words += ["--from-servers", user.bootstrap_servers]
+        words += [w for pair in user.settings.items() for w in ("--from-set", "=".join(pair))]
+        result = CliRunner().invoke(main, [*words, "--to-servers", destination.bootstrap_servers])
+        assert result.exit_code == 0, (result.output, result.exception)
