@@ -6,6 +6,7 @@ cluster once and waits ANSWER_S at most. One thread.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -170,21 +171,22 @@ class Catalog:
     def check_group(self, group: str, protocol: str) -> None:
         """Raises DestinationError if the group has members of another protocol: "classic" or
         "consumer"."""
-        found = self._of_group(
-            lambda: self._admin.describe_consumer_groups([group], request_timeout=ANSWER_S)[group]
-        )
+        found = self._described(group)
         if found.members and found.type.name.lower() not in {protocol, "unknown"}:
             raise DestinationError(
                 f"group {group!r} uses Kafka's {found.type.name.lower()} group protocol",
                 hint=f"use --group-protocol {found.type.name.lower()}, or another group",
             )
 
+    def _described(self, group: str) -> Any:
+        return self._of_group(
+            lambda: self._admin.describe_consumer_groups([group], request_timeout=ANSWER_S)[group]
+        )
+
     def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
         """Sets the group's committed offsets. Raises DestinationError before any change if the
         group has members, since they would commit over it, or an offset is not in its partition."""
-        described = self._of_group(
-            lambda: self._admin.describe_consumer_groups([group], request_timeout=ANSWER_S)[group]
-        )
+        described = self._described(group)
         if described.state not in {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD}:
             raise DestinationError(
                 f"group {group!r} is {described.state.name.lower()} and has"
@@ -229,11 +231,10 @@ class Catalog:
         return Topic(name, UUID(bytes=number), found.is_internal, partitions)
 
     def _is_embedded(self) -> bool:
-        try:
+        with contextlib.suppress(KafkaException):
             found = self._admin.list_topics(timeout=ANSWER_S)
-        except KafkaException:
-            return False
-        return str(found.cluster_id).startswith(MOCK_CLUSTER)
+            return str(found.cluster_id).startswith(MOCK_CLUSTER)
+        return False
 
     def _metadata(self) -> Any:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -248,16 +249,13 @@ class CursorTopic:
 
     def _key_at(self, offset: int) -> bytes | None:
         """Of the record at an offset, committed or not."""
-        reader = ReadBack(self._settings, self._give_up, purpose=_PURPOSE)
-        try:
+        with closing(self._reader()) as reader:
             message = reader.message_at((self.name, _PARTITION), offset)
-        finally:
-            reader.close()
         return None if message is None else message.key()
 
     def _ends(self) -> tuple[int, int]:
-        reader = ReadBack(self._settings, self._give_up, purpose=_PURPOSE)
-        try:
+        with closing(self._reader()) as reader:
             return reader.ends((self.name, _PARTITION))
-        finally:
-            reader.close()
+
+    def _reader(self) -> ReadBack:
+        return ReadBack(self._settings, self._give_up, purpose=_PURPOSE)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -143,8 +144,7 @@ class HangingTransactions:
         found: dict[LaneKey, Message] = {}
         if not offsets:
             return found
-        reader = ReadBack(self._settings, self._give_up, purpose=_PURPOSE)
-        try:
+        with closing(ReadBack(self._settings, self._give_up, purpose=_PURPOSE)) as reader:
             for lane, offset in offsets.items():
                 try:
                     message = reader.message_at(lane, offset)
@@ -154,8 +154,6 @@ class HangingTransactions:
                     continue
                 if message is not None:
                     found[lane] = message
-        finally:
-            reader.close()
         return found
 
 
