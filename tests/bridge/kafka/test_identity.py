@@ -19,7 +19,7 @@ from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.replay import replay_range
 from bridge.deliver.seek import seek
 from bridge.errors import OtherCluster
-from bridge.kafka.embedded import EmbeddedBroker, EmbeddedBrokerRefused
+from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.identity import Identity
 from tests.bridge.conftest import (
     NOWHERE,
@@ -153,62 +153,46 @@ def test_a_range_is_replayed_to_any_cluster(
 # --- a configuration -------------------------------------------------------------------------
 
 
-class Two:
-    """A log with records for two clusters of a configuration; `drain` to both."""
-
-    def __init__(self, directory: Path, **clusters: EmbeddedBroker) -> None:
-        self._directory = directory
-        self._brokers = clusters
-        self.clusters: dict[str, dict[str, str]] = {
-            name: {"bootstrap_servers": broker.bootstrap_servers}
-            for name, broker in clusters.items()
-        }
-        self._topics = dict(zip(clusters, (TOPIC, AUDIT), strict=True))
-        for broker in clusters.values():
-            with contextlib.suppress(EmbeddedBrokerRefused):  # it has the topic already
-                broker.create_topic(AUDIT, PARTITIONS)
-
-    def append(self, each: int) -> None:
-        with Writer(self._directory / "logs" / "a") as writer:
-            for topic in (TOPIC, AUDIT) * each:
-                writer.append(b"x", topic=topic)
-
-    def drain(self, default: str) -> tuple[int, str]:
-        routes = [{"record_topic": t, "cluster": name} for name, t in self._topics.items()]
-        root = str(self._directory / "logs")
-        config = {"root": root, "clusters": self.clusters, "cluster": default, "routes": routes}
-        config["log_format"] = "text"
-        file = self._directory / "bridge.json"
-        file.write_text(json.dumps(config))
-        process = Process(self._directory, "run", "--drain", "--config", str(file))
-        return process.popen.wait(60), process.stderr
-
-    def arrived(self) -> list[int]:
-        """Records of each cluster's own topic, in order of the clusters."""
-        return [
-            len(consume(self._brokers[name].bootstrap_servers, topic))
-            for name, topic in self._topics.items()
-        ]
-
-
 def test_another_default_cluster_does_not_exchange_cursors(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     """The default's cursor is "bridge", any other's "bridge.NAME". Two clusters of a configuration
     may be one Kafka, with different rights."""
-    two = Two(tmp_path, main=broker, archive=broker)
-    two.append(50)
-    assert two.drain("main")[0] == 0
-    assert two.arrived() == [50, 50]
-    two.append(1)
+    broker.create_topic(AUDIT, PARTITIONS)
+    servers = broker.bootstrap_servers
+    clusters = {name: {"bootstrap_servers": servers} for name in ("main", "archive")}
+    routes = [
+        {"record_topic": topic, "cluster": name}
+        for name, topic in zip(clusters, (TOPIC, AUDIT), strict=True)
+    ]
+    root, file = tmp_path / "logs", tmp_path / "bridge.json"
+
+    def fill_both(each: int) -> None:
+        with Writer(root / "a") as writer:
+            for topic in (TOPIC, AUDIT) * each:
+                writer.append(b"x", topic=topic)
+
+    def drain(default: str) -> tuple[int, str]:
+        config = {"root": str(root), "clusters": clusters, "cluster": default, "routes": routes}
+        file.write_text(json.dumps({**config, "log_format": "text"}))
+        process = Process(tmp_path, "run", "--drain", "--config", str(file))
+        return process.popen.wait(60), process.stderr
+
+    def arrived() -> list[int]:
+        return [len(consume(servers, topic)) for topic in (TOPIC, AUDIT)]
+
+    fill_both(50)
+    assert drain("main")[0] == 0
+    assert arrived() == [50, 50]
+    fill_both(1)
     for _ in range(2):  # what is refused changes nothing
-        status, said = two.drain("archive")
+        status, said = drain("archive")
         assert (status, said.count("other_cluster")) == (6, 2)
-    assert two.arrived() == [50, 50]
-    two.clusters["main"]["cursor"] = "bridge"  # as the hint says
-    two.clusters["archive"]["cursor"] = "bridge.archive"
-    assert two.drain("archive")[0] == 0
-    assert two.arrived() == [51, 51]
+    assert arrived() == [50, 50]
+    clusters["main"]["cursor"] = "bridge"  # as the hint says
+    clusters["archive"]["cursor"] = "bridge.archive"
+    assert drain("archive")[0] == 0
+    assert arrived() == [51, 51]
 
 
 # --- what else there is to it ----------------------------------------------------------------
@@ -312,26 +296,6 @@ def test_a_cursor_that_has_passed_nothing_may_meet_any_cluster(
     assert notes_of(log)["lanes"] == []
     note(log, cluster="wrong")
     assert forward(drain=True).end().acknowledged == 10
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"clean": None},
-        {"lanes": [{"topic": "t", "partition": 0, "offset": float("inf"), "address": 1}]},
-    ],
-    ids=str,
-)  # fmt: skip  # a table
-def test_damaged_notes_are_as_good_as_none(
-    broker: EmbeddedBroker, log: Path, forward: Forward, damage: dict[str, object]
-) -> None:
-    fill(log, 10)
-    forward(drain=True).end()
-    note(log, **damage)
-    with Writer(log) as writer:
-        append(writer, range(10, 20))
-    assert forward(drain=True).end().acknowledged == 10
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
 def test_a_cluster_that_is_renamed_is_the_same_and_one_with_another_id_is_not() -> None:
