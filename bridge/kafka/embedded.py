@@ -46,7 +46,6 @@ from aolog.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
 
 __all__ = ["EmbeddedBroker", "EmbeddedBrokerRefused", "EmbeddedBrokerUnavailable"]
 
@@ -200,12 +199,7 @@ class EmbeddedBroker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextlib.contextmanager
