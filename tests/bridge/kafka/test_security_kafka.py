@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from confluent_kafka.admin import (
@@ -34,6 +34,9 @@ from tests.bridge.conftest import (
 from tests.bridge.pull.pulling import expected, origins, produce
 from tests.kafka.plugin import started
 
+Secured: TypeAlias = tuple[KafkaServer, Path]
+Forward: TypeAlias = Callable[..., tuple[Process, str]]
+
 PASSWORD = "hunter2-right"
 STORE_PASSWORD = "of-the-keystore"
 
@@ -41,7 +44,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("secured kafka")]  # on
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer, Path]]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A server that asks for SASL and speaks TLS, and the directory of certificates."""
     directory = tmp_path_factory.mktemp("secured")
     with started(lambda: secured_server(directory)) as server:
@@ -101,9 +104,7 @@ TLS = '"security.protocol" = "SSL"\n"ssl.ca.location" = "{ca}"\n'
 
 
 @pytest.fixture
-def forward(
-    bridge: Callable[..., Process], secured: tuple[KafkaServer, Path], tmp_path: Path
-) -> Callable[..., tuple[Process, str]]:
+def forward(bridge: Callable[..., Process], secured: Secured, tmp_path: Path) -> Forward:
     """Forwards a log of 100 records by a configuration with these settings; process and topic."""
 
     def forward(listener: str, settings: str, *options: str) -> tuple[Process, str]:
@@ -126,19 +127,6 @@ def forward(
     return forward
 
 
-@pytest.fixture
-def drain(
-    forward: Callable[..., tuple[Process, str]],
-) -> Callable[..., tuple[int, Process, str]]:
-    """As `forward`, to the end: its exit status too."""
-
-    def drain(listener: str, settings: str) -> tuple[int, Process, str]:
-        process, topic = forward(listener, settings, "--drain")
-        return process.end(), process, topic
-
-    return drain
-
-
 def refused(process: Process) -> dict[str, Any]:
     """What it says while it is not let in; it goes on trying, and is then stopped."""
     status: dict[str, Any] = process.until(
@@ -154,11 +142,7 @@ def refused(process: Process) -> dict[str, Any]:
     [("PLAIN", "alice", "at_least_once"), ("SCRAM-SHA-256", "bob", "exactly_once")],
 )
 def test_a_wrong_password_is_an_outage_that_is_logged_once_and_ends_with_a_reload(
-    forward: Callable[..., tuple[Process, str]],
-    tmp_path: Path,
-    mechanism: str,
-    user: str,
-    delivery: str,
+    forward: Forward, tmp_path: Path, mechanism: str, user: str, delivery: str
 ) -> None:
     settings = SASL.format(mechanism=mechanism, user=user, password='{file = "wrong"}')
     process, _ = forward("SASL", settings, "--delivery", delivery)
@@ -176,14 +160,13 @@ def test_a_wrong_password_is_an_outage_that_is_logged_once_and_ends_with_a_reloa
 
 
 def test_a_password_that_became_wrong_is_reported_by_the_read_back_and_a_reload_corrects_it(
-    forward: Callable[..., tuple[Process, str]],
-    drain: Callable[..., tuple[int, Process, str]],
-    secured: tuple[KafkaServer, Path],
+    forward: Forward,
+    secured: Secured,
     bridge: Callable[..., Process],
     tmp_path: Path,
 ) -> None:
     settings = SASL.format(mechanism="PLAIN", user="alice", password='{file = "password"}')
-    assert drain("SASL", settings)[0] == 0
+    assert forward("SASL", settings, "--drain")[0].end() == 0
     process, topic = forward("SASL", settings.replace('"password"', '"wrong"'))
     process.until(lambda s: s["error"] and "check the user, the password" in s["error"])
     (tmp_path / "wrong").write_text(PASSWORD)
@@ -200,14 +183,14 @@ def test_a_password_that_became_wrong_is_reported_by_the_read_back_and_a_reload_
 
 
 def test_records_reach_a_server_with_a_trusted_certificate_over_tls(
-    drain: Callable[..., tuple[int, Process, str]],
+    forward: Forward,
     bridge: Callable[..., Process],
-    secured: tuple[KafkaServer, Path],
+    secured: Secured,
     tmp_path: Path,
 ) -> None:
     server, directory = secured
-    status, _, topic = drain("TLS", TLS.format(ca=directory / "server.pem"))
-    assert status == 0
+    process, topic = forward("TLS", TLS.format(ca=directory / "server.pem"), "--drain")
+    assert process.end() == 0
     records = records_of(tmp_path / "log")
     assert_arrived(records, consume(server.bootstrap_servers, topic, 1), topic=topic)
     again = ("--from", f"kafka:{topic}/0@90", "--to", "latest")
@@ -220,7 +203,7 @@ def test_records_reach_a_server_with_a_trusted_certificate_over_tls(
 
 
 def test_a_server_with_a_strangers_certificate_gets_nothing(
-    forward: Callable[..., tuple[Process, str]], secured: tuple[KafkaServer, Path]
+    forward: Forward, secured: Secured
 ) -> None:
     server, directory = secured
     process, topic = forward("TLS", TLS.format(ca=directory / "stranger.pem"))
@@ -234,7 +217,7 @@ def test_a_server_with_a_strangers_certificate_gets_nothing(
     ("listener", "delivery"), [("SASL", "at_least_once"), ("TLS", "exactly_once")]
 )
 def test_the_error_of_a_plain_client_at_another_listener_names_security_protocol(
-    forward: Callable[..., tuple[Process, str]], listener: str, delivery: str
+    forward: Forward, listener: str, delivery: str
 ) -> None:
     process, _ = forward(listener, "", "--delivery", delivery)
     last = refused(process)
@@ -243,9 +226,7 @@ def test_the_error_of_a_plain_client_at_another_listener_names_security_protocol
 
 
 def test_a_certificate_of_another_host_is_distinguished_from_an_untrusted_one(
-    forward: Callable[..., tuple[Process, str]],
-    secured: tuple[KafkaServer, Path],
-    monkeypatch: pytest.MonkeyPatch,
+    forward: Forward, secured: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, directory = secured
     port = server.bootstrap_of("TLS").rpartition(":")[2]
@@ -266,10 +247,7 @@ def replace(path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_a_certificate_and_a_password_that_are_replaced_are_used_without_a_restart(
-    forward: Callable[..., tuple[Process, str]],
-    secured: tuple[KafkaServer, Path],
-    tmp_path: Path,
-    delivery: str,
+    forward: Forward, secured: Secured, tmp_path: Path, delivery: str
 ) -> None:
     server, directory = secured
     keystore = "listener.name.both.ssl.keystore.location"
@@ -299,7 +277,7 @@ def test_a_certificate_and_a_password_that_are_replaced_are_used_without_a_resta
 
 
 def test_a_certificate_file_that_cannot_be_used_changes_nothing_until_it_is_corrected(
-    forward: Callable[..., tuple[Process, str]], secured: tuple[KafkaServer, Path], tmp_path: Path
+    forward: Forward, secured: Secured, tmp_path: Path
 ) -> None:
     _, directory = secured
     ca = tmp_path / "ca.pem"
@@ -322,10 +300,7 @@ _SHORT_SESSION = ("-X", "session.timeout.ms=6000")
 
 
 def test_pulls_and_a_mirror_use_a_password_that_is_replaced_without_a_restart(
-    secured: tuple[KafkaServer, Path],
-    bridge: Callable[..., Process],
-    broker: EmbeddedBroker,
-    tmp_path: Path,
+    secured: Secured, bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     """After a file that is no password, which changes nothing."""
     server, _ = secured
@@ -395,8 +370,8 @@ def token(config):
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_tokens_of_a_function_are_accepted_and_fetched_anew_before_they_end(
-    forward: Callable[..., tuple[Process, str]],
-    secured: tuple[KafkaServer, Path],
+    forward: Forward,
+    secured: Secured,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     delivery: str,
