@@ -110,9 +110,8 @@ def by_values(reader: aolog.Reader) -> list[Record]:
     """`values`: each is that of the record that another reader finds there, and leaves this one
     where that one is."""
     records: list[Record] = []
-    resync = reader._resync  # noqa: SLF001 -- a reader like this one
     storage = reader._storage  # noqa: SLF001 -- a second reader of the same disk
-    with aolog.Reader(reader.path, reader.tell(), resync=resync, storage=storage) as beside:
+    with aolog.Reader(reader.path, reader.tell(), storage=storage) as beside:
         for value in reader.values():
             record = beside.read()
             assert record is not None

@@ -47,11 +47,6 @@ _format_option = click.option(
 _skip_gaps_option = click.option(
     "--skip-gaps", is_flag=True, help="Exit 0 in spite of gaps. They are still reported."
 )
-_resync_option = click.option(
-    "--resync",
-    is_flag=True,
-    help="Format 1 only: after damage, guess where the next record begins.",
-)
 
 
 def _encoder(format_: RecordFormat) -> Callable[[Record], bytes]:
@@ -102,13 +97,12 @@ def _open(
     *,
     commit: bool,
     strict: bool,
-    resync: bool,
 ) -> Reader:
     """A reader at the cursor's position, or at `start` if there is no such cursor. It holds the cursor
     only if it will commit."""
 
     def opened(start: Where, cursor: str | None = None) -> Reader:
-        return start.open(log, cursor=cursor, on_gap=gaps.met, strict=strict, resync=resync)
+        return start.open(log, cursor=cursor, on_gap=gaps.met, strict=strict)
 
     if cursor is None:
         return opened(start)
@@ -175,7 +169,6 @@ Control characters are escaped on a terminal. Files and pipes get the exact byte
 @_format_option
 @click.option("--strict", is_flag=True, help="Stop at the first gap. Nothing is committed.")
 @_skip_gaps_option
-@_resync_option
 @json_option
 def read(
     log: str,
@@ -186,7 +179,6 @@ def read(
     format_: RecordFormat | None,
     strict: bool,  # noqa: FBT001 -- the same
     skip_gaps: bool,  # noqa: FBT001 -- the same
-    resync: bool,  # noqa: FBT001 -- the same
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> None:
     """Print the records of LOG up to its end as it is now.
@@ -199,7 +191,7 @@ def read(
         raise click.UsageError("--strict and --skip-gaps exclude each other")
     gaps = _Gaps(as_json=as_json, strict=strict)
     encode = _encoder(format_ or ("json" if as_json else "value"))
-    with _open(log, start, cursor, gaps, commit=commit, strict=strict, resync=resync) as reader:
+    with _open(log, start, cursor, gaps, commit=commit, strict=strict) as reader:
         _write(itertools.islice(reader.up_to(reader.end()), max_records), encode)
         out.flush()
         if commit:

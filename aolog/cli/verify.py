@@ -52,11 +52,6 @@ Verify changes nothing and may run beside a writer: it checks what the log held 
 )
 @log_argument
 @click.option(
-    "--resync",
-    is_flag=True,
-    help="Format 1 only: after damage, guess where the next record begins.",
-)
-@click.option(
     "--baseline",
     metavar="FILE",
     help="Accept the gaps in FILE, made by `aolog verify LOG --json > FILE`.",
@@ -69,16 +64,15 @@ Verify changes nothing and may run beside a writer: it checks what the log held 
 @json_option
 def verify(
     log: str,
-    resync: bool,  # noqa: FBT001 -- click passes options by name
     baseline: str | None,
     key_file: str | None,
-    as_json: bool,  # noqa: FBT001 -- the same
+    as_json: bool,  # noqa: FBT001 -- click passes options by name
 ) -> int:
     """Check every byte of LOG; list gaps and damage."""
     known = None if baseline is None else _read_baseline(baseline)
     keys = None if key_file is None else read_keys(key_file)
     with progress("verify", total_bytes(log), shown=not as_json) as update:
-        report = aolog.verify(log, resync=resync, progress=lambda done, _: update(done))
+        report = aolog.verify(log, progress=lambda done, _: update(done))
     news = None if known is None else known.news(report)
     signatures = None if keys is None else check_signatures(log, keys)
     ok = report.ok if news is None else news.ok

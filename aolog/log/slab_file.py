@@ -171,12 +171,12 @@ class Slab:
             end=self.base + frame.end,
         )
 
-    def walker(self, offset: int | None = None, *, resync: bool = False) -> Walks:
+    def walker(self, offset: int | None = None) -> Walks:
         """A walker over the frames from the beginning of a frame on (default: the slab's first frame).
         Needs a header in format 2."""
         offset = self.data_begin if offset is None else offset
         if self.format == 1:
-            return QueuefkaWalker(self.file, offset, limit=self.limit, resync=resync)
+            return QueuefkaWalker(self.file, offset, limit=self.limit)
         assert self.header is not None
         return Walker(self.file, self.header.salt, offset, limit=self.limit)
 

@@ -1,7 +1,7 @@
 """Walking a slab of format 1: as walk.py, but no header binds a frame to its place.
 
-Only a length and a hash precede a payload, so a search for a frame after a broken chain is a guess. It
-is made only on request (resync).
+Only a length and a hash precede a payload, so a frame that a search finds after a broken chain is a
+guess. No reader returns it. Recovery searches, to cut nothing that may be intact.
 """
 
 from __future__ import annotations
@@ -25,20 +25,15 @@ class QueuefkaWalker:
     record.
 
     Nothing protects a length. If a payload's hash is wrong, the walker follows the chain only if the
-    next frame is intact. Otherwise the rest of the slab is a tail, unless `resync` allows a search,
-    byte by byte, for the next frame that looks intact. That is a guess, because a payload may contain
-    a frame.
+    next frame is intact. Otherwise the rest of the slab is a tail.
     """
 
-    RESYNC_BYTES_MAX = 16 << 20  # hashed in a search: takes seconds, not hours, on hostile input
+    SEARCH_BYTES_MAX = 16 << 20  # hashed in a search: takes seconds, not hours, on hostile input
 
-    def __init__(
-        self, file: File, offset: int, *, limit: int | None = None, resync: bool = False
-    ) -> None:
+    def __init__(self, file: File, offset: int, *, limit: int | None = None) -> None:
         self.offset = offset
         self.limit = limit
         self._file = file
-        self._resync = resync
         self._chunk = b""
         self._chunk_at = offset
 
@@ -111,10 +106,14 @@ class QueuefkaWalker:
     def claims_more_than_there_is(self, offset: int) -> bool:
         """Whether the bytes at `offset` can be a frame whose end was not written. False if the search
         for a frame after it stopped at its bound: nothing that may be intact is cut."""
-        end = self._file.end(self.limit)
         if self._claimed_end(offset) is not None:
             return False
-        return self._search(offset + 1, end) is None and self._searched_to_end
+        work = 0
+        for at, claimed in self._claims(offset + 1, self._file.end(self.limit)):
+            work += claimed
+            if work > self.SEARCH_BYTES_MAX or self._frame_at(at) is not None:
+                return False
+        return True
 
     def _frame_at(self, offset: int) -> Frame | None:
         head = self._bytes(offset, format1.FRAME_HEADER_LEN)
@@ -134,8 +133,6 @@ class QueuefkaWalker:
         found = self._claimed_end(begin)
         if found is not None and self._frame_at(found) is None:
             found = None
-        if found is None and self._resync:
-            found = self._search(begin + 1, end)
         if found is not None:
             if (again := self._fresh_frame_at(begin)) is not None:  # finished since
                 self.offset = again.end
@@ -144,20 +141,6 @@ class QueuefkaWalker:
             return Damage(begin, found, durable=False)
         self._chunk = b""
         return Tail(begin, max(begin, end), blank=False)
-
-    _searched_to_end = True  # whether the last search did not stop at its bound
-
-    def _search(self, begin: int, end: int) -> int | None:
-        work = 0
-        self._searched_to_end = True
-        for offset, claimed in self._claims(begin, end):
-            work += claimed
-            if work > self.RESYNC_BYTES_MAX:
-                self._searched_to_end = False
-                return None
-            if self._frame_at(offset) is not None:
-                return offset
-        return None
 
     def _claims(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """(offset, length) of each possible frame in [begin, end): its length fits. numpy excludes most

@@ -213,9 +213,7 @@ class Audit(NamedTuple):
     tail_bytes: int
 
 
-def audit(
-    log: Log, *, progress: Callable[[int, int], None] | None = None, resync: bool = False
-) -> Audit:
+def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Audit:
     """Reads what the slab files hold now, and little of what a writer appends meanwhile. A frame that
     is not finished is no damage."""
     entries = [log.storage.entry(log.slab_path(base)) for base in log.bases]
@@ -235,7 +233,7 @@ def audit(
             records += columns.records
             frames += 1
 
-    with Scan(log, log.listed(lambda: seek.earliest(log)), resync=resync, audit=show) as scan:
+    with Scan(log, log.listed(lambda: seek.earliest(log)), audit=show) as scan:
         while (found := scan.next()) is not None:
             if isinstance(found, RecordFrame):
                 if found.address >= last_address:

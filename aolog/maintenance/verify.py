@@ -99,7 +99,6 @@ def verify(
     path: str | os.PathLike[str],
     *,
     progress: Callable[[int, int], None] | None = None,
-    resync: bool = False,
     storage: Storage | None = None,
 ) -> Report:
     """Reads the log and checks every byte that a frame covers, at the speed of reading.
@@ -110,7 +109,7 @@ def verify(
     """
     with Log(os.fspath(path), storage or Storage()) as log:
         log.require_slabs()
-        return judge(log, audit(log, progress=progress, resync=resync))
+        return judge(log, audit(log, progress=progress))
 
 
 def judge(log: Log, found: Audit) -> Report:

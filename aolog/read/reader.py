@@ -46,8 +46,7 @@ class Reader:
     with this timestamp or a later one). cursor: the name of a durable position that `commit` sets; one
     reader at a time may hold it. protect: whether retention keeps the records after the cursor.
     on_gap: called with each Gap that the reader meets. strict: raise GapFound at a gap; the next read
-    continues after it. resync: format 1 only: search for frames after a broken chain; the result is a
-    guess.
+    continues after it.
 
     Methods that read raise CodecUnavailable at records that cannot be decompressed here, each time;
     `details["end"]` is the address after these records.
@@ -66,13 +65,11 @@ class Reader:
         on_gap: Callable[[Gap], None] | None = None,
         strict: bool = False,
         protect: bool = True,
-        resync: bool = False,
         storage: Storage | None = None,
     ) -> None:
         self.path = absolute(path)  # stays valid when the process changes its directory
         self._storage = storage or Storage()
         self._protect = protect
-        self._resync = resync
         self._gaps = GapReport(self.path, on_gap, strict=strict)
         self._refusal: LogClosed | Forked | None = None
         self._watch: Watch | None = None
@@ -103,7 +100,7 @@ class Reader:
         return self._log.listed(partial(seek.find, self._log, where, ordinal))
 
     def _move(self, place: Place) -> None:
-        self._scan = Scan(self._log, place, resync=self._resync)
+        self._scan = Scan(self._log, place)
         self._drop_frames()
         self._address, self._ordinal = place.address, place.ordinal
 

@@ -80,7 +80,6 @@ class Scan:
         log: Log,
         place: Place,
         *,
-        resync: bool = False,
         audit: Callable[[Slab, Frame, Columns | None], None] | None = None,
     ) -> None:
         self.log = log
@@ -96,7 +95,6 @@ class Scan:
         self._gap: OpenGap | None = None
         self._out: deque[ScanOutcome] = deque()
         self._intact: list[Frame] = []  # frames that are not decompressed yet
-        self._resync = resync
         self._audit = audit
         self.blank_tail = True  # whether only zeros follow the last intact frame
 
@@ -319,7 +317,7 @@ class Scan:
         self.slab = slab
         self._passed_foreign |= slab.foreign is not None
         if slab.header is not None or slab.format == 1:
-            self._walker = slab.walker(offset, resync=self._resync)
+            self._walker = slab.walker(offset)
         elif slab.limit is None:
             # A header is durable before its slab has a name: it was there. If this is such a slab:
             # of format 1, a power cut may take the first bytes and leave others.

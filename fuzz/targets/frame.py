@@ -268,11 +268,7 @@ def _walk(path: str, slab: bytes, log_format: int) -> str:
     file = Storage().open_read(Inside(path, NAME))
     seen = set()
     try:
-        walker: Walker | QueuefkaWalker
-        if log_format == 2:
-            walker = Walker(file, SALT, begin)
-        else:
-            walker = QueuefkaWalker(file, begin, resync=True)
+        walker = Walker(file, SALT, begin) if log_format == 2 else QueuefkaWalker(file, begin)
         at = begin
         for _ in range(len(slab) + 2):
             found = walker.next()

@@ -76,7 +76,7 @@ MUTANTS = {one.name: one for one in (
            "damage_matrix::test_bytes_read_grow_as_the_log_does[7-batches]"),
     Mutant("a search in format 1 has no bound", "ends", "aolog.log:QueuefkaWalker._claims",
            lambda claims: lambda *args: ((at, 0) for at, _ in claims(*args)),
-           "walk::test_resynchronising_gives_up_at_its_bound_and_cuts_nothing"),
+           "walk::test_a_search_in_format_1_ends_at_its_bound_and_cuts_nothing"),
     Mutant("a failed sync is tried again", "fsync", SYNC, c.tried_again, LYING),
     Mutant("a full disk at a sync is no failed sync", "fsync", SYNC, c.full_disk,
            "storage_errors::test_no_room_at_a_sync_is_a_failed_sync"),

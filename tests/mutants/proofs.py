@@ -81,7 +81,7 @@ PROOFS = {
         walk::test_every_second_frame_damaged_takes_time_linear_in_the_bytes
         damage_matrix::test_bytes_read_grow_as_the_log_does
         opening::test_recovery_that_dies_anywhere_is_repeated_with_the_same_outcome
-        walk::test_resynchronising_gives_up_at_its_bound_and_cuts_nothing
+        walk::test_a_search_in_format_1_ends_at_its_bound_and_cuts_nothing
     """,
     "fsync": """
         storage_errors::test_after_a_failed_fsync_appends_are_refused_and_the_durable_address_is_named
