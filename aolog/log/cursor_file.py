@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import xxhash
 
-from aolog.errors import (
-    CursorCorrupt,
-    LogClosed,
-    NoSuchCursor,
-    StorageError,
-)
+from aolog.errors import CursorCorrupt, LogClosed, NoSuchCursor
 from aolog.log.lock import lock_cursor, lock_directory
 from aolog.log.names import CURSOR_DIRECTORY, cursor_name, cursor_path
 from aolog.storage import clock
@@ -210,29 +205,16 @@ class CursorFile:
         with file.closed_on_error():
             self._sequence, self.position = _read(file)
         self._file = file
-        if self._closed:  # meanwhile, by another thread, which found no file to close
-            self.close()
-            self._refuse_closed()
 
     def commit(self, position: Position) -> None:
         """The position is durable on return. Writes nothing if it did not change. Raises LogClosed
-        after `close`, which another thread may call, even during a commit."""
-        try:
-            self._refuse_closed()
-            self._commit(position)
-        except (StorageError, ValueError):  # the file was closed meanwhile
-            self._refuse_closed()
-            raise
-
-    def _refuse_closed(self) -> None:
+        after `close`."""
         if self._closed:  # then there is no file, as before the first commit
             raise LogClosed(
                 "the reader of the cursor is closed",
                 hint="commit before you close it",
                 path=self._log_path,
             )
-
-    def _commit(self, position: Position) -> None:
         same = self.position is not None and position[:5] == self.position[:5]
         if same and self._settled:
             return
@@ -260,11 +242,11 @@ class CursorFile:
                 self._storage.write_file(self.path, encode_copies(position))
                 self._settled = True
             self._open()
-        self._commit(position)
+        self.commit(position)
 
     def close(self) -> None:
         """Releases the cursor for the next reader. Idempotent."""
-        self._closed = True  # first: `_open` in another thread checks it after opening the file
+        self._closed = True
         file, self._file = self._file, None
         if file is not None:
             file.close()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,13 +12,10 @@ import aolog
 from aolog.log.cursor_file import read_copies
 from aolog.read.reader import prepare_commit
 from aolog.storage.storage import Storage
-from aolog.storage.system import System
 from aolog.testing import SimulatedSystem
 from tests.aolog.conftest import (
-    SOON_S,
     Operation,
     WatchedStorage,
-    in_thread,
     kill,
     slab_files,
     snapshot,
@@ -166,48 +161,6 @@ def test_a_commit_that_was_prepared_is_refused_after_the_close(log: str) -> None
         late()
     with aolog.Reader(log, cursor="c") as reader:
         assert reader.tell() == aolog.Reader(log).tell()
-
-
-class HeldUp(System):
-    """Where a cursor's first sync, or its write, waits until it is let go on."""
-
-    def __init__(self, at: str) -> None:
-        self.at = at
-        self.inside, self.go = threading.Event(), threading.Event()
-
-    def _wait(self, at: str, fd: int) -> None:
-        if self.at == at and ".cursor" in Path(f"/proc/self/fd/{fd}").readlink().name:
-            self.inside.set()
-            assert self.go.wait(SOON_S)
-
-    def fdatasync(self, fd: int, /) -> None:  # type: ignore[override]  # a method for a function
-        self._wait("sync", fd)
-        os.fdatasync(fd)
-
-    def pwritev(self, fd: int, parts: Any, offset: int, /) -> int:  # type: ignore[override]  # the same
-        count = os.pwritev(fd, parts, offset)
-        self._wait("write", fd)
-        return count
-
-
-@pytest.mark.parametrize(("at", "first"), [("sync", True), ("write", True), ("write", False)])
-def test_a_commit_that_outlives_its_reader_raises_and_keeps_nothing(
-    log: str, at: str, first: bool
-) -> None:
-    if not first:
-        with aolog.Reader(log, cursor="c") as reader:
-            reader.commit()
-    system = HeldUp(at)
-    reader = aolog.Reader(log, cursor="c", storage=Storage(system))
-    reader.read()
-    commit = prepare_commit(reader, reader.tell(), reader.ordinal)
-    late = in_thread(commit)
-    assert system.inside.wait(SOON_S)
-    reader.close()
-    system.go.set()
-    with pytest.raises(aolog.LogClosed, match="the reader of the cursor is closed"):
-        late.result()
-    aolog.Reader(log, cursor="c").close()  # free
 
 
 def test_commits_take_turns_so_that_the_one_before_stays(log: str) -> None:
