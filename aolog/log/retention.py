@@ -10,7 +10,7 @@ the remaining slabs have no hole.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 from aolog.errors import NoSuchCursor, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
@@ -22,6 +22,7 @@ from aolog.record import Gap
 from aolog.storage.directory import Inside
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import UnionType
 
     from aolog.log.cursor_file import Position
@@ -113,13 +114,6 @@ class SlabSize(NamedTuple):
     changed_s: float
 
 
-class Slabs(Protocol):
-    """A log's slabs in order. Reading an item may cost a system call."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, i: int, /) -> SlabSize: ...
-
-
 class Plan(NamedTuple):
     """drop: how many slabs to remove from the front. room: False if protecting cursors still need
     slabs that exceed max_bytes."""
@@ -129,26 +123,23 @@ class Plan(NamedTuple):
 
 
 def plan(
-    slabs: Slabs,
+    slabs: Sequence[SlabSize],
     retention: Retention,
     *,
     protected_from: int | None,
     now_s: float,
     needed: int = 0,
 ) -> Plan:
-    """How many slabs to remove, oldest first, never the last. Reads all of them only for max_bytes.
+    """How many slabs to remove, oldest first, never the last.
 
     protected_from: the least address that a protecting cursor still needs. needed: the maximum bytes
     of a slab that is about to begin; 0 if none is.
     """
     drop = 0
-    total = needed
-    if retention.max_bytes is not None:
-        total += sum(slabs[i].bytes for i in range(len(slabs)))
+    total = needed + sum(slab.bytes for slab in slabs)
     count = len(slabs) + (needed > 0)
     held = False
-    for i in range(len(slabs) - 1):
-        slab = slabs[i]
+    for slab in slabs[:-1]:
         over_bytes = retention.max_bytes is not None and total > retention.max_bytes
         over_age = retention.max_age_s is not None and now_s - slab.changed_s > retention.max_age_s
         over_count = retention.max_slabs is not None and count > retention.max_slabs
@@ -205,8 +196,7 @@ def prune(
 
     Any process may call it while others write and read: the last slab stays. dry_run: only return
     what would be removed. known: a cache of slabs by base, for the calls of one writer, whose lock
-    excludes repair: each slab is read once, however often the writer rolls. Without it each call
-    reads all slabs if there is a max_bytes.
+    excludes repair: each slab is read once, however often the writer rolls.
     """
     known = {} if known is None else known
     if dry_run:
@@ -228,30 +218,20 @@ def prune(
     return pruned
 
 
-class _Listed:
-    """The listed slabs, each read when it is needed. A slab with a successor does not change, so it is
-    cached."""
-
-    def __init__(self, log: Log, known: Known) -> None:
-        self._log = log
-        self._known = known
-
-    def __len__(self) -> int:
-        return len(self._log.bases)
-
-    def __getitem__(self, i: int) -> SlabSize:
-        bases = self._log.bases
-        found = self._known.get(bases[i])
-        if found is not None:
-            return found
-        with self._log.storage.open_read(self._log.slab_path(bases[i])) as file:
-            stat = file.stat()
-        is_last = i + 1 == len(bases)
-        end = 0 if is_last else bases[i + 1]
-        found = SlabSize(bases[i], end, stat.size, stat.mtime_ns / 1e9)
-        if not is_last:
-            self._known[bases[i]] = found
-        return found
+def _sizes(log: Log, known: Known) -> list[SlabSize]:
+    """The listed slabs. One with a successor does not change: `known` keeps it."""
+    sizes = []
+    for base in log.bases:
+        found = known.get(base)
+        if found is None:
+            with log.storage.open_read(log.slab_path(base)) as file:
+                stat = file.stat()
+            end = log.after(base)
+            found = SlabSize(base, end or 0, stat.size, stat.mtime_ns / 1e9)
+            if end is not None:
+                known[base] = found
+        sizes.append(found)
+    return sizes
 
 
 def _newly_lost(log: Log, at: Position, drop: int) -> Gap | None:
@@ -272,15 +252,15 @@ def _decide(
 ) -> tuple[list[SlabSize], Pruned]:
     """The slabs to remove, and the totals of that."""
     with Log(path, storage) as log:
-        slabs = _Listed(log, known)
         cursors = protecting(path, storage)
         needed_from = min((at.address for at in cursors.values()), default=None)
 
         def look() -> tuple[list[SlabSize], Pruned]:
+            slabs = _sizes(log, known)
             decided = plan(
                 slabs, retention, protected_from=needed_from, now_s=time.time(), needed=needed
             )
-            going = [slabs[i] for i in range(decided.drop)]
+            going = slabs[: decided.drop]
             first = log.bases[0] if log.bases else 0
             end = going[-1].end if going else first
             size = sum(slab.bytes for slab in going)
