@@ -138,13 +138,5 @@ class Batch:
         made: pa.RecordBatch = load_optional("aolog.read.arrow").to_arrow(self._frames, columns)
         return made
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """A stream of one record batch, for libraries that read Arrow streams: `pyarrow.table(batch)`."""
-        import pyarrow as pa
-
-        made = self.to_arrow()
-        stream = pa.RecordBatchReader.from_batches(made.schema, [made])
-        return stream.__arrow_c_stream__(requested_schema)
-
     def __repr__(self) -> str:
         return f"<aolog.Batch of {counted(len(self), 'record')}>"
