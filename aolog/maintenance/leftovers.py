@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.errors import AologError
 from aolog.log.cursor_file import cursor_names
 from aolog.log.directory import list_slabs
 from aolog.log.names import (
     ASIDE_DIRECTORY,
     CURSOR_DIRECTORY,
+    CURSOR_SUFFIX,
     MANIFEST_NAME,
     NOTES_SUFFIX,
     PENDING_SUFFIX,
@@ -19,21 +19,23 @@ from aolog.log.names import (
 from aolog.storage.directory import Inside
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from aolog.storage.storage import Storage
 
 DESCRIPTION = {
     "temporary": "a temporary file",
     "pending": "a slab that no job has published",
     "notes": "the bridge's notes on a cursor that does not exist",
-    "unreadable": "cannot be listed",
     "unknown": "not a file of a log",
 }
+
 _NAMES = {RETENTION_LOCK, MANIFEST_NAME, "lost+found"}  # beside slabs and directories
 
 
 class Leftover(NamedTuple):
     """A file that is not part of the log. kind: "temporary", "pending", "notes" (the bridge's, on a
-    cursor that does not exist), "aside", "unreadable" (a directory in aside/) or "unknown"."""
+    cursor that does not exist), "aside" or "unknown"."""
 
     kind: str
     path: str
@@ -44,46 +46,30 @@ def find_leftovers(path: str, storage: Storage) -> list[Leftover]:
     """All leftovers, by name. Raises StorageError."""
     found = []
 
-    def add(kind: str, where: Inside) -> None:
-        entry = storage.entry(where)
-        if entry is not None:
-            found.append(Leftover(kind, where, entry.size))
+    def look(where: str, ours: Collection[str], kind: str = "") -> None:
+        for name in sorted(storage.list_names(where)):
+            entry = storage.entry(Inside(where, name))
+            if entry is not None and name not in ours and slab_base(name) is None:
+                found.append(Leftover(kind or _kind(name), Inside(where, name), entry.size))
 
-    published = list_slabs(path, storage).published.values()
-    for name in sorted(storage.list_names(path)):
-        where = Inside(path, name)
-        if name.endswith(".tmp"):
-            add("temporary", where)
-        elif name.endswith(PENDING_SUFFIX) and name not in published:
-            add("pending", where)
-        elif name == CURSOR_DIRECTORY:
-            cursors = cursor_names(path, storage)
-            known = {f"{cursor}{end}" for cursor in cursors for end in (".cursor", NOTES_SUFFIX)}
-            for inner in sorted(set(storage.list_names(where)) - known):
-                kind = "notes" if inner.endswith(NOTES_SUFFIX) else "unknown"
-                add("temporary" if inner.endswith(".tmp") else kind, where / inner)
-        elif name == ASIDE_DIRECTORY and _kind(where, storage) in {"directory", "link"}:
-            for kind, below in _files_below(where, storage):  # a link is unreadable
-                add(kind, below)
-        elif slab_base(name) is None and name not in {*published, *_NAMES}:
-            add("unknown", where)
+    directories = []
+    for name in (CURSOR_DIRECTORY, ASIDE_DIRECTORY):
+        entry = storage.entry(Inside(path, name))
+        if entry is not None and entry.kind == "directory":
+            directories.append(name)
+    look(path, {*list_slabs(path, storage).published.values(), *_NAMES, *directories})
+    if CURSOR_DIRECTORY in directories:
+        cursors = cursor_names(path, storage)
+        known = {f"{name}{end}" for name in cursors for end in (CURSOR_SUFFIX, NOTES_SUFFIX)}
+        look(Inside(path, CURSOR_DIRECTORY), known)
+    if ASIDE_DIRECTORY in directories:
+        look(Inside(path, ASIDE_DIRECTORY), (), "aside")
     return found
 
 
-def _kind(path: Inside, storage: Storage) -> str | None:
-    entry = storage.entry(path)
-    return None if entry is None else entry.kind
-
-
-def _files_below(path: Inside, storage: Storage) -> list[tuple[str, Inside]]:
-    """(kind, path) of all files below a directory; a directory that cannot be listed is one entry."""
-    try:
-        names = sorted(storage.list_names(path))
-    except AologError:
-        return [("unreadable", path)]
-    found = []
-    for name in names:
-        where = path / name
-        inside = _kind(where, storage) == "directory"
-        found += _files_below(where, storage) if inside else [("aside", where)]
-    return found
+def _kind(name: str) -> str:
+    if name.endswith(".tmp"):
+        return "temporary"
+    if name.endswith(PENDING_SUFFIX):
+        return "pending"
+    return "notes" if name.endswith(NOTES_SUFFIX) else "unknown"

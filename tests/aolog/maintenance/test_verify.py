@@ -295,7 +295,6 @@ def test_leftovers_are_listed_and_are_no_damage(log: Built) -> None:
         "cursors/-x.cursor": ("unknown", 2),
         "cursors/gone.lanes": ("notes", 4),
         "aside/00000000000000000000.torn": ("aside", 7),
-        "aside/mine/file": ("aside", 9),
     }
     for name, (_, size) in there.items():
         at = Path(log.path, name)
