@@ -53,11 +53,13 @@ _RACY_NS = 50_000_000
 
 class Listing(NamedTuple):
     """bases: of all slabs of the log, sorted. unborn: temporary names of slabs that a dead writer began.
-    pending: names of pending slabs. published: by base, the pending names of published slabs."""
+    pending: names of pending slabs. others: of everything else. published: by base, the pending names of
+    published slabs."""
 
     bases: list[int]
     unborn: list[str]
     pending: list[str]
+    others: list[str]
     published: dict[int, str]
 
 
@@ -69,6 +71,7 @@ def list_slabs(path: str | Directory, storage: Storage, known: Iterable[int] = (
         bases: list[int] = []
         unborn: list[str] = []
         pending: list[str] = []
+        others: list[str] = []
         published: dict[int, str] = {}
         for name in storage.list_names(path):  # one pass, with no other work per name
             base = slab_base(name)
@@ -78,6 +81,8 @@ def list_slabs(path: str | Directory, storage: Storage, known: Iterable[int] = (
                 unborn.append(name)
             elif name.endswith(PENDING_SUFFIX):
                 pending.append(name)
+            else:
+                others.append(name)
         if not pending:
             break
         published = resolve(where, pending, storage)
@@ -100,7 +105,7 @@ def list_slabs(path: str | Directory, storage: Storage, known: Iterable[int] = (
         if base not in listed and storage.exists(Inside(path, slab_name(base))):
             bases.append(base)
     bases.sort()
-    return Listing(bases, unborn, pending, published)
+    return Listing(bases, unborn, pending, others, published)
 
 
 def holds_slabs(path: str, names: Iterable[str], storage: Storage) -> bool:
@@ -131,6 +136,7 @@ class Log:
         self.storage = storage
         self.bases: list[int] = []
         self.unborn: list[str] = []  # slabs that a dead writer began; they have temporary names
+        self.others: list[str] = []  # names of everything that is no slab
         self.published: dict[int, str] = {}  # by base: published slabs with pending names
         self.has_pending = False  # whether the directory has pending slabs, published or not
         self._listed_at_ns = 0
@@ -184,7 +190,7 @@ class Log:
         if self._is_named and not self.storage.exists(self.path):
             raise NotALog("it was moved", hint="open it where it is now", path=self.path)
         bases = listing.bases
-        self.unborn, self.published = listing.unborn, listing.published
+        self.unborn, self.others, self.published = listing.unborn, listing.others, listing.published
         self.has_pending = bool(listing.pending)
         if bases == self.bases:
             return False

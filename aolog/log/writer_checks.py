@@ -14,9 +14,7 @@ from aolog.log.names import (
     ASIDE_DIRECTORY,
     CURSOR_DIRECTORY,
     MANIFEST_NAME,
-    PENDING_SUFFIX,
     RETENTION_LOCK,
-    UNBORN_SUFFIX,
     slab_base,
 )
 from aolog.storage.mounts import limits_of
@@ -39,11 +37,7 @@ def refuse_foreign(log: Log, *, format_1: bool) -> None:
     format. If nothing shows the log's format, it is the writer's."""
     if not log.bases:
         foreign = [
-            name
-            for name in log.storage.list_names(log.directory)
-            if not name.startswith(".")
-            and name not in _OUR_NAMES
-            and not name.endswith((UNBORN_SUFFIX, PENDING_SUFFIX))
+            name for name in log.others if not name.startswith(".") and name not in _OUR_NAMES
         ]
         if foreign:
             raise NotALog(

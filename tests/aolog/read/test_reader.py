@@ -443,3 +443,11 @@ def test_the_directory_is_listed_once_before_the_first_record(log_path, start):
     assert record is not None
     assert record.address == expected
     assert system.listed == 1
+
+
+def test_the_directory_of_a_new_log_is_listed_once(log_path):
+    system = CountingSystem()
+    with aolog.Writer(log_path, storage=Storage(system)) as writer:
+        writer.append(b"first")
+        writer.sync()
+    assert system.listed == 1
