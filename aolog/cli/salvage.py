@@ -31,8 +31,8 @@ Every line is UNVERIFIED: the frame's checksum is wrong, so any byte of the reco
 has the address that the record would have, the word "unverified", the reason ("body": a byte of the
 frame's body is wrong; "header": a byte of its header is wrong, and the body is intact), and the value.
 
-With --json each line is an object: unverified (true), address, slab, offset, index, reason, and those
-of timestamp_us, topic, key_base64, value_base64 and headers that could be read.
+With --json each line is an object: unverified (true), address, slab, offset, index, reason,
+timestamp_us, topic, key_base64, value_base64 and headers.
 
 Nothing is written into LOG. Nothing can be salvaged from format 1 (queuefka): it has no checksum for
 headers. Exit status 0, also if nothing is found."""

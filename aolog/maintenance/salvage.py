@@ -1,8 +1,7 @@
 """The remains of damaged frames: records that no checksum confirms. They are printed, never written to a log.
 
-Two kinds of damaged frames are useful. (1) The header is intact and the body's hash is wrong: the
-header has the number of records and the columns, and every entry with plausible offsets is cut out of
-the body. At least one byte of the body is wrong. (2) The header is damaged and the body has the hash in
+Two kinds of damaged frames are useful. (1) The header is intact and the body's hash is wrong: at least
+one byte of the body is wrong, and its records are read if its columns can still be told apart. (2) The header is damaged and the body has the hash in
 the header: the body is intact, and the header's other fields are used as they are. In a slab without a
 header the salt is lost too, so only the second kind can be found.
 
@@ -15,12 +14,11 @@ field that could not be read is absent; null is a null that was appended.
 from __future__ import annotations
 
 import base64
-import contextlib
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import CodecUnavailable
-from aolog.format import columns
+from aolog.format.columns import decode_columns
 from aolog.format.compression import Malformed, is_known, unpack
 from aolog.format.frame import (
     ALIGNMENT,
@@ -32,9 +30,9 @@ from aolog.format.frame import (
     FrameHeader,
     body_matches,
     decode_header,
-    padding,
 )
 from aolog.format.slab import DATA_BEGIN
+from aolog.read.batch import RecordFrame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +49,7 @@ _HASHED_PER_BYTE = 16
 
 
 class Salvaged(NamedTuple):
-    """A record of a damaged frame. nth: its index in the frame. fields: those that could be read."""
+    """A record of a damaged frame. nth: its index in the frame."""
 
     slab: int
     offset: int
@@ -121,21 +119,27 @@ def _salvage_range(
             elif claimed.kind == KIND_RECORDS:
                 reason = "body" if header is not None else "header"
                 raw = _unpacked(claimed, body, file.path, is_sure=header is not None)
-                if header is None and raw is not None and not _fits(claimed, raw):
-                    raw = None
-                for i, fields in rescue(claimed, raw) if raw is not None else ():
+                for i, fields in enumerate(_records(claimed, raw)):
                     yield Salvaged(base, at, i, reason, fields)
         at = at + length if length else _next_magic(file, at + ALIGNMENT, end)
 
 
-def _fits(claimed: FrameHeader, body: memoryview) -> bool:
-    """Whether an intact body matches its damaged header: with a wrong number of records, other bytes
-    would pass for records."""
+def _records(claimed: FrameHeader, body: memoryview | None) -> Iterator[dict[str, Any]]:
+    """The fields of each record; none if the columns cannot be told apart."""
+    if body is None:
+        return
     try:
-        columns.decode_columns(body, claimed.records, claimed.columns)
+        columns = decode_columns(body, claimed.records, claimed.columns)
     except Malformed:
-        return False
-    return True
+        return
+    for record in RecordFrame(0, 0, 0, 0, claimed.timestamp_us, None, columns).records():
+        yield {
+            "timestamp_us": record.timestamp,
+            "topic": record.topic,
+            "key_base64": _text(record.key),
+            "value_base64": _text(record.value),
+            "headers": [[name, _text(value)] for name, value in record.headers],
+        }
 
 
 def _unpacked(
@@ -166,102 +170,6 @@ def _next_magic(file: File, begin: int, end: int) -> int:
                 return chunk_at + i
             i = chunk.find(MAGIC_BYTES, i + 1)
     return end
-
-
-# --- a body that may be wrong ---------------------------------------------------------------
-
-
-class _Stop(Exception):
-    """The begin of the next column is unknown."""
-
-
-class _Loose:
-    """Reads the columns of a body in order, each entry by itself. Raises _Stop if the begin of the next
-    column is unknown."""
-
-    def __init__(self, body: memoryview) -> None:
-        self.body = body
-        self.at = 0
-
-    def take(self, length: int) -> memoryview:
-        begin, end = self.at, self.at + length
-        if end > len(self.body):
-            raise _Stop
-        self.at = end + padding(end)
-        return self.body[begin:end]
-
-    def offsets(self, count: int) -> list[int]:
-        return list(struct.unpack(f"<{count + 1}I", self.take(4 * (count + 1))))
-
-    def binary(self, count: int, *, nulls: bool, last: bool = False) -> dict[int, bytes | None]:
-        """Entries by index, without those whose offsets are impossible. last: the column's data extends to
-        the body's end, whatever the last offset is."""
-        validity = self.take((count + 7) // 8) if nulls else None
-        offsets = self.offsets(count)
-        data = self.body[self.at :] if last else self.take(offsets[-1])
-        found: dict[int, bytes | None] = {}
-        for i in range(count):
-            begin, end = offsets[i], offsets[i + 1]
-            if validity is not None and not validity[i >> 3] >> (i & 7) & 1:
-                found[i] = None
-            elif begin <= end <= len(data):
-                found[i] = bytes(data[begin:end])
-        return found
-
-
-def rescue(header: FrameHeader, body: memoryview) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(index, fields) of each record in a possibly damaged body, if any of its fields could be read."""
-    count, bits = header.records, header.columns
-    if bits == 0:
-        if count == 1:
-            yield 0, {"timestamp_us": header.timestamp_us, "value_base64": _text(bytes(body))}
-        return
-    if not 0 < count <= len(body) // 4 or bits & ~columns.KNOWN:  # an offset is four bytes
-        return
-    records: list[dict[str, Any]] = [{} for _ in range(count)]
-    if not bits & columns.TIMESTAMPS:
-        for record in records:
-            record["timestamp_us"] = header.timestamp_us
-    with contextlib.suppress(_Stop):
-        _columns(_Loose(body), count, bits, records)
-    for i, record in enumerate(records):
-        if record.keys() - {"timestamp_us", "topic"}:
-            yield i, record
-
-
-def _columns(loose: _Loose, count: int, bits: int, records: list[dict[str, Any]]) -> None:
-    """Fills in the fields of each column."""
-    if bits & columns.TIMESTAMPS:
-        for record, stamp in zip(records, loose.take(8 * count).cast("q"), strict=True):
-            record["timestamp_us"] = stamp
-    if bits & columns.KEYS:
-        for i, key in loose.binary(count, nulls=bool(bits & columns.KEY_NULLS)).items():
-            records[i]["key_base64"] = _text(key)
-    if bits & columns.TOPIC:
-        (length,) = struct.unpack("<I", loose.take(4))
-        loose.at -= 4
-        name = str(loose.take(length), "utf-8", "replace")
-        for record in records:
-            record["topic"] = name
-    if bits & columns.TOPICS:
-        for i, topic in loose.binary(count, nulls=bool(bits & columns.TOPIC_NULLS)).items():
-            records[i]["topic"] = None if topic is None else str(topic, "utf-8", "replace")
-    if bits & columns.HEADERS:
-        offsets = loose.offsets(count)
-        entries = offsets[-1]
-        if entries > len(loose.body):
-            raise _Stop
-        names = loose.binary(entries, nulls=False)
-        held = loose.binary(entries, nulls=bool(bits & columns.HEADER_NULLS))
-        for i, record in enumerate(records):
-            wanted = range(offsets[i], min(offsets[i + 1], entries))
-            if wanted and all(k in names and k in held for k in wanted):
-                record["headers"] = [
-                    [str(names[k] or b"", "utf-8", "replace"), _text(held[k])] for k in wanted
-                ]
-    nulls = bool(bits & columns.VALUE_NULLS)
-    for i, value in loose.binary(count, nulls=nulls, last=True).items():
-        records[i]["value_base64"] = _text(value)
 
 
 def _text(data: bytes | None) -> str | None:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import os
-import random
 from typing import Any
 
 import pytest
 
 import aolog
-from aolog.format.columns import KNOWN, encode_columns
-from aolog.format.frame import KIND_RECORDS, FrameHeader
-from aolog.maintenance.salvage import rescue
 from tests.aolog.commands import fill, well
 from tests.aolog.conftest import frames_of, read_all, slab_files, snapshot
 from tests.aolog.read import test_gaps
@@ -96,32 +92,6 @@ def test_a_slab_without_any_header_still_holds_its_frames(log: str) -> None:
     lines = salvage(log)
     assert [plain(line["value_base64"]) for line in lines] == values
     assert {line["reason"] for line in lines} == {"header"}
-
-
-def test_any_body_is_rescued_without_an_error() -> None:
-    """Random columns, random damage: entries come out or do not, and nothing is raised."""
-    random_ = random.Random(7)
-    for _ in range(3000):
-        n = random_.randrange(1, 12)
-        entries = [random_.choice([None, b"", random_.randbytes(9)]) for _ in range(n)]
-        bits, parts = encode_columns(
-            entries,
-            keys=entries if random_.random() < 0.5 else None,
-            timestamps=list(range(n)) if random_.random() < 0.5 else None,
-            topics=[random_.choice([None, "a", "b"]) for _ in range(n)],
-            headers=[(("name", b"v"),) * random_.randrange(3) for _ in range(n)],
-        )
-        body = bytearray(b"".join(parts))
-        for _ in range(random_.randrange(4)):
-            body[random_.randrange(len(body))] ^= 1 << random_.randrange(8)
-        if random_.random() < 0.1:
-            bits = random_.randrange(2 * KNOWN)
-            n = random_.randrange(1 << 32)
-        cut = memoryview(bytes(body))[: random_.choice([len(body), random_.randrange(len(body))])]
-        header = FrameHeader(KIND_RECORDS, 0, len(cut), 0, 5, 0, n, bits)
-        found = dict(rescue(header, cut))
-        assert all(0 <= i < n for i in found)
-        json.dumps(list(found.values()))
 
 
 def test_junk_that_is_full_of_magics_is_searched_in_bounded_time(
