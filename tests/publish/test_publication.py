@@ -35,7 +35,7 @@ from aolog.publish.publication import check_free, publish
 from aolog.storage.storage import Storage
 from aolog.storage.system import REAL, System
 from aolog.testing import Fault, Killed, SimulatedSystem
-from bridge.supervise.discovery import Discovery, find_logs, growth, is_gone
+from bridge.supervise.discovery import Discovery, find_logs, is_gone
 from tests.aolog.conftest import SOON_S
 from tests.publish.job import (
     FIRST,
@@ -522,21 +522,6 @@ def test_pruning_takes_a_slab_under_whichever_name_it_has():
     assert report.problems == []
 
 
-def test_the_bridge_finds_a_log_that_is_published_and_not_renamed(tmp_path):
-    slabs = task(tmp_path, "b/c", "1")
-    assert find_logs(str(tmp_path)) == {}
-    assert growth(str(tmp_path / "b/c")) is None
-    publish(tmp_path, JOB, slabs)
-    (slab,) = (tmp_path / "b/c").glob("*.slab")
-    slab.rename(slab.with_name(slabs[0].name))  # as a publication that was killed leaves it
-    assert find_logs(str(tmp_path)) == {"b/c": str(tmp_path / "b/c")}
-    assert growth(str(tmp_path / "b/c")).bytes == slabs[0].bytes
-    assert read(tmp_path / "b/c") == ["1"]
-    assert aolog.repair(tmp_path / "b/c", tmp_path / "copy").records == 1
-    assert not slab.exists()  # a repair writes nothing into the log
-    assert [each.name for each in (tmp_path / "copy").iterdir()] == [slab.name]
-
-
 def test_a_damaged_manifest_is_told_where_it_matters(tmp_path):
     publish(tmp_path, JOB, task(tmp_path, "a", "1"), transaction=FIRST)
     manifest = tmp_path / MANIFEST_NAME
@@ -564,33 +549,6 @@ def test_a_manifest_goes_on_naming_what_it_cannot_rename():
     publish(ROOT, OTHER, [], transaction=FIRST._replace(version=9), storage=storage)
     assert seen(storage) == added() | {"d": [*added()["d"], "later"]}
     assert len(pending_names(system)) == 2  # unpublished: of the first attempt
-
-
-@pytest.mark.parametrize("mount", [True, False])
-def test_a_manifest_goes_on_naming_slabs_of_a_log_that_is_away(tmp_path, mount):
-    """A killed publication; then the log's file system is not mounted while others are published.
-    With a mount point there is an empty directory in its place."""
-    root = tmp_path / "root"
-    with aolog.Writer(root / "a") as log:
-        log.append(b"0")
-    slabs = task(root, "a", "1")
-    publish(root, JOB, slabs, transaction=FIRST)
-    *_, slab = sorted((root / "a").glob("*.slab"))
-    slab.rename(slab.with_name(slabs[0].name))
-    (root / "a").rename(tmp_path / "away")
-    if mount:
-        (root / "a").mkdir()
-    for version in (2, 3):
-        later = task(root, "b", str(version), job=OTHER)
-        publish(root, OTHER, later, transaction=FIRST._replace(version=version))
-    if mount:
-        (root / "a").rmdir()
-    (tmp_path / "away").rename(root / "a")
-    assert read(root / "a") == ["0", "1"]
-    publish(root, OTHER, [], transaction=FIRST._replace(version=4))
-    assert read(root / "a") == ["0", "1"]
-    publish(root, OTHER, [], transaction=FIRST._replace(version=5))
-    assert slabs[0].name not in (root / MANIFEST_NAME).read_text()
 
 
 def test_what_another_root_published_is_not_swept(tmp_path):
@@ -655,22 +613,3 @@ def test_what_the_manifest_names_is_never_swept(tmp_path):
     slabs = [*task(tmp_path, "a", "1"), *task(tmp_path, "a", "2")]
     sweep(str(tmp_path), str(tmp_path / "a"), JOB, {slabs[0].name}, 0.0, Storage())
     assert [path.name for path in (tmp_path / "a").iterdir()] == [slabs[0].name]
-
-
-def test_a_root_on_a_read_only_file_system_is_refused_before_a_job_and_in_a_task_by_the_first_error():
-    system = begun()
-    storage = Storage(system)
-    before = system.files()
-    check_free(ROOT, ["a"], storage)
-    assert system.files() == before
-    system.faults = [
-        Fault("open", f"{ROOT}/{MANIFEST_NAME}.tmp", times=None, errno=errno.EROFS),
-        Fault("open", "*.pending", times=None, errno=errno.EROFS),
-        Fault("unlink", "*.pending", times=None, errno=errno.EROFS),
-    ]
-    with pytest.raises(
-        aolog.PermissionDenied, match=f"{ROOT}/{MANIFEST_NAME}.tmp: open: Read-only"
-    ):
-        check_free(ROOT, ["a"], storage)
-    with pytest.raises(aolog.PermissionDenied, match="pending: open: Read-only"):
-        write(storage, {"a": ["1"]})

@@ -12,7 +12,6 @@ import pytest
 
 import aolog
 from aolog.errors import LogLocked
-from aolog.log.directory import Log
 from aolog.log.lock import lock_log
 from aolog.log.manifest import Transaction
 from aolog.log.publications import steadily
@@ -188,16 +187,6 @@ def test_publications_without_end_wait_for_who_looks(is_log):
     assert steadily([ROOT], look, storage) is not is_log
     assert looks > 2, "publications do not wait at once"
     lock_log(ROOT, storage).close()  # given back
-
-
-def test_a_slab_that_is_renamed_behind_its_listing_is_opened(prepared):
-    commit, last = count_of(prepared)
-    with stepping(prepared, commit + 1) as steps:
-        log = Log(f"{ROOT}/a", Storage(steps.system.process()))
-        assert len(log.published) == 2
-        steps.go_to(last + 1)
-        assert [log.open_slab(i).seal().records for i in (1, 2)] == [2, 1]
-        log.close()
 
 
 def test_a_reader_that_stays_goes_from_nothing_to_all(prepared):

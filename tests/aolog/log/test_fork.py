@@ -156,20 +156,3 @@ assert len(found) == sum(counts.values()), (len(found), counts)
     )
     assert_clean(log_path)
     assert len(read_all(log_path)) > 0
-
-
-def test_a_program_started_from_the_parent_inherits_nothing(log_path: str) -> None:
-    run(
-        """
-import subprocess
-w = aolog.Writer(path)
-r = aolog.Reader(path, cursor="c")
-r.commit()
-next(r.follow(0.0), None)
-out = subprocess.run(["ls", "-l", "/proc/self/fd"], capture_output=True, text=True, close_fds=False).stdout
-assert path not in out, out
-assert "inotify" not in out, out
-w.close()
-""",
-        log_path,
-    )

@@ -161,29 +161,6 @@ def test_old_slabs_go_though_no_one_appends(log_path: str, monkeypatch: pytest.M
     assert_clean(log_path)
 
 
-def test_a_follower_of_format_1_gets_a_gap_for_the_slabs_that_were_pruned_meanwhile(
-    log_path: str,
-) -> None:
-    keep = aolog.Retention(max_slabs=2)
-    with aolog.Writer(log_path, format="queuefka", slab_bytes=500, retention=keep) as writer:
-        writer.append(b"%0100d" % 0)
-        writer.flush()
-        with aolog.Reader(log_path) as reader:
-            following = reader.follow(timeout=20.0)
-            assert next(following).value == b"%0100d" % 0
-            for i in range(1, 40):
-                writer.append(b"%0100d" % i)
-            writer.flush()
-            kept = values(log_path)
-            read = [b""]
-            while read[-1] != kept[-1]:
-                read.append(next(following).value)
-            gaps = [(gap.end, gap.reason) for gap in reader.gaps]
-    assert len(kept) < 20
-    assert read[-len(kept) :] == kept
-    assert gaps == [(int(slab_files(log_path)[0].stem), "pruned")]
-
-
 # --- what it costs -------------------------------------------------------------------------------
 
 
@@ -382,27 +359,6 @@ def test_the_writer_warns_of_each_unread_record_that_it_prunes(
     assert messages[-1].split(";")[0].endswith(f" to {first}")
 
 
-def test_each_cursor_that_loses_records_is_named_and_others_are_not(
-    log_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with aolog.Writer(log_path, **BOUNDED) as writer:
-        fill(writer, 3)
-        hold(log_path, 2, "slow")
-        hold(log_path, 9, "slower")
-        hold(log_path, 1, "free", protect=False)
-        fill(writer, 2, first=12)
-        hold(log_path, 20, "fast")
-        fill(writer, 1, first=20)
-        left = len(values(log_path))
-        gone = 24 - left
-        assert gone > 9
-        lost = {name: gap.records_lost for name, gap in writer.pruned_unread.items()}
-        assert lost == {"slow": gone - 2, "slower": gone - 9}
-    for name, count in lost.items():
-        assert counts(said(caplog), name) == count
-    assert not any("'fast'" in m or "'free'" in m for m in said(caplog))
-
-
 def test_lag_and_the_list_of_cursors_tell_what_is_left_from_what_is_gone(log_path: str) -> None:
     with aolog.Writer(log_path, **BOUNDED) as writer:
         fill(writer, 2)
@@ -461,18 +417,6 @@ def test_a_dry_run_reports_the_loss_and_removes_nothing(log_path: str) -> None:
 
 
 # --- by anybody ------------------------------------------------------------------------------
-
-
-def test_the_last_slab_stays_beside_a_live_writer(log_path: str) -> None:
-    with aolog.Writer(log_path, slab_bytes=SLAB, **NEVER) as writer:
-        fill(writer, 4)
-        writer.append(b"a")
-        pruned = prune(log_path, Storage(), aolog.Retention(max_bytes=1))
-        assert pruned.slabs == 4
-        assert len(slab_files(log_path)) == 1
-        writer.append(b"b")
-    assert values(log_path) == [b"a", b"b"]
-    assert_clean(log_path)
 
 
 def test_a_cursor_is_durable_before_the_slab_that_it_frees_goes(log_path: str) -> None:

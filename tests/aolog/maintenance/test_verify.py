@@ -21,8 +21,6 @@ from aolog.format.frame import (
 )
 from aolog.format.slab import encode_seal
 from aolog.log.directory import Log
-from aolog.maintenance import verify
-from aolog.maintenance.audit import Audit, audit
 from aolog.storage.storage import Storage
 from tests.aolog.commands import failure, fill, run
 from tests.aolog.conftest import frames_of, slab_files
@@ -250,37 +248,6 @@ def test_a_cursor_ahead_of_the_end_and_one_that_diverged_are_told_apart(log: Bui
     assert codes(log.path) == ["cursor_diverged"]
     with pytest.raises(aolog.CursorDiverged):
         aolog.Reader(log.path, cursor="c")
-
-
-@pytest.mark.parametrize("fmt", ["aolog", "queuefka"])
-def test_a_cursor_that_passed_what_was_appended_meanwhile_is_not_ahead(
-    log_path: str, fmt: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with (
-        aolog.Writer(log_path, format=fmt, slab_bytes=1000) as writer,
-        aolog.Reader(log_path, cursor="c") as reader,
-    ):
-        for i in range(20):
-            writer.append(b"%090d" % i)
-        writer.flush()
-
-        def audited(log: Log, **options: object) -> Audit:
-            found = audit(log, **options)
-            for i in range(20):
-                writer.append(b"%090d" % i)
-            writer.flush()
-            for _ in reader:
-                pass
-            reader.commit()
-            return found
-
-        monkeypatch.setattr(verify, "audit", audited)
-        report = aolog.verify(log_path)
-        assert report.end < reader.tell()
-        assert [(cursor.state, cursor.address) for cursor in report.cursors] == [
-            ("ok", reader.tell())
-        ]
-        assert [found.code for found in report.findings if found.code != "tail"] == []
 
 
 # --- what else is there ----------------------------------------------------------------------

@@ -31,7 +31,6 @@ from tests.aolog.conftest import (
     by_batch,
     frames_of,
     kill,
-    one_by_one,
     read_all,
     slab_files,
 )
@@ -532,11 +531,3 @@ def test_an_altered_length_of_format_1_costs_the_rest_of_its_slab(
     found, gaps = way(path)
     assert found == [*records[:13], *records[20:]]
     assert gaps == [Gap(360 + 108, 720, "torn_or_corrupt", None)]
-
-
-def test_a_missing_slab_of_format_1_is_a_gap(queuefka: Queuefka) -> None:
-    path, slabs, records = queuefka
-    slabs[1].unlink()
-    found, (gap,) = one_by_one(path)
-    assert found == [*records[:10], *records[20:]]
-    assert (gap.begin, gap.end, gap.records_lost) == (360, 720, None)

@@ -69,15 +69,6 @@ def test_every_way_reads_the_same_records(mixed: tuple[str, list[int], Way], way
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("i", [0, 1, 100, 150, -1])
-def test_every_way_begins_at_the_record_that_was_asked_for(
-    mixed: tuple[str, list[int], Way], way, i: int
-) -> None:
-    path, given, expected = mixed
-    assert way(path, start=given[i]) == Way(expected.records[i:], [])
-
-
-@pytest.mark.parametrize("way", WAYS)
 def test_every_way_reads_format_1(log_path: str, way) -> None:
     given = written(log_path, 100, format="queuefka", slab_bytes=700)
     records, gaps = way(log_path)

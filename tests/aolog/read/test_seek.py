@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -10,15 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aolog
-from aolog.format.frame import FRAME_HEADER_LEN
-from aolog.storage.file import File
-from aolog.storage.storage import Storage
 from tests.aolog.conftest import frames_of, kill, read_all, slab_files
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aolog.read.reader import Reader
     from aolog.record import Record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -195,80 +188,3 @@ def test_format_1_seeks_by_address_and_by_nothing_else(log_path: str) -> None:
         reader.seek("latest")
         assert reader.read() is None
         assert reader.tell() == given[-1] + 18
-
-
-# --- the end, where headers are there without their bodies ---------------------------------------
-
-
-class Counting(Storage):
-    """Counts the bytes that are read."""
-
-    bytes_read = 0
-
-    def _open(self, path: str, flags: int) -> File:
-        file = super()._open(path, flags)
-        real = file.pread
-
-        def pread(size: int, offset: int) -> bytes:
-            data = real(size, offset)
-            self.bytes_read += len(data)
-            return data
-
-        file.pread = pread  # type: ignore[method-assign]
-        return file
-
-    def of(self, reader: Reader) -> tuple[int | None, int]:
-        """Records that a look at the lag tells of, and the bytes that it reads."""
-        before = self.bytes_read
-        return reader.lag().records, self.bytes_read - before
-
-
-class Bodiless:
-    """A log whose last frames, but for 5, have only their headers, as a power cut leaves them."""
-
-    intact = 5
-
-    def __init__(self, path: str, count: int, size: int) -> None:
-        writer = aolog.Writer(path, batch_bytes=0, sync="never", flush_seconds=None)
-        for _ in range(self.intact + count):
-            writer.append(b"x" * size)
-        writer.flush()
-        kill(writer)
-        self.frames = frames_of(path)
-        self.slab: Path = slab_files(path)[0]
-        self.whole = self.slab.read_bytes()
-        left = bytearray(self.whole)
-        for frame in self.frames[self.intact :]:
-            begin = frame.begin + FRAME_HEADER_LEN
-            left[begin : frame.end] = bytes(frame.end - begin)
-        self.slab.write_bytes(left)
-
-    def write(self, begin: int, end: int) -> None:
-        """What stood there before the power cut."""
-        with self.slab.open("r+b") as file:
-            file.seek(begin)
-            file.write(self.whole[begin:end])
-
-
-@pytest.mark.parametrize(("count", "size"), [(200, 1000), (200, 20_000), (20, 300_000)])
-def test_the_end_before_headers_without_bodies_takes_reads_linear_in_the_bytes(
-    log_path: str, count: int, size: int
-) -> None:
-    Bodiless(log_path, count, size)
-    storage = Counting()
-    with aolog.Reader(log_path, storage=storage) as reader:
-        records, read = storage.of(reader)
-        assert (records, read <= 8 * count * size) == (Bodiless.intact, True), read
-
-
-@pytest.mark.parametrize("preallocated", [False, True])
-def test_a_second_look_at_the_end_reads_no_tail_again(log_path: str, preallocated: bool) -> None:
-    made = Bodiless(log_path, 200, 20_000)
-    if preallocated:
-        os.truncate(made.slab, len(made.whole) + (4 << 20))
-    storage = Counting()
-    with aolog.Reader(log_path, storage=storage) as reader:
-        storage.of(reader)
-        for _ in range(2):
-            records, read = storage.of(reader)
-            assert (records, read <= 300_000) == (Bodiless.intact, True), read
