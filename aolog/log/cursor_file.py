@@ -122,9 +122,12 @@ def _decode(copy: bytes) -> tuple[int, Position] | None:
     return sequence, Position(address, known, uuid, epoch, protects, committed_us)
 
 
+def _copies(file: File) -> list[tuple[int, Position] | None]:
+    return [_decode(file.pread(_COPY.size, at)) for at in COPIES]
+
+
 def _newest(file: File) -> tuple[int, Position] | None:
-    found = [copy for at in COPIES if (copy := _decode(file.pread(_COPY.size, at))) is not None]
-    return max(found, key=lambda copy: copy[0], default=None)
+    return max(filter(None, _copies(file)), default=None)
 
 
 def position_in(file: File) -> Position | None:
@@ -148,15 +151,11 @@ def read_copies(log_path: str, name: str, storage: Storage) -> list[tuple[int, P
     """Sequence and position of each copy that was written, in their order in the file; None for a
     damaged copy. Raises FileNotFoundError."""
     with storage.open_read(cursor_path(log_path, name)) as file:
-        raw = [file.pread(_COPY.size, at) for at in COPIES]
-    first, second = map(_decode, raw)
-    if first is not None and first[0] == 0 and _is_blank(raw[1]):
-        return [first]  # the second commit writes the other copy
-    return [first, second]
-
-
-def _is_blank(data: bytes) -> bool:
-    return data.count(0) == len(data)
+        copies = _copies(file)
+        first = copies[0]
+        if first is not None and first[0] == 0 and file.is_blank(COPIES[1], COPIES[1] + _COPY.size):
+            return [first]  # the second commit writes the other copy
+    return copies
 
 
 def read_position(log_path: str, name: str, storage: Storage, *, durable: bool = False) -> Position:

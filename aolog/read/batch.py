@@ -95,24 +95,19 @@ class FrameRecords:
 class Batch:
     """Records in the order of the log. Views are valid as long as the batch exists.
 
-    `len(batch)`, iteration over Records, `addresses`, `to_arrow`.
+    `len(batch)`, iteration over Records, `addresses`, `to_arrow`. frames: those that contain its records.
     """
 
-    __slots__ = ("_frames",)
+    __slots__ = ("frames",)
 
     def __init__(self, frames: list[RecordFrame]) -> None:
-        self._frames = frames
+        self.frames = frames
 
     def __len__(self) -> int:
-        return sum(frame.columns.records - frame.skip for frame in self._frames)
+        return sum(frame.columns.records - frame.skip for frame in self.frames)
 
     def __iter__(self) -> Iterator[Record]:
-        return chain.from_iterable(frame.records() for frame in self._frames)
-
-    @property
-    def frames(self) -> list[RecordFrame]:
-        """The frames that contain its records."""
-        return self._frames
+        return chain.from_iterable(frame.records() for frame in self.frames)
 
     @property
     def addresses(self) -> np.ndarray:
@@ -121,21 +116,21 @@ class Batch:
 
         pieces = [
             np.arange(f.address + f.skip, f.address + f.columns.records, dtype=np.uint64)
-            for f in self._frames
+            for f in self.frames
         ]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     @property
     def end(self) -> int:
         """The address after its last record."""
-        return self._frames[-1].end
+        return self.frames[-1].end
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatch:
         """Columns `address` int64, `timestamp` timestamp[us, UTC], `key` binary, `value` binary,
         `headers` list<struct<key: string, value: binary>>, `topic` string; or the given columns
         in the given order. A single frame is not copied. Imports pyarrow. Raises UsageError for an
         unknown column, and for a column that exceeds Arrow's 2 GiB."""
-        made: pa.RecordBatch = load_optional("aolog.read.arrow").to_arrow(self._frames, columns)
+        made: pa.RecordBatch = load_optional("aolog.read.arrow").to_arrow(self.frames, columns)
         return made
 
     def __repr__(self) -> str:

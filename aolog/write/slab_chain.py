@@ -17,7 +17,7 @@ from aolog.log.lock import lock_log
 from aolog.log.pruned_records import PrunedUnread
 from aolog.log.retention import prune
 from aolog.log.walk import Tail
-from aolog.log.writer_checks import give_modes, refuse_foreign, warn_of_limits
+from aolog.log.writer_checks import refuse_foreign, warn_of_limits
 from aolog.write.next_slab import begin_format_1_slab, begin_slab
 from aolog.write.opening import open_for_append
 
@@ -70,7 +70,6 @@ class SlabChain:
             for name in log.unborn:  # a slab that was never renamed holds no record
                 self.storage.unlink(log.directory / name)
             fresh = not log.bases
-            give_modes(log)
         next_base = self._before.next_base
         if offset is not None:
             self.slab = begin_format_1_slab(

@@ -73,18 +73,6 @@ def test_a_directory_that_is_there_keeps_its_mode_and_gives_its_bits(log_path: s
     assert modes(log_path) == {"directories": 0o775, "files": 0o664}
 
 
-def test_chmod_of_the_directory_shares_what_comes_and_what_is_there(log_path: str) -> None:
-    used(log_path)
-    (Path(log_path) / "dead-letter").mkdir(0o700)  # a log of its own
-    Path(log_path).chmod(0o770)
-    fill(log_path, [b"next"])
-    (Path(log_path) / "dead-letter").rmdir()
-    assert modes(log_path) == {"directories": 0o770, "files": 0o660}
-    Path(log_path).chmod(0o700)
-    fill(log_path, [b"next"])
-    assert modes(log_path) == {"directories": 0o700, "files": 0o600}
-
-
 def test_directories_keep_their_group_where_the_log_s_does(log_path: str) -> None:
     Path(log_path).mkdir()
     Path(log_path).chmod(0o2770)
