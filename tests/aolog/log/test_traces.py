@@ -77,7 +77,7 @@ def test_an_empty_log_of_format_1_stays_one_beside_a_cursor_of_its_own(log_path:
         reader.commit()
     assert [slab.stat().st_size for slab in slab_files(log_path)] == [0]
     assert aolog.verify(log_path).ok
-    assert run("append", log_path, given=b"next\n").exit_code == 0
+    assert run("append", log_path, "--format", "queuefka", given=b"next\n").exit_code == 0
     assert aolog.verify(log_path).health[0].format == 1
 
 
