@@ -113,7 +113,7 @@ def report_to_json(report: Report) -> dict[str, Any]:
     """All fields, with names."""
     named = {
         name: [item._asdict() for item in getattr(report, name)]
-        for name in ("gaps", "findings", "health", "cursors", "leftovers")
+        for name in ("gaps", "findings", "cursors", "leftovers")
     }
     return report._asdict() | named
 

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from aolog.storage.file import Stat
 
 _TALLIED_AT_ONCE = 256  # frames; counting each frame between two bodies is five times as slow
-_MIN_BY_NUMPY = 256  # timestamps; for fewer, min of a list is faster than numpy
 
 
 class SlabAudit:
@@ -192,12 +191,7 @@ def least_of(head: FrameHeader, columns: Columns | None) -> int:
     """The least timestamp in a frame of records."""
     if columns is None or columns.timestamps is None:
         return head.timestamp_us
-    listed = columns.timestamps.cast("q")
-    if len(listed) < _MIN_BY_NUMPY:
-        return min(listed)
-    import numpy as np
-
-    return int(np.frombuffer(listed, np.int64).min())
+    return min(columns.timestamps.cast("q"))
 
 
 class Audit(NamedTuple):

@@ -42,22 +42,6 @@ class Finding(NamedTuple):
     damage: bool
 
 
-class SlabHealth(NamedTuple):
-    """One slab. records, frames: intact ones. copies: whether each header copy in the file is intact.
-    in_seal: the same for the copy in the seal; None in format 1, or without a seal. seal: "differs" if it
-    is intact but does not match the frames; "none" if the slab was never sealed."""
-
-    base: int
-    path: str
-    format: int
-    bytes: int
-    records: int
-    frames: int
-    copies: tuple[bool, ...]
-    in_seal: bool | None
-    seal: SealState
-
-
 class CursorHealth(NamedTuple):
     """One cursor. state: "ok", "ahead" of the log's end, "pruned", "corrupt" (both copies), "diverged"
     or "foreign". copies: whether each copy that was written is intact."""
@@ -90,7 +74,6 @@ class Report(NamedTuple):
     problems: list[str]
     notes: list[str] = []  # noqa: RUF012 -- a default that is never changed
     findings: list[Finding] = []  # noqa: RUF012 -- the same
-    health: list[SlabHealth] = []  # noqa: RUF012 -- the same
     cursors: list[CursorHealth] = []  # noqa: RUF012 -- the same
     leftovers: list[Leftover] = []  # noqa: RUF012 -- the same
 
@@ -115,25 +98,10 @@ def verify(
 def judge(log: Log, found: Audit) -> Report:
     """The report on an audit and on the other files of the log."""
     findings: list[Finding] = []
-    health = []
     any_header = any(slab.header is not None for slab in found.slabs)
     for i, slab in enumerate(found.slabs):
         successor = found.slabs[i + 1].header if i + 1 < len(found.slabs) else None
-        seal = _seal_state(slab, successor)
-        findings += _of_slab(slab, seal, any_header=any_header)
-        health.append(
-            SlabHealth(
-                base=slab.base,
-                path=slab.path,
-                format=slab.format,
-                bytes=slab.size,
-                records=slab.records,
-                frames=slab.frames,
-                copies=tuple(copy == slab.header and copy is not None for copy in slab.copies),
-                in_seal=None if slab.seal_header is None else slab.seal_header == slab.header,
-                seal=seal,
-            )
-        )
+        findings += _of_slab(slab, _seal_state(slab, successor), any_header=any_header)
     cursors = [_cursor(log, found, name) for name in cursor_names(log.path, log.storage)]
     for cursor in cursors:
         findings += _of_cursor(log.path, cursor)
@@ -166,7 +134,6 @@ def judge(log: Log, found: Audit) -> Report:
         problems=problems,
         notes=[finding.message for finding in findings if not finding.damage],
         findings=findings,
-        health=health,
         cursors=cursors,
         leftovers=leftovers,
     )

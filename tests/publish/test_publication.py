@@ -551,6 +551,33 @@ def test_a_manifest_goes_on_naming_what_it_cannot_rename():
     assert len(pending_names(system)) == 2  # unpublished: of the first attempt
 
 
+@pytest.mark.parametrize("mount", [True, False])
+def test_a_manifest_goes_on_naming_slabs_of_a_log_that_is_away(tmp_path, mount):
+    """A killed publication; then the log's file system is not mounted while others are published.
+    With a mount point there is an empty directory in its place."""
+    root = tmp_path / "root"
+    with aolog.Writer(root / "a") as log:
+        log.append(b"0")
+    slabs = task(root, "a", "1")
+    publish(root, JOB, slabs, transaction=FIRST)
+    *_, slab = sorted((root / "a").glob("*.slab"))
+    slab.rename(slab.with_name(slabs[0].name))
+    (root / "a").rename(tmp_path / "away")
+    if mount:
+        (root / "a").mkdir()
+    for version in (2, 3):
+        later = task(root, "b", str(version), job=OTHER)
+        publish(root, OTHER, later, transaction=FIRST._replace(version=version))
+    if mount:
+        (root / "a").rmdir()
+    (tmp_path / "away").rename(root / "a")
+    assert read(root / "a") == ["0", "1"]
+    publish(root, OTHER, [], transaction=FIRST._replace(version=4))
+    assert read(root / "a") == ["0", "1"]
+    publish(root, OTHER, [], transaction=FIRST._replace(version=5))
+    assert slabs[0].name not in (root / MANIFEST_NAME).read_text()
+
+
 def test_what_another_root_published_is_not_swept(tmp_path):
     """Roots inside one another: a name says whose it is."""
     inner = tmp_path / "x"

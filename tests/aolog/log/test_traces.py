@@ -78,7 +78,6 @@ def test_an_empty_log_of_format_1_stays_one_beside_a_cursor_of_its_own(log_path:
     assert [slab.stat().st_size for slab in slab_files(log_path)] == [0]
     assert aolog.verify(log_path).ok
     assert run("append", log_path, "--format", "queuefka", given=b"next\n").exit_code == 0
-    assert aolog.verify(log_path).health[0].format == 1
 
 
 def test_a_trace_that_cannot_be_read_says_nothing(log_path: str) -> None:
