@@ -229,16 +229,6 @@ def test_a_task_s_slabs_are_rolled_sealed_durable_and_described(tmp_path):
     assert find_logs(str(tmp_path)) == {}
 
 
-def test_a_large_batch_becomes_frames_that_are_small(tmp_path):
-    rows = [str(i) * 100 for i in range(20_000)]
-    slabs = task(tmp_path, "a", *rows)
-    publish(tmp_path, JOB, slabs)
-    assert read(tmp_path / "a") == rows
-    report = aolog.verify(tmp_path / "a")
-    assert report.ok
-    assert report.frames >= report.bytes // (300 << 10)
-
-
 def test_what_a_task_describes_survives_power_loss():
     system = SimulatedSystem(piece_bytes=512)
     slabs = write(Storage(system), TASKS[0])
@@ -291,15 +281,6 @@ def test_slabs_follow_what_is_there_in_their_order(tmp_path):
         log.append(b"new")
     assert read(tmp_path / "a") == ["old", "1", "2", "new"]
     assert aolog.verify(tmp_path / "a").ok
-
-
-def test_a_log_that_was_not_closed_is_recovered_and_a_new_epoch_begins():
-    system = begun()
-    assert run(Storage(system)).records == 7
-    log = Log(f"{ROOT}/a", Storage(system))
-    assert [log.slab(i).header.epoch for i in range(len(log.bases))] == [1, 2, 2]
-    assert log.slab(1).header.base_ordinal == 2
-    assert seen(Storage(system)) == added()
 
 
 def test_the_root_may_be_a_log_itself(tmp_path):

@@ -14,7 +14,6 @@ from aolog.log.retention import Plan, SlabSize, plan, prune
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
 from tests.aolog.conftest import (
-    Child,
     Killed,
     Operation,
     WatchedStorage,
@@ -225,37 +224,6 @@ def test_when_full_prune_lets_the_oldest_go_and_readers_are_told_exactly(log_pat
             assert lost > 10
             assert reader.gaps == [(stands, first, "pruned", lost)]
             assert reader.ordinal == 40
-
-
-def test_a_follower_beside_a_pruning_writer_counts_every_record(log_path: str) -> None:
-    code = """
-import sys, aolog
-keep = aolog.Retention(max_slabs=2)
-with aolog.Writer(sys.argv[1], slab_bytes=10_000, retention=keep) as w:
-    print("open", flush=True)
-    for i in range(20_000):
-        w.append(b"%d" % i, timestamp=i)
-        if i % 50 == 0:
-            w.flush()
-"""
-    with Child(code, log_path) as child:
-        assert child.line() == "open"
-        told = read = 0
-        last = -1
-        with aolog.Reader(log_path) as reader:
-            for record in reader.follow(timeout=3.0):
-                read += 1
-                assert record.timestamp > last
-                last = record.timestamp
-                if read % 500 == 0:
-                    reader.lag()
-                    time.sleep(0.002)
-                if last == 19_999:
-                    break
-            told = sum(gap.records_lost for gap in reader.gaps)
-            assert {gap.reason for gap in reader.gaps} <= {"pruned"}
-        child.wait()
-    assert read + told == 20_000
 
 
 def test_error_refuses_the_append_and_takes_it_when_there_is_room(log_path: str) -> None:

@@ -84,14 +84,6 @@ def test_what_reads_a_log_is_not(log: str, tmp_path: Path, command: tuple[str, .
     assert snapshot(log) == before
 
 
-def test_a_reader_is_refused_before_it_sends_what_it_could_not_commit(log: str) -> None:
-    for cursor in ("c", "new"):
-        with pytest.raises(aolog.PermissionDenied, match="sudo -u nobody"):
-            aolog.Reader(log, cursor=cursor)
-    with aolog.Reader(log) as reader:
-        assert len(list(reader)) == 49
-
-
 def test_whatever_is_made_or_removed_inside_is_refused_by_storage_itself(log: str) -> None:
     """A call that nobody thought of is refused too."""
     storage, before = Storage(), snapshot(log)

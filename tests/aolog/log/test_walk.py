@@ -185,16 +185,6 @@ def test_damage_was_durable_if_a_mark_follows(slab, mark_behind):
 # --- tails ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("zeros", [1, 40, 4096, CHUNK_BYTES + 1])
-def test_zeros_after_the_last_frame_are_a_blank_tail(slab, zeros):
-    made = chain()
-    outcomes = walk(Walker(slab(bytes(made.contents) + bytes(zeros)), SALT, BEGIN))
-    assert bodies(outcomes) == made.bodies
-    assert outcomes[-1] == Tail(made.ends[-1], made.ends[-1] + zeros, blank=True)
-    outcomes = walk(Walker(slab(bytes(made.contents) + bytes(zeros) + b"!"), SALT, BEGIN))
-    assert outcomes[-1] == Tail(made.ends[-1], made.ends[-1] + zeros + 1, blank=False)
-
-
 def test_a_tail_is_looked_at_afresh_each_time_it_is_asked_for(slab):
     made = chain()
     for preallocated in (False, True):
@@ -354,33 +344,6 @@ def test_an_unfinished_format_1_frame_claims_more_than_there_is(slab, keep):
     tail = walk(walker)[-1]
     assert tail == Tail(made.offsets[5], len(contents), blank=False)
     assert walker.claims_more_than_there_is(tail.begin)
-
-
-def test_a_torn_format_1_frame_with_an_intact_one_after_it_is_not_unfinished(slab):
-    made = chain1()
-    behind = b"".join(format1.encode_record(b"behind"))
-    contents = bytes(made.contents[: made.offsets[5] + 20]) + behind
-    walker = QueuefkaWalker(slab(contents), 0)
-    tail = walk(walker)[-1]
-    assert tail.begin == made.offsets[5]
-    assert not walker.claims_more_than_there_is(tail.begin)
-
-
-def test_a_format_1_frame_that_is_finished_meanwhile_is_delivered(slab):
-    made = chain1()
-    file = slab(bytes(made.contents[: made.offsets[3] + 12]))
-    walker = QueuefkaWalker(file, 0)
-    assert bodies(walk(walker)) == made.bodies[:3]
-    file.pwrite_all([made.contents], 0)
-    assert bodies(walk(walker)) == made.bodies[3:]
-
-
-def test_every_second_format_1_payload_altered_takes_time_linear_in_the_bytes(slab):
-    made = Chain1([b"payload"] * 20_001)
-    contents = made.damaged(*(offset + 9 for offset in made.offsets[1::2]))
-    file = slab(contents)
-    assert len(bodies(walk(QueuefkaWalker(file, 0)))) == 10_001
-    assert_linear(file, len(contents))
 
 
 def test_a_search_in_format_1_reads_no_byte_for_each_offset(slab):

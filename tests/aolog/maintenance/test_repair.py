@@ -30,7 +30,7 @@ from aolog.format.slab import DATA_BEGIN
 from aolog.log.cursor_file import read_position
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
-from tests.aolog.commands import failure, fill
+from tests.aolog.commands import fill
 from tests.aolog.conftest import (
     WAYS,
     Killed,
@@ -133,19 +133,6 @@ def test_a_writer_goes_on_in_a_copy_above_every_address(
         address = writer.append(b"later")
     assert address >= end
     assert [r.value for r in read_all(str(into))] == [r.value for r in before] + [b"later"]
-
-
-def test_a_torn_end_is_reported_by_the_next_writer_of_the_copy(
-    shapes: dict[str, Built], into: Path
-) -> None:
-    log = shapes["open"]
-    with log.slabs[-1].open("ab") as file:
-        file.write(b"half of a frame")
-    aolog.repair(log.path, into)
-    with aolog.Writer(into) as writer:
-        assert writer.opening.cut_bytes == len(b"half of a frame")
-        writer.append(b"later")
-    assert [gap.reason for gap in one_by_one(str(into)).gaps] == ["torn"]
 
 
 @pytest.mark.parametrize("compression", NAMES)
@@ -330,16 +317,6 @@ def test_too_little_room_is_reported_before_anything_is_written(broken: Built, i
     assert error.details["needed"] == needed
     size = sum(slab.stat().st_size for slab in broken.slabs)
     assert size <= needed <= size * 1.2 + (1 << 20) + 30_000
-
-
-def test_a_real_full_disk_keeps_nothing_of_a_copy(
-    broken: Built, small_disk: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = small_disk(32 << 10)
-    monkeypatch.setattr(Storage, "free_bytes", lambda *_: 1 << 40)  # another program takes it
-    error = failure("repair", broken.path, "--into", str(disk / "new"))
-    assert error["code"] == "storage_full"
-    assert list(disk.iterdir()) == []
 
 
 def test_killed_at_every_operation_a_copy_is_complete_or_absent(broken: Built, into: Path) -> None:

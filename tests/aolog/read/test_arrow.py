@@ -86,23 +86,6 @@ def test_other_types_of_bytes_are_taken(log_path: str, column: str, array: pa.Ar
     assert values(log_path) == [b"a", None]
 
 
-@pytest.mark.parametrize(
-    ("kind", "array"),
-    [
-        ("us", pa.array([1_000_000, 2_000_000], pa.timestamp("us"))),
-        ("us UTC", pa.array([1_000_000, 2_000_000], pa.timestamp("us", "UTC"))),
-        ("zone", pa.array([1_000_000, 2_000_000], pa.timestamp("us", "Asia/Tokyo"))),
-        ("ms", pa.array([1_000, 2_000], pa.timestamp("ms", "UTC"))),
-        ("s", pa.array([1, 2], pa.timestamp("s", "UTC"))),
-        ("ns", pa.array([10**9, 2 * 10**9], pa.timestamp("ns", "UTC"))),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_other_units_of_time_are_taken(log_path: str, kind: str, array: pa.Array) -> None:
-    appended(log_path, batch(value=[b"a", b"b"], timestamp=array))
-    assert [record.timestamp for record in read_all(log_path)] == [1_000_000, 2_000_000]
-
-
 def test_a_timestamp_that_is_null_is_the_time_of_the_append(log_path: str) -> None:
     appended(
         log_path,

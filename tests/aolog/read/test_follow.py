@@ -85,23 +85,3 @@ def test_another_process_is_followed(log_path: str, preallocate: str) -> None:
                 for _ in range(20):
                     assert next(follow).value == b"%04d" % i * 20
             assert reader.gaps == []
-
-
-def test_a_follower_sees_what_comes_after_an_unclean_stop(log_path: str) -> None:
-    code = """
-import os, sys, aolog
-w = aolog.Writer(sys.argv[1])
-w.append(sys.argv[2].encode())
-w.flush()
-w.append(b"lost")
-os._exit(1)
-"""
-    with Child(code, log_path, "0") as child:
-        child.process.wait(20)
-    with aolog.Reader(log_path) as reader:
-        assert next(reader.follow(5.0)).value == b"0"
-        for i in range(1, 4):
-            with Child(code, log_path, str(i)) as child:
-                assert next(reader.follow(20.0)).value == b"%d" % i
-                child.process.wait(20)
-        assert reader.gaps == []

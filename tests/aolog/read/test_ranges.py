@@ -96,29 +96,6 @@ def test_ranges_cut_anywhere_say_together_what_one_reader_says(tmp_path, seed):
     log.close()
 
 
-@pytest.mark.parametrize("seed", range(100, 106))
-def test_any_cuts_between_two_addresses_give_the_records_between_them(tmp_path, seed):
-    rng = random.Random(seed)
-    path = tmp_path / "log"
-    make_log(path, rng)
-    with aolog.Reader(path) as reader:
-        addresses = [record.address for record in reader]
-        end = reader.tell()
-    log = Log(str(path), Storage())
-    for _ in range(10):
-        since, until = sorted(rng.sample([*addresses, end], 2))
-        begin = log.bases[log.position(since)]
-        cuts = sorted({begin, until, *(rng.randrange(since, until) for _ in range(3))})
-        found = []
-        for low, high in pairwise(cuts):
-            for frame in read_range(log, Range(low, high, since, until)):
-                assert isinstance(frame, RecordFrame)
-                found += [frame.address + i for i in range(frame.skip, frame.columns.records)]
-        assert [a for a in found if a < until] == [a for a in addresses if since <= a < until]
-        assert len([a for a in found if a >= until]) < 300, "more than the rest of one frame"
-    log.close()
-
-
 def test_what_was_there_and_cannot_be_read_any_more_is_a_gap(tmp_path):
     with aolog.Writer(tmp_path, batch_bytes=0) as log:
         first, second = log.append(b"one"), log.append(b"two")

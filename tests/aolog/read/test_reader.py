@@ -119,21 +119,6 @@ def test_a_batch_waits_for_its_timeout_and_no_longer(log_path: str) -> None:
 # --- position --------------------------------------------------------------------------------
 
 
-def test_tell_is_the_address_of_what_comes_next(mixed: tuple[str, list[int], Way]) -> None:
-    path, _, (records, _) = mixed
-    with aolog.Reader(path) as reader:
-        before = -1
-        for record in records:
-            assert before < reader.tell() <= record.address
-            with aolog.Reader(path, reader.tell()) as other:
-                assert other.read() == record
-            assert reader.read() == record
-            before = record.address
-        last = reader.tell()
-        assert reader.read() is None
-        assert before < last <= reader.tell() == aolog.verify(path).end
-
-
 @pytest.mark.parametrize("kind", ["batched", "compressed", "queuefka", "frame a record"])
 def test_values_and_records_may_be_asked_for_in_turn(log_path: str, kind: str) -> None:
     """From the one position: after each step, it and the ordinal are where a read leaves them."""
@@ -193,19 +178,6 @@ def test_up_to_an_end_returns_nothing_after_it_and_reading_continues_there(
 
 
 # --- lag -------------------------------------------------------------------------------------
-
-
-def test_lag_counts_what_is_not_read_yet(mixed: tuple[str, list[int], Way]) -> None:
-    path, given, (records, _) = mixed
-    with aolog.Reader(path) as reader:
-        lags = [reader.lag()]
-        for _ in records:
-            reader.read()
-            lags.append(reader.lag())
-    assert [lag.records for lag in lags] == list(range(len(given), -1, -1))
-    assert [lag.bytes for lag in lags] == sorted((lag.bytes for lag in lags), reverse=True)
-    assert lags[0].bytes > lags[-1].bytes == 0
-    assert lags[-1].seconds == 0.0
 
 
 def test_lag_knows_the_age_of_the_oldest_unread_record(log_path: str) -> None:
