@@ -18,9 +18,9 @@ from aolog.errors import AddressPruned, CodecUnavailable, counted, one_line
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.log.directory import Log
 from aolog.log.names import ASIDE_DIRECTORY
-from aolog.maintenance.leftovers import find_leftovers
 from aolog.read import seek
 from aolog.read.reader import Reader
+from aolog.storage.directory import Inside
 from aolog.storage.mounts import limits_of
 from aolog.storage.storage import Storage
 
@@ -61,6 +61,18 @@ def _header(log: Log, order: range) -> SlabHeader | None:
     """The first intact header, in this order of slabs."""
     headers = (log.slab(i).header for i in order)
     return next((header for header in headers if header is not None), None)
+
+
+def _aside(log: str, storage: Storage) -> list[dict[str, object]]:
+    """What recovery saved before it truncated."""
+    directory = Inside(log, ASIDE_DIRECTORY)
+    there = storage.entry(directory)
+    if there is None or there.kind != "directory":
+        return []
+    entries = [
+        (name, storage.entry(directory / name)) for name in sorted(storage.list_names(directory))
+    ]
+    return [{"name": name, "bytes": entry.size} for name, entry in entries if entry is not None]
 
 
 def _describe(log: Log, *, slabs: bool) -> tuple[dict[str, Any], list[_SlabInfo]]:
@@ -180,11 +192,7 @@ def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click
     writer = holders.of(log)
     mount = Storage().mount_of(log)
     limits = [] if mount is None else limits_of(mount)
-    aside = [
-        {"name": left.path.removeprefix(f"{log}/{ASIDE_DIRECTORY}/"), "bytes": left.bytes}
-        for left in find_leftovers(log, Storage())
-        if left.kind == "aside"
-    ]
+    aside = _aside(log, Storage())
     fields |= {
         "writer_open": writer.held,
         "writer_pid": writer.pid,

@@ -113,7 +113,7 @@ def report_to_json(report: Report) -> dict[str, Any]:
     """All fields, with names."""
     named = {
         name: [item._asdict() for item in getattr(report, name)]
-        for name in ("gaps", "findings", "cursors", "leftovers")
+        for name in ("gaps", "findings", "cursors")
     }
     return report._asdict() | named
 
@@ -159,8 +159,3 @@ def _print(log: str, report: Report, news: News | None) -> None:
     ):
         if part:
             out.line("\n".join([f"\n{head}:", *(f"  {one_line(each.message)}" for each in part)]))
-    aside = [left.bytes for left in report.leftovers if left.kind == "aside"]
-    if aside:
-        out.line(
-            f"\n{counted(len(aside), 'file')} kept aside by recovery, {human_bytes(sum(aside))}"
-        )

@@ -1,4 +1,4 @@
-"""The report on a log: gaps, damage, and the state of slabs, cursors and other files. Reads only.
+"""The report on a log: gaps, damage, and the state of slabs and cursors. Reads only.
 
 audit.py reads and hashes each byte once; this module judges the result. There are three kinds of
 findings: damage that causes a gap; damage that cost no record, because another copy or the frames
@@ -16,7 +16,6 @@ from aolog.log.cursor_file import Cursor, cursor_names, read_copies, read_positi
 from aolog.log.directory import Log
 from aolog.log.names import cursor_path
 from aolog.maintenance.audit import audit
-from aolog.maintenance.leftovers import DESCRIPTION, Leftover, find_leftovers
 from aolog.read import seek
 from aolog.read.cursor import check_course
 from aolog.read.reader import Reader, resume_at
@@ -75,7 +74,6 @@ class Report(NamedTuple):
     notes: list[str] = []  # noqa: RUF012 -- a default that is never changed
     findings: list[Finding] = []  # noqa: RUF012 -- the same
     cursors: list[CursorHealth] = []  # noqa: RUF012 -- the same
-    leftovers: list[Leftover] = []  # noqa: RUF012 -- the same
 
 
 def verify(
@@ -96,7 +94,7 @@ def verify(
 
 
 def judge(log: Log, found: Audit) -> Report:
-    """The report on an audit and on the other files of the log."""
+    """The report on an audit and on the log's cursors."""
     findings: list[Finding] = []
     any_header = any(slab.header is not None for slab in found.slabs)
     for i, slab in enumerate(found.slabs):
@@ -105,11 +103,6 @@ def judge(log: Log, found: Audit) -> Report:
     cursors = [_cursor(log, found, name) for name in cursor_names(log.path, log.storage)]
     for cursor in cursors:
         findings += _of_cursor(log.path, cursor)
-    leftovers = find_leftovers(log.path, log.storage)
-    for left in leftovers:
-        if left.kind != "aside":
-            message = f"{left.path}: {DESCRIPTION[left.kind]}"
-            findings.append(Finding(f"{left.kind}_file", left.path, message, False))
     if found.tail_bytes:
         message = (
             f"{counted(found.tail_bytes, 'byte')} after the end: an append in progress, or a torn end "
@@ -135,7 +128,6 @@ def judge(log: Log, found: Audit) -> Report:
         notes=[finding.message for finding in findings if not finding.damage],
         findings=findings,
         cursors=cursors,
-        leftovers=leftovers,
     )
 
 

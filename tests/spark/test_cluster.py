@@ -148,7 +148,6 @@ def test_a_task_that_is_speculated_and_goes_on_behind_the_commit_leaves_one_copy
     assert sorted(numbers(root / "default")) == list(range(ROWS))
     report = aolog.verify(root / "default")
     assert report.ok
-    assert {left.kind for left in report.leftovers} <= {"pending"}
     for left in root.rglob("*.pending"):  # nobody publishes it, and a later job takes it away
         os.utime(left, (0, 0))
     with PendingLog(root, "default", JOB) as log:

@@ -244,33 +244,6 @@ def test_a_cursor_ahead_of_the_end_and_one_that_diverged_are_told_apart(log: Bui
         aolog.Reader(log.path, cursor="c")
 
 
-# --- what else is there ----------------------------------------------------------------------
-
-
-def test_leftovers_are_listed_and_are_no_damage(log: Built) -> None:
-    commit(log.path, "c", 1)
-    there = {
-        "00000000000000099999.slab.tmp": ("temporary", 5),
-        "notes.txt": ("unknown", 3),
-        "cursors/x.cursor.tmp": ("temporary", 1),
-        "cursors/-x.cursor": ("unknown", 2),
-        "cursors/gone.lanes": ("notes", 4),
-        "aside/00000000000000000000.torn": ("aside", 7),
-    }
-    for name, (_, size) in there.items():
-        at = Path(log.path, name)
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(bytes(size))
-    Path(log.path, "cursors/c.lanes").write_bytes(b"{}")  # the bridge's, and its cursor is there
-    report = aolog.verify(log.path)
-    found = {left.path: (left.kind, left.bytes) for left in report.leftovers}
-    assert found == {f"{log.path}/{name}": what for name, what in there.items()}
-    assert report.ok
-    assert len(report.notes) == 5
-    notes = f"{log.path}/cursors/gone.lanes: the bridge's notes on a cursor that does not exist"
-    assert notes in report.notes
-
-
 # --- how ---------------------------------------------------------------------------------------
 
 
@@ -300,12 +273,10 @@ def test_each_byte_is_read_about_once(log_path: str) -> None:
 def test_the_command_tells_damage_by_what_it_cost(log: Built) -> None:
     test_gaps.flip(log.slabs[0], 0, 512)
     commit(log.path, "c", 1)
-    Path(log.path, "stray").touch()
     result = run("verify", log.path)
     assert result.exit_code == 3
     assert "Damage that cost no record:\n  " in result.stdout
     assert "header copy at 0 is damaged" in result.stdout
-    assert "Notes:\n  " in result.stdout
     assert "BEGIN" not in result.stdout
     test_gaps.body(log.frames[1][2])
     assert "RECORDS LOST" in run("verify", log.path).stdout
