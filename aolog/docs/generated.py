@@ -7,7 +7,7 @@
     metrics                   every metric of the bridge
     errors                    every error: its code, exit status and docstring
     kafka_errors              the errors of Kafka on which an operator must act
-    rooms PACKAGE ROOM…       each room: its docstring, what it imports, its files
+    rooms PACKAGE ROOM…       each room: its docstring, its files
 
 Nothing here knows what a page says around its blocks.
 """
@@ -26,7 +26,7 @@ import click
 from aolog.errors import AologError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```\{generated\} (\w+) ?(.*)\n```$", re.MULTILINE)
@@ -40,12 +40,18 @@ _WITH_ERRORS = [
     "bridge.client.errors",
     "bridge.kafka.embedded",
 ]
-_OURS = ("aolog", "bridge")
 
 
 def expanded(text: str) -> str:
     """A page's text with its blocks replaced."""
     return _BLOCK.sub(lambda block: _MAKERS[block[1]](*block[2].split()), text)
+
+
+def _table(head: str, rows: Iterable[Sequence[str]]) -> str:
+    """head: the names of the columns, with bars between them."""
+    lines = [" | ".join(cell.replace("|", r"\|") for cell in row) for row in rows]
+    between = "|".join("---" for _ in head.split("|"))
+    return "\n".join(f"| {line} |" for line in [head, between, *lines]) + "\n"
 
 
 # --- commands -------------------------------------------------------------------------------
@@ -85,12 +91,11 @@ def configuration() -> str:
 def _keys(title: str, table: dict[str, Any]) -> str:
     needed = table.get("required", [])
     rows = [
-        f"| `{key}` | {_type(one)} | {'needed' if key in needed else _default(one)} "
-        f"| {one['description']} |"
+        (f"`{key}`", _type(one), "needed" if key in needed else _default(one), one["description"])
         for key, one in table["properties"].items()
     ]
-    lines = [f"## {title}\n", table["description"] + "\n", "| key | type | default | what |"]
-    return "\n".join([*lines, "|---|---|---|---|", *rows, ""])
+    keys = _table("key | type | default | what", rows)
+    return f"## {title}\n\n{table['description']}\n\n{keys}"
 
 
 def _default(one: dict[str, Any]) -> str:
@@ -127,7 +132,7 @@ def metrics() -> str:
     """A table of all metrics, with the number of logs that have rows of their own."""
     from bridge.operate.metrics import FAMILIES, LOGS_MAX, OTHER, OTHERS, PREFIX
 
-    rows = [
+    ours = [
         (
             f"{PREFIX}{each.name}{'_total' if each.kind == 'counter' else ''}",
             each.kind,
@@ -137,32 +142,29 @@ def metrics() -> str:
         )
         for each in FAMILIES
     ]
-    about = (
+    rows = [(f"`{name}`", *rest) for name, *rest in [*ours, *OTHERS]]
+    return (
         f"The first {LOGS_MAX} logs have rows of their own; the others, and those that were removed, "
-        f"are summed in a row `{OTHER}`.\n"
-    )
-    head = ["| name | type | labels | meaning | what to do |", "|---|---|---|---|---|"]
-    lines = [f"| `{name}` | {' | '.join(rest)} |" for name, *rest in [*rows, *OTHERS]]
-    return "\n".join([about, *head, *lines, ""])
+        f"are summed in a row `{OTHER}`.\n\n"
+    ) + _table("name | type | labels | meaning | what to do", rows)
 
 
 def errors() -> str:
     """A table of all errors, by exit status."""
     for module in _WITH_ERRORS:
         importlib.import_module(module)
-    rows = sorted((kind.exit_status, kind.code, _flat(kind)) for kind in _all_errors(AologError))
-    lines = [f"| `{code}` | {status} | {text} |" for status, code, text in rows]
-    return "\n".join(["| code | exit | what it means, what to do |", "|---|---|---|", *lines, ""])
+    kinds = sorted(_all_errors(AologError), key=lambda kind: (kind.exit_status, kind.code))
+    rows = [
+        (f"`{kind.code}`", str(kind.exit_status), " ".join((kind.__doc__ or "").split()))
+        for kind in kinds
+    ]
+    return _table("code | exit | what it means, what to do", rows)
 
 
 def _all_errors(base: type[AologError]) -> Iterator[type[AologError]]:
     yield base
     for kind in base.__subclasses__():
         yield from _all_errors(kind)
-
-
-def _flat(kind: type) -> str:
-    return " ".join((kind.__doc__ or "").split()).replace("|", r"\|")
 
 
 def kafka_errors() -> str:
@@ -173,12 +175,8 @@ def kafka_errors() -> str:
     for code, row in ROWS.items():
         if row.fault in {Fault.RECORD, Fault.CONFIGURATION}:
             codes.setdefault((row.fault.value, row.reads, row.does), []).append(f"`{code}`")
-    head = ["| fault | code | what it says | what you do |", "|---|---|---|---|"]
-    lines = [
-        f"| {fault} | {', '.join(of)} | {reads} | {does} |"
-        for (fault, reads, does), of in codes.items()
-    ]
-    return "\n".join([*head, *lines, ""])
+    rows = [(fault, ", ".join(of), reads, does) for (fault, reads, does), of in codes.items()]
+    return _table("fault | code | what it says | what you do", rows)
 
 
 # --- rooms ----------------------------------------------------------------------------------
@@ -201,17 +199,14 @@ def _room(package: str, name: str) -> str:
     top = ROOT / package / name
     if not top.is_dir():
         file = top.with_suffix(".py")
-        return f"## {package}/{file.name}\n\n{_module_doc(file)}\n\n{_imports(package, [file])}\n"
-    files = sorted(top.rglob("*.py"))
+        return f"## {package}/{file.name}\n\n{_module_doc(file)}\n"
     rows = [
-        f"| `{file.relative_to(top)}` | {_first_sentence(_module_doc(file))} |"
-        for file in files
+        (f"`{file.relative_to(top)}`", _first_sentence(_module_doc(file)))
+        for file in sorted(top.rglob("*.py"))
         if file.name not in {"__init__.py", "__main__.py"}
     ]
-    about = _module_doc(top / "__init__.py")
-    table = ["| file | what |", "|---|---|", *rows, ""] if rows else []
-    head = [f"## {package}/{name}/", "", about, "", _imports(package, files), ""]
-    return "\n".join([*head, *table])
+    about = f"## {package}/{name}/\n\n{_module_doc(top / '__init__.py')}\n"
+    return f"{about}\n{_table('file | what', rows)}" if rows else about
 
 
 def _module_doc(file: Path) -> str:
@@ -220,22 +215,7 @@ def _module_doc(file: Path) -> str:
 
 def _first_sentence(text: str) -> str:
     first = text.split("\n\n", maxsplit=1)[0].replace("\n", " ")
-    return re.split(r"(?<=\w)[.:] (?=[A-Z])", first)[0].rstrip(".:").replace("|", r"\|")
-
-
-def _imports(package: str, files: list[Path]) -> str:
-    """A line: the rooms that these files import, of both packages."""
-    own = files[0].relative_to(ROOT / package).parts[0].removesuffix(".py")
-    found = set()
-    for file in files:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            names = [node.module] if isinstance(node, ast.ImportFrom) else []
-            names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
-            for parts in (name.split(".") for name in names if name):
-                if parts[0] in _OURS:
-                    found.add("/".join(parts[:2]))
-    others = sorted(found - {f"{package}/{own}"})
-    return f"Imports: {', '.join(f'`{name}`' for name in others) or 'nothing of ours'}."
+    return re.split(r"(?<=\w)[.:] (?=[A-Z])", first)[0].rstrip(".:")
 
 
 _MAKERS: dict[str, Callable[..., str]] = {
