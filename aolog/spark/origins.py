@@ -13,7 +13,6 @@ from aolog.read.cursor import identity
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["Origins"]
@@ -75,11 +74,6 @@ class Origins:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for log in self._logs.values():
             log.close()

@@ -21,7 +21,6 @@ from bridge.buffer.store_forward import Abandoned, StoreForward
 from bridge.deliver.dead_letter import require_dead_letters
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from aolog import Retention
@@ -254,12 +253,7 @@ class Buffer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- inside -------------------------------------------------------------------------------

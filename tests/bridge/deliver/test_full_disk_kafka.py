@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aolog import Writer
+from tests.aolog.conftest import small_disk
 from tests.bridge.conftest import Process
 
 if TYPE_CHECKING:
     from bridge.testing.apache_kafka import KafkaServer
     from tests.kafka.plugin import TopicFactory
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk that is full"),
-]
+__all__ = ["small_disk"]
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 16 MiB."""
-    at = tmp_path / "disk"
-    at.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(at)], check=True)
-    try:
-        yield at
-    finally:
-        subprocess.run(["umount", str(at)], check=True)
+def disk(small_disk: Callable[[int], Path]) -> Path:
+    return small_disk(16 << 20)
 
 
 def fill_up(disk: Path, keep: int = 0) -> None:
