@@ -41,9 +41,9 @@ class FileProvider:
         line = json.dumps(
             {
                 "topic": message.topic,
-                "key": _text(message.key),
-                "value": _text(message.value),
-                "headers": [[name, _text(value)] for name, value in message.headers],
+                "key": bytes_as_json(message.key),
+                "value": bytes_as_json(message.value),
+                "headers": [[name, bytes_as_json(value)] for name, value in message.headers],
                 "timestamp_us": message.timestamp_us,
             }
         ).encode() + b"\n"  # fmt: skip  # an object, then its end
@@ -72,7 +72,8 @@ def _is_cut_off(path: Path) -> bool:
         return False
 
 
-def _text(data: bytes | None) -> str | dict[str, str] | None:
+def bytes_as_json(data: bytes | None) -> str | dict[str, str] | None:
+    """Text, {"base64": ...} for other bytes than UTF-8, or null."""
     if data is None:
         return None
     try:

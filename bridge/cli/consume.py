@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 from aolog.cli.output import json_option, out
 from aolog.cli.parse import where
 from aolog.errors import one_line
+from bridge.buffer.file_provider import bytes_as_json
 from bridge.cli.options import client_values, settings_option, topic_name
 from bridge.cli.topics import catalog_of, servers_option
 
@@ -117,9 +117,11 @@ def _print(message: Any, style: str, *, as_json: bool) -> None:
                 "partition": message.partition(),
                 "offset": message.offset(),
                 "timestamp": message.timestamp()[1],
-                "key": _text(message.key()),
-                "value": _text(message.value()),
-                "headers": [[name, _text(value)] for name, value in message.headers() or []],
+                "key": bytes_as_json(message.key()),
+                "value": bytes_as_json(message.value()),
+                "headers": [
+                    [name, bytes_as_json(value)] for name, value in message.headers() or []
+                ],
             }
         )
     elif style == "value":
@@ -130,13 +132,3 @@ def _print(message: Any, style: str, *, as_json: bool) -> None:
             for data in (message.key(), message.value())
         )
         out.line(f"{message.topic()}/{message.partition()}@{message.offset()}  {key}  {value}")
-
-
-def _text(data: bytes | None) -> object:
-    """As JSON: text, {"base64": ...} for other bytes, or null."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
