@@ -3,11 +3,9 @@ which worker, which Python and what to do."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,6 @@ import aolog
 from aolog.spark.datasource import source_class
 from aolog.spark.kafka_sink import KafkaTarget, sender
 from aolog.spark.sink import batch_writer, stream_writer
-from tests.spark.conftest import ROOT
 from tests.spark.driving import batch_reader, source, struct
 from tests.spark.standalone import bare_python
 
@@ -111,76 +108,3 @@ def test_a_share_of_many_is_small(tmp_path):
     reader, _ = batch_reader(tmp_path / "log")
     (partition,) = reader.partitions()
     assert len(cloudpickle.dumps(partition)) < 1000
-
-
-JOBS = """
-import json, sys
-import aolog, aolog.spark
-from aolog.spark.session import in_our_words, session
-
-log, out = sys.argv[1:]
-with aolog.Writer(log) as writer:
-    writer.append(b"x")
-said = {}
-settings = {
-    "spark.master": "local[1]", "spark.ui.enabled": "false", "spark.driver.memory": "512m",
-    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-}
-with session(settings) as spark:
-    rows = lambda: spark.range(1).selectExpr("'x' AS value")
-    def stream():
-        return spark.readStream.format("aolog").load(log).selectExpr("value", "'s' AS log")
-    def start(frame, kind, *path):
-        query = frame.writeStream.format(kind).option("checkpointLocation", f"{out}-{len(said)}")
-        query.trigger(availableNow=True).start(*path).awaitTermination()
-    jobs = {
-        "read": lambda: spark.read.format("aolog").load(log).collect(),
-        "write": lambda: rows().write.format("aolog").mode("append").save(out),
-        "stream": lambda: start(stream(), "noop"),
-        "stream's sink": lambda: start(stream(), "aolog", out),
-        "scan": lambda: aolog.spark.scan(spark, log).collect(),
-        "verify": lambda: aolog.spark.verify(spark, log),
-    }
-    for name, job in jobs.items():
-        try:
-            job()
-        except Exception as error:
-            said[name] = [str(error)]
-        try:
-            with in_our_words():
-                job()
-        except aolog.UsageError as error:
-            said[name].append(str(error))
-print(json.dumps(said))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("where", ["everywhere", "in tasks only"])
-def test_every_kind_of_job_says_it_in_a_line(tmp_path, bare, where):
-    """A minute: a JVM of its own. In tasks only: as where executors' hosts lack what the driver's has."""
-    python = bare
-    if where == "in tasks only":
-        python = tmp_path / "python"
-        python.write_text(
-            f'#!/bin/sh\ncase "$*" in *pyspark.worker*) exec {bare} "$@";; esac\n'
-            f'exec {sys.executable} "$@"\n',
-            encoding="utf-8",
-        )
-        python.chmod(0o700)
-    environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
-    environment.pop("PYTHONPATH", None)
-    ended = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{JOBS}",
-         tmp_path / "log", tmp_path / "out"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip  # one process
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    said = json.loads(ended.stdout.splitlines()[-1])
-    assert said.keys() == {"read", "write", "stream", "stream's sink", "scan", "verify"}
-    for name, (words, ours) in said.items():
-        (line,) = (line for line in words.splitlines() if "has no module" in line)
-        assert re.search(LINE, line), (name, words)
-        assert "Traceback" not in words, (name, words)
-        assert re.fullmatch(LINE.partition(": ")[2], ours), (name, ours)
