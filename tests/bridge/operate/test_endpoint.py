@@ -152,7 +152,10 @@ def test_a_log_line_is_one_line_whatever_a_name_holds() -> None:
     assert text.format(record) == "INFO new\\nli\\xffne is gone"
     with naming("o\nther"):
         assert text.format(record).endswith(" is gone [o\\nther]")
-    assert json.loads(_Json().format(record))["message"] == "new\nli\\xffne is gone"
+    line = _Json().format(record)
+    assert line.isascii()
+    assert "\n" not in line
+    assert json.loads(line)["message"] == "new\nli\udcffne is gone"
 
 
 # --- a process ------------------------------------------------------------------------------
