@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
-import numpy as np
 import pytest
 from hypothesis import given
 
-from aolog.format.origin import HEADER_NAME, encode_stamps
+from aolog.format.origin import HEADER_NAME
 from bridge.kafka.stamp import Stamp, decode_stamp, encode_stamp
 
 UUID = bytes(range(16))
@@ -60,12 +59,3 @@ def test_the_stamp_is_found_among_other_headers_and_the_last_one_counts() -> Non
     assert decode_stamp([("a", b"1"), OURS, ("b", None)]) == STAMP
     assert decode_stamp([forged, OURS]) == STAMP
     assert decode_stamp([OURS, (HEADER_NAME, b"short")]) == STAMP
-
-
-def test_stamps_of_many_are_those_of_each() -> None:
-    addresses = np.arange(2**62, 2**62 + 500)
-    times = np.arange(-250, 250) * 10**12
-    assert encode_stamps(UUID, 2**32 - 1, addresses, times) == b"".join(
-        encode_stamp(UUID, 2**32 - 1, address, us)
-        for address, us in zip(addresses.tolist(), times.tolist(), strict=True)
-    )
