@@ -107,17 +107,19 @@ TLS = '"security.protocol" = "SSL"\n"ssl.ca.location" = "{ca}"\n'
 def forward(bridge: Callable[..., Process], secured: Secured, tmp_path: Path) -> Forward:
     """Forwards a log of 100 records by a configuration with these settings; process and topic."""
 
-    def forward(listener: str, settings: str, *options: str) -> tuple[Process, str]:
+    def forward(
+        listener: str, settings: str, *options: str, log: str = "log"
+    ) -> tuple[Process, str]:
         server, _ = secured
-        topic = f"{TOPIC}-{tmp_path.name}"
-        if not (tmp_path / "log").exists():
+        topic = f"{TOPIC}-{tmp_path.name}-{log}"
+        if not (tmp_path / log).exists():
             server.create_topic(topic)
-        fill(tmp_path / "log", 100)
+        fill(tmp_path / log, 100)
         (tmp_path / "password").write_text(PASSWORD + "\n")
         (tmp_path / "wrong").write_text("hunter2-wrong\n")
-        config = tmp_path / "bridge.toml"
+        config = tmp_path / f"{log}.toml"
         config.write_text(
-            f'logs = ["log"]\ntopic = "{topic}"\n[clusters.main]\nbootstrap_servers = '
+            f'logs = ["{log}"]\ntopic = "{topic}"\n[clusters.main]\nbootstrap_servers = '
             f'"{server.bootstrap_of(listener)}"\n[clusters.main.settings]\n{settings}'
         )
         return bridge(
@@ -195,47 +197,44 @@ def test_records_reach_a_server_with_a_trusted_certificate_over_tls(
     assert_arrived(records, consume(server.bootstrap_servers, topic, 1), topic=topic)
     again = ("--from", f"kafka:{topic}/0@90", "--to", "latest")
     replayed = bridge(
-        "replay", tmp_path / "log", *again, "--config", tmp_path / "bridge.toml", "--json"
+        "replay", tmp_path / "log", *again, "--config", tmp_path / "log.toml", "--json"
     )
     assert replayed.end() == 0
     found = consume(server.bootstrap_servers, topic, 1)
     assert [m.address for m in found[100:]] == [r.address for r in records[90:]]
 
 
-def test_a_server_with_a_strangers_certificate_gets_nothing(
-    forward: Forward, secured: Secured
+def test_a_plain_client_at_a_listener_with_passwords_names_security_protocol(
+    forward: Forward,
 ) -> None:
-    server, directory = secured
-    process, topic = forward("TLS", TLS.format(ca=directory / "stranger.pem"))
-    last = refused(process)
-    assert "_SSL" in last["error"]
-    assert "certificate verify failed" in last["error"]
-    assert consume(server.bootstrap_servers, topic, 1) == []
-
-
-@pytest.mark.parametrize(
-    ("listener", "delivery"), [("SASL", "at_least_once"), ("TLS", "exactly_once")]
-)
-def test_the_error_of_a_plain_client_at_another_listener_names_security_protocol(
-    forward: Forward, listener: str, delivery: str
-) -> None:
-    process, _ = forward(listener, "", "--delivery", delivery)
-    last = refused(process)
-    assert "security.protocol, which is PLAINTEXT" in last["error"]
+    process, _ = forward("SASL", "")
+    assert "security.protocol, which is PLAINTEXT" in refused(process)["error"]
     assert "check security.protocol" in process.stderr
 
 
-def test_a_certificate_of_another_host_is_distinguished_from_an_untrusted_one(
+def test_a_stranger_s_certificate_one_of_another_host_and_a_client_without_tls_are_distinguished(
     forward: Forward, secured: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, directory = secured
+    exactly = ("--delivery", "exactly_once")
+    stranger, topic = forward("TLS", TLS.format(ca=directory / "stranger.pem"), log="stranger")
+    plain, _ = forward("TLS", "", *exactly, log="plain")
     port = server.bootstrap_of("TLS").rpartition(":")[2]
     monkeypatch.setattr(server, "bootstrap_of", lambda _: f"localhost:{port}")
-    settings = TLS.format(ca=directory / "server.pem")
-    process, _ = forward("TLS", settings, "--delivery", "exactly_once")
-    process.until(lambda s: s["error"] and "does not name the host 'localhost'" in s["error"])
-    assert process.terminate() == 0
-    assert "does not name the host 'localhost'" in process.stderr
+    elsewhere, _ = forward(
+        "TLS", TLS.format(ca=directory / "server.pem"), *exactly, log="elsewhere"
+    )
+    for process, why in (
+        (stranger, "_SSL.*certificate verify failed"),
+        (plain, "security.protocol, which is PLAINTEXT"),
+        (elsewhere, "does not name the host 'localhost'"),
+    ):
+        process.until(lambda s, why=why: s["error"] and re.search(why, s["error"]))
+        process.popen.send_signal(signal.SIGTERM)
+    assert [process.end() for process in (stranger, plain, elsewhere)] == [0, 0, 0]
+    assert "check security.protocol" in plain.stderr
+    assert "does not name the host 'localhost'" in elsewhere.stderr
+    assert consume(server.bootstrap_servers, topic, 1) == []
 
 
 def replace(path: Path, text: str) -> None:
