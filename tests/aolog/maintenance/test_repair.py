@@ -390,7 +390,7 @@ def test_a_copy_beside_a_live_writer_is_a_consistent_prefix(log_path: str, tmp_p
                 written.append(0)
             writer.flush()
 
-        for n in range(8):
+        for n in range(3):
             append()
             into, first = tmp_path / str(n), len(written)
             done = aolog.repair(log_path, into, storage=WatchedStorage(append), progress=append)
