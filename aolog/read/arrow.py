@@ -9,7 +9,7 @@ calls each column takes several. This module imports pyarrow; import it only whe
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,16 +28,11 @@ if TYPE_CHECKING:
 
 # An array: the number of entries, its buffers, and its children in the same form.
 _Parts: TypeAlias = "tuple[int, tuple[Buffer | np.ndarray | None, ...], tuple[_Parts, ...]]"
+# A column of one frame: its entries; None means that all of them are null.
+_Piece: TypeAlias = "tuple[int, BinaryColumn | None]"
 _ARROW_MAX = (1 << 31) - 1  # bytes of a column with 32-bit offsets
 _STREAM_BYTES = 1 << 20  # of a stream's batch: consumers pay a constant for each batch
 _ZEROS = bytes(64 << 10)  # shared by all columns of nulls: 8,192 timestamps
-
-
-class _Piece(NamedTuple):
-    """A column of one frame; None means that all its entries are null."""
-
-    entries: int
-    column: BinaryColumn | None
 
 
 def _count(frames: list[RecordFrame]) -> int:
@@ -50,12 +45,13 @@ def _zeros(size: int) -> Buffer:
 
 def _bits(piece: _Piece) -> np.ndarray:
     """A bool for each entry: whether it is present."""
-    if piece.column is None:
-        return np.zeros(piece.entries, bool)
-    if piece.column.validity is None:
-        return np.ones(piece.entries, bool)
-    packed = np.frombuffer(piece.column.validity, np.uint8)
-    return np.unpackbits(packed, count=piece.entries, bitorder="little").astype(bool)
+    entries, column = piece
+    if column is None:
+        return np.zeros(entries, bool)
+    if column.validity is None:
+        return np.ones(entries, bool)
+    packed = np.frombuffer(column.validity, np.uint8)
+    return np.unpackbits(packed, count=entries, bitorder="little").astype(bool)
 
 
 def _one(count: int, column: BinaryColumn | None) -> _Parts:
@@ -71,16 +67,16 @@ def _binary(pieces: list[_Piece]) -> _Parts:
     """The pieces as one array of binary or string."""
     if len(pieces) == 1:
         return _one(*pieces[0])
-    count = sum(piece.entries for piece in pieces)
-    if all(piece.column is None for piece in pieces):
+    count = sum(entries for entries, _ in pieces)
+    if all(column is None for _, column in pieces):
         return _one(count, None)
-    columns = [p.column or _absent(p.entries) for p in pieces]
+    columns = [column or _absent(entries) for entries, column in pieces]
     data = [column.data for column in columns]
     if (total := sum(map(len, data))) > _ARROW_MAX:
         raise _too_large(total)
     offsets = _joined_offsets([column.offsets for column in columns], list(map(len, data)), count)
     validity = None
-    if any(p.column is None or p.column.validity is not None for p in pieces):
+    if any(column is None or column.validity is not None for _, column in pieces):
         validity = np.packbits(np.concatenate([_bits(p) for p in pieces]), bitorder="little")
     return count, (validity, offsets, b"".join(data)), ()
 
@@ -133,29 +129,19 @@ def _timestamp(frames: list[RecordFrame]) -> _Parts:
 
 
 def _value(frames: list[RecordFrame]) -> _Parts:
-    if len(frames) == 1:
-        columns = frames[0].columns
-        return _one(columns.records, columns.values or lone(columns.value))
-    return _binary(
-        [_Piece(f.columns.records, f.columns.values or lone(f.columns.value)) for f in frames]
-    )
+    each = [frame.columns for frame in frames]
+    return _binary([(c.records, c.values or lone(c.value)) for c in each])
 
 
 def _key(frames: list[RecordFrame]) -> _Parts:
-    if len(frames) == 1:
-        return _one(frames[0].columns.records, frames[0].columns.keys)
-    return _binary([_Piece(f.columns.records, f.columns.keys) for f in frames])
+    return _binary([(frame.columns.records, frame.columns.keys) for frame in frames])
 
 
 def _topic(frames: list[RecordFrame]) -> _Parts:
-    if len(frames) == 1 and frames[0].columns.topic is None:
-        return _one(frames[0].columns.records, frames[0].columns.topics)
-    pieces = []
+    pieces: list[_Piece] = []
     for columns in [frame.columns for frame in frames]:
-        column = columns.topics
-        if columns.topic is not None:
-            column = _repeated(columns.topic, columns.records)
-        pieces.append(_Piece(columns.records, column))
+        same = None if columns.topic is None else _repeated(columns.topic, columns.records)
+        pieces.append((columns.records, same or columns.topics))
     return _binary(pieces)
 
 
@@ -172,7 +158,8 @@ def _headers(frames: list[RecordFrame]) -> _Parts:
         pairs = _one(entries, headers.names), _one(entries, headers.values)
         return count, (None, headers.offsets), ((entries, (None,), pairs),)
     offsets = np.zeros(count + 1, np.int32)
-    names, values = [], []
+    names: list[_Piece] = []
+    values: list[_Piece] = []
     at, begin = 1, 0
     for frame, headers in zip(frames, given, strict=True):
         n = frame.columns.records
@@ -183,8 +170,8 @@ def _headers(frames: list[RecordFrame]) -> _Parts:
             np.add(numbers[1:], begin, out=offsets[at : at + n], casting="unsafe")
             entries = int(numbers[-1])
             begin += entries
-            names.append(_Piece(entries, headers.names))
-            values.append(_Piece(entries, headers.values))
+            names.append((entries, headers.names))
+            values.append((entries, headers.values))
         at += n
     return count, (None, offsets), ((begin, (None,), (_binary(names), _binary(values))),)
 
