@@ -112,8 +112,7 @@ def _news_to_json(news: News | None) -> dict[str, Any]:
 def report_to_json(report: Report) -> dict[str, Any]:
     """All fields, with names."""
     named = {
-        name: [item._asdict() for item in getattr(report, name)]
-        for name in ("gaps", "findings", "cursors")
+        name: [item._asdict() for item in getattr(report, name)] for name in ("gaps", "findings")
     }
     return report._asdict() | named
 

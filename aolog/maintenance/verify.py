@@ -41,16 +41,6 @@ class Finding(NamedTuple):
     damage: bool
 
 
-class CursorHealth(NamedTuple):
-    """One cursor. state: "ok", "ahead" of the log's end, "pruned", "corrupt" (both copies), "diverged"
-    or "foreign". copies: whether each copy that was written is intact."""
-
-    name: str
-    state: str
-    address: int | None
-    copies: tuple[bool, ...]
-
-
 class Report(NamedTuple):
     """The result of `verify`.
 
@@ -73,7 +63,6 @@ class Report(NamedTuple):
     problems: list[str]
     notes: list[str] = []  # noqa: RUF012 -- a default that is never changed
     findings: list[Finding] = []  # noqa: RUF012 -- the same
-    cursors: list[CursorHealth] = []  # noqa: RUF012 -- the same
 
 
 def verify(
@@ -100,9 +89,8 @@ def judge(log: Log, found: Audit) -> Report:
     for i, slab in enumerate(found.slabs):
         successor = found.slabs[i + 1].header if i + 1 < len(found.slabs) else None
         findings += _of_slab(slab, _seal_state(slab, successor), any_header=any_header)
-    cursors = [_cursor(log, found, name) for name in cursor_names(log.path, log.storage)]
-    for cursor in cursors:
-        findings += _of_cursor(log.path, cursor)
+    for name in cursor_names(log.path, log.storage):
+        findings += _of_cursor(log, found, name)
     if found.tail_bytes:
         message = (
             f"{counted(found.tail_bytes, 'byte')} after the end: an append in progress, or a torn end "
@@ -127,7 +115,6 @@ def judge(log: Log, found: Audit) -> Report:
         problems=problems,
         notes=[finding.message for finding in findings if not finding.damage],
         findings=findings,
-        cursors=cursors,
     )
 
 
@@ -192,21 +179,8 @@ def _of_slab(slab: SlabAudit, seal: SealState, *, any_header: bool) -> list[Find
 # --- cursors --------------------------------------------------------------------------------
 
 
-def _cursor(log: Log, found: Audit, name: str) -> CursorHealth:
-    try:
-        copies = read_copies(log.path, name, log.storage)
-    except FileNotFoundError:  # deleted since the listing
-        return CursorHealth(name, "ok", None, ())
-    intact = tuple(copy is not None for copy in copies)
-    known = [copy for copy in copies if copy is not None]
-    if not known:
-        return CursorHealth(name, "corrupt", None, intact)
-    position = max(known)[1]
-    return CursorHealth(name, _state(log, found, position), position.address, intact)
-
-
 def _state(log: Log, found: Audit, position: Position) -> str:
-    """The state that a reader would find."""
+    """ "ok", or what a reader would find: "foreign", "diverged", "ahead" of the log's end or "pruned"."""
     try:
         log.listed(lambda: check_course(log, position))
     except CursorForeign:
@@ -237,17 +211,23 @@ _CURSOR_STATES = {  # state to (damage, message)
 }
 
 
-def _of_cursor(log_path: str, cursor: CursorHealth) -> list[Finding]:
-    path = cursor_path(log_path, cursor.name)
-    found = []
-    if cursor.state != "corrupt" and False in cursor.copies:
-        which = cursor.copies.index(False) * (HEADER_COPIES[1] - HEADER_COPIES[0])
+def _of_cursor(log: Log, found: Audit, name: str) -> list[Finding]:
+    path = cursor_path(log.path, name)
+    try:
+        copies = read_copies(log.path, name, log.storage)
+    except FileNotFoundError:  # deleted since the listing
+        return []
+    known = [copy for copy in copies if copy is not None]
+    state = _state(log, found, max(known)[1]) if known else "corrupt"
+    findings = []
+    if known and None in copies:
+        which = copies.index(None) * (HEADER_COPIES[1] - HEADER_COPIES[0])
         what = f"{path}: copy at {which} is damaged; the other is intact"
-        found.append(Finding("cursor_copy", path, what, True))
-    if cursor.state in _CURSOR_STATES:
-        damage, what = _CURSOR_STATES[cursor.state]
-        found.append(Finding(f"cursor_{cursor.state}", path, f"{path}: {what}", damage))
-    return found
+        findings.append(Finding("cursor_copy", path, what, True))
+    if state in _CURSOR_STATES:
+        damage, what = _CURSOR_STATES[state]
+        findings.append(Finding(f"cursor_{state}", path, f"{path}: {what}", damage))
+    return findings
 
 
 def cursors(path: str | os.PathLike[str], *, storage: Storage | None = None) -> list[Cursor]:
