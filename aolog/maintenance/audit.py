@@ -54,8 +54,8 @@ class SlabAudit:
     """The contents of one slab. Offsets are relative to the slab.
 
     is_whole: the frames follow each other without damage between them. frames: intact ones before the
-    seal. records: in those frames. next_ordinal: after the last one. durable: offset up to which a
-    frame says that everything is durable. seal_at: offset of the intact seal, or None. differences:
+    seal. records: in those frames. durable: offset up to which a frame says that everything is durable.
+    seal_at: offset of the intact seal, or None. differences:
     between the seal and the frames; empty if frames are missing. copies: of the header. trailer: the
     seal's offset in the trailer, None without an intact trailer. is_emptied: only zeros after the magic,
     as in a copy by repair of an unreadable slab. foreign: the UUID of another log, if no header copy
@@ -64,14 +64,11 @@ class SlabAudit:
 
     frames: int = 0
     records: int = 0
-    next_ordinal: int = 0
     least_us: int = NO_TIMESTAMP
     greatest_us: int = NO_TIMESTAMP
     durable: int = 0
     seal_at: int | None = None
     seal_header: SlabHeader | None = None
-    seal_records: int | None = None
-    ordinals_skip: bool = False
     copies: tuple[SlabHeader | NewerVersion | None, ...] = ()
     trailer: int | None = None
     is_emptied: bool = False
@@ -152,24 +149,20 @@ class SlabAudit:
         else:
             self._hash.update(encode_header(head, offset, header.salt))
             self.index.note(offset, ordinal, self.greatest_us)
-            if ordinal != self.next_ordinal and self.is_whole:
-                self.ordinals_skip = True
         if kind == KIND_RECORDS:
             if least_us < self.least_us or not self.records:
                 self.least_us = least_us
             self.greatest_us = max(self.greatest_us, timestamp_us)
         self.frames += 1
         self.records += records
-        self.next_ordinal = ordinal + records
 
     def _note_seal(self, frame: Frame) -> None:
         seal = decode_seal_body(frame.body)
         self.durable = frame.end
-        self.next_ordinal = frame.header.ordinal
         if seal is None or seal.header.base != self.base:
             self.differences.append("its contents are invalid")
             return
-        self.seal_at, self.seal_header, self.seal_records = frame.offset, seal.header, seal.records
+        self.seal_at, self.seal_header = frame.offset, seal.header
         if self.is_whole:
             values = {
                 "records": (seal.records, self.records),
@@ -280,5 +273,5 @@ def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:
     if trailer is not None and slab.header is not None and trailer[1] == slab.header.salt:
         found.trailer = trailer[0]
     if found.seal_at is None and (seal := slab.seal()) is not None:  # sealed since it was walked
-        found.seal_at, found.seal_header, found.seal_records = end, seal.header, seal.records
+        found.seal_at, found.seal_header = end, seal.header
     return found

@@ -124,7 +124,7 @@ def judge(log: Log, found: Audit) -> Report:
 def _seal_state(slab: SlabAudit, successor: SlabHeader | None) -> SealState:
     """A slab without an intact seal had one if a trailer or a successor of the same epoch says so: a
     writer seals a slab before it begins the next."""
-    if slab.differences or (slab.seal_at is not None and slab.ordinals_skip):
+    if slab.differences:
         return "differs"
     if slab.seal_at is not None:
         return "intact"
@@ -166,13 +166,10 @@ def _of_slab(slab: SlabAudit, seal: SealState, *, any_header: bool) -> list[Find
             add("header_copy", f"header copy {which} is damaged; {intact} is intact")
         if slab.seal_header is not None and slab.seal_header != slab.header:
             add("seal_header", "the seal's copy of the header is different")
-        if slab.ordinals_skip:
-            add("ordinals", "the frames' ordinals are not consecutive")
     if seal == "damaged":
         add("seal", "the seal is damaged; readers rebuild its index when they need it")
     elif seal == "differs":
-        what = "; ".join(slab.differences) or "the frames' ordinals are not consecutive"
-        add("seal_differs", f"the seal is intact, but {what}")
+        add("seal_differs", f"the seal is intact, but {'; '.join(slab.differences)}")
     return found
 
 
@@ -180,7 +177,7 @@ def _of_slab(slab: SlabAudit, seal: SealState, *, any_header: bool) -> list[Find
 
 
 def _state(log: Log, found: Audit, position: Position) -> str:
-    """ "ok", or what a reader would find: "foreign", "diverged", "ahead" of the log's end or "pruned"."""
+    """What a reader would find: "foreign", "diverged", "ahead" of the log's end, "pruned", or "ok"."""
     try:
         log.listed(lambda: check_course(log, position))
     except CursorForeign:
