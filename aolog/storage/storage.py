@@ -425,8 +425,6 @@ class Storage:
     def _no_directory(self, error: OSError, path: str | Directory) -> NotALog:
         if isinstance(path, Directory):
             return NotALog("was removed", hint="open it again where it is", path=path.path)
-        there = self.system.lexists(path)
-        reason = "is a file, not a directory" if there else "no such directory"
-        if not isinstance(error, FileNotFoundError) and not there:
-            reason = "a part of the path is a file"
+        missing = isinstance(error, FileNotFoundError)
+        reason = "no such directory" if missing else "is a file, or a part of its path is one"
         return NotALog(reason, hint="name the directory of a log", path=path)

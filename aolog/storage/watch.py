@@ -14,15 +14,13 @@ if TYPE_CHECKING:
 
 _EVENTS_BYTES = 4 << 10  # a read: a hundred events; remaining events wake the reader once more
 _WAIT_S_MAX = 86_400.0  # poll takes a C int of milliseconds; a longer wait returns early
-_POLL_FIRST_S = 0.001
-_POLL_MAX_S = 0.05  # maximum delay of a follower without inotify; 20 looks a second
+_POLL_S = 0.05  # maximum delay of a follower without inotify; 20 looks a second
 
 
 class Watch:
     """Waits for a change of a directory."""
 
     def __init__(self, path: str) -> None:
-        self._delay_s = _POLL_FIRST_S
         self._events = bytearray(_EVENTS_BYTES)
         self._inotify = _inotify(path)
         if self._inotify is not None:
@@ -35,8 +33,7 @@ class Watch:
         if timeout_s is not None:
             timeout_s = max(0.0, min(timeout_s, _WAIT_S_MAX))
         if self._inotify is None:
-            time.sleep(self._delay_s if timeout_s is None else min(self._delay_s, timeout_s))
-            self._delay_s = min(self._delay_s * 2, _POLL_MAX_S)
+            time.sleep(_POLL_S if timeout_s is None else min(_POLL_S, timeout_s))
         elif self._poll.poll(None if timeout_s is None else int(timeout_s * 1000)):
             self._inotify.readinto(self._events)  # not decoded: any event ends the wait
 
@@ -50,12 +47,12 @@ class Watch:
 
 
 def _inotify(path: str) -> INotify | None:
-    """An inotify of the directory; None if this is not Linux, or its limit of watches is reached."""
+    """An inotify of the directory; None if the limit of watches is reached."""
     try:
         from inotify_simple import INotify, flags
 
         inotify = INotify(nonblocking=True)
-    except (ImportError, OSError):
+    except OSError:
         return None
     try:
         inotify.add_watch(path, flags.MODIFY | flags.MOVED_TO | flags.CREATE | flags.DELETE)

@@ -214,18 +214,10 @@ class FormatOneSlab(_Pending):
         self.zeros_end = 1 << 63  # none: a reader of the format would take zeros for records
 
     def add_records(
-        self,
-        count: int,
-        columns: int,
-        codec: int,
-        parts: list[Buffer],
-        timestamp_us: int,
-        least_us: int,
-        durable: int,
+        self, count: int, columns: int, codec: int, parts: list[Buffer], *_: int
     ) -> int:
         """Adds a frame of one value, which is all that the format can hold; its address."""
-        del columns, codec, timestamp_us, least_us, durable
-        assert count == len(parts) == 1
+        assert (count, columns, codec, len(parts)) == (1, 0, 0, 1)
         address = self.base + self.offset
         self._pending += format1.encode_record(bytes(parts[0]))
         self.offset += format1.FRAME_HEADER_LEN + len(parts[0])

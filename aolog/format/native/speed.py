@@ -12,7 +12,6 @@ import os
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import cache
 from itertools import accumulate, chain, pairwise, repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
@@ -28,13 +27,9 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator
 
-    import numpy as np
-
     from aolog.record import Headers
 
 _Object = TypeVar("_Object")
-
-_NUMPY_PAYS = 256  # entries; with fewer, sorting a list is faster than numpy's calls
 
 backend = "python" if _speed is None else "compiled"
 
@@ -127,14 +122,8 @@ def python_measure(values: list[Any]) -> tuple[int, int] | None:
 
 def python_rise(columns: list[memoryview]) -> bool:
     """Whether no number is less than the one before it, in each of these columns of u32. Each column
-    begins with 0. Compares all columns at once: one column alone takes as long as ten."""
-    if sum(map(len, columns)) <= _NUMPY_PAYS:
-        return all(ordered == sorted(ordered) for ordered in map(memoryview.tolist, columns))
-    frombuffer, u32 = _numpy()
-    numbers = frombuffer(columns[0] if len(columns) == 1 else b"".join(columns), u32)
-    falls = (numbers[1:] < numbers[:-1]).tobytes().count(1)
-    ends = sum(column[-1] > 0 for column in columns[:-1])  # it falls to the 0 of the next column
-    return falls == ends
+    begins with 0."""
+    return all(ordered == sorted(ordered) for ordered in map(memoryview.tolist, columns))
 
 
 def python_total(numbers: array[int], indices: list[int] | None = None) -> tuple[int, int]:
@@ -150,14 +139,6 @@ def python_total(numbers: array[int], indices: list[int] | None = None) -> tuple
     if min(chosen, default=0) < 0 or total >> 63:
         raise OverflowError("a number is negative, or the sum exceeds an i64")
     return total, max(chosen, default=0)
-
-
-@cache
-def _numpy() -> tuple[Callable[..., np.ndarray], np.dtype[np.uint32]]:
-    """Numpy's `frombuffer` and u32; numpy is imported at the first call."""
-    import numpy as np
-
-    return np.frombuffer, np.dtype(np.uint32)
 
 
 def python_groups(objects: list[_Object]) -> dict[_Object, list[int]]:
