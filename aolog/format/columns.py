@@ -133,13 +133,15 @@ class BodyBuilder:
         except OverflowError:
             raise BodyTooLarge from None
 
-    def binary(self, entries: Sequence[bytes | None], *, nulls: bool) -> None:
-        """Adds a binary column. Raises BodyTooLarge."""
+    def binary(self, entries: Sequence[bytes | None]) -> bool:
+        """Adds a binary column; whether it has nulls. Raises BodyTooLarge."""
+        nulls = None in entries
         if nulls:
             self.put(_bitmap(entries))
         column = _column([entry or b"" for entry in entries] if nulls else entries)
         assert column is not None
         self.put(column)
+        return nulls
 
 
 def encode_columns(
@@ -167,28 +169,21 @@ def encode_columns(
         bits |= TIMESTAMPS
         body.put(array("q", timestamps).tobytes())
     if keys is not None:
-        nulls = None in keys
-        bits |= KEYS | (KEY_NULLS if nulls else 0)
-        body.binary(keys, nulls=nulls)
+        bits |= KEYS | (KEY_NULLS if body.binary(keys) else 0)
     if topics is not None and topics[0] is not None and len(set(topics)) == 1:
         bits |= TOPIC
         name = topics[0].encode()
         body.put(_U32.pack(len(name)) + name)
     elif topics is not None:
-        nulls = None in topics
+        nulls = body.binary([None if t is None else t.encode() for t in topics])
         bits |= TOPICS | (TOPIC_NULLS if nulls else 0)
-        body.binary([None if t is None else t.encode() for t in topics], nulls=nulls)
     if headers is not None:
         entries = list(chain.from_iterable(headers))
-        entry_values = [value for _, value in entries]
-        nulls = None in entry_values
-        bits |= HEADERS | (HEADER_NULLS if nulls else 0)
         body.offsets(map(len, headers))
-        body.binary([name.encode() for name, _ in entries], nulls=False)
-        body.binary(entry_values, nulls=nulls)
-    nulls = None in values
-    bits |= VALUE_NULLS if nulls else 0
-    body.binary(values, nulls=nulls)
+        body.binary([name.encode() for name, _ in entries])
+        nulls = body.binary([value for _, value in entries])
+        bits |= HEADERS | (HEADER_NULLS if nulls else 0)
+    bits |= VALUE_NULLS if body.binary(values) else 0
     if body.length > BODY_LEN_MAX:
         raise BodyTooLarge
     return bits, body.parts
