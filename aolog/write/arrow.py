@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from aolog.errors import RecordRefused, RecordTooLarge
+from aolog.errors import RecordRefused
 from aolog.format.arrow_schema import HEADER, SCHEMA
 from aolog.format.columns import (
     HEADER_NULLS,
@@ -25,7 +25,7 @@ from aolog.format.columns import (
 )
 from aolog.format.slab import TOPIC_LEN_MAX
 from aolog.write.open_batch import RecordColumns
-from aolog.write.validate import RECORD_BYTES_MAX, too_large
+from aolog.write.validate import check_sizes
 
 
 class _Body(BodyBuilder):
@@ -95,8 +95,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Rec
     data = value.buffers()[2]  # not `nbytes`, which costs as much as all other checks
     if data is not None and data.size > max_record_bytes:  # otherwise no value is
         longest = int(pa.compute.max(pa.compute.binary_length(value)).as_py() or 0)
-        if longest > max_record_bytes:
-            raise too_large(longest, max_record_bytes)
+        check_sizes(0, longest, max_record_bytes)
     body, bits = _Body(), VALUES
     least = greatest = now_us
     stamps = _column(given, "timestamp")
@@ -122,11 +121,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Rec
     if headers is not None and len(headers.flatten()):
         bits |= HEADERS | (HEADER_NULLS if _put_headers(body, headers) else 0)
     bits |= VALUE_NULLS if body.column(value) else 0
-    if body.length > RECORD_BYTES_MAX:
-        raise RecordTooLarge(
-            f"a batch of {body.length} bytes is over a frame's bound of {RECORD_BYTES_MAX}",
-            hint="slice it; each append_arrow is one frame",
-        )
+    check_sizes(body.length, 0, max_record_bytes)
     return RecordColumns(batch.num_rows, bits, body.parts, greatest, least)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aolog.errors import RecordRefused, RecordTooLarge, load_optional
+from aolog.errors import RecordRefused, load_optional
 from aolog.format.columns import encode_columns
 from aolog.format.compression import packer
 from aolog.format.format1 import check_storable
@@ -12,10 +12,9 @@ from aolog.storage import clock
 from aolog.write.open_batch import RecordColumns, encode_records
 from aolog.write.validate import (
     OFFSET_BYTES,
-    RECORD_BYTES_MAX,
     check_record,
+    check_sizes,
     check_values,
-    too_large,
 )
 
 if TYPE_CHECKING:
@@ -109,13 +108,8 @@ def _columns_of(
         return RecordColumns(0, 0, [], now_us, now_us)
     checked = [check_record(*parts) for parts in zip(*given, strict=True)]
     sizes = [size for *_, size in checked]
-    if max(sizes) - OFFSET_BYTES > max_record_bytes:
-        raise too_large(max(sizes) - OFFSET_BYTES, max_record_bytes)
-    if sum(sizes) + 8 * len(sizes) > RECORD_BYTES_MAX:  # a column may add offsets for all records
-        raise RecordTooLarge(
-            f"a batch of {sum(sizes)} bytes exceeds a frame's bound of {RECORD_BYTES_MAX}",
-            hint="split it; each append_many is one frame",
-        )
+    bytes_of_all = sum(sizes) + 8 * len(sizes)  # a column may add offsets for all records
+    check_sizes(bytes_of_all, max(sizes) - OFFSET_BYTES, max_record_bytes)
     return encode_records(
         [record[0] for record in checked], [record[1:5] for record in checked], now_us
     )

@@ -144,15 +144,19 @@ def check_values(values: Iterable[object], max_record_bytes: int) -> Sequence[by
         lengths = [len(value or b"") for value in listed]
         measured = sum(lengths), max(lengths)
     size, longest = measured
+    check_sizes(size + OFFSET_BYTES * len(listed), longest, max_record_bytes)
+    return listed
+
+
+def check_sizes(size: int, longest: int, max_record_bytes: int) -> None:
+    """Of records for one frame. Raises RecordTooLarge for the longest, or for all."""
     if longest > max_record_bytes:
         raise too_large(longest, max_record_bytes)
-    size += OFFSET_BYTES * len(listed)
     if size > RECORD_BYTES_MAX:
         raise RecordTooLarge(
             f"a batch of {size} bytes is over a frame's bound of {RECORD_BYTES_MAX}",
-            hint="split it; each append_many is one frame",
+            hint="split it; each call is one frame",
         )
-    return listed
 
 
 def too_large(size: int, max_record_bytes: int) -> RecordTooLarge:

@@ -122,9 +122,6 @@ def test_a_place_that_no_writer_comes_to_is_no_header(field):
         assert decode_slab_header(HEADER._replace(**{field: place}).encode()) is None
 
 
-# --- names ----------------------------------------------------------------------------------
-
-
 # --- index ----------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""The simulation does what the real file system does: recorded calls, strace, and random calls."""
+"""The simulation does what the real file system does: random calls have the same answers."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ def test_the_simulation_replaces_every_call() -> None:
     calls = [name for name in vars(System) if not name.startswith("_")]
     assert [name for name in calls if name not in vars(SimulatedCalls)] == []
 
-
-# --- strace ------------------------------------------------------------------------------------------
 
 # --- random calls --------------------------------------------------------------------------------------
 

@@ -369,9 +369,6 @@ def test_a_failed_fsync_of_the_directory_ends_the_writer(log_path: str) -> None:
     assert [value[:1] for value in values(log_path)] == [b"x", b"z"]
 
 
-# --- the log vanishes ----------------------------------------------------------------------------
-
-
 # --- reads that fail -----------------------------------------------------------------------------
 
 

@@ -382,8 +382,6 @@ def test_recovery_that_dies_anywhere_is_repeated_with_the_same_outcome(
     assert values(path) == [*(record.value for record in records), b"next"]
 
 
-# --- SIGKILL -----------------------------------------------------------------------------------
-
 # --- what cannot be opened -----------------------------------------------------------------------
 
 
