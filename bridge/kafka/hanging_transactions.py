@@ -1,15 +1,16 @@
 """Transactions that the cluster left open: quarantined here, because a defect of Kafka causes them.
 
-KAFKA-20734 (https://github.com/apache/kafka/pull/22680), in Kafka 4.3: a coordinator that finds a
+KAFKA-20734 (https://github.com/apache/kafka/pull/22680), in Kafka 4.3 and 4.4: a coordinator that finds a
 partition without a leader (the only replica is on a node that restarts) takes the partition for
 deleted, and omits its marker. Records that were aborted then stay open. They hide everything after
 them from consumers that read committed records, and the next transaction of the same producer would
-commit them, so they would arrive twice. Kafka 4.2 and earlier are not affected.
+commit them, so they would arrive twice. Kafka 4.2 and earlier are not affected. No release ends it yet:
+4.3.0, 4.3.1 and 4.4.0, the newest on 2026-11-25, lose the marker of a node that was killed, 4.2.2 waits.
 
 In a healthy cluster nothing of a producer's predecessors is open after `init_transactions`. Anything
 that is open nevertheless is found here, and ended by a transaction of the new producer.
 
-Delete this module when no supported cluster runs a Kafka 4.3 without that fix. `transactional_producer`
+Delete this module when no supported cluster runs such a Kafka. `transactional_producer`
 calls `end_in_cursor_topic` and `end_in_lanes`, and nothing else depends on it.
 """
 

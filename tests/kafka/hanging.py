@@ -1,6 +1,6 @@
 """A transaction that hangs: data of a producer in a partition, without a marker after it.
 
-Kafka 4.3 leaves such behind where a node restarts (KAFKA-20734). Here it is made on any version: a
+Kafka 4.3 and 4.4 leave such behind where a node restarts (KAFKA-20734). Here it is made on any version: a
 batch of a producer whose last transaction has ended, sent by hand, while the server does not verify
 what belongs to a transaction.
 """
