@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from aolog import Reader
 from tests.bridge.conftest import Message
 
 
@@ -18,11 +17,6 @@ def numbers(messages: Iterable[Message]) -> Counter[int]:
 
 def once(*parts: Iterable[int]) -> Counter[int]:
     return Counter(number for part in parts for number in part)
-
-
-def end_of(log: Path) -> int:
-    with Reader(log) as reader:
-        return reader.end()
 
 
 def copy_of(log: Path) -> Path:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from bridge.kafka.messages import Callback, Messages
     from bridge.kafka.producer import Cluster
 
-_BATCHES_MAX = 64
 _BYTES_MAX = 16 << 20  # of keys and values; one batch may exceed it
 
 
@@ -44,7 +43,7 @@ class Ready:
         self,
         messages: Messages,
         lanes: list[LaneKey],
-        ordinals: Sequence[int] | None,
+        ordinals: Sequence[int],
         end: Position,
     ) -> None:
         self.messages = messages
@@ -74,16 +73,14 @@ class Ready:
         """Of the record at i, or the end."""
         if i == self.records:
             return self.end
-        ordinal = None if self._ordinals is None else self._ordinals[i]
-        return Position(self.messages.addresses[i], ordinal)
+        return Position(self.messages.addresses[i], self._ordinals[i])
 
     def keep(self, kept: Sequence[int]) -> None:
         """Drops all other records."""
         self.messages = self.messages.take(kept)
         self.lanes = [self.lanes[i] for i in kept]
         self.bytes, _ = total(self.messages.sizes)
-        if self._ordinals is not None:
-            self._ordinals = [self._ordinals[i] for i in kept]
+        self._ordinals = [self._ordinals[i] for i in kept]
 
 
 class Prefetch:
@@ -119,11 +116,8 @@ class Prefetch:
     @property
     def room(self) -> bool:
         """Whether more may be read."""
-        return (
-            self._held < self._records
-            and len(self.ready) < _BATCHES_MAX
-            and sum(ready.bytes for ready in self.ready) < _BYTES_MAX
-        )
+        size = sum(ready.bytes for ready in self.ready)
+        return self._held < self._records and size < _BYTES_MAX
 
     @property
     def empty(self) -> bool:
@@ -166,7 +160,8 @@ class Prefetch:
             found[topic] = partitions
         routed = self._router.route(batch, messages, found.__getitem__)
         first = first_ordinal(batch)
-        ordinals = None if first is None else range(first, first + messages.records)
+        assert first is not None  # not of format 1
+        ordinals = range(first, first + messages.records)
         ready = Ready(
             messages, cast("list[LaneKey]", routed.lanes), ordinals, self._source.position
         )

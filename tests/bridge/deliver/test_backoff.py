@@ -13,8 +13,3 @@ def test_delays_double_up_to_the_maximum_and_are_short_again_after_a_success() -
         for longest_s in (1.0, 2.0, 4.0, 5.0, 5.0):
             assert longest_s / 2 <= backoff.next_s() <= longest_s
         backoff.reset()
-
-
-def test_the_delays_of_many_differ() -> None:
-    delays = {Backoff(1.0, 60.0).next_s() for _ in range(100)}
-    assert len(delays) > 90

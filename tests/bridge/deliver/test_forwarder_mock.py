@@ -3,7 +3,6 @@ Forwarders run in a thread, or in a process if signals matter."""
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from aolog import Reader, Writer
 from tests.bridge.conftest import (
     Process,
     Run,
-    answer_within,
     append,
     assert_arrived,
     consume,
@@ -259,23 +257,3 @@ def test_sigterm_during_an_outage_ends_a_bridge_in_seconds(
     forward(drain=True).end()
     arrived = {m.address for m in consume(broker.bootstrap_servers)}
     assert arrived == {r.address for r in records_of(log)}
-
-
-def test_a_stop_during_reading_back_takes_seconds_and_is_not_clean(
-    log: Path, broker: EmbeddedBroker, forward: Forward, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker.create_topic("wide", 60)
-    with Writer(log) as writer:
-        append(writer, range(2000), keys=500)
-    forward(topic="wide", drain=True).end()
-    with Writer(log) as writer:
-        append(writer, range(2000, 2100))
-    saved = notes_of(log)
-    (log / "cursors/bridge.lanes").write_text(json.dumps({**saved, "clean": False}))
-    answer_within(monkeypatch, 10.0)
-    broker.set_rtt_ms(400)  # 60 lanes would take half a minute and more
-    run = forward(topic="wide")
-    time.sleep(3.0)
-    run.stop()
-    assert notes_of(log)["clean"] is False
-    assert cursor_of(log) < records_of(log)[-1].address

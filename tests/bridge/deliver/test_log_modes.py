@@ -13,7 +13,6 @@ from bridge import Buffer
 from bridge.buffer.file_provider import FileProvider
 from bridge.config.load import load_text
 from bridge.deliver.rate_limit import RateLimit
-from bridge.errors import WrongConfiguration
 from bridge.supervise.options import cluster_options
 from tests.bridge.conftest import Process
 from tests.bridge.deliver.test_poison import with_large
@@ -81,9 +80,3 @@ def test_a_configuration_takes_a_mode_as_chmod_does(
     assert config.mode == expected
     assert cluster_options(config, RateLimit())["main"].values["mode"] == expected
     assert config.shown()["mode"] == f"{expected:o}"
-
-
-@pytest.mark.parametrize("text", ["750", '"rwx"', '"600"', "true", "[]"])
-def test_a_configuration_refuses_a_mode_that_is_none(tmp_path: Path, text: str) -> None:
-    with pytest.raises(WrongConfiguration, match="mode"):
-        load_text(CONFIG.replace("MODE", text), base=tmp_path)

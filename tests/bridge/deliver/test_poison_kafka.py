@@ -167,21 +167,3 @@ def test_poison_that_the_cluster_does_not_name_is_found_in_seconds(
             writer.append(b"x" * 100_000, key=b"k")
     assert drain(name, delivery, settings={"compression.type": "zstd"}) < len(poison) * 8
     check(log, poison, committed_in(kafka, name), name, "MSG_SIZE_TOO_LARGE")
-
-
-def test_a_topic_whose_settings_cannot_be_read_is_named_once(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run],
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip  # one call
-    """A time-out here; without the right it is the same."""
-    monkeypatch.setattr(topic_settings, "_ANSWER_S", 0.0)
-    caplog.set_level(logging.INFO, "bridge")
-    name, poison = topic(1, {"cleanup.policy": "compact", "retention.ms": "-1"}), []
-    with Writer(log) as writer:
-        for number in range(3):
-            append(writer, range(number * 50, number * 50 + 50))
-            poison.append(writer.append(b"no key"))
-    forward_to(name, poison="dead-letter").end()
-    told = [line for line in caplog.messages if "DescribeConfigs" in line]
-    assert len(told) == 1
-    check(log, poison, committed_in(kafka, name), name, "INVALID_RECORD")

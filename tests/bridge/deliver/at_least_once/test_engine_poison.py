@@ -12,12 +12,10 @@ from tests.bridge.deliver.at_least_once.engines import (
     B,
     at,
     many,
-    one_sent,
     opened,
     read,
     reconnect,
     sending,
-    under_way,
 )
 
 # --- refusals -------------------------------------------------------------------------------
@@ -76,12 +74,6 @@ def test_if_the_cluster_names_records_the_same_are_sent_once_more_with_a_report_
         rooms.append(e.lanes[A].room())
         read(e, 1_002, {A: range(2, 1_002)})
     assert rooms == [1_000, 31]
-
-
-def test_a_single_refused_record_leaves_nothing_in_doubt() -> None:
-    for e, doubt in ((one_sent(), False), (under_way(), True)):
-        e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
-        assert e.in_doubt is doubt
 
 
 # --- poison ---------------------------------------------------------------------------------
