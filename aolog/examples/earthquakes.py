@@ -9,7 +9,6 @@ U.S. Geological Survey's feeds in GeoJSON have them under `features`.
 
 from __future__ import annotations
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,8 +33,6 @@ _EVENT = """
     id string, properties struct<mag: double, place: string, time: bigint, net: string, type: string>
 """
 _LATE = "7 days"  # how much later than others an event may come and still be counted, in streams
-_HOURS_A_BAR = 6
-_SHOWN = 5  # networks in the picture with a colour each
 
 
 class Example(NamedTuple):
@@ -124,58 +121,25 @@ def run(spark: SparkSession, into: str, messages: Iterable[bytes]) -> Example:
 def plot(rows: Sequence[Any], path: str) -> None:
     """Draws the rows of `hourly`; the file's ending says how. Raises UsageError without matplotlib."""
     try:
-        from matplotlib import dates
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         raise UsageError("no module 'matplotlib'", hint="pip install matplotlib") from None
-    totals: dict[str, int] = {}
-    for row in rows:
-        totals[row.network] = totals.get(row.network, 0) + row.events
-    shown = sorted(totals, key=lambda name: -totals[name])[:_SHOWN]
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    below_zero: dict[Any, int] = {}  # of each bar: how high it is by now
-    for name in [*shown, None]:
-        bars: dict[Any, int] = {}
-        for row in rows:
-            if row.network == name or (name is None and row.network not in shown):
-                begin = row.hour.replace(hour=row.hour.hour // _HOURS_A_BAR * _HOURS_A_BAR)
-                bars[begin] = bars.get(begin, 0) + row.events
-        if not bars:
-            continue
-        bottoms = [below_zero.get(begin, 0) for begin in bars]
-        label = f"{name or 'others'} ({sum(bars.values()):,})"
-        width = 0.9 * _HOURS_A_BAR / 24
-        above.bar(list(bars), list(bars.values()), width, bottoms, align="edge", label=label)
-        below_zero |= {begin: below_zero.get(begin, 0) + n for begin, n in bars.items()}
-    large = [row for row in rows if row.magnitude_max is not None]
-    below.scatter(
-        [row.hour for row in large], [row.magnitude_max for row in large], s=8, color="0.3"
-    )
-    above.set_ylabel(f"events in {_HOURS_A_BAR} hours")
-    figure.legend(title="network", frameon=False, loc="outside right upper")
-    below.set_ylabel("greatest magnitude\nof an hour, by network")
-    untyped: Any = dates  # their constructors
-    locator = untyped.AutoDateLocator()
-    below.xaxis.set_major_locator(locator)
-    below.xaxis.set_major_formatter(untyped.ConciseDateFormatter(locator))
-    for axes in (above, below):
-        axes.spines[["top", "right"]].set_visible(False)
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    axes = figure.subplots()
+    for name in sorted({row.network for row in rows}):
+        hours = {row.hour: row.events for row in rows if row.network == name}
+        label = f"{name} ({sum(hours.values()):,})"
+        axes.scatter(list(hours), list(hours.values()), s=8, label=label)
+    axes.set_ylabel("events in an hour")
+    axes.legend(title="network")
     figure.savefig(path)
 
 
 def _lines(path: str) -> Iterable[bytes]:
-    """Of a file: a JSON object each, or the features of one GeoJSON collection."""
     try:
-        data = Path(path).read_bytes()
+        return Path(path).read_bytes().splitlines()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="name a file of messages") from None
-    if data.count(b"\n") <= 1:
-        try:
-            return [json.dumps(event).encode() for event in json.loads(data)["features"]]
-        except (ValueError, KeyError, TypeError):
-            return data.splitlines()
-    return data.splitlines()
 
 
 @click.command(
@@ -184,7 +148,7 @@ def _lines(path: str) -> Iterable[bytes]:
     epilog="""\b
 Examples:
   python -m aolog.examples.earthquakes --into quakes
-  python -m aolog.examples.earthquakes --into quakes --file all_week.geojson
+  python -m aolog.examples.earthquakes --into quakes --file messages.ndjson
 
 \b
 The same, step by step:
@@ -196,7 +160,7 @@ The same, step by step:
 )
 @click.option("--into", required=True, metavar="DIR", help="A new directory.")
 @click.option("--events", default=2_000, show_default=True, help="So many made-up ones.")
-@click.option("--file", "path", metavar="FILE", help="Messages: one JSON a line, or GeoJSON.")
+@click.option("--file", "path", metavar="FILE", help="Messages: one JSON object a line.")
 @json_option
 def earthquakes(into: str, events: int, path: str | None, as_json: bool) -> None:  # noqa: FBT001 -- click passes by name
     """Earthquakes: parse JSON, route by network, count by hour, draw."""
