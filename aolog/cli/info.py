@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,34 +27,7 @@ from aolog.storage.storage import Storage
 if TYPE_CHECKING:
     from aolog.cli.cursor_state import CursorState
     from aolog.format.slab import SlabHeader
-    from aolog.log.slab_file import Slab
     from aolog.record import Record
-
-
-class _SlabInfo(NamedTuple):
-    """One slab. records: None if unknown. created, least, greatest (of the records' timestamps): ISO
-    8601. compressed: whether its frames may be compressed."""
-
-    base: int
-    end: int
-    bytes: int
-    records: int | None
-    format: int
-    epoch: int | None
-    sealed: bool
-    compressed: bool | None
-    created: str | None
-    least: str | None
-    greatest: str | None
-
-    def row(self) -> list[object]:
-        """The columns of _SLABS_HEAD."""
-        sealed = "yes" if self.sealed else "no"
-        times = (self.created, self.least, self.greatest)
-        return [self.base, self.end, self.bytes, self.records, self.epoch, sealed, *times]
-
-
-_SLABS_HEAD = ("BASE", "END", "BYTES", "RECORDS", "EPOCH", "SEALED", "CREATED", "LEAST", "GREATEST")
 
 
 def _header(log: Log, order: range) -> SlabHeader | None:
@@ -75,9 +48,9 @@ def _aside(log: str, storage: Storage) -> list[dict[str, object]]:
     return [{"name": name, "bytes": entry.size} for name, entry in entries if entry is not None]
 
 
-def _describe(log: Log, *, slabs: bool) -> tuple[dict[str, Any], list[_SlabInfo]]:
-    """(fields of the log, its slabs if wanted). The number of records does not subtract damage. Raises
-    FileNotFoundError if a slab is pruned meanwhile."""
+def _describe(log: Log) -> dict[str, Any]:
+    """Fields of the log. The number of records does not subtract damage. Raises FileNotFoundError if a slab
+    is pruned meanwhile."""
     log.require_slabs()
     count = len(log.bases)
     first, last = _header(log, range(count)), _header(log, range(count - 1, -1, -1))
@@ -89,7 +62,7 @@ def _describe(log: Log, *, slabs: bool) -> tuple[dict[str, Any], list[_SlabInfo]
     if slab.header is not None:
         greatest_us = max(slab.header.greatest_before_us, slab.end().greatest_before_us)
     first_us, last_us = _timestamps(log, end.ordinal)
-    fields = {
+    return {
         "log": log.path,
         "format": log.format,
         "compressed": last.compressed if last else None,
@@ -108,8 +81,6 @@ def _describe(log: Log, *, slabs: bool) -> tuple[dict[str, Any], list[_SlabInfo]
         "last_timestamp": _time(last_us),
         "greatest_timestamp": _time(None if greatest_us == NO_TIMESTAMP else greatest_us),
     }
-    wanted = range(count) if slabs else ()
-    return fields, [_describe_slab(log, i, end_ordinal=end.ordinal) for i in wanted]
 
 
 def _timestamps(log: Log, end_ordinal: int | None) -> tuple[int | None, int | None]:
@@ -133,35 +104,6 @@ def _time(timestamp_us: int | None) -> str | None:
     return None if timestamp_us is None else iso_time(timestamp_us)
 
 
-def _describe_slab(log: Log, i: int, *, end_ordinal: int | None) -> _SlabInfo:
-    slab = log.slab(i)
-    header, seal = slab.header, slab.seal()
-    records = None if seal is None else seal.records
-    if records is None and header is not None:
-        if i + 1 < len(log.bases):
-            successor = log.slab(i + 1).header
-            end_ordinal = None if successor is None else successor.base_ordinal
-        records = None if end_ordinal is None else end_ordinal - header.base_ordinal
-    timed = seal if seal is not None and seal.records > 0 else None
-    return _SlabInfo(
-        base=slab.base,
-        end=_end(slab),
-        bytes=slab.file.stat().size,
-        records=records,
-        format=slab.format,
-        epoch=header.epoch if header else None,
-        sealed=seal is not None,
-        compressed=header.compressed if header else None,
-        created=_time(header.created_us) if header else None,
-        least=_time(timed.least_us) if timed else None,
-        greatest=_time(timed.greatest_us) if timed else None,
-    )
-
-
-def _end(slab: Slab) -> int:
-    return slab.base + (slab.end_offset if slab.limit is None else slab.limit)
-
-
 _BAR = 40  # columns
 
 
@@ -170,22 +112,20 @@ _BAR = 40  # columns
     epilog="""\b
 Examples:
   aolog info LOG
-  aolog info LOG --slabs
   aolog info LOG --json | jq '.cursors[] | {name, records: .lag.records}'
 
 /proc/locks shows whether a writer has the log open. Processes of other containers are not visible
 there.""",
 )
 @log_argument
-@click.option("--slabs", is_flag=True, help="List the slabs.")
 @json_option
-def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click passes by name
+def info(log: str, as_json: bool) -> None:  # noqa: FBT001 -- click passes by name
     """Show what LOG holds: addresses, times, cursors with their lag, and its writer.
 
     Reads headers and the last slab, not the whole log.
     """
     with Log(log, Storage()) as listed:
-        fields, slab_list = listed.listed(lambda: _describe(listed, slabs=slabs))
+        fields = listed.listed(lambda: _describe(listed))
         bases = list(listed.bases)
         holders = Holders(listed.slab_path(listed.bases[0]))
     cursors = cursor_states(log, holders)
@@ -205,18 +145,14 @@ def info(log: str, slabs: bool, as_json: bool) -> None:  # noqa: FBT001 -- click
     }
     if as_json:
         fields["cursors"] = [each.to_json() for each in cursors]
-        if slabs:
-            fields["slab_list"] = [each._asdict() for each in slab_list]
         out.json(fields)
     else:
-        _print(fields, cursors, slab_list, bases)
+        _print(fields, cursors, bases)
         for limit in limits:
             out.line(f"\n{mount.point if mount else log}: {limit.text}.")
 
 
-def _print(
-    fields: dict[str, Any], cursors: list[CursorState], slabs: list[_SlabInfo], bases: list[int]
-) -> None:
+def _print(fields: dict[str, Any], cursors: list[CursorState], bases: list[int]) -> None:
     epoch, records, aside = fields["epoch"], fields["records"], fields["aside"]
     if epoch is not None and fields["first_epoch"] != epoch:
         epoch = f"{fields['first_epoch']} to {epoch}"
@@ -247,8 +183,6 @@ def _print(
     }
     for name, value in lines.items():
         out.line(f"{name + ':':<12}{'-' if value is None else one_line(str(value))}")
-    if slabs:
-        out.line("\n" + table(_SLABS_HEAD, [slab.row() for slab in slabs]))
     if cursors:
         out.line("\n" + table(HEAD, [each.row() for each in cursors]))
     begin, end = fields["first_address"], fields["end_address"]

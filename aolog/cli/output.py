@@ -39,8 +39,7 @@ _WRITE_BYTES = 64 << 10  # the capacity of a pipe
 _PROGRESS_EVERY_S = 0.1  # drawing a bar is slow
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
-# Quotes text for JSON, in C: `read --json` is twice as fast as with json.dumps.
-_quoted = json.encoder.encode_basestring
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, errors and warnings too."
@@ -156,36 +155,28 @@ def to_stderr(text: str) -> None:
 # --- JSON -----------------------------------------------------------------------------------
 
 
-def _bytes_member(name: str, data: bytes | None) -> str:
-    """`"name":"text"`, or `"name_base64":"..."` where the bytes are not UTF-8."""
-    if data is None:
-        return f'"{name}":null'
+def _member(name: str, data: bytes | None) -> dict[str, str | None]:
+    """The text, or `NAME_base64` where the bytes are not UTF-8."""
     try:
-        return f'"{name}":{_quoted(str(data, "utf-8"))}'
+        return {name: None if data is None else str(data, "utf-8")}
     except UnicodeDecodeError:
-        return f'"{name}_base64":"{base64.b64encode(data).decode()}"'
+        return {f"{name}_base64": base64.b64encode(data or b"").decode()}
 
 
 def record_to_json(record: Record) -> bytes:
     """One line, without its newline. `timestamp` is null if there is none, or if it is outside the years
     1 to 9999."""
-    address, timestamp_us, key, value, headers, topic = record
-    moment = None if timestamp_us is None else iso_time(timestamp_us)
-    members = (
-        f'"address":{address}',
-        '"timestamp":null' if moment is None else f'"timestamp":"{moment}"',
-        '"timestamp_us":null' if timestamp_us is None else f'"timestamp_us":{timestamp_us}',
-        '"topic":null' if topic is None else f'"topic":{_quoted(topic)}',
-        _bytes_member("key", key),
-        _bytes_member("value", value),
-        '"headers":[' + ",".join(map(_header, headers)) + "]",
-    )
-    return ("{" + ",".join(members) + "}").encode()
-
-
-def _header(header: tuple[str, bytes | None]) -> str:
-    name, data = header
-    return f'{{"name":{_quoted(name)},{_bytes_member("value", data)}}}'
+    at_us = record.timestamp
+    members = {
+        "address": record.address,
+        "timestamp": None if at_us is None else iso_time(at_us),
+        "timestamp_us": at_us,
+        "topic": record.topic,
+        **_member("key", record.key),
+        **_member("value", record.value),
+        "headers": [{"name": name, **_member("value", data)} for name, data in record.headers],
+    }
+    return _encode(members).encode()
 
 
 @functools.lru_cache(maxsize=256)  # most records of a frame have the same timestamp

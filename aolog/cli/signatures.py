@@ -18,14 +18,19 @@ _BYTES_MAX = 1 << 20  # thousands of keys: FILE may be /dev/zero
 
 def read_keys(name: str) -> Keys:
     """Raises UsageError."""
+    return parse_keys(read_file(name, _BYTES_MAX).decode(errors="replace"), name)
+
+
+def read_file(name: str, bytes_max: int) -> bytes:
+    """A file that the user names. Raises UsageError."""
     try:
         with Path(name).open("rb") as file:
-            text = file.read(_BYTES_MAX + 1)
+            data = file.read(bytes_max + 1)
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror}") from None
-    if len(text) > _BYTES_MAX:
-        raise UsageError(f"{name}: is larger than {_BYTES_MAX} bytes")
-    return parse_keys(text.decode(errors="replace"), name)
+    if len(data) > bytes_max:
+        raise UsageError(f"{name}: is larger than {bytes_max} bytes")
+    return data
 
 
 def signatures_to_json(found: Signatures) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import click
 import aolog
 from aolog.cli.output import human_bytes, json_option, out, progress, table
 from aolog.cli.parse import log_argument
-from aolog.cli.signatures import print_signatures, read_keys, signatures_to_json
-from aolog.errors import CorruptionError, UsageError, counted, one_line
+from aolog.cli.signatures import print_signatures, read_file, read_keys, signatures_to_json
+from aolog.errors import CorruptionError, counted, one_line
 from aolog.log.directory import Log
 from aolog.maintenance.baseline import parse_baseline
 from aolog.maintenance.signatures import check_signatures
@@ -19,7 +19,7 @@ from aolog.maintenance.verify import GAP_CAUSES
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from aolog.maintenance.baseline import Baseline, News
+    from aolog.maintenance.baseline import News
     from aolog.maintenance.verify import Report
 
 
@@ -69,7 +69,11 @@ def verify(
     as_json: bool,  # noqa: FBT001 -- click passes options by name
 ) -> int:
     """Check every byte of LOG; list gaps and damage."""
-    known = None if baseline is None else _read_baseline(baseline)
+    known = (
+        None
+        if baseline is None
+        else parse_baseline(read_file(baseline, _BASELINE_BYTES_MAX), baseline)
+    )
     keys = None if key_file is None else read_keys(key_file)
     with progress("verify", total_bytes(log), shown=not as_json) as update:
         report = aolog.verify(log, progress=lambda done, _: update(done))
@@ -84,20 +88,6 @@ def verify(
         if signatures is not None:
             print_signatures(signatures)
     return 0 if ok and (signatures is None or signatures.ok) else CorruptionError.exit_status
-
-
-def _read_baseline(name: str) -> Baseline:
-    """Raises UsageError."""
-    try:
-        with Path(name).open("rb") as file:
-            text = file.read(_BASELINE_BYTES_MAX + 1)
-    except OSError as error:
-        raise UsageError(
-            f"{name}: {error.strerror}", hint="make one with `aolog verify LOG --json > FILE`"
-        ) from None
-    if len(text) > _BASELINE_BYTES_MAX:
-        raise UsageError(f"{name}: is larger than {human_bytes(_BASELINE_BYTES_MAX)}")
-    return parse_baseline(text, name)
 
 
 def _news_to_json(news: News | None) -> dict[str, Any]:

@@ -211,11 +211,11 @@ def test_options_of_the_writer_reach_it(log_path):
     options = ("--slab-bytes", "10k", "--topic", "t", "--batch-bytes", "0", "--sync", "flush")
     lines = b"x" * 999 + b"\n"
     well("append", log_path, *options, "--retention-max-slabs", "2", given=lines * 30)
-    found = answer("info", log_path, "--slabs")
+    found = answer("info", log_path)
     assert found["topic"] == "t"
     assert found["slabs"] == 2
     assert found["first_ordinal"] > 0
-    assert all(slab["bytes"] < 14_000 for slab in found["slab_list"])
+    assert all(slab.stat().st_size < 14_000 for slab in slab_files(log_path))
     assert failure("append", log_path, "--topic", "u", given=b"")["code"] == "topic_mismatch"
 
 
@@ -263,7 +263,6 @@ def test_a_signal_flushes_what_was_read_and_says_what_was_not_whole(log_path, si
         assert said["stopped_by"] == signum
         assert len(values(log_path)) == 280_000
         assert answer("verify", log_path)["ok"]
-        assert answer("info", log_path, "--slabs")["slab_list"][-1]["sealed"]
 
 
 @pytest.mark.parametrize("slab_bytes", ["200k", "64M"])  # full between slabs, and within one
