@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 import pytest
 
-import aolog
-
 pytestmark = pytest.mark.xdist_group("layers")
 
 ROOT = Path(__file__).parents[1]
@@ -67,12 +65,6 @@ RULES = (
     Rule("aolog.cli", ("aolog.cli", "aolog.__main__", "bridge.cli", *SPARK_COMMANDS)),
 )  # fmt: skip  # a table
 # Modules of Spark's room that are loaded without Spark.
-WITHOUT_SPARK = {
-    "aolog.spark",
-    "aolog.spark.options",
-    "aolog.spark.planning",
-    "aolog.spark.listing",
-}
 # A module outside the command line whose docstring says Pure imports none of these, and of ours only
 # pure modules.
 IMPURE_LIBRARIES = {
@@ -320,13 +312,6 @@ def test_a_library_is_imported_only_where_it_belongs(rule):
     assert {module for module in found if not is_in(module, *rule.importers)} == set()
 
 
-def test_some_modules_of_sparks_room_load_without_it():
-    for library in ("pyspark", "confluent_kafka"):
-        assert (
-            importers(library, loading=True) & {*WITHOUT_SPARK, "aolog.spark.kafka_sink"} == set()
-        )
-
-
 def test_only_the_system_module_touches_files():
     touching = {
         module: touches
@@ -368,21 +353,6 @@ def test_the_oracle_shares_no_code_with_the_log():
         tree = ast.parse((ROOT / "fuzz" / f"{name}.py").read_text(encoding="utf-8"))
         ours = {i.name for i in imports_of(tree) if i.at_run_time and is_in(i.name, "aolog")}
         assert ours <= {"aolog.record.Gap", "aolog.record.GapReason", "aolog.record.Record"}, name
-
-
-def test_only_the_engine_imports_atheris():
-    for path in ROOT.glob("fuzz/**/*.py"):
-        found = imports_of(ast.parse(path.read_text(encoding="utf-8")))
-        if any(is_in(i.name, "atheris") for i in found):
-            assert path.stem == "engine"
-            assert not any(is_in(i.name, "aolog") for i in found if i.at_module_level)
-
-
-def test_no_public_name_is_also_a_module():
-    """Importing the module would replace the name."""
-    modules = {name.partition(".")[2] for name in trees() if is_in(name, "aolog")}
-    assert "write.writer" in modules
-    assert modules.isdisjoint(aolog.__all__)
 
 
 def test_a_directory_inside_a_log_is_opened_by_a_path_that_says_so():

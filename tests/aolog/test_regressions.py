@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.cli.record_parts import parse_spec, timestamp_us
 from aolog.errors import (
     AddressBeyondEnd,
     CursorLocked,
     NoSuchCursor,
-    StorageFailed,
     SyncFailed,
 )
 from aolog.format.frame import FRAME_HEADER_LEN, KIND_MARK
@@ -123,28 +121,6 @@ def test_two_readers_that_create_one_cursor_at_once_do_not_both_hold_it(log_path
         assert sorted(outcomes) == ["held", "locked"]
 
 
-def test_ordinals_continue_after_a_last_slab_whose_header_is_lost(log_path: str) -> None:
-    with aolog.Writer(log_path, slab_bytes=9000, batch_bytes=0) as writer:
-        for i in range(60):
-            writer.append(b"%03d" % i + bytes(100))
-    last = slab_files(log_path)[-1]
-    Path(last).write_bytes(bytes(Path(last).stat().st_size))
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"new")
-    with aolog.Reader(log_path) as reader:
-        before = [record for record in reader if record.value != b"new"]
-        reader.seek(ordinal=len(before) - 1)
-        assert reader.read() == before[-1]
-
-
-def test_a_pipe_named_like_a_slab_blocks_no_one(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
-    os.mkfifo(Path(log_path) / "00000000000000999992.slab")
-    with pytest.raises(StorageFailed, match="no regular file"):
-        list(aolog.Reader(log_path))
-
-
 def test_a_position_ahead_of_the_log_is_gone_back_to(log_path: str) -> None:
     writer = aolog.Writer(log_path, sync="never")
     writer.append(b"a")
@@ -156,20 +132,6 @@ def test_a_position_ahead_of_the_log_is_gone_back_to(log_path: str) -> None:
         assert reader.read() is None
         assert reader.tell() == ahead
     kill(writer)
-
-
-def test_a_batch_ends_where_the_epoch_changes(log_path: str) -> None:
-    writer = aolog.Writer(log_path, sync="never")
-    writer.append(b"old")
-    writer.flush()
-    kill(writer)
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"new")
-    with aolog.Reader(log_path) as reader:
-        epochs = []
-        while (batch := reader.read_batch()) is not None:
-            epochs.append({frame.epoch for frame in batch.frames})
-    assert epochs == [{1}, {2}]
 
 
 def many_small_slabs(path: str) -> list[Path]:
@@ -185,17 +147,6 @@ def lose_header(slab: Path) -> None:
     data[:512] = data[4096:4608] = bytes(512)
     data[-24:] = bytes(24)
     slab.write_bytes(data)
-
-
-def test_a_last_slab_without_header_hides_no_loss_before_it(log_path: str) -> None:
-    """Two such slabs side by side: only the second one was told."""
-    slabs = many_small_slabs(log_path)
-    lose_header(slabs[2])
-    lose_header(slabs[3])
-    end = int(slabs[3].stem) + slabs[3].stat().st_size
-    with aolog.Reader(log_path) as reader:
-        assert [record.value for record in reader][-1] == b"1.2"
-        assert reader.gaps == [aolog.Gap(int(slabs[2].stem), end, "corrupt", None)]
 
 
 def test_a_loss_that_nobody_counted_is_unknown(log_path: str) -> None:
@@ -225,31 +176,6 @@ def test_a_slab_that_was_sealed_is_not_torn_though_its_seal_is_damaged(log_path:
         assert told == [("corrupt", 5), ("corrupt", 0)]
 
 
-def test_an_address_in_a_slab_without_header_is_counted_from_the_intact_byte_before(
-    log_path: str,
-) -> None:
-    slabs = many_small_slabs(log_path)
-    lose_header(slabs[1])
-    lose_header(slabs[2])
-    for slab in slabs[1:3]:
-        with aolog.Reader(log_path, int(slab.stem) + 8192) as reader:
-            assert reader.read().value == b"3.0"
-            begin, end = int(slabs[1].stem), int(slabs[3].stem)
-            assert reader.gaps == [aolog.Gap(begin, end, "corrupt", 6)]
-
-
-def test_a_reader_that_begins_after_damage_in_format_1_does_not_report_it(log_path: str) -> None:
-    with aolog.Writer(log_path, format="queuefka") as writer:
-        addresses = [writer.append(b"%d" % i) for i in range(4)]
-    slab = slab_files(log_path)[0]
-    data = bytearray(slab.read_bytes())
-    data[addresses[2] - 1] ^= 1
-    slab.write_bytes(data)
-    with aolog.Reader(log_path, addresses[2]) as reader:
-        assert [record.value for record in reader] == [b"2", b"3"]
-        assert reader.gaps == []
-
-
 def test_what_was_kept_aside_is_not_overwritten_by_what_is_cut_at_the_same_place(
     log_path: str,
 ) -> None:
@@ -271,18 +197,6 @@ def test_what_was_kept_aside_is_not_overwritten_by_what_is_cut_at_the_same_place
     kept = sorted((Path(log_path) / "aside").iterdir())
     assert [at.read_bytes() for at in kept] == [b"second end", b"first"]
     assert [at.name.split(".", 1)[1] for at in kept] == ["2.torn", "torn"]
-
-
-def test_a_slab_that_is_a_link_to_nowhere_is_named_and_not_waited_for(log_path: str) -> None:
-    fill(log_path, [b"x" * 1000] * 30, slab_bytes=10_000, batch_bytes=0)
-    for slab in (slab_files(log_path)[1], slab_files(log_path)[-1]):
-        away = slab.rename(slab.with_suffix(".away"))
-        slab.symlink_to("nowhere")
-        for read in (values, aolog.verify):
-            with pytest.raises(StorageFailed, match=slab.name):
-                read(log_path)
-        slab.unlink()
-        away.rename(slab)
 
 
 def pruning(log_path: str, *, at: int) -> object:
@@ -346,30 +260,6 @@ def test_the_end_is_after_the_last_body_and_not_the_last_header(log_path: str) -
         assert answer("info", log_path)["records"] == left
 
 
-def test_a_cursor_before_a_slab_without_a_header_is_its_own_logs(log_path: str) -> None:
-    fill(log_path, [b"x" * 1000] * 30, slab_bytes=10_000, batch_bytes=0)
-    first = slab_files(log_path)[0]
-    with first.open("r+b") as file:
-        file.write(bytes(8192))
-        file.seek(first.stat().st_size - 4096)
-        file.write(bytes(4096))
-    well("cursor", "set", log_path, "c", "earliest")
-    assert answer("cursor", "show", log_path, "c")["state"] != "cursor_foreign"
-    with aolog.Reader(log_path, cursor="c") as reader:
-        assert len(list(reader)) > 10
-        reader.commit()
-
-
-def test_a_damaged_count_makes_no_records_of_a_body_that_has_others(log_path: str) -> None:
-    fill(log_path, [b"%03d" % i * 30 for i in range(300)])
-    frame = next(frame for frame in frames_of(log_path) if frame.records == 300)
-    with frame.slab.open("r+b") as file:
-        file.seek(frame.begin + 28)  # the header's count
-        file.write((300 - 128).to_bytes(4, "little"))
-    assert aolog.verify(log_path).gaps
-    assert well("salvage", log_path, "--json").stdout == ""
-
-
 def test_cursors_are_listed_while_one_is_deleted(
     log_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,15 +274,3 @@ def test_cursors_are_listed_while_one_is_deleted(
 
     monkeypatch.setattr(verify, "read_position", read)
     assert [cursor.name for cursor in aolog.cursors(log_path)] == ["a", "c"]
-
-
-def test_times_far_away_are_exact() -> None:
-    assert timestamp_us(b"3000-12-31T23:59:59.999999", "s") == 32_535_215_999_999_999
-    assert timestamp_us(b"9999-12-31T23:59:59.999999", "s") == 253_402_300_799_999_999
-    assert timestamp_us(b"0001-01-01T00:00:00.000001", "s") == -62_135_596_799_999_999
-    assert timestamp_us(b"253402300799.999999", "s") == 253_402_300_799_999_999
-
-
-def test_a_separator_that_comes_to_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="empty"):
-        parse_spec("field:1:\\\n")
