@@ -47,11 +47,6 @@ def test_every_library_of_the_extras_that_users_install_has_a_hint():
         assert names - {PROJECT["name"]} <= known, extra
 
 
-def test_a_module_that_no_extra_brings_has_no_hint():
-    assert aolog.errors.library_missing(ModuleNotFoundError(name="nonsense")) is None
-    assert aolog.errors.library_missing(ModuleNotFoundError()) is None
-
-
 # --- another distribution with the same import name -----------------------------------------
 
 

@@ -107,13 +107,6 @@ def test_methods_commands_keys_and_rooms_are_in_the_reference(site):
     assert "deliver/" in site["project/rooms-bridge.html"]
 
 
-def test_files_of_the_reading_order_exist():
-    text = PAGES[DOCS / "project/architecture.md"]
-    (order,) = re.findall(r"^\*\*Reading order\.\*\*(.*?)\n\n", text, re.MULTILINE | re.DOTALL)
-    for name in re.findall(r"`([\w/]+\.py)`", order):
-        assert list(ROOT.glob(f"aolog/{name}")) + list(ROOT.glob(f"bridge/**/{name}")), name
-
-
 def test_a_room_that_the_page_of_rooms_leaves_out_is_an_error():
     with pytest.raises(AssertionError, match="'spark'"):
         generated.rooms("aolog", "errors", "record", "format")
@@ -175,22 +168,6 @@ def test_commands_and_their_options_that_the_pages_name_exist():
     assert named > 150
 
 
-def test_programs_with_spark_that_the_page_names_exist():
-    named = set(
-        re.findall(
-            r"python -m (aolog\.(?:spark|examples)\.[\w.]+)", PAGES[DOCS / "how-to/spark.md"]
-        )
-    )
-    assert named == {"aolog.spark.pipeline", "aolog.examples.earthquakes"}
-    for module in sorted(named):
-        shown = subprocess.run(
-            [sys.executable, "-m", module, "--help"],
-            cwd=ROOT, capture_output=True, text=True, check=False,
-        )  # fmt: skip  # one call
-        assert shown.returncode == 0, shown.stderr
-        assert f"python -m {module}" in shown.stdout, "help without an example"
-
-
 def test_the_version_is_said_once_and_the_same():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert aolog.__version__ == project["version"]
@@ -216,8 +193,3 @@ def test_no_registry_host_is_named():
         data = (ROOT / path).read_bytes()
         for host in hosts:
             assert host.encode() not in data, f"{path} names {host}"
-
-
-def test_the_bridge_and_its_errors_are_documented():
-    for module in (bridge, bridge.errors, bridge.kafka.embedded):
-        assert module.__doc__
