@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import logging
-import os
 import time
 from array import array
 from collections.abc import Iterable, Iterator
@@ -269,15 +267,12 @@ LONG = (4000, Budget(states=10_000, limit=4000, sample=1000))
 
 
 def explore_all(
-    cases: Iterable[Case],
-    budget: Budget,
-    jobs: int | None = None,
-    seconds: float | None = None,
+    cases: Iterable[Case], budget: Budget, seconds: float | None = None
 ) -> Iterator[Explored]:
     """All cases, side by side, each as it is done. What is explored depends on cases and budget alone.
     seconds: after which no further case is begun."""
     until = float("inf") if seconds is None else time.monotonic() + seconds
-    with ProcessPoolExecutor(jobs or os.cpu_count(), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         try:
             for done in as_completed([pool.submit(explore, case, budget) for case in cases]):
                 yield done.result()
@@ -285,24 +280,6 @@ def explore_all(
                     return
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def minimised(failure: Failure, budget: Budget, seconds: float = 20.0) -> Failure:
-    """The same case with steps left out as long as it fails in the same clause."""
-    until = time.monotonic() + seconds
-    shortest, clause = failure, failure.what.split(":")[0]
-    again = True
-    while again:
-        again = False
-        for i in range(len(shortest.case.steps)):
-            if time.monotonic() > until:
-                return shortest
-            steps = shortest.case.steps[:i] + shortest.case.steps[i + 1 :]
-            found = explore(shortest.case._replace(steps=steps), budget).failures
-            if found and found[0].what.split(":")[0] == clause:
-                shortest, again = found[0], True
-                break
-    return shortest
 
 
 def distinct(results: list[Explored]) -> int:
@@ -323,10 +300,5 @@ def summary(results: list[Explored], seconds: float) -> str:
 
 
 def failures_of(results: Iterable[Explored]) -> str:
-    """All failures, each minimised."""
-    shown = []
-    for result in results:
-        for failure in result.failures[:1]:
-            short = minimised(failure, Budget())
-            shown.append(f"{failure}\n  shortest: {json.dumps(short.case.steps)}\n{short}")
-    return "\n\n".join(shown)
+    """The first failure of each case."""
+    return "\n\n".join(str(failure) for result in results for failure in result.failures[:1])
