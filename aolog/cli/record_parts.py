@@ -7,7 +7,6 @@ regex:PATTERN   the first group of the first match
 
 from __future__ import annotations
 
-import codecs
 import functools
 import json
 import re
@@ -51,7 +50,7 @@ def _field(rest: str) -> Spec:
     if not re.fullmatch(r"[0-9]{1,9}", number) or int(number) == 0:
         raise ValueError(f"{number!r} is not a field number; fields count from 1")
     i = int(number) - 1
-    between = _unescaped(separator) if colon else b"\t"
+    between = separator.encode() if colon else b"\t"
     if not between:
         raise ValueError("the separator is empty")
 
@@ -60,16 +59,6 @@ def _field(rest: str) -> Spec:
         return fields[i] if i < len(fields) else None
 
     return field
-
-
-def _unescaped(text: str) -> bytes:
-    r"""Replaces escape sequences such as `\t` and `\x1f`."""
-    if "\\" not in text:
-        return text.encode()
-    try:
-        return codecs.escape_decode(text.encode())[0]
-    except ValueError:
-        raise ValueError(f"{text!r} is not a valid separator") from None
 
 
 def _json(rest: str) -> Spec:

@@ -16,7 +16,7 @@ import struct
 import sys
 from contextlib import suppress
 
-LOCK_EX, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
+LOCK_EX, LOCK_NB = fcntl.LOCK_EX, fcntl.LOCK_NB
 
 
 # FS_IOC_GETVERSION as most machines encode it: _IOR('v', 1, long), although it returns an int.

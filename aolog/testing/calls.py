@@ -14,7 +14,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from aolog.storage.system import LOCK_NB, LOCK_UN, System
+from aolog.storage.system import LOCK_NB, System
 from aolog.testing.disk import DirectoryNode, Node
 from aolog.testing.faults import Call, Effect
 from aolog.testing.inode import FileNode
@@ -214,7 +214,7 @@ class SimulatedCalls(System):
             if effect is not None and effect.errno is not None:
                 fail(effect.errno)
             if data and not taken:
-                fail(self._shared.full_errno)
+                fail(errno.ENOSPC)
             return len(taken)
 
     def ftruncate(self, fd: int, size: int, /) -> None:
@@ -226,7 +226,7 @@ class SimulatedCalls(System):
             if not file.writable or isinstance(node, DirectoryNode) or size < 0:
                 fail(errno.EINVAL)
             if self._disk.room(node, size) is not None:
-                fail(self._shared.full_errno)
+                fail(errno.ENOSPC)
             node.truncate(size)
             node.mtime_ns = self._disk.tick()
 
@@ -269,12 +269,6 @@ class SimulatedCalls(System):
             file = self._opened(fd)
             self._checked("flock", file.path)
             locks, ino = self._shared.locks, file.node.ino
-            if operation & LOCK_UN:
-                if file.locked:
-                    file.locked = False
-                    del locks[ino]
-                    self._freed()
-                return
             while locks.get(ino, file) is not file:
                 if operation & LOCK_NB:
                     fail(errno.EWOULDBLOCK)

@@ -103,16 +103,13 @@ class RandomFaults:
         "mkdir": (errors.EIO, errors.ENOSPC),
     }
 
-    def __init__(
-        self, seed: int, rate: float = 0.02, errors_of: Mapping[str, tuple[int, ...]] | None = None
-    ) -> None:
+    def __init__(self, seed: int, rate: float = 0.02) -> None:
         self._rng = Random(seed)  # noqa: S311 -- faults, not secrets
         self._rate = rate
-        self._errors_of = self.ERRORS if errors_of is None else errors_of
 
     def __call__(self, call: Call) -> Effect | None:
         """Called before each call."""
-        choices = self._errors_of.get(call.name)
+        choices = self.ERRORS.get(call.name)
         rng = self._rng
         if not choices or rng.random() >= self._rate:
             return None

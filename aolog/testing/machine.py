@@ -53,7 +53,6 @@ class Machine:
         self.lock = threading.RLock()
         self.waiting: threading.Condition | None = None
         self.locks: dict[int, OpenFile] = {}  # by inode
-        self.full_errno = errno.ENOSPC
 
 
 def status_of(node: Node) -> SimulatedStatus:

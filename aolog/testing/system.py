@@ -6,14 +6,12 @@ owners or modes. Thread-safe.
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.log import lifetime
 from aolog.testing.calls import SimulatedCalls
 from aolog.testing.disk import Disk
 from aolog.testing.faults import Call, Effect, Fault, Faults, as_faults
-from aolog.testing.inode import FileNode
 from aolog.testing.machine import Machine
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ class SimulatedSystem(SimulatedCalls):
     """A process on a simulated disk of its own.
 
     seed: of `random_bytes`. piece_bytes: the unit that the device writes completely or not at all, 512
-    or 4096. capacity: maximum size of all files, None without limit. full_errno: ENOSPC or EDQUOT.
+    or 4096. capacity: maximum size of all files, None without limit.
     faults: a list of Fault, or a rule such as `RandomFaults`. before: called with each Call before it
     is carried out; the call raises what it raises, and Killed kills the process::
 
@@ -47,14 +45,12 @@ class SimulatedSystem(SimulatedCalls):
         seed: int = 0,
         piece_bytes: int = 4096,
         capacity: int | None = None,
-        full_errno: int = errno.ENOSPC,
         faults: Faults | Iterable[Fault] = (),
         before: Callable[[Call], None] | None = None,
     ) -> None:
         if piece_bytes not in {512, 4096}:
             raise ValueError(f"piece_bytes={piece_bytes}: devices write 512 or 4096")
         shared = Machine(Disk(seed=seed, piece_bytes=piece_bytes, capacity=capacity))
-        shared.full_errno = full_errno
         super().__init__(shared, as_faults(faults) if faults else None, before)
 
     # --- its end ---------------------------------------------------------------------
@@ -96,7 +92,6 @@ class SimulatedSystem(SimulatedCalls):
 
     def _on(self, disk: Disk) -> SimulatedSystem:
         shared = Machine(disk)
-        shared.full_errno = self._shared.full_errno
         new = SimulatedSystem.__new__(SimulatedSystem)
         SimulatedCalls.__init__(new, shared)
         return new
@@ -133,11 +128,3 @@ class SimulatedSystem(SimulatedCalls):
     def files(self) -> dict[str, bytes | None]:
         """Every path with its visible bytes; None for a directory."""
         return dict(self._disk.files())
-
-    def at(self, path: str) -> bytes | tuple[str, ...] | None:
-        """A file's visible bytes, a directory's sorted names, or None. Not a call of the process."""
-        try:
-            node = self._disk.node(path)
-        except OSError:
-            return None
-        return bytes(node.cache) if isinstance(node, FileNode) else tuple(sorted(node.entries))

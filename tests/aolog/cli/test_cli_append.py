@@ -121,7 +121,7 @@ PICKS = {
     "field:3:,": (b"a,,c", b"c"),
     "field:2:,": (b"a,,c", b""),
     "field:1::": (b"k:v", b"k"),
-    r"field:2:\x1f": (b"a\x1fb", b"b"),
+    "field:2:\x1f": (b"a\x1fb", b"b"),
     "field:4": (b"a\tb\tc", None),
     "json:id": (b'{"id": "k"}', b"k"),
     "json:a.b.1": (b'{"a": {"b": [0, 1.50]}}', b"1.50"),

@@ -132,10 +132,10 @@ def test_no_cursor_of_a_copy_is_below_it_if_slabs_are_pruned_after_a_commit_mean
             prune("/log", other, aolog.Retention(max_slabs=1))
 
     read_and_commit(3)
-    begun, slabs = system.calls, len(system.at("/log"))
+    begun, slabs = system.calls, len([path for path in system.files() if path.startswith("/log/")])
     system.before = meanwhile
     copy_of("/log", "/copy", storage=mine)
-    assert len(system.at("/log")) < slabs
+    assert len([path for path in system.files() if path.startswith("/log/")]) < slabs
     with aolog.Reader("/copy", cursor="c", storage=mine) as reader:
         list(reader)
         assert reader.gaps == []
