@@ -122,7 +122,6 @@ WITHOUT_EXTRAS = [
     ("bridge replay LOG --from 0 --to latest --topic t --bootstrap-servers 127.0.0.1:1", "bridge"),
     ("bridge replay LOG --dead-letter --bootstrap-servers 127.0.0.1:1", "bridge"),
     ("bridge cursors LOG", "bridge"),
-    ("bridge files FILE", "bridge"),
     ("bridge demo", "bridge"),
     ("bridge demo --json", "bridge"),
     ("bridge broker", "bridge"),

@@ -250,26 +250,13 @@ def _open_before_end(log: str, records: int, gaps: _Gaps) -> tuple[Reader, Itera
     with Log(log, Storage()) as listed:
         listed.require_slabs()
         end = listed.listed(lambda: seek.latest(listed))
-        bases = listed.bases
     if not records:
         return Reader(log, "latest", on_gap=gaps.met), ()
-    if end.ordinal is None:
-        start = Where(_address_before_end(log, bases, end.address, records))
-    else:
-        start = Where("earliest", max(0, end.ordinal - records))
+    if end.ordinal is None:  # format 1 counts no records: all are read
+        reader = Reader(log, on_gap=gaps.met)
+        return reader, deque(reader.up_to(end.address), maxlen=records)
     try:
-        reader = start.open(log, on_gap=gaps.met)
+        reader = Where("earliest", max(0, end.ordinal - records)).open(log, on_gap=gaps.met)
     except AddressPruned:
         reader = Reader(log, on_gap=gaps.met)
     return reader, reader.up_to(end.address)
-
-
-def _address_before_end(log: str, bases: list[int], end: int, records: int) -> int:
-    """The address of the first of the last records in format 1, which counts none: reads the last
-    slab, or, if that has too few, all slabs."""
-    for base in (bases[-1], bases[0]):
-        with Reader(log, base) as reader:
-            last = deque((record.address for record in reader.up_to(end)), maxlen=records)
-        if len(last) == records:
-            break
-    return last[0] if last else bases[0]

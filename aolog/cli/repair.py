@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +10,7 @@ import aolog
 from aolog.cli.output import human_bytes, json_option, out, progress
 from aolog.cli.parse import log_argument
 from aolog.cli.verify import total_bytes
-from aolog.errors import CorruptionError, UsageError, counted, one_line
+from aolog.errors import CorruptionError, counted, one_line
 
 if TYPE_CHECKING:
     from aolog.maintenance.repair import Repaired
@@ -44,24 +43,18 @@ Exit status 0 when done, 3 if the copy still has damage besides its gaps (a curs
 copy)."""
 )
 @log_argument
-@click.option("--into", metavar="DIR", help="Directory of the copy; must not exist.")
+@click.option("--into", metavar="DIR", required=True, help="Directory of the copy; must not exist.")
 @click.option("--new-uuid", is_flag=True, help="Give the copy an identity of its own.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only say what would be copied.")
 @json_option
 def repair(
     log: str,
-    into: str | None,
+    into: str,
     new_uuid: bool,  # noqa: FBT001 -- click passes options by name
     dry_run: bool,  # noqa: FBT001 -- the same
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> int:
     """Make a clean copy of a damaged LOG, at the same addresses."""
-    if into is None:
-        copy = shlex.quote(log.rstrip("/") + ".clean")
-        raise UsageError(
-            "no directory for the copy was given",
-            hint=f"aolog repair {shlex.quote(log)} --into {copy}",
-        )
     with progress("repair", total_bytes(log), shown=not as_json) as update:
         done = aolog.repair(
             log, into, new_uuid=new_uuid, dry_run=dry_run, progress=lambda at, _: update(at)

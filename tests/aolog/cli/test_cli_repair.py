@@ -26,15 +26,6 @@ def into(tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
-def test_without_into_the_error_names_the_command_to_use(log: str) -> None:
-    before = snapshot(log)
-    error = failure("repair", log)
-    assert error["code"] == "usage"
-    assert error["hint"] == f"aolog repair {log} --into {log}.clean"
-    assert snapshot(log) == before
-    well(*str(error["hint"]).split()[1:])
-
-
 def test_a_repair_says_what_was_copied_and_that_gaps_stay(log: str, into: Path) -> None:
     before = snapshot(log)
     said = well("repair", log, "--into", into).stdout

@@ -49,7 +49,7 @@ def test_json_is_harmless_and_says_the_same(log_path):
 
 @pytest.mark.parametrize(
     "line",
-    ["aolog info LOG", "aolog info LOG --json", "aolog verify LOG", "aolog read LOG.gone", "aolog repair LOG",
+    ["aolog info LOG", "aolog info LOG --json", "aolog verify LOG", "aolog read LOG.gone", "aolog repair LOG --into LOG.copy",
      "bridge status --log LOG", "bridge check-config LOG.gone"],
 )  # fmt: skip  # a command each
 def test_names_of_files_are_harmless(tmp_path, line):
