@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from aolog.cli.output import json_option, out, progress
+from aolog.cli.output import json_option, out
 from aolog.cli.parse import log_argument
-from aolog.cli.verify import total_bytes
 from aolog.errors import CorruptionError, counted, one_line
 
 
@@ -42,8 +41,7 @@ def backup(
     """Copy LOG to a new DIR, consistently, beside its writer."""
     from aolog.maintenance.backup import backup as make
 
-    with progress("backup", total_bytes(log), shown=not as_json) as update:
-        done = make(log, directory, new_uuid=new_uuid, progress=lambda at, _: update(at))
+    done = make(log, directory, new_uuid=new_uuid)
     if as_json:
         out.json({"log": log, **done._asdict(), "gaps": [gap._asdict() for gap in done.gaps]})
     else:

@@ -12,7 +12,6 @@ import functools
 import json
 import os
 import sys
-import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -30,13 +29,12 @@ from aolog.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from aolog.record import Gap, Record
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WRITE_BYTES = 64 << 10  # the capacity of a pipe
-_PROGRESS_EVERY_S = 0.1  # drawing a bar is slow
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -244,24 +242,3 @@ def tell_gap(gap: Gap, *, as_json: bool) -> None:
         return
     lost = "unknown" if gap.records_lost is None else f"{gap.records_lost:,}"
     to_stderr(f"aolog: gap: [{gap.begin}, {gap.end}) {gap.reason}, records lost: {lost}")
-
-
-@contextmanager
-def progress(label: str, total: int, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, if that is a terminal. Yields a function to call with the total
-    done so far."""
-    stderr = sys.stderr
-    if not shown or not total or stderr is None or not stderr.isatty():
-        yield lambda _: None
-        return
-    with click.progressbar(length=total, label=label, file=stderr) as bar:
-        due_s = 0.0
-
-        def update(done: int) -> None:
-            nonlocal due_s
-            now = time.monotonic()
-            if now >= due_s or done >= total:
-                due_s = now + _PROGRESS_EVERY_S
-                bar.update(max(0, done - bar.pos))
-
-        yield update

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 import aolog
-from aolog.cli.output import human_bytes, json_option, out, progress
+from aolog.cli.output import human_bytes, json_option, out
 from aolog.cli.parse import log_argument
-from aolog.cli.verify import total_bytes
 from aolog.errors import CorruptionError, counted, one_line
 
 if TYPE_CHECKING:
@@ -55,10 +54,7 @@ def repair(
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> int:
     """Make a clean copy of a damaged LOG, at the same addresses."""
-    with progress("repair", total_bytes(log), shown=not as_json) as update:
-        done = aolog.repair(
-            log, into, new_uuid=new_uuid, dry_run=dry_run, progress=lambda at, _: update(at)
-        )
+    done = aolog.repair(log, into, new_uuid=new_uuid, dry_run=dry_run)
     if as_json:
         out.json({"log": log, **done._asdict(), "gaps": [gap._asdict() for gap in done.gaps]})
     else:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aolog.cli.output import json_option, out, progress, to_stderr
+from aolog.cli.output import json_option, out, to_stderr
 from aolog.cli.parse import log_argument
-from aolog.cli.verify import total_bytes
 from aolog.errors import counted, one_line
 from aolog.log.directory import Log
 from aolog.maintenance.audit import audit
@@ -47,9 +46,7 @@ def salvage(
     count = 0
     with Log(log, Storage()) as opened:
         opened.require_slabs()
-        with progress("salvage", total_bytes(log), shown=not as_json) as update:
-            slabs = audit(opened, progress=lambda at, _: update(at)).slabs
-        for slab in slabs:
+        for slab in audit(opened).slabs:
             for found in salvage_slab(slab, opened.storage):
                 count += 1
                 if as_json:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import aolog
-from aolog.cli.output import human_bytes, json_option, out, progress, table
+from aolog.cli.output import human_bytes, json_option, out, table
 from aolog.cli.parse import log_argument
 from aolog.cli.signatures import print_signatures, read_file, read_keys, signatures_to_json
 from aolog.errors import CorruptionError, counted, one_line
-from aolog.log.directory import Log
 from aolog.maintenance.baseline import parse_baseline
 from aolog.maintenance.signatures import check_signatures
 from aolog.maintenance.verify import GAP_CAUSES
-from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from aolog.maintenance.baseline import News
@@ -75,8 +72,7 @@ def verify(
         else parse_baseline(read_file(baseline, _BASELINE_BYTES_MAX), baseline)
     )
     keys = None if key_file is None else read_keys(key_file)
-    with progress("verify", total_bytes(log), shown=not as_json) as update:
-        report = aolog.verify(log, progress=lambda done, _: update(done))
+    report = aolog.verify(log)
     news = None if known is None else known.news(report)
     signatures = None if keys is None else check_signatures(log, keys)
     ok = report.ok if news is None else news.ok
@@ -105,15 +101,6 @@ def report_to_json(report: Report) -> dict[str, Any]:
         name: [item._asdict() for item in getattr(report, name)] for name in ("gaps", "findings")
     }
     return report._asdict() | named
-
-
-def total_bytes(log: str) -> int:
-    """The size of the slab files, for a progress bar. Raises NotALog."""
-    with Log(log, Storage()) as listed:
-        try:
-            return sum(Path(listed.slab_path(base)).lstat().st_size for base in listed.bases)
-        except FileNotFoundError:  # pruned meanwhile: no progress bar
-            return 0
 
 
 def _print(log: str, report: Report, news: News | None) -> None:
