@@ -66,8 +66,6 @@ assert not {HEAVY} & sys.modules.keys()
 batch = aolog.Reader({str(tmp_path / "log")!r}).read_batch()
 assert len(batch) == 1000
 assert 'numpy' not in sys.modules or aolog.backend == 'python'
-assert len(batch.addresses) == 1000
-assert 'numpy' in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 

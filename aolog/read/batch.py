@@ -17,7 +17,6 @@ from aolog.record import Record
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    import numpy as np
     import pyarrow as pa
 
     from aolog.format.columns import Columns
@@ -95,7 +94,7 @@ class FrameRecords:
 class Batch:
     """Records in the order of the log. Views are valid as long as the batch exists.
 
-    `len(batch)`, iteration over Records, `addresses`, `to_arrow`. frames: those that contain its records.
+    `len(batch)`, iteration over Records, `to_arrow`. frames: those that contain its records.
     """
 
     __slots__ = ("frames",)
@@ -108,17 +107,6 @@ class Batch:
 
     def __iter__(self) -> Iterator[Record]:
         return chain.from_iterable(frame.records() for frame in self.frames)
-
-    @property
-    def addresses(self) -> np.ndarray:
-        """The address of each record, uint64."""
-        import numpy as np
-
-        pieces = [
-            np.arange(f.address + f.skip, f.address + f.columns.records, dtype=np.uint64)
-            for f in self.frames
-        ]
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     @property
     def end(self) -> int:
