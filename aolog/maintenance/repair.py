@@ -14,7 +14,7 @@ killed leaves it; the next repair to INTO then raises UsageError.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import (
@@ -27,6 +27,7 @@ from aolog.errors import (
 )
 from aolog.log.cursor_file import cursor_names, position_in
 from aolog.log.directory import Log
+from aolog.log.manifest import manifest_content
 from aolog.log.names import CURSOR_DIRECTORY, MANIFEST_NAME, cursor_path
 from aolog.maintenance.audit import audit
 from aolog.maintenance.copy import copied_bytes, copy_cursors, copy_file, copy_slabs
@@ -35,13 +36,12 @@ from aolog.storage.directory import beside
 from aolog.storage.storage import Storage, absolute, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from aolog.log.cursor_file import Position
     from aolog.maintenance.audit import Audit, SlabAudit
     from aolog.record import Gap
     from aolog.storage.directory import Directory, Inside
-    from aolog.storage.file import File
 
 _UNFINISHED_SUFFIX = ".unfinished"
 _SPARE_BYTES = 1 << 20  # for directories, cursors, the manifest
@@ -103,28 +103,27 @@ def make_copy(
     with Log(os.fspath(path), storage) as log:
         log.require_slabs()
         place = _free_place(os.fspath(into), log)
-        with _open_manifest(log) as manifest:
-            positions = _positions(log) if backup else None
-            log.refresh(force=True)
-            found = audit(log, progress=_half(progress, 0))
-            old = _uuid(log, found)
-            if old is None and new_uuid:
-                raise UsageError("a log of format 1 has no UUID", hint="leave out --new-uuid")
-            needed = copied_bytes(found) + _SPARE_BYTES
-            if (
-                not backup
-            ):  # links take no space; how many slabs can be linked shows when it is done
-                _require_room(needed, place, storage)
-            uuid = storage.random_bytes(_UUID_BYTES) if new_uuid else None
-            left = _left(log, found)
-            after, cursors = found, cursor_names(log.path, storage)
-            if not dry_run:
-                after, cursors = _make(
-                    log, found, place, manifest, old=old, uuid=uuid, positions=positions,
-                    progress=_half(progress, 1),
-                )  # fmt: skip  # passed on as they are
-            elif progress is not None:
-                progress(found.bytes, found.bytes)
+        # Before the slabs are listed: the copy has all slabs of each transaction in its manifest.
+        manifest = manifest_content(log.path, storage)
+        positions = _positions(log) if backup else None
+        log.refresh(force=True)
+        found = audit(log, progress=_half(progress, 0))
+        old = _uuid(log, found)
+        if old is None and new_uuid:
+            raise UsageError("a log of format 1 has no UUID", hint="leave out --new-uuid")
+        needed = copied_bytes(found) + _SPARE_BYTES
+        if not backup:  # links take no space; how many slabs can be linked shows when it is done
+            _require_room(needed, place, storage)
+        uuid = storage.random_bytes(_UUID_BYTES) if new_uuid else None
+        left = _left(log, found)
+        after, cursors = found, cursor_names(log.path, storage)
+        if not dry_run:
+            after, cursors = _make(
+                log, found, place, manifest, old=old, uuid=uuid, positions=positions,
+                progress=_half(progress, 1),
+            )  # fmt: skip  # passed on as they are
+        elif progress is not None:
+            progress(found.bytes, found.bytes)
     named = uuid or old
     return Repaired(
         into=place,
@@ -136,19 +135,6 @@ def make_copy(
         needed_bytes=needed,
         left=left,
     )
-
-
-@contextmanager
-def _open_manifest(log: Log) -> Iterator[File | None]:
-    """The log's manifest. Opened before the slabs are listed, so that the copy has all slabs of each
-    transaction in the manifest."""
-    try:
-        manifest = log.storage.open_read(log.directory / MANIFEST_NAME)
-    except FileNotFoundError:
-        yield None
-        return
-    with manifest:
-        yield manifest
 
 
 def _free_place(into: str, log: Log) -> Inside:
@@ -231,7 +217,7 @@ def _make(
     log: Log,
     found: Audit,
     place: Inside,
-    manifest: File | None,
+    manifest: bytes | None,
     *,
     old: bytes | None,
     uuid: bytes | None,
@@ -247,7 +233,8 @@ def _make(
         try:
             first = copy_slabs(log, found.slabs, directory, uuid, links=positions is not None)
             if manifest is not None:
-                copy_file(manifest, directory / MANIFEST_NAME, storage)
+                with storage.open_read(log.directory / MANIFEST_NAME) as original:
+                    copy_file(original, directory / MANIFEST_NAME, storage, [manifest])
             cursors = copy_cursors(
                 log, directory, first_base=first, old_uuid=old, new_uuid=uuid, positions=positions
             )

@@ -148,12 +148,8 @@ def _lock_root(root: str, storage: Storage, *, is_log: bool) -> Directory:
     is its writer's lock: then waits `_PATIENCE_S` and raises LogLocked."""
     if is_log:
         return _lock_patiently(root, storage)
-    directory = lock_directory(root, storage)
-    try:
+    with lock_directory(root, storage).closed_on_error() as directory:
         storage.refuse_root(directory)
-    except BaseException:
-        directory.close()
-        raise
     return directory
 
 
