@@ -79,7 +79,7 @@ _MODULES = {
 # Held during a load and during a fork: otherwise a child forked during an import would wait forever for
 # a thread that it does not have.
 _loading = RLock()
-if sys.platform == "linux":
+if sys.platform != "win32":
     os.register_at_fork(
         before=_loading.acquire,
         after_in_parent=_loading.release,
@@ -92,10 +92,10 @@ if not TYPE_CHECKING:  # otherwise mypy would accept any name
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        if sys.platform != "linux":
-            from aolog.errors import only_on_linux
+        if sys.platform == "win32":
+            from aolog.errors import not_on_windows
 
-            raise only_on_linux()
+            raise not_on_windows()
         with _loading:
             found = getattr(import_module(f"aolog.{_MODULES[name]}"), name)
         globals()[name] = found

@@ -23,10 +23,10 @@ def run(package: str, prog_name: str | None = None) -> None:
         )
         print(f"{prog_name or 'aolog'}: usage: {found}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
-    if sys.platform != "linux":
-        from aolog.errors import only_on_linux
+    if sys.platform == "win32":
+        from aolog.errors import not_on_windows
 
-        print(f"{prog_name or 'aolog'}: usage: {only_on_linux()}", file=sys.stderr)  # noqa: T201
+        print(f"{prog_name or 'aolog'}: usage: {not_on_windows()}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     try:
         import_module(package).main(prog_name=prog_name)

@@ -18,7 +18,6 @@ imported when they are first used: together they cost more than everything that 
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 
 TYPE_CHECKING = False  # as typing's, whose import takes longer than this module
@@ -369,10 +368,10 @@ def install_command(*extras: str) -> str:
     return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"
 
 
-def only_on_linux() -> UsageError:
-    """The error of the first use on another system. The import itself succeeds, so that the command line
-    can print this as one line."""
-    return UsageError(f"{sys.platform} is not supported", hint="use Linux, in WSL 2 for example")
+def not_on_windows() -> UsageError:
+    """The error of the first use on Windows. The import itself succeeds, so that the command line can
+    print this as one line."""
+    return UsageError("Windows is not supported", hint="use Linux, in WSL 2 for example")
 
 
 def library_missing(error: ModuleNotFoundError) -> UsageError | None:

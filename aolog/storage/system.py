@@ -23,6 +23,17 @@ LOCK_EX, LOCK_NB = fcntl.LOCK_EX, fcntl.LOCK_NB
 _GENERATION = 2 << 30 | struct.calcsize("l") << 16 | ord("v") << 8 | 1
 
 
+# macOS: its fsync leaves the data in the device's cache, and it has no fdatasync.
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+def _full_sync(fd: int, /) -> None:
+    """A file's or directory's bytes are on the device on return, not only in its cache. Fails on network
+    file systems."""
+    assert _FULL_SYNC is not None
+    fcntl.fcntl(fd, _FULL_SYNC)
+
+
 class System:
     """The operating system's calls. The simulation derives from it and replaces each (a test holds this)."""
 
@@ -30,8 +41,8 @@ class System:
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)
     pwritev = staticmethod(os.pwritev)
-    fdatasync = staticmethod(os.fdatasync)
-    fsync = staticmethod(os.fsync)
+    fdatasync = staticmethod(os.fdatasync if _FULL_SYNC is None else _full_sync)
+    fsync = staticmethod(os.fsync if _FULL_SYNC is None else _full_sync)
     ftruncate = staticmethod(os.ftruncate)
     fstat = staticmethod(os.fstat)
     flock = staticmethod(fcntl.flock)
@@ -78,7 +89,7 @@ class System:
     def mounts(self, path: str, /) -> tuple[int, str]:
         """(number of the path's mount, Linux's mountinfo). Raises OSError, KeyError or ValueError if the
         system does not report them."""
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        fd = os.open(path, getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC)
         try:
             about = _text(f"/proc/self/fdinfo/{fd}")
         finally:
@@ -89,6 +100,8 @@ class System:
     def generation(self, fd: int, /) -> int:
         """32 bits that differ between successive files with the same inode number; 0 if the file system
         does not report them. ext4, XFS, btrfs and f2fs do, among others."""
+        if sys.platform != "linux":  # the number may be another request there
+            return 0
         try:
             answer = fcntl.ioctl(fd, _GENERATION, bytes(8))
         except OSError:  # tmpfs, overlay

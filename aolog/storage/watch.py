@@ -47,12 +47,12 @@ class Watch:
 
 
 def _inotify(path: str) -> INotify | None:
-    """An inotify of the directory; None if the limit of watches is reached."""
+    """An inotify of the directory; None if this is not Linux, or its limit of watches is reached."""
     try:
         from inotify_simple import INotify, flags
 
         inotify = INotify(nonblocking=True)
-    except OSError:
+    except (ImportError, OSError):
         return None
     try:
         inotify.add_watch(path, flags.MODIFY | flags.MOVED_TO | flags.CREATE | flags.DELETE)

@@ -1,13 +1,52 @@
-"""Every system but Linux is refused in one line. A child Python takes away what another system lacks."""
+"""macOS, for the log, and Windows, which is refused.
+
+Neither is here. A child Python takes away what the other system lacks, and adds what it has instead,
+before it imports the log. That shows which calls are made, not what a real macOS does with them.
+"""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-ANOTHER = """
+import aolog
+
+DARWIN = """
+import errno, fcntl, json, os, select, sys
+sys.platform = "darwin"
+sys.modules["inotify_simple"] = None
+for name in ("fdatasync", "pipe2", "posix_fallocate", "posix_fadvise", "memfd_create", "eventfd", "splice",
+             "copy_file_range", "sched_getaffinity", "pidfd_open", "getrandom", "O_PATH", "O_TMPFILE"):
+    if hasattr(os, name):
+        delattr(os, name)
+del select.epoll
+fcntl.F_FULLFSYNC = 51
+synced, fails = [], []
+def full_sync(fd, command, argument=0, kernel=fcntl.fcntl, fsync=os.fsync):
+    if command != 51:
+        return kernel(fd, command, argument)
+    if fails:
+        raise OSError(fails[0], os.strerror(fails[0]))
+    fsync(fd)
+    synced.append("directory" if os.path.isdir(f"/dev/fd/{fd}") else "file")
+    return 0
+def weak_sync(fd):
+    raise AssertionError("fsync leaves the data in the device's cache")
+fcntl.fcntl, os.fsync = full_sync, weak_sync
+opened = open
+def no_proc(file, *arguments, **options):
+    if str(file).startswith("/proc"):
+        raise FileNotFoundError(errno.ENOENT, "no /proc", file)
+    return opened(file, *arguments, **options)
+import builtins
+builtins.open = no_proc
+"""
+
+WINDOWS = """
 import os, sys
 for name in ("fcntl", "pwd", "grp", "termios", "resource", "inotify_simple", "numpy", "click"):
     sys.modules[name] = None
@@ -16,7 +55,112 @@ for name in ("register_at_fork", "fork", "fdatasync", "pread", "pwritev", "geteu
     delattr(os, name)
 sys.platform = "win32"
 """
-USES = """
+
+
+def run(
+    system: str, program: str, *arguments: object, given: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-c", system + program, *map(str, arguments)],
+        input=given, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip  # one call
+
+
+def command(module: str) -> str:
+    """A program that runs a command line with the child's arguments."""
+    return f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+
+
+# --- macOS ------------------------------------------------------------------------------------
+
+
+def test_macos_a_sync_reaches_the_device_for_the_file_and_for_the_directory(tmp_path: Path):
+    program = """
+import aolog
+with aolog.Writer(sys.argv[1]) as log:
+    created = list(synced)
+    log.append(b"one")
+    log.flush()
+    del synced[:]
+    log.sync()
+    print(json.dumps([created, synced]))
+"""
+    done = run(DARWIN, program, tmp_path / "log")
+    assert done.returncode == 0, done.stderr
+    created, syncs = json.loads(done.stdout)
+    assert "directory" in created
+    assert syncs == ["file"]
+    assert [record.value for record in aolog.Reader(str(tmp_path / "log"))] == [b"one"]
+
+
+def test_macos_a_sync_that_the_file_system_does_not_know_is_refused(tmp_path: Path):
+    """As on its network file systems. A plain fsync instead would promise what it does not do."""
+    program = """
+import aolog
+log = aolog.Writer(sys.argv[1])
+log.append(b"one")
+log.flush()
+fails.append(errno.ENOTSUP)
+try:
+    log.sync()
+except aolog.SyncFailed as error:
+    print(error)
+log.give_up()
+"""
+    done = run(DARWIN, program, tmp_path / "log")
+    assert done.returncode == 0, done.stderr
+    assert b"not supported" in done.stdout
+
+
+def test_macos_a_follower_polls(tmp_path: Path):
+    program = """
+import threading, time
+import aolog
+with aolog.Writer(sys.argv[1], flush_seconds=0.01) as log:
+    log.append(b"one")
+    log.flush()
+    reader = aolog.Reader(sys.argv[1])
+    assert next(iter(reader)).value == b"one"
+    threading.Timer(0.3, log.append, [b"two"]).start()
+    begin_s = time.monotonic()
+    assert next(reader.follow(timeout=20)).value == b"two"
+    assert 0.2 < time.monotonic() - begin_s < 10
+    reader.close()
+"""
+    done = run(DARWIN, program, tmp_path / "log")
+    assert done.returncode == 0, done.stderr
+
+
+def test_macos_the_commands_work(tmp_path: Path):
+    log = tmp_path / "log"
+    done = run(DARWIN, command("aolog"), "append", log, given=b"one\ntwo\n")
+    assert done.returncode == 0, done.stderr
+    done = run(DARWIN, command("aolog"), "read", log)
+    assert (done.returncode, done.stdout) == (0, b"one\ntwo\n"), done.stderr
+    done = run(DARWIN, command("aolog"), "verify", log)
+    assert done.returncode == 0, done.stderr
+    done = run(DARWIN, command("aolog"), "info", log, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["records"] == 2
+    done = run(DARWIN, command("aolog"), "backup", log, tmp_path / "backup")
+    assert done.returncode == 0, done.stderr
+    done = run(DARWIN, command("aolog"), "repair", log, "--into", tmp_path / "copy")
+    assert done.returncode == 0, done.stderr
+
+
+# --- Windows ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["aolog", "bridge"])
+def test_windows_a_command_says_so_in_one_line(module: str):
+    done = run(WINDOWS, command(module), "--version")
+    assert (done.returncode, done.stdout) == (2, b"")
+    (line,) = done.stderr.splitlines()
+    assert b"Windows is not supported; use Linux" in line
+
+
+def test_windows_the_first_use_of_the_library_is_refused():
+    program = """
 import aolog
 for use in (lambda: aolog.Writer("log"), lambda: aolog.Reader("log")):
     try:
@@ -24,23 +168,6 @@ for use in (lambda: aolog.Writer("log"), lambda: aolog.Reader("log")):
     except aolog.UsageError as error:
         print(error)
 """
-
-
-def run(program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-c", ANOTHER + program, *arguments]
-    return subprocess.run(command, capture_output=True, check=False, timeout=60)
-
-
-@pytest.mark.parametrize("module", ["aolog", "bridge"])
-def test_a_command_says_so_in_one_line(module: str) -> None:
-    started = f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
-    done = run(started, "--version")
-    assert (done.returncode, done.stdout) == (2, b"")
-    (line,) = done.stderr.splitlines()
-    assert b"win32 is not supported; use Linux" in line
-
-
-def test_the_first_use_of_the_library_is_refused() -> None:
-    done = run(USES)
+    done = run(WINDOWS, program)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count(b"win32 is not supported") == 2
+    assert done.stdout.count(b"Windows is not supported") == 2
