@@ -125,7 +125,7 @@ WITHOUT_EXTRAS = [
     ("bridge demo", "bridge"),
     ("bridge demo --json", "bridge"),
     ("bridge broker", "bridge"),
-    ("bridge top --once", "bridge"),
+    ("bridge top", "bridge"),
     ("bridge simulate", "bridge"),
     ("bridge files FILE", "bridge"),
     ("bridge ingest --root . --http :0", "bridge"),

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import aolog
-from aolog import Reader
 from aolog.cli.option_groups import GroupedCommand
 from aolog.cli.output import json_option, out
-from aolog.errors import UsageError, counted, one_line
-from aolog.log.cursor_file import read_position
-from aolog.storage.storage import Storage
+from aolog.errors import UsageError, counted
 from bridge.cli.options import (
     PLACES,
     address_of,
@@ -86,7 +82,7 @@ of LOG runs, 6 records were refused, 130 and 143 interrupted, terminated, before
 @read_back_option
 @cursor_option
 @settings_option
-@click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what of a range would be sent.")
 @json_option
 def replay(
     log: str,
@@ -117,6 +113,8 @@ def replay(
         raise UsageError("give --from and --to, or --dead-letter")
     if dead and topic is not None:
         raise UsageError("dead letters go to the topics that they were meant for, not to --topic")
+    if dead and dry_run:
+        raise UsageError("--dry-run is for a range", hint="`aolog read` shows dead letters")
     to_use = chosen(
         log, file=file, cluster=cluster, servers=bootstrap_servers, settings=settings, cursor=cursor
     )
@@ -133,8 +131,6 @@ def replay(
         _replay_range(
             log, begin, end, topic, to_use, options, dry_run=dry_run, as_json=as_json
         )  # fmt: skip  # one call
-    elif dry_run:
-        _show_dead_letters(log, to_use.cursor, as_json=as_json)
     else:
         _replay_dead_letters(log, to_use.cursor, options, as_json=as_json)
 
@@ -219,53 +215,14 @@ def _show_range(begin: int, end: int, topics: dict[str, int], *, as_json: bool) 
         out.line(would + _topics_in_words(topics))
 
 
-def _show_dead_letters(log: str, cursor: str, *, as_json: bool) -> None:
-    from bridge.config.names import REPLAY
-    from bridge.deliver.dead_letter import read_dead_letter
-    from bridge.deliver.replay import dead_letters_of
-    from bridge.kafka.lane import NO_PARTITION
-
-    path = dead_letters_of(log, cursor)
-    names = [each.name for each in aolog.cursors(path)]
-    begin = read_position(path, REPLAY, Storage()).address if REPLAY in names else "earliest"
-    letters = 0
-    with Reader(path, begin) as reader:  # type: ignore[arg-type]  # an address or the word
-        for record in reader:
-            letter = read_dead_letter(record)
-            if letter is None:
-                continue
-            letters += 1
-            partition = None if letter.partition == NO_PARTITION else letter.partition
-            lane = letter.topic if partition is None else f"{letter.topic}/{partition}"
-            shown = {
-                "address": record.address,
-                "topic": letter.topic,
-                "partition": partition,
-                "origin": letter.origin.address,
-                "code": letter.code,
-                "reason": letter.reason,
-            }
-            if as_json:
-                out.json(shown)
-            else:
-                out.line(
-                    one_line(
-                        f"{lane}  from address {letter.origin.address}"
-                        f"  {letter.code}: {letter.reason}"
-                    )
-                )
-    if not letters and not as_json:
-        out.line("all dead letters were sent again")
-
-
 def _run(log: str, forwarder: Forwarder, *, as_json: bool) -> Overview:
     from bridge.cli.report import reporter
     from bridge.operate.log_lines import set_up
     from bridge.supervise.status import alone, overview
 
-    set_up("json" if as_json else "auto", quiet=True)
+    set_up("json" if as_json else "auto", quiet=as_json)
     signals = on_signals(forwarder.stop)
-    with reporter(as_json=as_json, drain=True, stop=forwarder.stop) as report:
+    with reporter(as_json=as_json, stop=forwarder.stop) as report:
         status = forwarder.run(lambda status: report(overview([alone(log, "", status)])))
     whole = overview([alone(log, "", status)], stopped=True)
     if signals and not forwarder.drained(status):

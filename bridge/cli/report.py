@@ -1,19 +1,15 @@
-"""Shows the status of a process: JSON lines, a live line on a terminal, or log lines."""
+"""Shows the status of a process: JSON lines, or log lines."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
 from aolog.cli.output import OutputClosed, OutputFailed, out
-from aolog.errors import counted, one_line
-from bridge.deliver.status import done, pending
+from aolog.errors import counted
+from bridge.deliver.status import pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,32 +21,18 @@ _EVERY_S = 60.0
 
 
 @contextmanager
-def reporter(
-    *, as_json: bool, drain: bool, stop: Callable[[], None]
-) -> Iterator[Callable[[Overview], None]]:
-    """Yields a function to call with each status. It prints JSON lines on standard output; or updates
-    a live line if standard error is a terminal; otherwise it logs a line when the state changes, once
-    a minute, and at the end.
+def reporter(*, as_json: bool, stop: Callable[[], None]) -> Iterator[Callable[[Overview], None]]:
+    """Yields a function to call with each status. It prints JSON lines on standard output; otherwise it
+    logs a line when the state changes, once a minute, and at the end.
 
     stop: called when standard output fails. OutputClosed or OutputFailed is raised at the end, after
     an orderly stop."""
-    if as_json:
-        lines = _JsonLines(stop)
-        yield lines
-        lines.check()
+    if not as_json:
+        yield _LogLines()
         return
-    if sys.stderr.isatty():
-        with Progress(
-            TextColumn("{task.description}"),
-            *([BarColumn()] if drain else []),
-            TextColumn("{task.fields[words]}", markup=False),  # errors and paths may have brackets
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-        ) as progress:
-            task = progress.add_task("starting", total=None, words="")
-            yield lambda status: _show(progress, task, status)
-        return
-    yield _LogLines()
+    lines = _JsonLines(stop)
+    yield lines
+    lines.check()
 
 
 def _words(status: Overview) -> str:
@@ -69,18 +51,6 @@ def _words(status: Overview) -> str:
         gaps = counted(status.gaps, "gap", ",")
         text += f", {status.lost_records:,} lost in {gaps} of the log"
     return text + (f" ({status.error})" if status.error else "")
-
-
-def _show(progress: Progress, task: TaskID, status: Overview) -> None:
-    finished = done(status)
-    left = pending(status.lag_records, status.ahead_records)
-    progress.update(
-        task,
-        description=status.state,
-        completed=finished,
-        total=None if left is None else finished + left,
-        words=one_line(_words(status)),
-    )
 
 
 class _JsonLines:

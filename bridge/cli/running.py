@@ -56,7 +56,7 @@ def run_bridge(
     supervisor = Supervisor(config, drain=drain, read=read_again, fail_fast=fail_fast)
     signals = on_signals(supervisor.stop, supervisor.reload)
     with ExitStack() as stack:
-        report = stack.enter_context(reporter(as_json=as_json, drain=drain, stop=supervisor.stop))
+        report = stack.enter_context(reporter(as_json=as_json, stop=supervisor.stop))
         scrubbed = _scrubbing(config, supervisor, stack)
         if config.http is not None:
             from aolog.storage.storage import Storage

@@ -131,15 +131,11 @@ def _between(moved: Moved) -> str:
     """What happens to the records between the positions."""
     if moved.records == 0:
         return ""
-    one = moved.records == 1
-    what = "what is between" if moved.records is None else counted(moved.records, "record", ",")
-    if moved.before is None:
-        what += " from the log's beginning"
-    elif moved.records is not None:
-        what += " between"
-    are = "is" if one or moved.records is None else "are"
+    records = "the records" if moved.records is None else counted(moved.records, "record", ",")
     if moved.forgot:
-        return f"; {what} {are} sent again" if moved.done else f"; {what} would be sent again"
-    if moved.before is not None and moved.address < moved.before:
-        return f"; of {what}, those that are missing in Kafka are sent"
-    return f"; {what} {are} never sent" if moved.done else f"; {what} would never be sent"
+        what = "sent again"
+    elif moved.before is not None and moved.address < moved.before:
+        what = "sent if Kafka lacks them"
+    else:
+        what = "never sent"
+    return f"; {records} between: {what}"

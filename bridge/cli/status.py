@@ -138,32 +138,46 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
     }
 
 
+HEAD = ("LOG", "CLUSTER", "STATE", *LAG_HEAD, "LOST", "REASON", "WHAT TO DO")
+
+
+def row_of(log: dict[str, Any]) -> list[object]:
+    """The columns of HEAD. log: a row of `/status`, or from the disk."""
+    return [
+        log["log"],
+        log.get("cluster"),
+        log["state"],
+        *lag_words(*(log.get(f"lag_{of}") for of in ("records", "bytes", "seconds"))),
+        log.get("lost_records"),
+        None if log.get("error") is None else state_words(log["error"], log["lost_records"]),
+        advice_of(log) or None,
+    ]
+
+
+def summary(whole: dict[str, Any]) -> str:
+    """All logs together. whole: the overview of `/status`. The numbers add up."""
+    left = pending(whole["lag_records"], whole["ahead_records"])
+    text = f"{whole['state']}: {counted(whole['logs'], 'log')}"
+    for count, what in (
+        (whole["acknowledged"], "acknowledged"),
+        (left, "pending"),
+        (whole["dead_lettered"], "in dead letters"),
+        (whole["dropped"], "dropped"),
+        (whole["lost_records"], "lost"),
+    ):
+        if count or what in {"acknowledged", "pending"}:
+            text += f", {'?' if count is None else f'{count:,}'} {what}"
+    text += f", {whole['rate']:,.0f}/s"
+    return text + (f" ({whole['error']})" if whole["error"] else "")
+
+
 def _show(found: dict[str, Any]) -> None:
     whole = found.get("overview")
     if whole is not None:
-        left = pending(whole["lag_records"], whole.get("ahead_records", 0))
-        out.line(
-            f"{whole['state']}: {counted(whole['logs'], 'log')}, "
-            f"{whole['acknowledged']:,} acknowledged, "
-            f"{'?' if left is None else f'{left:,}'} pending"
-            + (f", {whole['lost_records']:,} lost" if whole["lost_records"] else "")
-            + (f" ({whole['error']})" if whole.get("error") else "")
-        )
-    head = ("LOG", "CLUSTER", "STATE", *LAG_HEAD, "LOST", "REASON", "WHAT TO DO")
-    rows = [
-        (
-            log["log"],
-            log.get("cluster"),
-            log["state"],
-            *lag_words(*(log.get(f"lag_{of}") for of in ("records", "bytes", "seconds"))),
-            log.get("lost_records"),
-            None if log.get("error") is None else state_words(log["error"], log["lost_records"]),
-            advice_of(log) or None,
-        )
-        for log in found["logs"]
-    ]
+        out.line(summary(whole))
+    rows = [row_of(log) for log in found["logs"]]
     if rows:
-        out.line(table(head, rows))
+        out.line(table(HEAD, rows))
     elif whole is None:
         out.line("there is no log")
     if (units := found.get("units")) is not None:

@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aolog.cli.cursor_state import LAG_HEAD, lag_words
-from aolog.cli.output import human_seconds
 from aolog.errors import one_line
-from bridge.cli.advice import advice_of
 from bridge.cli.running import on_signals
-from bridge.cli.status import ask
-from bridge.deliver.status import pending
+from bridge.cli.status import HEAD, ask, row_of, summary
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,14 +24,13 @@ _STYLES = {"live": "green", "draining": "blue", "connecting": "yellow", "blocked
     "--http", metavar="HOST:PORT", default="127.0.0.1:9100", show_default=True,
     help="Address of the running bridge, as in `run --http`.",
 )  # fmt: skip  # options read best one a line
-@click.option("--once", is_flag=True, help="Print one picture and end.")
-def top(*, http: str, once: bool) -> None:
-    """Show the logs of a running bridge, the most urgent first, until Ctrl-C.
+def top(*, http: str) -> None:
+    """Show the status of a running bridge, the most urgent logs first, until Ctrl-C.
 
     \b
     Examples:
       aolog-bridge top
-      aolog-bridge top --http 127.0.0.1:9100 --once
+      aolog-bridge top --http 127.0.0.1:9100
 
     \b
     Exit status: 0 ended by Ctrl-C, 6 no bridge answers, or it has ended.
@@ -45,54 +40,30 @@ def top(*, http: str, once: bool) -> None:
 
     console = Console()
     found = ask(http)  # fails before anything is drawn
-    if once or not sys.stdout.isatty():
-        console.print(_picture(found, None, console.height))
+    if not sys.stdout.isatty():
+        console.print(_picture(found, console.height))
         return
-    before: dict[str, Any] | None = None
     over = threading.Event()
     on_signals(over.set)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(_picture(found, before, console.height), refresh=True)
+            live.update(_picture(found, console.height), refresh=True)
             if over.wait(_EVERY_S):
                 return
-            before, found = found, ask(http)
+            found = ask(http)
 
 
-def _picture(found: dict[str, Any], before: dict[str, Any] | None, height: int) -> Table:
-    """The logs as a table; its title has the numbers of all together, which add up."""
+def _picture(found: dict[str, Any], height: int) -> Table:
+    """As many logs as fit."""
     from rich.table import Table
     from rich.text import Text
 
-    whole = found["overview"]
-    left = pending(whole["lag_records"], whole["ahead_records"])
-    oldest = "none" if left == 0 else _seconds(whole["lag_seconds"])
-    title = Text.assemble(
-        (whole["state"], _STYLES.get(whole["state"], "")),
-        f"  oldest unsent {oldest}  {whole['rate']:,.0f}/s  ",
-        f"{whole['acknowledged']:,} acknowledged, {_number(left)} pending, "
-        f"{whole['dead_lettered']:,} in dead letters, {whole['dropped']:,} dropped, "
-        f"{whole['lost_records']:,} lost",
-    )
-    table = Table(title=title, expand=True, title_justify="left")
-    reason = "REASON, WHAT TO DO"
-    for name in ("LOG", "STATE", *LAG_HEAD, "PER SECOND", "LOST", reason):
-        table.add_column(name, justify="left" if name in {"LOG", "STATE", reason} else "right")
-    earlier = {} if before is None else {(x["log"], x["cluster"]): x for x in before["logs"]}
+    table = Table(*HEAD, title=Text(summary(found["overview"])), expand=True, title_justify="left")
     logs = sorted(found["logs"], key=_urgency, reverse=True)
     shown = max(3, height - 8)
     for log in logs[:shown]:
-        was = earlier.get((log["log"], log["cluster"]))
-        rate = log.get("rate") if was is None else log["acknowledged"] - was["acknowledged"]
-        lag = lag_words(log["lag_records"], log["lag_bytes"], log["lag_seconds"])
-        table.add_row(
-            Text(one_line(log["log"])),
-            Text(log["state"], _STYLES.get(log["state"], "")),
-            *("?" if word is None else str(word) for word in lag),
-            _number(rate),
-            f"{log['lost_records']:,}",
-            Text("; ".join(filter(None, (one_line(log["error"] or ""), advice_of(log))))),
-        )
+        cells = ("-" if cell is None else one_line(str(cell)) for cell in row_of(log))
+        table.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in cells))
     if len(logs) > shown:
         table.caption = f"{len(logs) - shown:,} more"
     return table
@@ -100,11 +71,3 @@ def _picture(found: dict[str, Any], before: dict[str, Any] | None, height: int) 
 
 def _urgency(log: dict[str, Any]) -> tuple[bool, bool, float]:
     return log["error"] is not None, log["state"] == "blocked", log["lag_seconds"] or 0.0
-
-
-def _number(value: float | None) -> str:
-    return "?" if value is None else f"{value:,.0f}"
-
-
-def _seconds(value: float | None) -> str:
-    return "?" if value is None else human_seconds(value)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from bridge.client.errors import Problem, UnknownKey, WrongType
-from bridge.config.settings import nearest
 from bridge.kafka.client import CLIENT_LOG, words
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def check_settings(settings: Mapping[str, str], side: Side) -> list[Problem]:
         return []
     alone = {key: _refusal({key: value}, side) for key, value in settings.items()}
     problems = [
-        Problem(UnknownKey, f"{key}: librdkafka has no such key{nearest(key)}")
+        Problem(UnknownKey, f"{key}: librdkafka has no such key")
         if "No such configuration property" in said
         else Problem(WrongType, f"{key}: {said}")
         for key, said in alone.items()

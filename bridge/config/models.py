@@ -32,7 +32,7 @@ from aolog.write.validate import check_mode, read_mode
 from bridge.config.names import check_cursor, check_servers
 from bridge.config.routing import PartitionRule, Rule
 from bridge.config.secrets import Setting, Stamps, exposures, stamps
-from bridge.config.settings import nearest, plain_values, read_settings
+from bridge.config.settings import plain_values, read_settings
 from bridge.errors import WrongConfiguration, WrongSetting
 from bridge.kafka.named_function import FUNCTION_NAME, load_function
 from bridge.kafka.topics import TOPIC_NAME
@@ -96,7 +96,7 @@ def _refused(settings: dict[str, Setting]) -> list[str]:
         return []
     alone = {key: refusal({key: value}) for key, value in plain.items()}
     wrong = [
-        f"{key}: {said}{nearest(key) if 'No such' in said else ''}"
+        f"{key}: {said}"
         for key, said in alone.items()
         # Otherwise only the other keys are missing. The client may name the key by an alias.
         if said is not None and (key in said or "configuration property" in said)
@@ -316,9 +316,7 @@ class Config(_Table):
     )
     commit_seconds: float = Field(1.0, ge=0.01, description="interval between commits of a cursor")
     stop_seconds: float = Field(5.0, ge=0, description="how long a stop waits for acknowledgements")
-    status_seconds: float = Field(
-        1.0, ge=0.05, description="interval between status lines: with --json, and on a terminal"
-    )
+    status_seconds: float = Field(1.0, ge=0.05, description="interval between lines of --json")
     park_seconds: float = Field(30.0, ge=0, description="how long an idle log stays connected")
     rescan_seconds: float = Field(5.0, ge=0.1, description="interval between scans of the tree")
     active_max: int = Field(64, ge=1, description="logs that are connected at once")

@@ -15,6 +15,7 @@ addresses of frames are multiples of 8.)
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import xxhash
@@ -22,7 +23,7 @@ import xxhash
 from bridge.kafka.partition import partition_of, partition_of_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 PartitionRule: TypeAlias = Literal["key", "round-robin"] | int
 """How a record's partition is chosen. A number is the partition."""
@@ -76,20 +77,6 @@ class Destination(NamedTuple):
         return self.partition
 
 
-class _Found(dict[str | None, Destination | None]):
-    """Decisions by the topic that a record names."""
-
-    def __init__(self, decide: Callable[[str | None], Destination | None]) -> None:
-        super().__init__()
-        self._decide = decide
-
-    def __missing__(self, topic: str | None) -> Destination | None:
-        if len(self) >= _TOPICS_REMEMBERED:
-            self.clear()
-        found = self[topic] = self._decide(topic)
-        return found
-
-
 class Routing:
     """Where the records of one log go on one cluster. Not thread-safe.
 
@@ -111,8 +98,7 @@ class Routing:
         self._log = log
         self._cluster = cluster
         self._default_cluster = default_cluster
-        self._found = _Found(self._decide)
-        self.of = self._found.__getitem__
+        self.of = lru_cache(_TOPICS_REMEMBERED)(self._decide)
         """Where a record goes that names this topic; None: to another cluster. A call for each record
         costs a look-up in a dict."""
         self.of_log(None)
@@ -121,7 +107,7 @@ class Routing:
         """Sets the log's own topic."""
         self._log_topic = topic
         self._rules = [rule for rule in self._all_rules if rule.concerns(self._log, topic)]
-        self._found.clear()
+        self.of.cache_clear()
 
     @property
     def fingerprint(self) -> str:

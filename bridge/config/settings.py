@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -17,24 +16,6 @@ from bridge.errors import WrongSetting
 from bridge.kafka.named_function import load_function
 
 _OAUTH_CB = "oauth_cb"
-# Usual keys, for `nearest`: the client rejects an unknown key, but does not list the known ones. Any
-# other key of librdkafka is accepted too.
-_USUAL = """
-batch.num.messages batch.size broker.address.family client.dns.lookup client.id client.rack
-compression.codec compression.level compression.type connections.max.idle.ms
-enable.ssl.certificate.verification linger.ms max.in.flight message.max.bytes metadata.max.age.ms
-queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms
-reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms
-retry.backoff.ms sasl.kerberos.keytab sasl.kerberos.principal sasl.kerberos.service.name
-sasl.mechanism sasl.mechanisms sasl.oauthbearer.client.id sasl.oauthbearer.client.secret
-sasl.oauthbearer.config sasl.oauthbearer.method sasl.oauthbearer.scope
-sasl.oauthbearer.token.endpoint.url sasl.password sasl.username security.protocol
-socket.connection.setup.timeout.ms socket.keepalive.enable socket.nagle.disable socket.timeout.ms
-ssl.ca.location ssl.ca.pem ssl.certificate.location ssl.certificate.pem ssl.cipher.suites
-ssl.endpoint.identification.algorithm ssl.key.location ssl.key.password ssl.key.pem
-ssl.keystore.location ssl.keystore.password sticky.partitioning.linger.ms
-topic.metadata.refresh.interval.ms
-"""
 
 
 def read_settings(
@@ -72,9 +53,7 @@ def settings_of_options(pairs: Iterable[str]) -> dict[str, Setting]:
         key, equals, value = pair.partition("=")
         key = key.strip()
         if not equals or not key:
-            word = pair.split()[0] if pair.split() else ""
-            about = f": {word}" if word in _USUAL.split() else ""
-            raise ValueError(f"a setting is not KEY=VALUE{about} (its text may be a secret)")
+            raise ValueError("a setting is not KEY=VALUE (its text may be a secret)")
         match = _REFERENCE.fullmatch(value)
         given = value if match is None else {match[1]: match[2]}
         setting = setting_of(key, given, Path(), os.environ)
@@ -85,12 +64,6 @@ def settings_of_options(pairs: Iterable[str]) -> dict[str, Setting]:
             setting = setting._replace(exposure=seen)
         found[key] = setting
     return found
-
-
-def nearest(key: str) -> str:
-    """A hint with the nearest usual key for an unknown one; '' if none is near."""
-    near = difflib.get_close_matches(key, _USUAL.split(), n=1, cutoff=0.75)
-    return f"; did you mean {near[0]!r}?" if near and near[0] != key else ""
 
 
 def plain_values(settings: Mapping[str, Setting]) -> dict[str, Any]:

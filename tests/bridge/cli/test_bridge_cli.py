@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -32,8 +31,7 @@ from bridge.errors import WrongSetting
 from bridge.kafka.client import away
 from bridge.kafka.settings import check
 from bridge.supervise.status import Overview, overview
-from tests.aolog.commands import on_terminal
-from tests.bridge.conftest import Process, append, fill, notes_of, wait_until
+from tests.bridge.conftest import Process, fill, notes_of, wait_until
 
 if TYPE_CHECKING:
     from bridge.kafka.embedded import EmbeddedBroker
@@ -89,17 +87,6 @@ def test_a_setting_that_the_promises_forbid_or_the_client_refuses_is_an_error(
 
 
 @pytest.mark.parametrize(
-    "setting",
-    ["compression.type=zstd", "linger.ms=50", "batch.num.messages=10", "client.id=x",
-     "security.protocol=SSL", "queue.buffering.max.messages=5", "partitioner=murmur2",
-     "message.max.bytes=4000000"],
-)  # fmt: skip
-def test_an_ordinary_setting_is_none(setting: str) -> None:
-    key, _, value = setting.partition("=")
-    assert check({key: value}) is None  # type: ignore[func-returns-value]
-
-
-@pytest.mark.parametrize(
     "arguments",
     [
         ["-X", "novalue"],
@@ -109,16 +96,13 @@ def test_an_ordinary_setting_is_none(setting: str) -> None:
     ],
     ids=" ".join,
 )
-def test_arguments_that_make_no_sense_are_refused_with_a_word_on_how(
-    refuse: Callable[..., str], log: Path, arguments: list[str]
-) -> None:
-    fill(log, 1)
-    before = state_of(log)
-    said = refuse("--topic", "t", *arguments)
-    assert said.startswith("aolog-bridge: usage: ")
-    assert said.endswith("run --help\n")
-    assert len(said.splitlines()) == 1
-    assert state_of(log) == before
+def test_arguments_that_make_no_sense_are_refused_with_a_word_on_how(arguments: list[str]) -> None:
+    result = CliRunner().invoke(
+        main, ["run", "--log", "l", "--bootstrap-servers", "k:1", *arguments]
+    )
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("aolog-bridge: usage: ")
+    assert result.stderr.endswith("run --help\n")
 
 
 @pytest.mark.parametrize(
@@ -134,11 +118,14 @@ def test_arguments_that_make_no_sense_are_refused_with_a_word_on_how(
     ],
 )
 def test_a_value_that_the_configuration_refuses_is_refused_before_anything_is_written(
-    refuse: Callable[..., str], log: Path, arguments: list[str], said: str
+    log: Path, arguments: list[str], said: str
 ) -> None:
     fill(log, 1)
     before = state_of(log)
-    first, problem = refuse("--topic", "t", *arguments).splitlines()
+    command = ["run", "--log", str(log), "--bootstrap-servers", NOWHERE, *arguments]
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    first, problem = result.stderr.splitlines()
     assert first == "aolog-bridge: wrong_configuration: the configuration: 1 problem"
     assert said in problem
     assert state_of(log) == before
@@ -151,7 +138,8 @@ def test_a_value_that_the_configuration_refuses_is_refused_before_anything_is_wr
         (["run", "--nope"], "No such option"),
         (["seek", "LOG"], "name the new position: --to PLACE"),
         (["replay"], "Missing argument 'LOG'"),
-        (["run", "--log", "l", "--poison", "x"], "Invalid value for '--poison'"),
+        (["run", "--log", "l"], "name the cluster: --bootstrap-servers"),
+        (["run", "--bootstrap-servers", "k:1"], "name a --log, a --root or a --config"),
         (["run", "--log", "l", "--root", "r"], "name a --log or a --root, not both"),
         (["status", "--log", "l", "--root", "r"], "name one of --http, --config, --log"),
     ],
@@ -174,12 +162,6 @@ def test_a_usage_error_has_its_code_and_with_json_the_same_fields_as_one_of_aolo
     assert told["hint"].startswith("see aolog-bridge")
 
 
-def test_without_arguments_it_shows_its_help() -> None:
-    bare = CliRunner().invoke(main, [])
-    assert (bare.exit_code, bare.stderr) == (0, "")
-    assert bare.stdout == CliRunner().invoke(main, ["--help"]).stdout
-
-
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["words", "json"])
 def test_problems_of_a_configuration_are_printed_one_a_line_and_as_a_list(
     tmp_path: Path, flags: list[str]
@@ -199,26 +181,6 @@ def test_problems_of_a_configuration_are_printed_one_a_line_and_as_a_list(
         assert all(problem.startswith("  ") for problem in problems)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--log", "l", "--root", "r"], "name a --log or a --root, not both"),
-        (["--config", "/no/such"], "wrong_configuration: /no/such: 1 problem"),
-        (["--root", "r", "--bootstrap-servers", "k:1", "-X", "acks=1"], "acks is set by the"),
-        (["--root", "r", "--bootstrap-servers", "k:1", "--http", "x"], "'x' is not HOST:PORT"),
-        (["--log", "l", "--bootstrap-servers", "k:1", "--http", "x"], "'x' is not HOST:PORT"),
-        (["--root", "r", "--bootstrap-servers", "k:1", "--drain"], "not_a_log: r: no such dir"),
-    ],
-)
-def test_where_many_logs_are_asked_for_it_is_checked_whole_first(
-    bridge: Callable[..., Process], arguments: list[str], said: str
-) -> None:
-    process = bridge("run", *arguments)
-    assert process.end(30) == 2
-    assert said in process.stderr
-    assert process.lines == []
-
-
 def test_a_tree_is_drained_by_options_alone(
     bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
@@ -231,23 +193,6 @@ def test_a_tree_is_drained_by_options_alone(
     assert process.end() == 0
     last = process.statuses[-1]
     assert (last["state"], last["logs"], last["acknowledged"]) == ("stopped", 2, 100)
-    text = bridge(
-        "run", "--root", tmp_path / "root", "--topic", "t", "--drain",
-        "--bootstrap-servers", broker.bootstrap_servers,
-    )  # fmt: skip  # as above
-    assert text.end() == 0
-    assert "stopped: 0 acknowledged, 0 pending" in text.stderr.splitlines()[-1]
-
-
-def test_the_live_line_of_a_terminal_shows_an_error_harmlessly(tmp_path: Path) -> None:
-    """Six seconds, until it says that there is no broker."""
-    fill(tmp_path / "\x1b]0;[/bold]title\x07\x9b", 1)
-    words = ["run", "--root", tmp_path, "--topic", "t", "--bootstrap-servers", NOWHERE]
-    status, seen = on_terminal("bridge", *words, stop_at=b"refused; trying again)")
-    assert status == 0, seen
-    assert rb"(\x1b]0;[/bold]title\x07\x9b: 127.0.0.1:1: connection refused" in seen
-    for sign in ("\x1b]", "\x07", "\x9b"):
-        assert sign.encode() not in seen, seen
 
 
 def test_a_tree_without_logs_is_drained_with_a_warning(
@@ -258,8 +203,10 @@ def test_a_tree_without_logs_is_drained_with_a_warning(
     assert f"there is no log below {tmp_path}" in process.stderr
 
 
-@pytest.mark.parametrize("where", ["--log", "--root"])
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("where", "number", "status"),
+    [("--log", signal.SIGTERM, 143), ("--root", signal.SIGINT, 130)],
+)
 def test_a_drain_that_is_stopped_before_its_time_does_not_say_that_it_is_done(
     bridge: Callable[..., Process], tmp_path: Path, where: str, number: int, status: int
 ) -> None:
@@ -279,17 +226,9 @@ def test_a_drain_that_is_stopped_before_its_time_does_not_say_that_it_is_done(
 @pytest.mark.parametrize(
     "servers", ["k:abc", "k:99999", "k:0", "http://k:9092", "k:1:2", "a:1,,b:2", "k k:1", "k/x", ""]
 )
-def test_what_names_no_broker_is_refused(log: Path, servers: str) -> None:
-    fill(log, 1)
-    named = f"{servers.split(',')[1 if ',' in servers else 0]!r} is not HOST:PORT"
-    for command in (
-        ["run", "--log", str(log)],
-        ["run", "--root", str(log.parent)],
-        ["replay", str(log), "--from", "earliest", "--to", "latest"],
-    ):
-        result = CliRunner().invoke(main, [*command, "--bootstrap-servers", servers])
-        assert result.exit_code == 2
-        assert named in result.output
+def test_what_names_no_broker_is_refused(servers: str) -> None:
+    with pytest.raises(WrongSetting, match="is not HOST:PORT"):
+        check_servers(servers)
 
 
 @pytest.mark.parametrize(
@@ -300,21 +239,10 @@ def test_what_the_client_takes_for_brokers_is_taken(servers: str) -> None:
     Producer({"bootstrap.servers": servers, "log_level": 0})
 
 
-@pytest.mark.parametrize("missing", ["--log", "--bootstrap-servers"])
-def test_the_log_and_the_cluster_have_to_be_named(
-    bridge: Callable[..., Process], log: Path, missing: str
-) -> None:
-    arguments = {"--log": str(log), "--bootstrap-servers": NOWHERE}
-    del arguments[missing]
-    process = bridge("run", *(part for pair in arguments.items() for part in pair))
-    assert process.end(30) == 2
-    assert missing in process.stderr
-
-
 # --- logs -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["nothing", "a file", "an empty directory", "other files"])
+@pytest.mark.parametrize("what", ["nothing", "a file", "other files"])
 def test_what_is_not_a_log_is_refused_and_left_as_it_is(
     refuse: Callable[..., str], tmp_path: Path, what: str
 ) -> None:
@@ -373,15 +301,6 @@ def test_with_json_every_line_of_output_is_one_status_of_a_known_shape(
     assert last["outstanding"] == last["skipped"] == last["gaps"] == 0
 
 
-def test_with_json_an_error_is_an_object_too(bridge: Callable[..., Process], log: Path) -> None:
-    process = bridge("run", "--log", log, "--bootstrap-servers", NOWHERE, "--json")
-    assert process.end(30) == 2
-    told = json.loads(process.stderr)["error"]
-    assert told["code"] == "not_a_log"
-    assert told["path"] == str(log)
-    assert "no such directory" in told["message"]
-
-
 def test_without_json_it_logs_its_states_and_how_it_ended(
     bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
 ) -> None:
@@ -406,28 +325,20 @@ def test_secrets_in_settings_are_not_said(
     )  # fmt: skip  # a command line
     assert process.end() == 0
     assert "hunter2" not in process.stderr + "".join(process.lines)
-    refused = bridge(
-        "run", "--log", log, "--topic", "t", "--bootstrap-servers", broker.bootstrap_servers,
-        "--verbose", "-X", "sasl.password=hunter2", "-X", "nonsense=1",
-    )  # fmt: skip  # a command line
-    assert refused.end() == 2
-    assert "hunter2" not in refused.stderr
 
 
 def test_an_option_that_is_no_setting_does_not_repeat_what_may_be_a_secret(log: Path) -> None:
-    for text in ("sasl.password hunter2", "hunter2", "hunter2 x", "=hunter2"):
+    for text in ("sasl.password hunter2", "=hunter2"):
         result = CliRunner().invoke(main, ["run", "--log", str(log), "-X", text])
         assert result.exit_code == 2
         assert "hunter2" not in result.output
         assert "is not KEY=VALUE" in result.output
-    result = CliRunner().invoke(main, ["run", "--log", str(log), "-X", "sasl.password hunter2"])
-    assert "sasl.password" in result.output
 
 
 def test_a_secret_that_others_can_read_is_warned_about(
     bridge: Callable[..., Process], log: Path, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    """In the process list, and in a file that everybody may read; not in a private file."""
+    """In the process list; not in a private file."""
     fill(log, 10)
     secret = tmp_path / "secret"
     secret.write_text("hunter2\n")
@@ -444,23 +355,17 @@ def test_a_secret_that_others_can_read_is_warned_about(
 
     (seen,) = warnings("-X", "sasl.password=hunter2")
     assert "sasl.password: the process list shows it; write KEY={file=PATH}" in seen
-    secret.chmod(0o644)
-    (seen,) = warnings("-X", f"sasl.password={{file={secret}}}")
-    assert f"every user of this machine can read {secret}; chmod o= it" in seen
     secret.chmod(0o640)
     assert warnings("-X", f"sasl.password={{file={secret}}}") == []
 
 
-@pytest.mark.parametrize("many", [False, True], ids=["log", "root"])
 def test_a_reader_of_its_output_that_goes_away_stops_it_in_good_order_and_quietly(
-    broker: EmbeddedBroker, tmp_path: Path, many: bool
+    broker: EmbeddedBroker, log: Path
 ) -> None:
-    log = tmp_path / "root" / "log"
     fill(log, 10)
-    what = ("--root", str(log.parent)) if many else ("--log", str(log))
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "bridge", "run", *what, "--topic", "t", "--json",
+            sys.executable, "-m", "bridge", "run", "--log", str(log), "--topic", "t", "--json",
             "--status-seconds", "0.05", "--bootstrap-servers", broker.bootstrap_servers,
         ],
         stdout=subprocess.PIPE,
@@ -473,59 +378,21 @@ def test_a_reader_of_its_output_that_goes_away_stops_it_in_good_order_and_quietl
         pass
     process.stdout.close()
     assert process.wait(30) == 141
-    said = process.stderr.read()
-    assert (said == "") is not many  # what comes and goes is logged there
-    assert "Traceback" not in said
+    assert process.stderr.read() == ""
     process.stderr.close()
     assert notes_of(log)["clean"]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"]])
 @pytest.mark.parametrize("program", ["aolog", "bridge"])
-def test_a_pipe_that_nobody_reads_is_a_status_for_help_too(
-    program: str, arguments: list[str]
-) -> None:
-    if program == "aolog":
-        arguments = ["read", "--help"] if arguments[0] == "run" else arguments
+def test_a_pipe_that_nobody_reads_is_a_status_for_help_too(program: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", program, *arguments],
+        [sys.executable, "-m", program, "--help"],
         stdout=writing, stderr=subprocess.PIPE, check=False,
     )  # fmt: skip  # one call
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
-
-
-def test_on_a_terminal_there_is_one_live_line(broker: EmbeddedBroker, log: Path) -> None:
-    fill(log, 2000)
-    parent, child = pty.openpty()
-    process = subprocess.Popen(
-        [
-            sys.executable, "-m", "bridge", "run", "--log", str(log), "--topic", "t", "--drain",
-            "--bootstrap-servers", broker.bootstrap_servers,
-        ],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=child,
-        env={**os.environ, "COLUMNS": "150", "TERM": "xterm"},
-    )  # fmt: skip  # a command line
-    os.close(child)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(parent, 65536)
-        except OSError:  # the terminal's other side is closed
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(parent)
-    assert process.communicate(timeout=30)[0] == b""
-    assert process.returncode == 0
-    assert b"2,000 acknowledged" in shown
-    assert b"stopped" in shown
-    assert b"Traceback" not in shown
 
 
 def never() -> None:
@@ -585,10 +452,9 @@ def test_an_error_is_logged_when_it_comes_and_then_once_a_minute(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(report_module.sys.stderr, "isatty", lambda: False, raising=False)
     now_s = 1000.0
     monkeypatch.setattr(report_module.time, "monotonic", lambda: now_s)
-    with reporter(as_json=False, drain=False, stop=never) as say:
+    with reporter(as_json=False, stop=never) as say:
         for _ in range(150):
             away = (
                 f"k{int(now_s) % 2}:9: connection refused; trying again" if now_s > 1000 else None
@@ -638,11 +504,10 @@ def test_an_error_distinguishes_advertised_brokers_from_configured_ones() -> Non
     assert "advertises" not in away(said.replace("/7", "/bootstrap"), "kafka:9092")
 
 
-@pytest.mark.parametrize("records", [0, 10])
 def test_a_cluster_that_cannot_be_reached_is_named_at_once_with_the_reason(
-    bridge: Callable[..., Process], log: Path, records: int
+    bridge: Callable[..., Process], log: Path
 ) -> None:
-    fill(log, records)
+    fill(log, 0)
     process = bridge(
         "run", "--log", log, "--topic", "t", "--bootstrap-servers", f"{NOWHERE},localhost:1",
         "--status-seconds", "0.05", "-v",
@@ -660,11 +525,10 @@ def test_a_cluster_that_cannot_be_reached_is_named_at_once_with_the_reason(
 
 
 def test_log_lines_come_with_a_change_of_state_and_seldom_else(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(report_module.sys.stderr, "isatty", lambda: False, raising=False)
-    with reporter(as_json=False, drain=False, stop=never) as say:
+    with reporter(as_json=False, stop=never) as say:
         for _ in range(50):
             say(STATUS)
         say(STATUS._replace(state="blocked", error="away"))
@@ -713,54 +577,23 @@ def test_a_broker_to_try_things_out_serves_other_processes_and_prints_what_arriv
 def test_help_lists_every_option_once_under_a_heading(command: str) -> None:
     shown = CliRunner().invoke(main, [command, "--help"]).stdout
     options, _, rest = shown.partition("Other options:\n")
-    assert rest.splitlines()[0].split() == [
-        "-h,",
-        "--help",
-        "Show",
-        "this",
-        "message",
-        "and",
-        "exit.",
-    ]
+    assert rest.split()[:2] == ["-h,", "--help"]
     assert "Options:" not in options
-    for parameter in main.commands[command].get_params(click.Context(main.commands[command])):
-        if isinstance(parameter, click.Option):
-            lines = [
-                x
-                for x in options.splitlines()
-                if re.match(rf"  (-\w, )?{parameter.opts[-1]}(?![-\w])", x)
-            ]
-            assert len(lines) == 1, parameter.name
+    of = main.commands[command]
+    for parameter in of.get_params(click.Context(of)):
+        if isinstance(parameter, click.Option) and "--help" not in parameter.opts:
+            option = rf"^  (-\w, )?{parameter.opts[-1]}(?![-\w])"
+            assert len(re.findall(option, options, re.MULTILINE)) == 1, parameter.name
 
 
-def test_help_names_every_command_with_an_example(bridge: Callable[..., Process]) -> None:
-    process = bridge("--help")
-    assert process.end(30) == 0
-    text = "".join(process.lines)
-    commands = ("run", "status", "check-config", "demo", "broker")
-    assert set(commands) <= set(text.split())
-    for command in commands:
-        shown = bridge(command, "--help")
-        assert shown.end(30) == 0
-        assert "Example" in "".join(shown.lines)
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    shown = CliRunner().invoke(main, [command, "--help"])
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert "Example" in shown.stdout
+    assert command in CliRunner().invoke(main, ["--help"]).stdout.split()
 
 
-def test_it_says_its_version(bridge: Callable[..., Process]) -> None:
-    process = bridge("--version")
-    assert process.end(30) == 0
-    assert process.lines == [f"aolog-bridge {aolog.__version__}\n"]
-
-
-@pytest.mark.slow
-def test_the_cluster_may_be_named_wrongly_and_nothing_is_lost_by_it(
-    bridge: Callable[..., Process], log: Path
-) -> None:
-    with Writer(log) as writer:
-        append(writer, range(3))
-    process = bridge(
-        "run", "--log", log, "--topic", "t", "--json", "--status-seconds", "0.05",
-        "--bootstrap-servers", "no-such-host.invalid:9092",
-    )  # fmt: skip  # a command line
-    status = process.until(lambda s: s["error"])
-    assert (status["reachable"], status["lag_records"]) == (False, 3)
-    assert process.popen.poll() is None
+def test_it_says_its_version() -> None:
+    shown = CliRunner().invoke(main, ["--version"])
+    assert shown.stdout == f"aolog-bridge {aolog.__version__}\n"

@@ -101,20 +101,14 @@ def test_a_seek_says_how_many_records_lie_between_and_what_becomes_of_them(log: 
         return result.stdout.removesuffix("\n")
 
     ten, eleven = addresses[10], addresses[11]
-    assert says(ten) == (
-        f"cursor bridge moved from nowhere to address {ten}; "
-        "10 records from the log's beginning are never sent"
-    )
-    moved = f"moved from address {ten} to address {eleven}; 1 record between"
-    assert says(eleven, "--dry-run") == f"cursor bridge would be {moved} would never be sent"
-    assert says(eleven) == f"cursor bridge {moved} is never sent"
+    assert says(ten).endswith(f"from nowhere to address {ten}; 10 records between: never sent")
+    moved = f"moved from address {ten} to address {eleven}; 1 record between: never sent"
+    assert says(eleven, "--dry-run") == f"cursor bridge would be {moved}"
+    assert says(eleven) == f"cursor bridge {moved}"
     assert says(eleven) == f"cursor bridge is at address {eleven} already"
-    back = f"address {eleven} to address {addresses[0]}"
-    assert says("earliest", "--dry-run", "--only-missing") == (
-        f"cursor bridge would be moved from {back}; "
-        "of 11 records between, those that are missing in Kafka are sent"
-    )
-    assert says("earliest") == f"cursor bridge moved from {back}; 11 records between are sent again"
+    missing = says("earliest", "--dry-run", "--only-missing")
+    assert missing.endswith("; 11 records between: sent if Kafka lacks them")
+    assert says("earliest").endswith("; 11 records between: sent again")
 
 
 def test_a_seek_back_for_what_is_missing_sends_only_that(
@@ -185,23 +179,17 @@ def test_an_invalid_position_is_refused_before_anything_moves(
     assert cursor_of(log) == before
 
 
-@pytest.mark.parametrize("where", [f"{TOPIC}/0@99999", "t", f"{TOPIC}/0@x", "empty/0@0"])
 def test_an_offset_at_which_no_record_of_the_log_lies_is_refused(
-    broker: EmbeddedBroker, log: Path, delivered: list[int], where: str
-) -> None:
-    broker.create_topic("empty", 1)
-    servers = ("--bootstrap-servers", broker.bootstrap_servers)
-    refused("seek", log, "--to", f"kafka:{where}", *servers)
-
-
-def test_a_record_of_another_log_is_no_place_in_this(
     broker: EmbeddedBroker, log: Path, tmp_path: Path, delivered: list[int]
 ) -> None:
+    broker.create_topic("empty", 1)
     fill(tmp_path / "other", 10)
     (message, *_) = consume(broker.bootstrap_servers)
     where = f"kafka:{TOPIC}/{message.partition}@{message.offset}"
     servers = ("--bootstrap-servers", broker.bootstrap_servers)
     assert "of this log" in refused("seek", tmp_path / "other", "--to", where, *servers)
+    for wrong in (f"{TOPIC}/0@99999", "empty/0@0"):
+        refused("seek", log, "--to", f"kafka:{wrong}", *servers)
 
 
 def test_a_seek_while_a_bridge_runs_is_refused(
@@ -238,6 +226,8 @@ def test_a_range_is_sent_again_and_the_bridge_does_not_notice(
     assert len(consume(broker.bootstrap_servers)) == 1000
     status = told(*arguments, "--topic", TOPIC)
     assert (status["acknowledged"], status["state"]) == (201, "stopped")
+    assert (status["begin"], status["end"]) == (delivered[100], delivered[301])
+    assert (status["lag_records"], status["lag_bytes"]) == (0, 0)
     arrived = sorted(m.address for m in consume(broker.bootstrap_servers))
     assert arrived == sorted(delivered + delivered[100:301])
     assert cursor_of(log) == before
@@ -246,15 +236,6 @@ def test_a_range_is_sent_again_and_the_bridge_does_not_notice(
         append(writer, range(1000, 1010))
     status = forward(drain=True).end()
     assert (status.acknowledged, status.skipped) == (10, 0)
-
-
-def test_a_range_may_go_to_another_topic(
-    broker: EmbeddedBroker, log: Path, delivered: list[int]
-) -> None:
-    broker.create_topic("again", 1)
-    servers = ("--bootstrap-servers", broker.bootstrap_servers)
-    run("replay", log, "--from", "ordinal:5", "--to", "ordinal:9", "--topic", "again", *servers)
-    assert [m.address for m in consume(broker.bootstrap_servers, "again", 1)] == delivered[5:9]
 
 
 def test_a_replay_to_a_topic_sends_records_there_that_name_another_and_lists_topics_with_counts(
@@ -309,53 +290,6 @@ def test_a_range_goes_to_a_topic_that_is_created_while_the_replay_waits_for_it(
     broker.create_topic("later", 1)
     assert process.end(30) == 0
     assert [m.address for m in consume(broker.bootstrap_servers, "later", 1)] == delivered[:100]
-
-
-def test_a_range_goes_to_a_partition_whose_leader_comes_back_while_the_replay_waits_for_it(
-    replay: Callable[..., Process], delivered: list[int]
-) -> None:
-    """The other partition has all of its records by then, so nothing is left to be read."""
-    with EmbeddedBroker(2) as two:
-        two.create_topic("again", 2)
-        two.set_down(2)
-        process = replay(two, "again")
-        status = process.until(lambda s: s["acknowledged"] and s["held_back"] == 1)
-        assert 0 < status["lag_records"] <= 100
-        two.set_up(2)
-        assert process.end(30) == 0
-        arrived = sorted(m.address for m in consume(two.bootstrap_servers, "again", 2))
-        assert arrived == delivered[:100]
-
-
-def test_a_replay_counts_as_pending_what_is_left_of_its_range(
-    broker: EmbeddedBroker, replay: Callable[..., Process]
-) -> None:
-    """At the start, on the way, and at the end."""
-    process = replay(broker, TOPIC)
-    assert process.end(30) == 0
-    lags = [status["lag_records"] for status in process.statuses]
-    assert lags == sorted(lags, reverse=True)
-    assert max(lags) <= 100
-    last = process.statuses[-1]
-    assert (lags[-1], last["lag_bytes"], last["lag_seconds"]) == (0, 0, 0.0)
-
-
-def test_a_replay_says_what_it_sent_and_from_where_to_where(
-    broker: EmbeddedBroker, log: Path, delivered: list[int], committed: dict[str, list[int]]
-) -> None:
-    begin, end = delivered[10], delivered[12]
-    arguments = ("replay", log, "--from", begin, "--topic", TOPIC,
-                 "--bootstrap-servers", broker.bootstrap_servers)  # fmt: skip  # a command line
-    said = run(*arguments, "--to", end).stdout
-    where = f"from address {begin} to {end}: 2 to {TOPIC}"
-    assert said == f"2 records were sent again, {where}\n"
-    committed.clear()
-    said = run(*arguments, "--to", delivered[11]).stdout
-    where = f"from address {begin} to {delivered[11]}: 1 to {TOPIC}"
-    assert said == f"1 record was sent again, {where}\n"
-    committed.clear()
-    last = told(*arguments, "--to", end)
-    assert (last["records"], last["begin"], last["end"]) == (2, begin, end)
 
 
 def test_a_replay_over_a_gap_says_so_with_its_own_status_and_is_over_all_the_same(
@@ -423,8 +357,8 @@ def test_what_the_bridge_has_not_passed_is_not_replayed(
         ("--to", "latest"),
         ("--dead-letter", "--from", "earliest", "--to", "latest"),
         ("--dead-letter", "--topic", "t"),
+        ("--dead-letter", "--dry-run"),
         ("--from", "latest", "--to", "earliest"),
-        ("--from", "x", "--to", "latest"),
         ("--from", "earliest", "--to", "latest", "-X", "acks=0"),
         ("--dead-letter",),
     ],
@@ -450,13 +384,6 @@ def test_dead_letters_go_where_they_were_meant_to_and_only_once(
     arguments = (
         "replay", log, "--dead-letter", "--bootstrap-servers", broker.bootstrap_servers,
     )  # fmt: skip  # a command line
-    listed = [json.loads(line) for line in run(*arguments, "--dry-run", "--json").stdout.split("\n")
-              if line]  # fmt: skip  # one list
-    assert {each["origin"]: each["topic"] for each in listed} == {  # each lane finds its own
-        large[0]: TOPIC,
-        large[1]: "own",
-        large[2]: TOPIC,
-    }
     says = refused(*arguments, status=6)  # they are too large as before
     assert "or pass it with --poison drop" in says
     assert "another replay tries again" in caplog.text
@@ -465,14 +392,10 @@ def test_dead_letters_go_where_they_were_meant_to_and_only_once(
     larger = (*arguments, "-X", "message.max.bytes=4000000")
     assert told(*larger)["acknowledged"] == 3
     assert run(*larger).stdout == "0 dead letters were sent again\n"
-    assert run(*larger, "--dry-run").stdout == ("all dead letters were sent again\n")
     own = consume(broker.bootstrap_servers, "own", 2)
     here = [m for m in consume(broker.bootstrap_servers) if len(m.value or b"") > 1000]
     assert [m.value for m in own] == [b"1" * 2_000_000]
     assert {m.value for m in here} == {b"0" * 2_000_000, b"2" * 2_000_000}
-    planned = {each["origin"]: each["partition"] for each in listed}
-    (keyless,) = [m for m in here if m.key is None]
-    assert keyless.partition == planned[large[2]]
     for message in (*own, *here):
         assert message.headers[0] == ("h", b"1")
         assert [name for name, _ in message.headers] == ["h", "aolog-origin"]
@@ -561,22 +484,15 @@ def test_cursors_says_where_bridges_stand_and_what_their_lanes_hold(
 # --- what no option takes -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "lane", ["t/99999999999@1", "t/2147483648@1", "t/0@9223372036854775808", "t/0@" + "1" * 5000]
-)
+@pytest.mark.parametrize("lane", ["t", "t/0@x", "t/2147483648@1", "t/0@9223372036854775808"])
 def test_a_place_that_kafka_cannot_have_is_refused(log: Path, lane: str) -> None:
     fill(log, 1)
     said = refused("seek", log, "--to", f"kafka:{lane}", "--bootstrap-servers", NOWHERE)
     assert "is not TOPIC/PARTITION@OFFSET" in said
 
 
-@pytest.mark.parametrize("command", [["offsets", "--topic", "t"], ["consume", "t", "--drain"]])
-def test_a_question_that_the_embedded_broker_cannot_answer_says_so(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, command: list[str]
-) -> None:
-    process = bridge(*command, "--bootstrap-servers", broker.bootstrap_servers)
-    assert process.end() == 6
-    assert (
-        "is the embedded broker, which cannot answer this; use a Kafka: `aolog-bridge"
-        in process.stderr
+def test_a_question_that_the_embedded_broker_cannot_answer_says_so(broker: EmbeddedBroker) -> None:
+    said = refused(
+        "offsets", "--topic", "t", "--bootstrap-servers", broker.bootstrap_servers, status=6
     )
+    assert "is the embedded broker, which cannot answer this; use a Kafka: `aolog-bridge" in said

@@ -161,7 +161,7 @@ def test_less_than_all_acks_turns_idempotence_off_unless_it_is_asked_for():
         ({"Properties": {}}, WrongConfiguration, "Type: is missing"),
         ({"Type": "ProducerConfig", "Properties": []}, WrongType, "Properties"),
         (of_producer() | {"Propertys": {}}, UnknownKey, "Propertys"),
-        (of_producer(**{"lingr.ms": 1}), UnknownKey, "linger.ms"),
+        (of_producer(**{"lingr.ms": 1}), UnknownKey, "lingr.ms"),
         (of_producer(**{"linger.ms": "soon"}), WrongType, "linger.ms"),
         (of_producer(**{"linger.ms": [1]}), WrongType, "linger.ms"),
         (of_producer(**{"producer.type": "later"}), WrongType, "producer.type"),

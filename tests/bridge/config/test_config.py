@@ -148,7 +148,7 @@ def test_a_setting_that_the_bridge_has_anyway_is_accepted(value: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [
-        ('"lingerms" = 1', '.lingerms: the Kafka client refuses a setting: No such configuration property: "lingerms"; did you mean \'linger.ms\'?'),
+        ('"lingerms" = 1', '.lingerms: the Kafka client refuses a setting: No such configuration property: "lingerms"'),
         ('"linger.ms" = "abc"', ".linger.ms: the Kafka client refuses a setting: Invalid value"),
         ('"batch.size" = 1e6', ".batch.size: batch.size is '1000000.0', which is not a plain number"),
         ('"retry.backoff.ms" = "010"', ".retry.backoff.ms: retry.backoff.ms is '010', which is no"),

@@ -414,15 +414,15 @@ def test_top_prints_the_logs_of_a_running_bridge(
     at = where(running)
     running.until(lambda s: s["acknowledged"] == 10 and s["state"] == "live")
     wait_until(lambda: b'"acknowledged": 10' in get(at, "/status")[1])
-    shown = bridge("top", "--http", f"{at[0]}:{at[1]}", "--once")
+    shown = bridge("top", "--http", f"{at[0]}:{at[1]}")
     assert shown.end(30) == 0
     text = "".join(shown.lines)
-    assert "oldest unsent none" in text
-    assert re.search(r"a +│ live +│ +0", text)
+    assert "live: 1 log, 10 acknowledged, 0 pending" in text
+    assert re.search(r"a +│ main +│ live +│ +0", text)
     status, seen = on_terminal("bridge", "top", "--http", f"{at[0]}:{at[1]}", stop_at=b"PENDING")
     assert status == 0
     assert b"live" in seen
     assert seen.endswith(b"\x1b[?25h\x1b[?1049l"), "the cursor and the screen before are back"
     assert running.terminate() == 0
-    gone = bridge("top", "--http", f"{at[0]}:{at[1]}", "--once")
+    gone = bridge("top", "--http", f"{at[0]}:{at[1]}")
     assert gone.end(30) == 6
