@@ -10,6 +10,8 @@ from aolog.cli.output import json_option, out
 from aolog.errors import counted, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bridge.config.models import Config
 
 _LOGS_SHOWN = 20
@@ -65,23 +67,25 @@ def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
 
 def _show(file: str, config: Config, shown: dict[str, Any], goes: dict[str, list[str]]) -> None:
     out.line(f"{one_line(file)}: right")
-    for name, cluster in shown.pop("clusters").items():
-        default = ", the default" if name == config.default_cluster else ""
-        servers = one_line(cluster["bootstrap_servers"])
-        out.line(f"cluster {name}{default}: {servers}, cursor {cluster['cursor']!r}")
-        for key, value in cluster["settings"].items():
-            out.line(f"    {one_line(key)} = {one_line(value)}")
-    for i, route in enumerate(shown.pop("routes")):
-        text = ", ".join(f"{k} = {v!r}" for k, v in route.items() if v is not None)
-        out.line(f"route {i}: {one_line(text)}")
+    for line in _lines(shown, ""):
+        out.line(one_line(line))
     where = "named" if config.root is None else f"now below {config.root}"
     out.line(f"{counted(len(goes), 'log')} {one_line(where)}")
     for name in list(goes)[:_LOGS_SHOWN]:
         out.line(f"    {one_line(name)} -> {', '.join(goes[name])}")
     if len(goes) > _LOGS_SHOWN:
         out.line(f"    and {len(goes) - _LOGS_SHOWN} more")
-    for key, value in shown.items():
-        if key not in {"cluster", "root", "logs"} and value is not None:
-            out.line(f"{key} = {one_line(str(value))}")
     for exposure in config.exposures():
         out.line(f"warning: {one_line(exposure)}")
+
+
+def _lines(value: object, path: str) -> Iterator[str]:
+    """Each value on a line, with its path."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _lines(inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from _lines(inner, f"{path}[{i}]")
+    elif value is not None:
+        yield f"{path} = {value}"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aolog.cli.output import json_option, out
-from aolog.cli.parse import where
 from aolog.errors import one_line
 from bridge.buffer.file_provider import bytes_as_json
 from bridge.cli.options import client_values, settings_option, topic_name
-from bridge.cli.topics import catalog_of, servers_option
+from bridge.cli.topics import catalog_of, moment, servers_option
 
 if TYPE_CHECKING:
     from bridge.config.secrets import Setting
@@ -89,24 +87,17 @@ def consume(
 
 
 def _offsets(cluster: Catalog, places: list[Place], begin: str) -> dict[Place, int]:
-    first, end = cluster.offsets(places, "earliest"), cluster.offsets(places, "latest")
-    if begin == "earliest":
-        return first
-    if begin == "latest":
-        return end
-    if begin.isdecimal():
-        if len(places) != 1:
-            raise click.UsageError("an offset needs a --partition")
-        place, offset = places[0], int(begin)
-        if not first[place] <= offset <= end[place]:
-            raise click.UsageError(
-                f"{place[0]}/{place[1]} has offsets from {first[place]} to {end[place]}, not {offset}"
-            )
-        return {place: offset}
-    found = where(begin, datetime.now(UTC))
-    if found is None or found.ordinal is not None or not isinstance(found.start, datetime):
-        raise click.UsageError(f"--from: {begin!r} is no place in a topic")
-    return cluster.offsets(places, int(found.start.timestamp() * 1_000))
+    if not begin.isdecimal():
+        return cluster.offsets(places, moment(begin, "--from"))
+    if len(places) != 1:
+        raise click.UsageError("an offset needs a --partition")
+    place, offset = places[0], int(begin)
+    first, end = (cluster.offsets(places, each)[place] for each in ("earliest", "latest"))
+    if not first <= offset <= end:
+        raise click.UsageError(
+            f"{place[0]}/{place[1]} has offsets from {first} to {end}, not {offset}"
+        )
+    return {place: offset}
 
 
 def _print(message: Any, style: str, *, as_json: bool) -> None:

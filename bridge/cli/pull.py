@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 from aolog.cli.output import json_option, out
 from aolog.cli.parse import SIZE
 from bridge.cli.options import client_values, log_format_option, settings_option
+from bridge.cli.report import LogLines
 from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.cli.topics import servers_option
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from bridge.operate.log_lines import LogFormat
     from bridge.pull.options import PullStatus
 
-_log = logging.getLogger("bridge")
-_JSON_EVERY_S, _LINE_EVERY_S = 0.2, 60.0
+_JSON_EVERY_S = 0.2
 
 
 def _topics(
@@ -171,28 +170,20 @@ def renewing(servers: str, settings: dict[str, Setting]) -> Callable[[], dict[st
 
 
 def report_pull(*, as_json: bool) -> Callable[[PullStatus], None]:
-    """A function to call with each status: JSON lines on standard output, or log lines when the
-    state changes and each minute."""
-    last_state, due_s = "", 0.0
+    """A function to call with each status: JSON lines on standard output, or log lines as those of `run`."""
+    lines, due_s, last_state = LogLines(), 0.0, ""
 
     def report(status: PullStatus) -> None:
-        nonlocal last_state, due_s
-        now_s = time.monotonic()
-        if status.state == last_state and now_s < due_s:
-            return
-        last_state = status.state
+        nonlocal due_s, last_state
         if as_json:
-            due_s = now_s + _JSON_EVERY_S
-            out.json(status._asdict())
-            out.flush()
+            now_s = time.monotonic()
+            if status.state != last_state or now_s >= due_s:
+                last_state, due_s = status.state, now_s + _JSON_EVERY_S
+                out.json(status._asdict())
+                out.flush()
             return
-        due_s = now_s + _LINE_EVERY_S
-        level = logging.INFO if status.error is None else logging.WARNING
         lost = f", {status.lost:,} offsets lost" if status.lost else ""
         units = f", {status.units:,} units" if status.units else ""
-        error = f" ({status.error})" if status.error else ""
-        _log.log(
-            level, "%s: %s pulled%s%s%s", status.state, f"{status.pulled:,}", units, lost, error
-        )
+        lines(status.state, f"{status.pulled:,} pulled{units}{lost}", status.error)
 
     return report

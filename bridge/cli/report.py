@@ -28,7 +28,8 @@ def reporter(*, as_json: bool, stop: Callable[[], None]) -> Iterator[Callable[[O
     stop: called when standard output fails. OutputClosed or OutputFailed is raised at the end, after
     an orderly stop."""
     if not as_json:
-        yield _LogLines()
+        log = LogLines()
+        yield lambda status: log(status.state, _words(status), status.error)
         return
     lines = _JsonLines(stop)
     yield lines
@@ -50,7 +51,7 @@ def _words(status: Overview) -> str:
     if status.lost_records or status.gaps:
         gaps = counted(status.gaps, "gap", ",")
         text += f", {status.lost_records:,} lost in {gaps} of the log"
-    return text + (f" ({status.error})" if status.error else "")
+    return text
 
 
 class _JsonLines:
@@ -76,7 +77,7 @@ class _JsonLines:
             raise self._failed
 
 
-class _LogLines:
+class LogLines:
     """Log lines: one when the state changes, one a minute, one at the end. A new error is logged at
     once, and then once a minute."""
 
@@ -84,14 +85,15 @@ class _LogLines:
         self._state: str | None = None
         self._due_s = self._error_due_s = 0.0
 
-    def __call__(self, status: Overview) -> None:
+    def __call__(self, state: str, words: str, error: str | None) -> None:
+        """error: added to the words."""
         now_s = time.monotonic()
-        due_s = self._due_s if status.error is None else min(self._due_s, self._error_due_s)
-        if status.state == self._state and now_s < due_s:
+        due_s = self._due_s if error is None else min(self._due_s, self._error_due_s)
+        if state == self._state and now_s < due_s:
             return
-        self._state = status.state
+        self._state = state
         self._due_s = now_s + _EVERY_S
-        if status.error is not None:
+        if error is not None:
             self._error_due_s = now_s + _EVERY_S
-        level = logging.INFO if status.error is None else logging.WARNING
-        _log.log(level, "%s: %s", status.state, _words(status))
+            words += f" ({error})"
+        _log.log(logging.INFO if error is None else logging.WARNING, "%s: %s", state, words)

@@ -169,8 +169,8 @@ def offsets(
         raise click.UsageError("--to needs a --group and one --topic")
     if partition is not None and len(names) != 1:
         raise click.UsageError("--partition needs one --topic")
-    moment = None if at is None else _moment(at, "--at")
-    if isinstance(moment, str):
+    when = None if at is None else moment(at, "--at")
+    if isinstance(when, str):
         raise click.UsageError("--at takes a time; earliest and latest are always shown")
     cluster = catalog_of(servers, settings)
     described = cluster.topics(names or cluster.names())
@@ -188,8 +188,8 @@ def offsets(
         "earliest": dict(cluster.offsets(places, "earliest")),
         "latest": dict(cluster.offsets(places, "latest")),
     }
-    if moment is not None:
-        columns["at"] = dict(cluster.offsets(places, moment))
+    if when is not None:
+        columns["at"] = dict(cluster.offsets(places, when))
     if group is not None:
         committed = cluster.committed(group, places)
         columns["committed"] = dict(committed)
@@ -200,7 +200,8 @@ def offsets(
     _show(places, columns, as_json=as_json)
 
 
-def _moment(text: str, option: str) -> When:
+def moment(text: str, option: str) -> When:
+    """earliest, latest, or a time in ms since 1970, as typed. Raises UsageError, which names the option."""
     found = where(text, datetime.now(UTC))
     if found is None or found.ordinal is not None or isinstance(found.start, int):
         raise click.UsageError(
@@ -214,7 +215,7 @@ def _moment(text: str, option: str) -> When:
 def _wanted(cluster: Catalog, places: list[Place], to: str) -> dict[Place, int]:
     if to.isdecimal():
         return dict.fromkeys(places, int(to))
-    return cluster.offsets(places, _moment(to, "--to"))
+    return cluster.offsets(places, moment(to, "--to"))
 
 
 def _show(places: list[Place], columns: dict[str, dict[Place, Any]], *, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from aolog.errors import AologError
-from bridge.config.models import Cluster, Config, Prune, Route
+from bridge.config.models import Cluster, Config, Route
 from bridge.config.names import check_cursor
 from bridge.config.secrets import read_text
 from bridge.errors import WrongConfiguration
@@ -37,15 +37,14 @@ def load(path: str | os.PathLike[str] | None, over: Mapping[str, Any] | None = N
         return _validated({}, over or {}, Path.cwd())
     file = Path(path)
     try:
-        text = read_text(file)
-    except OSError as error:
-        raise WrongConfiguration([str(error.strerror)], path=str(path)) from None
-    except ValueError as error:
-        raise WrongConfiguration([str(error)], path=str(path)) from None
-    try:
-        return load_text(text, over, base=file.absolute().parent)
+        return load_text(read_text(file), over, base=file.absolute().parent)
     except WrongConfiguration as error:
-        raise WrongConfiguration(error.problems, path=str(path)) from None
+        problems = error.problems
+    except OSError as error:
+        problems = [str(error.strerror)]
+    except ValueError as error:
+        problems = [str(error)]
+    raise WrongConfiguration(problems, path=str(path))
 
 
 def load_text(
@@ -167,8 +166,6 @@ def _known(loc: tuple[int | str, ...]) -> list[str]:
         model = Cluster
     elif loc[:1] == ("routes",):
         model = Route
-    elif loc[:1] == ("prune",):
-        model = Prune
     return list(model.model_fields)
 
 

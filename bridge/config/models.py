@@ -7,7 +7,7 @@ wrong with it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -22,14 +22,13 @@ from pydantic import (
     Tag,
     ValidationInfo,
     WithJsonSchema,
-    field_validator,
 )
 
 from aolog.errors import AologError
 from aolog.log.retention import Retention
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import check_mode, read_mode
-from bridge.config.names import check_cursor, check_servers
+from bridge.config.names import address_of, check_cursor, check_servers
 from bridge.config.routing import PartitionRule, Rule
 from bridge.config.secrets import Setting, Stamps, exposures, stamps
 from bridge.config.settings import plain_values, read_settings
@@ -54,12 +53,17 @@ def _servers(value: object) -> object:
     return value
 
 
-def _are_servers(value: str) -> str:
-    try:
-        check_servers(value)
-    except WrongSetting as error:
-        raise ValueError(str(error).removeprefix("bootstrap_servers: ")) from None
-    return value
+def _checked(check: Callable[[str], object]) -> AfterValidator:
+    """Validates by a function that raises an error of ours."""
+
+    def validate(value: str) -> str:
+        try:
+            check(value)
+        except AologError as error:
+            raise ValueError(str(error).removeprefix("bootstrap_servers: ")) from None
+        return value
+
+    return AfterValidator(validate)
 
 
 def _take_settings(value: object, info: ValidationInfo, *, check: bool = True) -> object:
@@ -134,15 +138,7 @@ def _mode(value: object) -> object:
     return value
 
 
-def _cursor_name(value: str) -> str:
-    try:
-        check_cursor(value)
-    except AologError as error:
-        raise ValueError(str(error)) from None
-    return value
-
-
-CursorName: TypeAlias = Annotated[str, AfterValidator(_cursor_name)]
+CursorName: TypeAlias = Annotated[str, _checked(check_cursor)]
 
 
 class Cluster(_Table):
@@ -151,7 +147,7 @@ class Cluster(_Table):
     bootstrap_servers: Annotated[
         str,
         BeforeValidator(_servers),
-        AfterValidator(_are_servers),
+        _checked(check_servers),
         Field(description="HOST:PORT; several separated by commas, or as a list"),
         WithJsonSchema(
             {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
@@ -220,16 +216,6 @@ class Route(_Table):
             self.log, self.log_topic, self.record_topic, self.cluster, self.topic, partition,
             self.transform, self.transform_takes == "arrow",
         )  # fmt: skip  # one call
-
-
-class Prune(_Table):
-    """Slabs that every cursor has passed are deleted, except what these bounds keep."""
-
-    max_slabs: int | None = Field(None, ge=1, description="how many slabs are kept")
-    max_bytes: int | None = Field(None, ge=1, description="how many bytes of slabs are kept")
-    max_age_seconds: float | None = Field(
-        None, gt=0, description="how long a slab is kept after its last write"
-    )
 
 
 class Config(_Table):
@@ -303,11 +289,7 @@ class Config(_Table):
     total_bytes_per_second: float | None = Field(
         None, gt=0, description="limit of all logs together"
     )
-    prune: Annotated[
-        Annotated[bool, Tag("_word")] | Annotated[Prune, Tag("_table")],
-        Discriminator(lambda given: "_table" if isinstance(given, Mapping | Prune) else "_word"),
-        Field(description="delete slabs that every cursor has passed; a table says what is kept"),
-    ] = False
+    prune: bool = Field(False, description="delete slabs that every cursor has passed")
     scrub_seconds: float | None = Field(
         None, gt=0, description="interval between checks of each log for damage; by default none"
     )
@@ -321,11 +303,10 @@ class Config(_Table):
     rescan_seconds: float = Field(5.0, ge=0.1, description="interval between scans of the tree")
     active_max: int = Field(64, ge=1, description="logs that are connected at once")
     slice_seconds: float = Field(10.0, ge=0.1, description="a log's turn while others wait")
-    http: str | None = Field(
-        None,
-        description="HOST:PORT of the page, /metrics, /healthz, /readyz and /status; HOST defaults "
+    http: Annotated[str, _checked(address_of)] | None = Field(
+        None, description="HOST:PORT of the page, /metrics, /healthz, /readyz and /status; HOST defaults "
         "to loopback",
-    )
+    )  # fmt: skip  # one text
     http_token: Annotated[
         Setting | None,
         BeforeValidator(_take_token),
@@ -339,18 +320,6 @@ class Config(_Table):
     log_format: Literal["auto", "text", "json"] = Field(
         "auto", description="format of log lines; auto: JSON unless standard error is a terminal"
     )
-
-    @field_validator("http")
-    @classmethod
-    def _http_is_an_address(cls, value: str | None) -> str | None:
-        from bridge.config.names import address_of
-
-        try:
-            if value is not None:
-                address_of(value)
-        except AologError as error:
-            raise ValueError(str(error)) from None
-        return value
 
     def stamps(self) -> Stamps:
         """Of the files of all clusters' settings."""
@@ -386,16 +355,7 @@ class Config(_Table):
     @property
     def retention(self) -> Retention | None:
         """What is kept of slabs that every cursor has passed; None: everything."""
-        if self.prune is False:
-            return None
-        if self.prune is True:
-            return Retention(max_slabs=1)
-        return Retention(
-            max_bytes=self.prune.max_bytes,
-            max_age_s=self.prune.max_age_seconds,
-            max_slabs=self.prune.max_slabs,
-            when_full="error",  # the bridge never deletes what a cursor needs
-        )
+        return Retention(max_slabs=1) if self.prune else None
 
     def cursor_of(self, cluster: str) -> str:
         """The name of this cluster's cursor in each log."""

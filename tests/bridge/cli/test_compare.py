@@ -112,11 +112,6 @@ def test_a_run_that_was_sent_again_is_repeated_and_seen_to_go_back() -> None:
     assert c.matched == 6
 
 
-def test_a_message_in_two_partitions_is_repeated() -> None:
-    c = compare(RECORDS, [*MESSAGES, message(RECORDS[2], 1)], partitions=2)
-    assert faults(c) == {"repeated": 1}
-
-
 def test_messages_in_another_order_are_not_clean() -> None:
     swapped = [*MESSAGES[:2], MESSAGES[3], MESSAGES[2], *MESSAGES[4:]]
     c = compare(RECORDS, swapped)

@@ -130,11 +130,6 @@ def test_an_asynchronous_failure_that_nobody_took_is_raised_by_flush_once():
     producer.close()
 
 
-def test_a_partition_that_does_not_exist_fails_a_send(producer, topic):
-    with pytest.raises(SendFailed, match="_UNKNOWN_PARTITION"):
-        producer.send(topic, b"x", partition=99)
-
-
 def test_a_cluster_that_is_away_fails_a_send_after_its_time():
     producer = Producer(AWAY)
     with pytest.raises(SendFailed, match="_MSG_TIMED_OUT"):
