@@ -49,14 +49,6 @@ OUTAGE_S = 3.0
 DOWN_FOR_GOOD_S = 60.0  # the demo gives up after this time without progress
 
 
-class _Console(Console):
-    """If its output is closed, the demo ends as any other command does."""
-
-    def on_broken_pipe(self) -> None:
-        """Replaces rich's, which ends the process with status 1."""
-        raise BrokenPipeError
-
-
 class _Stalled(AologError):
     """The demo made no progress for a minute."""
 
@@ -306,7 +298,7 @@ class _Demo:
 
 def run_demo(files: Sequence[str], *, as_json: bool = False, keep: str | None = None) -> int:
     """Runs the demo and prints a table or JSON. Returns the exit status."""
-    console = _Console(stderr=as_json)
+    console = Console(stderr=as_json)
     sample = choose(files)
     if sample.times > 1:
         small = f"{sample.what} is too small: it is appended {sample.times} times"

@@ -4,7 +4,6 @@ it fails if anything is missing."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from bridge.cli import main
 from bridge.cli.demo import demo as demo_module
 from bridge.cli.demo.demo import run_demo
 from bridge.cli.demo.result import Result
@@ -57,38 +58,12 @@ def test_a_small_file_goes_through_outage_and_kill_whole(
     assert values[-700:] == values[:700]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_without_files_it_shows_the_standard_library_and_ends_with_a_table() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "bridge", "demo"],
-        capture_output=True, text=True, timeout=500, check=False,
-    )  # fmt: skip  # one call
-    assert ended.returncode == 0, ended.stderr
-    for word in (
-        "embedded broker",
-        "proved: ",
-        "outage survived",
-        "process killed",
-        "lost",
-        "duplicated",
-        "out of order",
-    ):
-        assert word in ended.stdout
-
-
-def test_output_that_is_closed_early_ends_it_as_any_command(tmp_path: Path) -> None:
-    text = write_lines(tmp_path / "text", 700)
-    reading, writing = os.pipe()
-    os.close(reading)
-    try:
-        ended = subprocess.run(
-            [sys.executable, "-m", "bridge", "demo", str(text)],
-            stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False,
-        )  # fmt: skip  # one process
-    finally:
-        os.close(writing)
-    assert (ended.returncode, ended.stderr) == (141, b"")
+def test_a_file_that_is_none_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    ended = CliRunner().invoke(main, ["demo", str(tmp_path / "none"), "--keep", str(kept)])
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert "does not exist" in ended.stderr
+    assert not kept.exists()
 
 
 def test_a_directory_that_is_in_use_is_not_written_into(

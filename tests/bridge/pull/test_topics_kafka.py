@@ -85,6 +85,9 @@ def test_a_group_of_another_archive_or_another_protocol_is_refused(kafka, topic,
     grouped = ("--topic", name, "--group", name)
     process = Killed(kafka, first / "a", name, "--root", str(first), "--group", name)
     process.until(lambda status: status["pulled"] == 10)
+    same = ["pull", "--topic", name, "--log", str(first / "a"), "--drain"]
+    servers = ["--bootstrap-servers", kafka.bootstrap_servers]
+    assert CliRunner().invoke(main, [*same, *servers]).exit_code == 5, "it fills the log"
     said = refused(kafka, second / "a", *grouped, "--root", str(second), "--group-protocol",
                    "consumer", exit_code=6)  # fmt: skip  # one call
     assert "uses Kafka's classic group protocol" in said
@@ -110,13 +113,3 @@ def test_an_archive_that_is_ahead_of_its_partition_is_refused_and_stays_as_it_is
     assert result.exit_code == 6, result.output
     assert f"{name}/0 ends at 10, and the archive has it up to 100" in result.stderr
     assert origins(log) == [(name, 0, 99, b"v")]
-
-
-def test_a_log_that_another_pull_fills_is_refused(kafka, topic, tmp_path):
-    name, log = topic(), tmp_path / "log"
-    process = Killed(kafka, log, name)
-    process.until(lambda status: status["positions"] != {})
-    servers = ("--bootstrap-servers", kafka.bootstrap_servers)
-    result = CliRunner().invoke(main, ["pull", "--topic", name, "--log", str(log), *servers])
-    assert result.exit_code == 5, result.output
-    process.stop()
