@@ -125,9 +125,7 @@ def read_source(source: Given) -> tuple[Any, list[str], Path, str | None]:
     if isinstance(source, Mapping):
         return source, [], Path.cwd(), None
     if not isinstance(source, str | os.PathLike):
-        refuse(
-            [Problem(WrongType, f"a configuration is text, a dictionary or a path, not {source!r}")]
-        )
+        raise WrongType([f"a configuration is text, a dictionary or a path, not {source!r}"])
     path = None
     text = os.fspath(source)
     if not isinstance(source, str) or not text.lstrip().startswith(("{", "#", "//")):
@@ -135,9 +133,9 @@ def read_source(source: Given) -> tuple[Any, list[str], Path, str | None]:
         try:
             text = read_text(Path(path))
         except OSError as error:
-            refuse([Problem(WrongConfiguration, f"cannot be read: {error.strerror}")], path)
+            raise WrongConfiguration([f"cannot be read: {error.strerror}"], path=path) from None
         except ValueError as error:
-            refuse([Problem(BrokenJSON, str(error))], path)
+            raise BrokenJSON([str(error)], path=path) from None
     try:
         raw, notices = parse(text)
     except ValueError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from bridge.client.errors import Problem, UnknownKey, WrongType
+from bridge.config.settings import refused_keys
 from bridge.kafka.client import CLIENT_LOG, words
 
 if TYPE_CHECKING:
@@ -47,19 +48,12 @@ def client_settings(given: Mapping[str, str], side: Side) -> dict[str, Any]:
 
 def check_settings(settings: Mapping[str, str], side: Side) -> list[Problem]:
     """What librdkafka refuses: each key alone, or what their combination does."""
-    together = _refusal(settings, side)
-    if together is None:
-        return []
-    alone = {key: _refusal({key: value}, side) for key, value in settings.items()}
-    problems = [
+    return [
         Problem(UnknownKey, f"{key}: librdkafka has no such key")
         if "No such configuration property" in said
-        else Problem(WrongType, f"{key}: {said}")
-        for key, said in alone.items()
-        # A key that only needs another one is not wrong: the refusal does not name it.
-        if said is not None and (key in said or "configuration property" in said)
+        else Problem(WrongType, f"{key or 'Properties'}: {said}")
+        for key, said in refused_keys(settings, lambda part: _refusal(part, side)).items()
     ]
-    return problems or [Problem(WrongType, f"Properties: {together}")]
 
 
 def _refusal(settings: Mapping[str, str], side: Side) -> str | None:

@@ -95,8 +95,7 @@ def load_file_client(path: str) -> FileClient:
     raw, notices, base, _ = read_source(Path(path))
     kind = _KINDS.get(str(raw.get("Type"))) if isinstance(raw, dict) else None
     if kind is None:
-        refuse([Problem(WrongType, f"Type: is none of {', '.join(_KINDS)}")], path)
-        raise AssertionError  # refuse raises
+        raise WrongType([f"Type: is none of {', '.join(_KINDS)}"], path=path)
     table = validated(kind, raw, path)
     side: Literal["producer", "consumer"] = (
         "producer" if isinstance(table, ProducerClient) else "consumer"

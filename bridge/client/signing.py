@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aolog.errors import AologError
 from aolog.format.signature import parse_keys, sign
-from bridge.client.errors import Problem, SignatureForged, SignatureMissing, WrongType, refuse
+from bridge.client.errors import SignatureForged, SignatureMissing, WrongType
 from bridge.config.secrets import read_text
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ def signer_of(options: Options) -> Signer:
         key = load_keys(options.base / table.key_file).signer(table.key_id)
         key.sign(b"")  # a missing library is found now
     except AologError as error:
-        refuse([Problem(WrongType, f"Signing: {error}")])
-        raise AssertionError from error  # refuse raises
+        raise WrongType([f"Signing: {error}"]) from None
     return Signer(key)
 
 
@@ -80,8 +79,7 @@ def verifier_of(options: Options) -> Verifier:
     try:
         keys = load_keys(options.base / table.key_file)
     except AologError as error:
-        refuse([Problem(WrongType, f"Signing: {error}")])
-        raise AssertionError from error  # refuse raises
+        raise WrongType([f"Signing: {error}"]) from None
     return Verifier(keys, drops=table.on_failure == "drop")
 
 
@@ -96,6 +94,5 @@ def load_keys(path: Path) -> Keys:
         text = read_text(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        refuse([Problem(WrongType, f"{path}: {reason}")])
-        raise AssertionError from error  # refuse raises
+        raise WrongType([f"{path}: {reason}"]) from None
     return parse_keys(text, str(path))

@@ -31,7 +31,7 @@ from aolog.write.validate import check_mode, read_mode
 from bridge.config.names import address_of, check_cursor, check_servers
 from bridge.config.routing import PartitionRule, Rule
 from bridge.config.secrets import Setting, Stamps, exposures, stamps
-from bridge.config.settings import plain_values, read_settings
+from bridge.config.settings import plain_values, read_settings, refused_keys
 from bridge.errors import WrongConfiguration, WrongSetting
 from bridge.kafka.named_function import FUNCTION_NAME, load_function
 from bridge.kafka.topics import TOPIC_NAME
@@ -88,24 +88,14 @@ def _refused(settings: dict[str, Setting]) -> list[str]:
     except WrongSetting as error:
         return [str(error)]
 
-    def refusal(part: dict[str, Any]) -> str | None:
+    def refusal(part: Mapping[str, Any]) -> str | None:
         try:
-            check(part)
+            check(dict(part))
         except WrongSetting as error:
             return _without_secrets(str(error), settings)
         return None
 
-    together = refusal(plain)
-    if together is None:
-        return []
-    alone = {key: refusal({key: value}) for key, value in plain.items()}
-    wrong = [
-        f"{key}: {said}"
-        for key, said in alone.items()
-        # Otherwise only the other keys are missing. The client may name the key by an alias.
-        if said is not None and (key in said or "configuration property" in said)
-    ]
-    return wrong or [f": {together}"]  # only the combination is refused
+    return [f"{key}: {said}" for key, said in refused_keys(plain, refusal).items()]
 
 
 def _take_token(value: object, info: ValidationInfo) -> object:

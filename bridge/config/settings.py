@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +75,21 @@ def plain_values(settings: Mapping[str, Setting]) -> dict[str, Any]:
         except ValueError as error:
             raise WrongSetting(f"{_OAUTH_CB}: {error}", hint="write module:function") from None
     return plain
+
+
+def refused_keys(
+    settings: Mapping[str, Any], refusal: Callable[[Mapping[str, Any]], str | None]
+) -> dict[str, str]:
+    """What a client refuses, by key; by "" if it is only the combination. refusal: what it says of some
+    settings, None if it takes them."""
+    together = refusal(settings)
+    if together is None:
+        return {}
+    alone = {key: refusal({key: value}) for key, value in settings.items()}
+    # Otherwise only the other keys are missing. The client may name the key by an alias.
+    named = {
+        key: said
+        for key, said in alone.items()
+        if said is not None and (key in said or "configuration property" in said)
+    }
+    return named or {"": together}
