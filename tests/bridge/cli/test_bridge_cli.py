@@ -301,32 +301,6 @@ def test_with_json_every_line_of_output_is_one_status_of_a_known_shape(
     assert last["outstanding"] == last["skipped"] == last["gaps"] == 0
 
 
-def test_without_json_it_logs_its_states_and_how_it_ended(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
-) -> None:
-    fill(log, 300)
-    process = bridge(
-        "run", "--log", log, "--topic", "t", "--drain",
-        "--bootstrap-servers", broker.bootstrap_servers,
-    )  # fmt: skip  # a command line
-    assert process.end() == 0
-    assert process.lines == []
-    assert "stopped: 300 acknowledged, 0 pending" in process.stderr.splitlines()[-1]
-
-
-def test_secrets_in_settings_are_not_said(
-    bridge: Callable[..., Process], log: Path, broker: EmbeddedBroker
-) -> None:
-    fill(log, 10)
-    process = bridge(
-        "run", "--log", log, "--topic", "t", "--bootstrap-servers", broker.bootstrap_servers,
-        "--verbose", "--json", "--drain", "-X", "sasl.password=hunter2",
-        "-X", "ssl.key.password=hunter2",
-    )  # fmt: skip  # a command line
-    assert process.end() == 0
-    assert "hunter2" not in process.stderr + "".join(process.lines)
-
-
 def test_an_option_that_is_no_setting_does_not_repeat_what_may_be_a_secret(log: Path) -> None:
     for text in ("sasl.password hunter2", "=hunter2"):
         result = CliRunner().invoke(main, ["run", "--log", str(log), "-X", text])

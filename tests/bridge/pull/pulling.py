@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -10,9 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
 from aolog import Reader
+from bridge.cli import main
 from bridge.pull.origin import origin_of
 from bridge.testing.apache_kafka import KafkaServer
 
@@ -41,6 +44,17 @@ def origins(*logs: Path) -> list[tuple]:
 
 def expected(topic: str, count: int, partitions: int) -> list[tuple]:
     return sorted((topic, n % partitions, n // partitions, b"value %d" % n) for n in range(count))
+
+
+def pull(kafka: KafkaServer, log: Path, *topics: str, more: tuple[str, ...] = ()) -> Result:
+    named = itertools.chain.from_iterable(("--topic", topic) for topic in topics)
+    servers = ("--bootstrap-servers", kafka.bootstrap_servers)
+    return CliRunner().invoke(main, ["pull", *named, "--log", str(log), *servers, "--drain", *more])
+
+
+def pulled(*arguments, **options) -> None:
+    result = pull(*arguments, **options)
+    assert result.exit_code == 0, (result.output, result.exception)
 
 
 class Killed:

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import time
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from aolog import Reader, Writer
-from bridge.cli import main
-from bridge.testing.apache_kafka import KafkaServer
-from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
+from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce, pull, pulled
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
-
-
-def pull(kafka: KafkaServer, log: Path, *topics: str, more: tuple[str, ...] = ()) -> Result:
-    named = itertools.chain.from_iterable(("--topic", topic) for topic in topics)
-    servers = ("--bootstrap-servers", kafka.bootstrap_servers)
-    return CliRunner().invoke(main, ["pull", *named, "--log", str(log), *servers, "--drain", *more])
-
-
-def pulled(*arguments, **options) -> None:
-    result = pull(*arguments, **options)
-    assert result.exit_code == 0, (result.output, result.exception)
 
 
 def test_everything_of_a_record_is_kept_and_a_second_pull_adds_only_what_is_new(

@@ -6,14 +6,12 @@ import signal
 import time
 
 import pytest
-from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from aolog import Writer
-from bridge.cli import main
 from bridge.kafka.catalog import Catalog
 from bridge.pull.origin import HEADER_NAME, Source
-from tests.bridge.pull.pulling import Killed, expected, origins, produce
+from tests.bridge.pull.pulling import Killed, expected, origins, produce, pull
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
 
@@ -59,9 +57,8 @@ def test_partitions_that_a_topic_gets_are_pulled(kafka, topic, tmp_path):
     process.stop()
 
 
-def refused(kafka, log, *arguments: str, exit_code: int) -> str:
-    command = ["pull", "--log", str(log), "--bootstrap-servers", kafka.bootstrap_servers]
-    result = CliRunner().invoke(main, [*command, "--drain", *arguments])
+def refused(kafka, log, *topics: str, exit_code: int, more: tuple[str, ...] = ()) -> str:
+    result = pull(kafka, log, *topics, more=more)
     assert result.exit_code == exit_code, result.output
     assert not log.exists()
     return result.stderr
@@ -70,11 +67,11 @@ def refused(kafka, log, *arguments: str, exit_code: int) -> str:
 def test_wrong_topics_are_refused_before_anything_is_written(kafka, topic, tmp_path):
     name, log, file = topic(), tmp_path / "log", tmp_path / "topics"
     for wrong, said in (("^(", "not a regular expression"), ("a b", "not a valid topic name")):
-        assert said in refused(kafka, log, "--topic", wrong, exit_code=2)
+        assert said in refused(kafka, log, wrong, exit_code=2)
         file.write_text(wrong)
-        assert said in refused(kafka, log, "--topics-file", str(file), exit_code=2)
-    assert "no topic matches" in refused(kafka, log, "--topic", f"^{name}-not", exit_code=6)
-    assert "there is no topic" in refused(kafka, log, "--topic", f"{name}-not", exit_code=6)
+        assert said in refused(kafka, log, more=("--topics-file", str(file)), exit_code=2)
+    assert "no topic matches" in refused(kafka, log, f"^{name}-not", exit_code=6)
+    assert "there is no topic" in refused(kafka, log, f"{name}-not", exit_code=6)
 
 
 def test_a_group_of_another_archive_or_another_protocol_is_refused(kafka, topic, tmp_path):
@@ -82,17 +79,15 @@ def test_a_group_of_another_archive_or_another_protocol_is_refused(kafka, topic,
     produce(kafka, name, range(10))
     for each in (first, second):
         each.mkdir()
-    grouped = ("--topic", name, "--group", name)
+    grouped = ("--group", name, "--root", str(second))
     process = Killed(kafka, first / "a", name, "--root", str(first), "--group", name)
     process.until(lambda status: status["pulled"] == 10)
-    same = ["pull", "--topic", name, "--log", str(first / "a"), "--drain"]
-    servers = ["--bootstrap-servers", kafka.bootstrap_servers]
-    assert CliRunner().invoke(main, [*same, *servers]).exit_code == 5, "it fills the log"
-    said = refused(kafka, second / "a", *grouped, "--root", str(second), "--group-protocol",
-                   "consumer", exit_code=6)  # fmt: skip  # one call
+    assert pull(kafka, first / "a", name).exit_code == 5, "it fills the log"
+    other = (*grouped, "--group-protocol", "consumer")
+    said = refused(kafka, second / "a", name, more=other, exit_code=6)
     assert "uses Kafka's classic group protocol" in said
     time.sleep(1.5)  # it commits each second
-    said = refused(kafka, second / "a", *grouped, "--root", str(second), exit_code=2)
+    said = refused(kafka, second / "a", name, more=grouped, exit_code=2)
     assert f"group '{name}' fills another archive" in said
     assert not (second / ".pull").exists()
     process.stop()
@@ -108,8 +103,7 @@ def test_an_archive_that_is_ahead_of_its_partition_is_refused_and_stays_as_it_is
     source = Source(catalog.cluster_id(), catalog.topic(name).id, 0)
     with Writer(log) as writer:
         writer.append(b"v", topic=name, headers=[(HEADER_NAME, source.prefix + b"99")])
-    servers = ("--bootstrap-servers", kafka.bootstrap_servers)
-    result = CliRunner().invoke(main, ["pull", "--topic", name, "--log", str(log), *servers])
+    result = pull(kafka, log, name)
     assert result.exit_code == 6, result.output
     assert f"{name}/0 ends at 10, and the archive has it up to 100" in result.stderr
     assert origins(log) == [(name, 0, 99, b"v")]

@@ -7,11 +7,9 @@ import random
 import time
 
 import pytest
-from click.testing import CliRunner
 
-from bridge.cli import main
 from bridge.pull.units import events_of
-from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
+from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce, pull
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
 
@@ -70,11 +68,8 @@ def test_new_records_become_units_while_a_worker_runs_and_a_plain_pull_is_refuse
     worker.until(lambda status: status["pulled"] == 1_200)
     worker.stop()
     assert origins(log) == expected(name, 1_200, 1)
-    for more in ([], ["--root", str(root), "--group", name]):
-        refused = CliRunner().invoke(main, [
-            "pull", "--topic", name, "--log", str(log if not more else root / "b"), *more,
-            "--bootstrap-servers", kafka.bootstrap_servers, "--drain",
-        ])  # fmt: skip  # one command
+    for each, more in ((log, ()), (root / "b", ("--root", str(root), "--group", name))):
+        refused = pull(kafka, each, name, more=more)
         assert refused.exit_code == 2
         assert "filled by units" in refused.stderr
     assert not (root / "b").exists()
