@@ -17,7 +17,7 @@ import bridge.cli
 import bridge.errors
 import bridge.kafka.embedded
 from aolog.docs import generated
-from bridge.config.models import Cluster, Config, Prune, Route
+from bridge.config.models import Cluster, Config, Route
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "aolog/docs"
@@ -102,7 +102,7 @@ def test_methods_commands_keys_and_rooms_are_in_the_reference(site):
         html = site[f"reference/commands-{name}.html"]
         assert {each for each in root.commands if f'id="{root.name}-{each}"' not in html} == set()
     keys = site["reference/configuration.html"]
-    for table in (Config, Cluster, Route, Prune):
+    for table in (Config, Cluster, Route):
         assert {key for key in table.model_fields if f'class="pre">{key}<' not in keys} == set()
     assert "deliver/" in site["project/rooms-bridge.html"]
 

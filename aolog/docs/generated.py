@@ -83,7 +83,6 @@ def configuration() -> str:
         "The top level": schema,
         "`[clusters.NAME]`": schema["$defs"]["Cluster"],
         "`[[routes]]`": schema["$defs"]["Route"],
-        "`[prune]`": schema["$defs"]["Prune"],
     }
     return "\n".join(_keys(title, table) for title, table in tables.items())
 
