@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
 from bridge.cli.options import log_format_option
+from bridge.cli.running import beside, on_signals
 
 if TYPE_CHECKING:
     from bridge.client.file_config import FileClient, ProducerClient
@@ -62,32 +64,31 @@ def files(*, config: str, log_format: LogFormat, verbose: bool) -> None:
 
 
 def _send(client: FileClient, table: ProducerClient) -> int:
-    from bridge.cli.running import on_signals
-    from bridge.client.file_clients import FilesToTopic, bridge_config
+    from bridge.client.file_clients import bridge_config
+    from bridge.client.intake import Intake
     from bridge.supervise.supervisor import Supervisor
 
     config = bridge_config(client, table)
-    intake = FilesToTopic(client, table)
-    supervisor = Supervisor(config)
-    on_signals(supervisor.stop)
-    intake.start(on_failure=supervisor.stop)
-    try:
-        return supervisor.run()
-    finally:
-        intake.close()
+    over = threading.Event()
+    with closing(Intake(client, table)) as intake:
+        supervisor = Supervisor(config)
+        on_signals(supervisor.stop)
+
+        def run() -> None:
+            while not over.wait(_LOOK_S):
+                intake.step()
+
+        with beside(run, stop=over.set, on_end=supervisor.stop):
+            return supervisor.run()
 
 
 def _receive(client: FileClient) -> None:
-    from bridge.cli.running import on_signals
     from bridge.client.file_clients import TopicToFiles
     from bridge.client.file_config import ProducerClient
 
     assert not isinstance(client.table, ProducerClient)
     stop = threading.Event()
     on_signals(stop.set)
-    running = TopicToFiles(client, client.table)
-    try:
+    with closing(TopicToFiles(client, client.table)) as running:
         while not stop.is_set():
             running.step()
-    finally:
-        running.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from typing import TYPE_CHECKING
 
 import click
@@ -12,14 +11,12 @@ from aolog.cli.output import json_option
 from aolog.errors import UsageError
 from bridge.cli.options import client_values, log_format_option, settings_of, topic_names
 from bridge.cli.pull import renewing, report_pull
-from bridge.cli.running import INTERRUPTED, on_signals
+from bridge.cli.running import INTERRUPTED, beside, on_signals
 from bridge.cli.topics import catalog_of
 
 if TYPE_CHECKING:
     from bridge.config.secrets import Setting
     from bridge.operate.log_lines import LogFormat
-    from bridge.pull.puller import Puller
-    from bridge.supervise.supervisor import Supervisor
 
 
 @click.command(short_help="Copy topics from one cluster to another.")
@@ -95,28 +92,7 @@ def mirror(
         status = 0 if signals else supervisor.run(lambda _: None, every_s=config.status_seconds)
         done = puller.status().state == "drained" and supervisor.drained
         sys.exit(INTERRUPTED + signals[-1] if signals and not done else status)
-    sys.exit(_both(puller, supervisor, every_s=config.status_seconds, as_json=as_json))
-
-
-def _both(puller: Puller, supervisor: Supervisor, *, every_s: float, as_json: bool) -> int:
-    """Until one of them ends, which ends the other. The exit status. Raises what ended the pull."""
-    failed: list[BaseException] = []
-
-    def pull() -> None:
-        try:
-            puller.run(report_pull(as_json=as_json))
-        except BaseException as error:  # noqa: BLE001 -- raised below, in the process's main thread
-            failed.append(error)
-        finally:
-            supervisor.stop()
-
-    thread = threading.Thread(target=pull, name="pull")
-    thread.start()
-    try:
-        status = supervisor.run(lambda _: None, every_s=every_s)
-    finally:
-        puller.stop()
-        thread.join()
-    if failed:
-        raise failed[0]
-    return status
+    report = report_pull(as_json=as_json)
+    with beside(lambda: puller.run(report), stop=puller.stop, on_end=supervisor.stop):
+        status = supervisor.run(lambda _: None, every_s=config.status_seconds)
+    sys.exit(status)

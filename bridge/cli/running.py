@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.options import warn_of
 from bridge.operate.systemd import notify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from bridge.config.models import Config
@@ -107,6 +108,33 @@ def _notifying(report: Callable[[Overview], None]) -> Callable[[Overview], None]
 
 
 _KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "clusters.settings"}
+
+
+@contextmanager
+def beside(
+    run: Callable[[], None], *, stop: Callable[[], None], on_end: Callable[[], None]
+) -> Iterator[None]:
+    """Calls `run` in a thread beside the block. stop: ends it, after the block. on_end: called when it has
+    ended, to end the block. Raises what it failed with."""
+    failed: list[BaseException] = []
+
+    def running() -> None:
+        try:
+            run()
+        except BaseException as error:  # noqa: BLE001 -- raised below, in the block's thread
+            failed.append(error)
+        finally:
+            on_end()
+
+    thread = threading.Thread(target=running)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop()
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 def on_signals(stop: Callable[[], None], reload: Callable[[], None] | None = None) -> list[int]:

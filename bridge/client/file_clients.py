@@ -7,26 +7,21 @@ ArchiveClient     topics ► LogTap ► log ► DailyFiles ► a file a day
 
 from __future__ import annotations
 
-import logging
-import threading
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from bridge.client import file_system as files
 from bridge.client.file_config import ArchiveClient, ConsumerClient, ProducerClient
 from bridge.client.file_sinks import CountedFiles, DailyFiles
-from bridge.client.intake import CURSOR, Intake
+from bridge.client.intake import CURSOR
 from bridge.client.log_tap import LogTap
 from bridge.config.load import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bridge.client.file_config import FileClient
     from bridge.client.heartbeat import Heartbeat
     from bridge.config.models import Config
 
-_log = logging.getLogger("bridge.files")
 _LOOK_S = 0.2
 # The bridge's own: it repeats until a record is acknowledged.
 _BRIDGE_OWN = {"retries", "enable.idempotence", "delivery.timeout.ms", "bootstrap.servers"}
@@ -45,38 +40,6 @@ def bridge_config(client: FileClient, table: ProducerClient) -> Config:
         "clusters.settings": {key: value for key, value in given.items() if key not in _BRIDGE_OWN},
     }
     return load(None, over)
-
-
-class FilesToTopic:
-    """The intake of a ProducerClient, in a thread of its own beside the bridge's supervisor."""
-
-    def __init__(self, client: FileClient, table: ProducerClient) -> None:
-        self.intake = Intake(client, table)
-        self._stop = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
-
-    def start(self, on_failure: Callable[[], None]) -> None:
-        """Starts the thread. on_failure: called in it when it fails; `close` raises the error."""
-        self._on_failure = on_failure
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                self.intake.step()
-                self._stop.wait(_LOOK_S)
-        except BaseException as error:  # noqa: BLE001 -- the main thread raises it
-            self._failure = error
-            self._on_failure()
-
-    def close(self) -> None:
-        """Ends the thread. Raises what it failed with."""
-        self._stop.set()
-        self._thread.join()
-        self.intake.close()
-        if self._failure is not None:
-            raise self._failure
 
 
 class TopicToFiles:
