@@ -167,6 +167,8 @@ def summary(whole: dict[str, Any]) -> str:
     ):
         if count or what in {"acknowledged", "pending"}:
             text += f", {'?' if count is None else f'{count:,}'} {what}"
+    if left != 0 and whole["lag_seconds"] is not None:
+        text += f", the oldest {human_seconds(whole['lag_seconds'])} old"
     text += f", {whole['rate']:,.0f}/s"
     return text + (f" ({whole['error']})" if whole["error"] else "")
 
