@@ -19,7 +19,7 @@ UNIT = 500
 def test_workers_that_are_killed_cost_a_unit_each_and_the_archive_has_each_record_once(
     kafka, topic, tmp_path
 ):
-    partitions, count, chance = 2, 40_000, random.Random(28)
+    partitions, count, chance = 2, 20_000, random.Random(28)
     name, root = topic(partitions), tmp_path / "root"
     root.mkdir()
     produce(kafka, name, range(count), partitions)
