@@ -116,7 +116,7 @@ def _token(path: str) -> CurrentText:
     from bridge.config.settings import read_settings
     from bridge.operate.access import wrong_token
 
-    found, problems = read_settings({"http.token": {"file": path}}, Path(), {})
+    found, problems = read_settings({"http.token": {"file": path}}, Path())
     if problems:
         raise click.BadParameter("; ".join(problems), param_hint="--http-token-file")
     warn_of(exposures(found))

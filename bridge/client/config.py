@@ -237,7 +237,7 @@ def _plain(given: Mapping[str, Any], base: Path) -> tuple[dict[str, str], list[P
             laid[key] = ""  # its value does not matter, and may be a table
         else:
             laid[key] = value
-    found, wrong = read_settings(laid, base, os.environ)
+    found, wrong = read_settings(laid, base)
     problems = [Problem(WrongType, text) for text in wrong]
     return {key: setting.value.get_secret_value() for key, setting in found.items()}, problems
 

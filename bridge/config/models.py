@@ -6,7 +6,6 @@ wrong with it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -69,10 +68,7 @@ def _checked(check: Callable[[str], object]) -> AfterValidator:
 def _take_settings(value: object, info: ValidationInfo, *, check: bool = True) -> object:
     if not isinstance(value, Mapping):
         return value
-    context: dict[str, Any] = info.context or {}
-    found, problems = read_settings(
-        value, context.get("base", Path()), context.get("environment", os.environ)
-    )
+    found, problems = read_settings(value, (info.context or {}).get("base", Path()))
     problems += [] if problems or not check else _refused(found)
     if problems:
         raise ValueError("\n".join(problems))

@@ -62,9 +62,7 @@ def is_reference(key: str, value: Mapping[Any, Any]) -> bool:
     return bool(key) and value.keys() in ({"file"}, {"env"}) and not key.startswith(_HAS_FILE_KEYS)
 
 
-def setting_of(
-    key: str, value: object, base: Path, environment: Mapping[str, str]
-) -> Setting | str:
+def setting_of(key: str, value: object, base: Path) -> Setting | str:
     """The setting, or what is wrong with it, without its value, which may be a secret."""
     if isinstance(value, Setting):
         return value  # an option of the command line
@@ -75,9 +73,9 @@ def setting_of(
         if not isinstance(where, str) or not where:
             return f"{kind} should be a non-empty string, not {_kind(where)}"
         if kind == "env":
-            if where not in environment:
+            if where not in os.environ:
                 return f"the environment has no variable {where}"
-            value, source = environment[where], f"environment {where}"
+            value, source = os.environ[where], f"environment {where}"
         else:
             try:
                 return _from_file(base / where, secret=secret)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -18,9 +17,7 @@ from bridge.kafka.named_function import load_function
 _OAUTH_CB = "oauth_cb"
 
 
-def read_settings(
-    given: object, base: Path, environment: Mapping[str, str]
-) -> tuple[dict[str, Setting], list[str]]:
+def read_settings(given: object, base: Path) -> tuple[dict[str, Setting], list[str]]:
     """The settings, and what is wrong with them. base: directory of relative files."""
     found: dict[str, Setting] = {}
     problems: list[str] = []
@@ -30,7 +27,7 @@ def read_settings(
             for part, inner in value.items():
                 enter(f"{key}.{part}" if key else str(part), inner)
             return
-        setting = setting_of(key, value, base, environment)
+        setting = setting_of(key, value, base)
         if isinstance(setting, str):
             problems.append(f"{key}: {setting}" if key else setting)
         elif key in found:
@@ -56,7 +53,7 @@ def settings_of_options(pairs: Iterable[str]) -> dict[str, Setting]:
             raise ValueError("a setting is not KEY=VALUE (its text may be a secret)")
         match = _REFERENCE.fullmatch(value)
         given = value if match is None else {match[1]: match[2]}
-        setting = setting_of(key, given, Path(), os.environ)
+        setting = setting_of(key, given, Path())
         if isinstance(setting, str):
             raise ValueError(f"{key}: {setting}")  # noqa: TRY004 -- the value is wrong, not its type
         if setting.secret and setting.source is None:
