@@ -87,6 +87,22 @@ def test_a_cancelled_append_returns_at_once_and_is_taken(
     assert values(log_path) == [b"a", b"b", b"c"]
 
 
+def test_the_error_of_a_call_whose_task_was_cancelled_is_logged(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with aio.Writer(log_path, max_record_bytes=10) as log:
+            held = Held(monkeypatch, "append_many")
+            task = asyncio.create_task(log.append_many([bytes(11)]))
+            await held.wait_begun()
+            task.cancel()
+            await asyncio.sleep(0)
+            held.over.set()
+
+    asyncio.run(main())
+    assert "max_record_bytes" in caplog.text
+
+
 def test_follow_gets_what_is_appended_later_and_a_cancelled_wait_loses_no_record(
     log_path: str,
 ) -> None:

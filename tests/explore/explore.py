@@ -6,7 +6,6 @@ import contextlib
 import gc
 import logging
 import time
-from array import array
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ from multiprocessing import get_context
 from random import Random
 from typing import NamedTuple
 
-import numpy as np
 import xxhash
 
 import aolog
@@ -68,7 +66,7 @@ class Explored:
     name: str
     calls: int = 0
     points: int = 0
-    states: array[int] = field(default_factory=lambda: array("Q"))
+    states: set[int] = field(default_factory=set)
     checks: int = 0
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
@@ -92,7 +90,7 @@ class Exploration:
         began = time.process_time()
         with _quiet(), still_clock(), contextlib.suppress(_Enough):
             self._explore()
-        self.result.states.extend(int.from_bytes(digest[:8], "little") for digest in self._seen)
+        self.result.states.update(int.from_bytes(digest[:8], "little") for digest in self._seen)
         self.result.seconds = time.process_time() - began
         return self.result
 
@@ -284,8 +282,7 @@ def explore_all(
 
 def distinct(results: list[Explored]) -> int:
     """Different states in all of them together."""
-    hashes = [np.frombuffer(result.states, np.uint64) for result in results]
-    return len(np.unique(np.concatenate(hashes))) if hashes else 0
+    return len(set[int]().union(*(result.states for result in results)))
 
 
 def summary(results: list[Explored], seconds: float) -> str:
