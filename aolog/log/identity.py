@@ -22,7 +22,7 @@ The headers of the first and the last slab are read first, so that opening a log
 two headers. The others are read only if these differ. With a single slab there is nothing to compare
 for a reader, and a foreign cursor is rejected on its own; a writer might extend another log.
 
-A damaged header, cursor or directory is no evidence; here it is no error. Reads only.
+A damaged header, cursor, manifest or directory is no evidence; here it is no error. Reads only.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aolog.errors import AologError, IdentityUnclear, NewerFormat, StorageError
 from aolog.log.cursor_file import cursor_names, read_position
+from aolog.log.manifest import names_log
 from aolog.log.names import slab_name
 from aolog.log.slab_file import Slab
 
@@ -191,4 +192,5 @@ def is_format_2(log: _Listed) -> bool:
         bool(log.unborn)  # a slab of format 1 never has a temporary name
         or log.has_pending
         or any(cursor_uuids(log.path, log.storage))
+        or names_log(log.path, log.storage)
     )

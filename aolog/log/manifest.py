@@ -21,10 +21,11 @@ from weakref import WeakKeyDictionary
 
 import xxhash
 
-from aolog.errors import CorruptionError, NewerFormat
+from aolog.errors import AologError, CorruptionError, NewerFormat
+from aolog.format.slab import ADDRESS_END
 from aolog.log.names import MANIFEST_NAME, root_of
 from aolog.storage.directory import Inside
-from aolog.storage.storage import absolute
+from aolog.storage.storage import absolute, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 VERSION = 1
+BYTES_MAX = 1 << 30  # of a file that is taken for a manifest: millions of lines
 
 
 class Transaction(NamedTuple):
@@ -74,6 +76,11 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return text + json.dumps({"xxh3": xxhash.xxh3_64_hexdigest(text)}).encode() + b"\n"
 
 
+def _is_base(base: int) -> bool:
+    """Whether a slab may begin there. A slab with another name is not found: its records are lost."""
+    return not isinstance(base, bool) and 0 <= base < ADDRESS_END
+
+
 def decode_manifest(data: bytes, path: str) -> Manifest:
     """Raises CorruptionError, NewerFormat."""
     manifest = Manifest({}, {})
@@ -88,17 +95,24 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
                 f"manifest version {first['aolog_manifest']}", hint="upgrade aolog", path=path
             )
         for line in lines:
-            if "slab" in line:
-                manifest.slabs[line["slab"]] = Place(line["log"], line["base"])
-            else:
-                manifest.versions[line["transaction"]] = line["version"]
+            match line:
+                case {"slab": str(name), "log": str(log), "base": int(base)} if _is_base(base):
+                    manifest.slabs[name] = Place(log, base)
+                case {"transaction": str(id_), "version": int(version)}:
+                    manifest.versions[id_] = version
+                case _:
+                    raise ValueError("a line is neither a slab nor a transaction")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptionError(
-            f"the manifest is damaged: {error}",
-            hint="restore it: it lists which pending slabs are published, and what was committed",
-            path=path,
-        ) from None
+        raise _damaged(str(error), path) from None
     return manifest
+
+
+def _damaged(why: str, path: str) -> CorruptionError:
+    return CorruptionError(
+        f"the manifest is damaged: {why}",
+        hint="restore it: it lists which pending slabs are published, and what was committed",
+        path=path,
+    )
 
 
 # The last manifest read through each storage, with its bytes. A manifest has a line for each slab of a
@@ -121,10 +135,13 @@ def read_manifest(root: str, storage: Storage) -> Manifest:
 
 def manifest_content(root: str, storage: Storage) -> bytes | None:
     """The bytes of the manifest; None if there is none. No two manifests are equal, as each has other
-    pending slabs or versions. Raises StorageError."""
+    pending slabs or versions. Raises CorruptionError."""
     try:
         with storage.open_read(Inside(root, MANIFEST_NAME)) as file:
-            return file.pread(file.stat().size, 0)
+            size = file.stat().size
+            if size > BYTES_MAX:  # before any of it is in memory
+                raise _damaged(f"it has {size} bytes", file.path)
+            return file.pread(size, 0)
     except FileNotFoundError:
         return None
 
@@ -160,3 +177,18 @@ def resolve(log_path: str, names: Iterable[str], storage: Storage) -> dict[int, 
                 found[place.base] = name
                 break
     return found
+
+
+def names_log(log_path: str, storage: Storage) -> bool:
+    """Whether the manifest in the log's directory, or in one above it, lists a slab of the log. An
+    unreadable manifest lists none."""
+    path = root = absolute(log_path)
+    while True:
+        try:
+            places = [*read_manifest(root, storage).slabs.values()]
+        except AologError:
+            places = []
+        if any(path == absolute(f"{root}/{place.log}") for place in places):
+            return True
+        if root == (root := parent_of(root)):
+            return False

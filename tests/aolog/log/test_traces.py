@@ -10,9 +10,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import aolog
+from aolog.publish.pending import PendingLog
+from aolog.publish.publication import publish
 from tests.aolog.commands import failure, fill, run
 from tests.aolog.conftest import slab_files, snapshot
 
@@ -28,6 +31,14 @@ def with_a_cursor(path: str) -> None:
     commit(path)
 
 
+def with_a_published_slab(path: str) -> None:
+    """The root's manifest names the slab until the next publication."""
+    root, job = Path(path).parent, "ab" * 16
+    with PendingLog(root, Path(path).name, job) as pending:
+        pending.append_arrow(pa.record_batch({"value": [b"a", b"b"]}))
+    publish(root, job, pending.slabs)
+
+
 def with_an_unfinished_slab(path: str) -> None:
     """A writer was killed before the next slab had its name."""
     fill(path, [b"a", b"b"])
@@ -41,6 +52,7 @@ def with_a_pending_slab(path: str) -> None:
 
 TRACES = [
     with_a_cursor,
+    with_a_published_slab,
     with_an_unfinished_slab,
     with_a_pending_slab,
 ]
@@ -85,6 +97,7 @@ def test_a_trace_that_cannot_be_read_says_nothing(log_path: str) -> None:
     (slab,) = slab_files(log_path)
     slab.write_bytes(b"")
     Path(log_path, "cursors", "c.cursor").write_bytes(b"no cursor")
+    Path(log_path, "published.jsonl").write_bytes(b"no manifest")
     assert aolog.verify(log_path).gaps == []
     shutil.rmtree(Path(log_path, "cursors"))
     assert aolog.verify(log_path).ok
