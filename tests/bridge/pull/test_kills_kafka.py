@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from uuid import UUID
 
 import pytest
 
+from bridge.errors import Unanswered
 from bridge.kafka.catalog import Catalog
+from bridge.pull import puller
 from bridge.pull.archive import Archive
+from bridge.pull.options import PullOptions
 from bridge.pull.origin import Source
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import raw_committed
@@ -64,6 +68,47 @@ def test_three_processes_and_a_broker_that_are_killed_leave_each_offset_once(
             process.stop()
     assert origins(*logs) == expected(name, count, partitions) == read(kafka, name, partitions)
     assert sum(len(origins(log)) > 0 for log in logs) > 1, "one process did it all"
+
+
+def test_a_process_that_gets_no_answer_keeps_no_claim_from_others(
+    kafka, topic, tmp_path, monkeypatch
+):
+    """It is in the group, and may lose its partition before it could begin with it."""
+
+    class Mute(Catalog):
+        def offsets(self, *_, **__):
+            raise Unanswered("no answer")
+
+    name = topic()
+    produce(kafka, name, range(100))
+    more = ("--root", str(tmp_path), "--group", name)
+    with monkeypatch.context() as patch:
+        patch.setattr(puller, "Catalog", Mute)
+        options = PullOptions(
+            kafka.bootstrap_servers, (name,), str(tmp_path / "a"), root=str(tmp_path), group=name
+        )
+        mute = puller.Puller(options)
+    away = threading.Event()
+    thread = threading.Thread(
+        target=mute.run, args=[lambda status: away.set() if status.state == "waiting" else None]
+    )
+    thread.start()
+    assert away.wait(SOON_S)
+    try:
+        [described] = Catalog(kafka.bootstrap_servers, {}).topics([name])
+        source = Source(Catalog(kafka.bootstrap_servers, {}).cluster_id(), described.id, 0)
+        other = Archive(str(tmp_path), "")
+        until_s = time.monotonic() + SOON_S
+        while not other.claim(source):
+            assert time.monotonic() < until_s
+            time.sleep(0.01)
+        other.close()
+    finally:
+        mute.stop()
+        thread.join()
+    process = Killed(kafka, tmp_path / "b", name, *more)
+    process.until(lambda status: status["pulled"] == 100, SOON_S)
+    process.stop()
 
 
 def test_a_process_waits_for_a_claim_and_then_begins(kafka, topic, tmp_path):

@@ -110,6 +110,20 @@ def test_a_pull_that_is_killed_over_and_over_has_each_record_once(kafka, topic, 
     assert origins(log) == expected(name, count, 3)
 
 
+def test_an_outage_of_the_broker_is_waited_out(kafka, topic, tmp_path):
+    name, log = topic(3), tmp_path / "log"
+    produce(kafka, name, range(3_000), 3)
+    process = Killed(kafka, log, name, *SLOWLY)
+    process.until(lambda status: status["pulled"] > 0)
+    kafka.kill()
+    process.until(lambda status: status["state"] == "away")
+    kafka.start()
+    produce(kafka, name, range(3_000, 6_000), 3)
+    process.until(lambda status: status["pulled"] == 6_000)
+    process.stop()
+    assert origins(log) == expected(name, 6_000, 3)
+
+
 def test_a_full_log_makes_the_pull_wait_for_its_reader_and_nothing_is_lost(kafka, topic, tmp_path):
     name, log = topic(), tmp_path / "log"
     produce(kafka, name, range(10))
