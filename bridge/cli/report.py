@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from bridge.supervise.status import Overview
 
 _log = logging.getLogger("bridge")
-_EVERY_S = 60.0
+_EVERY_S, _TERMINAL_S = 60.0, 5.0  # between two lines: in a log file; where somebody looks on
 
 
 @contextmanager
 def reporter(*, as_json: bool, stop: Callable[[], None]) -> Iterator[Callable[[Overview], None]]:
     """Yields a function to call with each status. It prints JSON lines on standard output; otherwise it
-    logs a line when the state changes, once a minute, and at the end.
+    logs lines, see LogLines.
 
     stop: called when standard output fails. OutputClosed or OutputFailed is raised at the end, after
     an orderly stop."""
@@ -78,10 +79,11 @@ class _JsonLines:
 
 
 class LogLines:
-    """Log lines: one when the state changes, one a minute, one at the end. A new error is logged at
-    once, and then once a minute."""
+    """Log lines: one when the state changes, one a minute (on a terminal every five seconds), one at
+    the end. A new error is logged at once, and then as often."""
 
     def __init__(self) -> None:
+        self._every_s = _TERMINAL_S if sys.stderr.isatty() else _EVERY_S
         self._state: str | None = None
         self._due_s = self._error_due_s = 0.0
 
@@ -92,8 +94,8 @@ class LogLines:
         if state == self._state and now_s < due_s:
             return
         self._state = state
-        self._due_s = now_s + _EVERY_S
+        self._due_s = now_s + self._every_s
         if error is not None:
-            self._error_due_s = now_s + _EVERY_S
+            self._error_due_s = now_s + self._every_s
             words += f" ({error})"
         _log.log(logging.INFO if error is None else logging.WARNING, "%s: %s", state, words)
