@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import itertools
 import logging
+import select
 import struct
+import sys
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import click
 
-from aolog.cli.output import json_option, out, record_to_json, tell_gap
+from aolog.cli.output import OutputClosed, json_option, out, record_to_json, tell_gap
 from aolog.cli.parse import CURSOR_NAME, WHERE, Where, log_argument
 from aolog.errors import AddressPruned
 from aolog.log.cursor_file import cursor_names, read_position
@@ -241,6 +244,7 @@ def tail(
             if batch is not None:
                 _write(batch, encode)
                 out.flush()
+            _check_stdout()
     if not skip_gaps:
         gaps.check(log)
 
@@ -260,3 +264,13 @@ def _open_before_end(log: str, records: int, gaps: _Gaps) -> tuple[Reader, Itera
     except AddressPruned:
         reader = Reader(log, on_gap=gaps.met)
     return reader, reader.up_to(end.address)
+
+
+def _check_stdout() -> None:
+    """Raises OutputClosed if standard output has no reader: otherwise `tail -f | head -1` would wait for
+    the next record."""
+    poll = select.poll()
+    with suppress(OSError, ValueError):  # it has no file descriptor
+        poll.register(sys.stdout, 0)
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        raise OutputClosed

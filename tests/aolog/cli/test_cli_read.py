@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 import aolog
 from aolog.cli import output
 from tests.aolog.commands import damage, ended, failure, fill, run, started, well
-from tests.aolog.conftest import SOON_S, snapshot
+from tests.aolog.conftest import ROOT, SOON_S, snapshot
 
 
 @pytest.fixture
@@ -188,3 +190,28 @@ def test_tail_follows_and_ends_when_it_is_interrupted(log_path, ten):
             assert child.stdout.readline() == b"more\n"
         child.send_signal(signal.SIGINT)
         assert ended(child) == (130, "", "")
+
+
+def test_tail_ends_when_its_reader_has_gone_though_nothing_comes(log_path, ten):
+    with started("tail", "-f", "-n", 1, log_path) as child:
+        child.stdout.readline()
+        child.stdout.close()
+        assert child.wait(SOON_S) == 141
+        assert child.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ("read LOG >&-", 4),
+        ("append LOG <&-", 4),
+        ("info LOG >&- 2>&-", 4),
+        ("append LOG 0<<<x >&- 2>&-", 0),
+    ],
+)
+def test_standard_streams_may_be_closed(log_path, ten, command, status):
+    shell = ["bash", "-c", f"{sys.executable} -m aolog {command.replace('LOG', log_path)}"]
+    done = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert len(done.stderr.splitlines()) == (0 if "2>" in command else 1)
+    assert "bug" not in done.stderr
