@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 
@@ -29,22 +28,10 @@ def run(package: str, prog_name: str | None = None) -> None:
 
         print(f"{prog_name or 'aolog'}: usage: {not_on_windows()}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
-    _open_closed_streams()
     try:
         import_module(package).main(prog_name=prog_name)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _open_closed_streams() -> None:
-    """Gives the numbers of standard streams that are closed to /dev/null. Otherwise the next file to be
-    opened, a slab for example, would get the number, and with it what a library prints. Reading the
-    input and writing the output fail then; errors go nowhere."""
-    for fd, name, flags, mode in ((0, "stdin", os.O_WRONLY, "r"), (1, "stdout", os.O_RDONLY, "w")):
-        if getattr(sys, name) is None and os.open(os.devnull, flags) == fd:
-            setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115 -- stays open
-    if sys.stderr is None:
-        os.open(os.devnull, os.O_WRONLY)
 
 
 if __name__ == "__main__":

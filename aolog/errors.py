@@ -227,8 +227,8 @@ class PermissionDenied(StorageError):
 class StorageFull(StorageError):
     """The disk or a quota is full (ENOSPC, EDQUOT). Nothing is lost: free space and call again.
     `Writer.give_up()` ends a writer without another call, and returns the address up to which
-    records are in the log. `aolog append` prints the command that appends the rest. A repair prints
-    the bytes that it needs, and writes nothing."""
+    records are in the log. `aolog append` prints how many records of its input are in the log. A repair
+    prints the bytes that it needs, and writes nothing."""
 
     code = "storage_full"
 

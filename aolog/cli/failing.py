@@ -100,6 +100,7 @@ class Program(click.Command):
 
         if not standalone_mode:
             return run()
+        _open_closed_streams()
         # Options are not parsed yet, and may not parse.
         as_json = "--json" in itertools.takewhile(lambda arg: arg != "--", given)
         out.forget()
@@ -109,6 +110,17 @@ class Program(click.Command):
             except Exception as error:  # noqa: BLE001 -- reported without a traceback
                 status = _report(error, self, as_json=as_json)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _open_closed_streams() -> None:
+    """Gives the numbers of standard streams that are closed to /dev/null. Otherwise the next file to be
+    opened, a slab for example, would get the number, and with it what a library prints. Reading the
+    input and writing the output fail then; errors go nowhere."""
+    for fd, name, flags, mode in ((0, "stdin", os.O_WRONLY, "r"), (1, "stdout", os.O_RDONLY, "w")):
+        if getattr(sys, name) is None and os.open(os.devnull, flags) == fd:
+            setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115 -- stays open
+    if sys.stderr is None:
+        os.open(os.devnull, os.O_WRONLY)
 
 
 @contextmanager
