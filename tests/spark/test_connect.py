@@ -18,7 +18,7 @@ import pytest
 import aolog
 import aolog.spark
 from bridge.testing.apache_kafka import free_ports
-from tests.spark.standalone import START_SECONDS_MAX, bare_python
+from tests.spark.standalone import START_SECONDS_MAX
 
 ROOT = Path(__file__).parents[2]
 _SPARK = Path(pyspark.__file__).parent
@@ -53,9 +53,8 @@ print(json.dumps(said))
 
 
 @contextlib.contextmanager
-def server(directory: Path, python: str | Path = sys.executable) -> Iterator[str]:
-    """On loopback; its url once it listens. python: of its workers. Only where that is this one do
-    they find the tree."""
+def server(directory: Path) -> Iterator[str]:
+    """On loopback; its url once it listens. Its workers find the tree."""
     (port,) = free_ports(1)
     aolog.spark.ensure_java()
     settings = {
@@ -69,14 +68,13 @@ def server(directory: Path, python: str | Path = sys.executable) -> Iterator[str
         "spark.sql.warehouse.dir": directory / "warehouse",
     }
     conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-    paths = [str(ROOT), os.environ.get("PYTHONPATH")] if python == sys.executable else []
-    path = os.pathsep.join(filter(None, paths))
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     said = directory / "server.log"
     with said.open("wb") as log:
         process = subprocess.Popen(
             [str(_SPARK / "bin" / "spark-class"), "org.apache.spark.deploy.SparkSubmit",
              "--master", "local[2]", *conf, "--class", _SERVER, "spark-internal"],
-            env=os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": str(python)},
+            env=os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory,
         )  # fmt: skip  # a command line
     try:
@@ -115,38 +113,3 @@ def test_a_session_of_spark_connect_reads_writes_and_streams(tmp_path: Path) -> 
     for name in ("copy", "stream"):
         values = [record.value for record in aolog.Reader(tmp_path / "out" / name)]
         assert sorted(values) == [b"%d" % i for i in range(5)]
-
-
-_LACKING = """
-import sys
-import aolog.spark
-from pyspark.sql import SparkSession
-
-url, root = sys.argv[1:]
-spark = SparkSession.builder.remote(url).getOrCreate()
-aolog.spark.register(spark)
-try:
-    spark.read.format("aolog").load(root).collect()
-except Exception as error:
-    print(error)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_server_without_the_package_says_so_in_a_line(tmp_path: Path) -> None:
-    """Half a minute, as above."""
-    pytest.importorskip("grpc", reason="needs pip install 'pyspark[connect]'")
-    with aolog.Writer(tmp_path / "in" / "log") as log:
-        log.append(b"x")
-    with server(tmp_path, bare_python(tmp_path / "bare")) as url:
-        ended = subprocess.run(
-            [sys.executable, "-c", _LACKING, url, str(tmp_path / "in")],
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200,
-        )  # fmt: skip  # one process
-    assert ended.returncode == 0, ended.stderr
-    (line,) = (line for line in ended.stdout.splitlines() if "has no module 'aolog'" in line)
-    assert "aolog.errors.UsageError: the worker on " in line
-    assert "set PYSPARK_PYTHON to a Python that has it" in line
-    assert "Traceback" not in ended.stdout

@@ -3,11 +3,11 @@ About 10 s, beside the start of Kafka."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
@@ -15,16 +15,15 @@ pytest.importorskip("pyspark")
 import aolog
 from aolog.errors import UsageError
 from aolog.spark import kafka_sink
-from aolog.spark.kafka_sink import JobFailed, KafkaTarget, check_topic
+from aolog.spark.kafka_sink import JobFailed, KafkaTarget, check_topic, sender
 from tests.bridge.against_kafka import messages_in
-from tests.bridge.conftest import NOWHERE, SOON_S
-from tests.spark.conftest import ROOT
-from tests.spark.sending import rows, send
+from tests.bridge.conftest import NOWHERE
+from tests.spark.driving import tasks
 
 pytestmark = pytest.mark.kafka
 
 FIRST_US = 1_700_000_000_000_000
-COUNT = 2_000
+COUNT = 500
 
 
 def fill(path: Path, count: int = COUNT) -> None:
@@ -37,6 +36,18 @@ def fill(path: Path, count: int = COUNT) -> None:
                 headers=(("h", b"%d" % i), ("h", None), ("ü", b"")) if i % 3 == 0 else (),
                 timestamp=FIRST_US + i * 1_234,
             )
+
+
+def rows(root: Path) -> list[pa.RecordBatch]:
+    """As the pipeline reads them, in small batches."""
+    read = [batch for task in tasks(root, includeHeaders="true") for batch in task]
+    return [batch.slice(at, 100) for batch in read for at in range(0, batch.num_rows, 100)]
+
+
+def send(target: KafkaTarget, batches: Iterator[pa.RecordBatch]) -> int:
+    """How many records the task says that it sent."""
+    (told,) = sender(target)(batches)
+    return int(told.column("records")[0].as_py())
 
 
 def target(kafka, topic: str, root: Path, **settings: str) -> KafkaTarget:
@@ -57,7 +68,7 @@ def test_a_message_has_all_of_its_record_and_keys_keep_their_order(kafka, topic,
     fill(tmp_path / "b", 10)
     to = target(kafka, topic(3), tmp_path)
     check_topic(to)
-    assert send(to, iter(rows(str(tmp_path)))) == COUNT + 10
+    assert send(to, iter(rows(tmp_path))) == COUNT + 10
     arrived = messages_in(kafka, to.topic, 3)
     records = origins(tmp_path)
     assert len(arrived) == len(records) == COUNT + 10
@@ -77,44 +88,6 @@ def test_a_message_has_all_of_its_record_and_keys_keep_their_order(kafka, topic,
     assert {len(found) for found in partitions.values()} == {1}
 
 
-def test_rows_without_a_key_go_anywhere(kafka, topic, tmp_path):
-    """The client keeps to a partition for some milliseconds: longer than a small task lasts."""
-    fill(tmp_path / "a", 10)
-    to = target(kafka, topic(3), tmp_path)
-    for _ in range(12):
-        send(to, iter(rows(str(tmp_path))))
-    arrived = messages_in(kafka, to.topic, 3)
-    assert len({message.partition for message in arrived if message.key is None}) > 1
-
-
-def test_a_task_that_is_killed_and_repeated_leaves_each_record_at_least_once(
-    kafka, topic, tmp_path
-):
-    """Killed when part of what it was handed has arrived. The copies have the stamps of the first."""
-    root = tmp_path / "logs"
-    fill(root / "a")
-    to = target(kafka, topic(2), root)
-    command = [sys.executable, "-m", "tests.spark.sending", str(root), to.bootstrap, to.topic, "8"]
-    killed = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with killed:
-        assert killed.stdout.readline() == "half\n"
-        until_s = time.monotonic() + SOON_S
-        while len(messages_in(kafka, to.topic, 2)) < 800:
-            assert time.monotonic() < until_s
-        killed.kill()
-    assert len(messages_in(kafka, to.topic, 2)) == 800
-    assert send(to, iter(rows(str(root)))) == COUNT
-    arrived = messages_in(kafka, to.topic, 2)
-    assert len(arrived) == COUNT + 800
-    records = origins(root)
-    assert {(m.uuid, m.address) for m in arrived} == set(records)
-    for message in arrived:
-        record = records[message.uuid, message.address]
-        assert (message.key, message.value) == (record.key, record.value)
-
-
 def test_a_cluster_that_stops_answering_fails_the_task_and_the_next_attempt_sends_all(
     kafka, topic, tmp_path
 ):
@@ -122,7 +95,7 @@ def test_a_cluster_that_stops_answering_fails_the_task_and_the_next_attempt_send
     to = target(kafka, topic(), tmp_path, **{"message.timeout.ms": "1000"})
 
     def frozen():
-        for number, batch in enumerate(rows(str(tmp_path))):
+        for number, batch in enumerate(rows(tmp_path)):
             if number == 1:
                 kafka.pause()
             yield batch
@@ -131,7 +104,7 @@ def test_a_cluster_that_stops_answering_fails_the_task_and_the_next_attempt_send
         send(to, frozen())
     assert "run it again" in str(told.value)
     kafka.resume()
-    assert send(to._replace(settings={}), iter(rows(str(tmp_path)))) == 300
+    assert send(to._replace(settings={}), iter(rows(tmp_path))) == 300
     arrived = messages_in(kafka, to.topic)
     assert {(m.uuid, m.address) for m in arrived} == set(origins(tmp_path))
 
@@ -142,7 +115,7 @@ def test_a_record_that_kafka_refuses_is_an_error_and_not_left_out(kafka, topic, 
         log.append(b"x" * 5_000)
     to = target(kafka, topic(config={"max.message.bytes": "1000"}), tmp_path)
     with pytest.raises(JobFailed, match=rf"topic {to.topic}: .*[Mm]essage size too large"):
-        send(to, iter(rows(str(tmp_path))))
+        send(to, iter(rows(tmp_path)))
 
 
 def test_a_topic_that_is_not_there_is_refused_before_a_task_and_not_created(kafka, topic, tmp_path):

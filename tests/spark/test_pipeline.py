@@ -4,10 +4,6 @@ this directory's tests share: seconds each, for the streams' batches."""
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -94,31 +90,6 @@ def test_a_checkpoint_takes_what_came_since_and_tells_each_batch(tmp_path, spark
         ours, theirs = aolog.Reader(root / name), aolog.Reader(out / name)
         for mine, copy in zip(ours, theirs, strict=True):
             assert mine[1:] == copy[1:], "all but the address"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_stream_that_is_killed_goes_on_and_each_row_is_there_once(tmp_path, spark):
-    """A session of its own is killed, JVM and all, behind a batch."""
-    root, out = tmp_path / "logs", tmp_path / "out"
-    fill(root / "a", 200)
-    arguments = (
-        "--from", root, "--to", f"aolog:{out}", "--checkpoint", tmp_path / "state", "--json",
-        "--option", "maxRecordsPerTrigger=20",
-    )  # fmt: skip  # a command line
-    command = [sys.executable, "-m", "aolog.spark.pipeline", *map(str, arguments), "--stream"]
-    killed = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    with killed, killed.stdout as lines:
-        assert json.loads(lines.readline())["batch"] == 0
-        os.killpg(killed.pid, signal.SIGKILL)
-    assert killed.returncode == -signal.SIGKILL
-    *_, sums = in_json(run(*arguments))
-    assert sums["done"]
-    values = [int(record.value) for record in aolog.Reader(out / "a")]
-    assert sorted(values) == list(range(200))
-    assert sums["records_in"] < 200
 
 
 def test_kafka_has_each_record_with_its_stamp_and_a_stream_stops_when_it_is_told(tmp_path, spark):

@@ -51,11 +51,6 @@ def test_a_row_is_what_a_record_is(tmp_path):
     }
 
 
-def test_without_a_topic_of_its_own_or_the_log_s_there_is_none(tmp_path):
-    write(tmp_path / "log", 3)
-    assert table(tmp_path / "log")["topic"].to_pylist() == [None] * 3
-
-
 def test_columns_come_in_the_order_that_is_asked_for(tmp_path):
     addresses = write(tmp_path / "log")
     read = table(tmp_path / "log", columns="log, offset,value")
@@ -346,14 +341,6 @@ def test_slabs_pruned_between_plan_and_task_are_a_loss(tmp_path):
             assert [o for b in found for o in b["offset"].to_pylist()] == left
 
 
-def test_an_end_that_is_not_written_whole_yet_is_not_part_of_a_load(tmp_path):
-    addresses = write(tmp_path / "log", 3, value=b"." * 5000)
-    slab = next((tmp_path / "log").glob("*.slab"))
-    data = slab.read_bytes()
-    slab.write_bytes(data[: addresses[2] + 2000] + bytes(len(data) - addresses[2] - 2000))
-    assert offsets(tmp_path / "log") == addresses[:2]
-
-
 # --- bad input ------------------------------------------------------------------------------
 
 
@@ -423,6 +410,12 @@ def test_a_path_without_a_log_is_named(tmp_path, what):
         path = tmp_path / "here*"
     with pytest.raises(AologError, match=str(path).replace("*", "[*]")):
         source(path).schema()
+
+
+def test_a_log_whose_name_is_no_text_is_refused(tmp_path):
+    write(tmp_path / "a\udcff", 1)
+    with pytest.raises(UsageError, match=r"a\\xff' is not UTF-8"):
+        source(tmp_path).schema()
 
 
 @pytest.mark.parametrize(

@@ -100,11 +100,3 @@ def test_a_worker_with_the_package_gets_what_was_sent(tmp_path, kind):
     else:
         assert type(again) is type(sent)
         assert again.__getstate__().keys() == sent.__getstate__().keys()
-
-
-def test_a_share_of_many_is_small(tmp_path):
-    """A task's, of which there may be 100,000."""
-    made("reader", tmp_path / "log")
-    reader, _ = batch_reader(tmp_path / "log")
-    (partition,) = reader.partitions()
-    assert len(cloudpickle.dumps(partition)) < 1000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,11 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, concat, lit, repeat, when
-from pyspark.sql.types import StructType
 
 import aolog
 from aolog.log.manifest import read_manifest
-from aolog.log.names import MANIFEST_NAME
 from aolog.storage.storage import Storage
 from bridge.supervise.discovery import find_logs
 from tests.aolog.conftest import small_disk
@@ -91,13 +88,6 @@ def test_text_is_written_as_its_bytes_and_a_partition_s_order_is_kept(spark, tmp
         assert report.slabs > 1
 
 
-def test_a_log_s_own_path_may_be_written_to(spark, tmp_path):
-    with aolog.Writer(tmp_path) as log:
-        log.append(b"old")
-    write(numbers(spark, 2), tmp_path)
-    assert values(tmp_path) == ["0", "1", "old"]
-
-
 def test_tasks_without_rows_leave_nothing(spark, tmp_path):
     write(numbers(spark, 1, partitions=4), tmp_path)
     assert values(tmp_path / LOG) == ["0"]
@@ -161,21 +151,6 @@ def test_a_commit_that_is_killed_leaves_all_or_nothing(spark, tmp_path, where, w
 # --- refused ---------------------------------------------------------------------------------
 
 
-def test_a_live_writer_is_met_before_the_job(spark, tmp_path):
-    started = spark.sparkContext.accumulator(0)
-    frame = numbers(spark, 5)
-    counted = spark.createDataFrame(
-        frame.rdd.map(lambda row: (started.add(1), row)[1]), "value string"
-    )
-    with aolog.Writer(tmp_path / LOG) as log:
-        log.append(b"mine")
-        with pytest.raises(Exception, match="another writer has the log open"):
-            write(counted, tmp_path)
-    assert started.value == 0
-    assert values(tmp_path / LOG) == ["mine"]
-    assert pending(tmp_path) == []
-
-
 def test_a_full_disk_in_a_task_is_told_and_nothing_is_published(spark, small_disk):
     disk = small_disk(2 << 20)
     frame = numbers(spark, 4).select(repeat(col("value"), 1 << 20).alias("value"))
@@ -183,12 +158,6 @@ def test_a_full_disk_in_a_task_is_told_and_nothing_is_published(spark, small_dis
         write(frame, disk)
     assert find_logs(str(disk)) == {}
     assert pending(disk) == []
-
-
-def test_overwriting_is_refused(spark, tmp_path):
-    with pytest.raises(Exception, match='mode "overwrite": a log can only be appended to'):
-        numbers(spark, 1).write.format("troubled").mode("overwrite").save(str(tmp_path))
-    assert list(tmp_path.iterdir()) == []
 
 
 # --- streams -----------------------------------------------------------------------------------
@@ -236,24 +205,3 @@ def test_a_stream_s_commit_that_is_killed_is_repeated_and_seen_once(stream, tmp_
     stream()
     assert values(tmp_path / "out" / LOG) == ["b", "c"]
     assert pending(tmp_path) == []
-
-
-def test_a_stream_s_batch_that_was_published_is_not_published_again(stream, tmp_path):
-    with pytest.raises(Exception, match="too late"):
-        stream("a", "b", afterCommit="too late")
-    assert values(tmp_path / "out" / LOG) == ["a", "b"]
-    stream()
-    stream("c")
-    assert Counter(values(tmp_path / "out" / LOG)) == Counter(["a", "b", "c"])
-    assert (tmp_path / "out" / MANIFEST_NAME).exists()
-
-
-def test_the_session_s_schema_is_what_the_checks_are_made_for(spark):
-    """The types by the names that test_sink_options.py uses."""
-    frame = spark.sql(
-        "select 'a' as value, array(named_struct('key', 'k', 'value', x'00')) as headers"
-    )
-    assert isinstance(frame.schema, StructType)
-    assert [field.dataType.simpleString() for field in frame.schema.fields] == [
-        "string", "array<struct<key:string,value:binary>>",
-    ]  # fmt: skip  # a list

@@ -241,14 +241,3 @@ def test_a_task_with_rows_for_many_logs_keeps_few_slabs_open(tmp_path, monkeypat
     for i in range(10):
         wanted = [f"{n}.{k}" for n in range(30) for k in range(1, 8) if (n + k) % 10 == i]
         assert found[f"log{i}"] == wanted
-
-
-def test_a_task_s_error_takes_its_files_with_it(tmp_path):
-    batch = pa.record_batch({"value": ["x", "y"], "log": ["a", "../b"]})
-    with (
-        pytest.raises(UsageError, match="column log"),
-        Router(SinkOptions(str(tmp_path), "c"), JOB) as router,
-    ):
-        router.write(batch)
-        router.finish()
-    assert list(tmp_path.rglob("*.pending")) == []

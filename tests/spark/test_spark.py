@@ -49,34 +49,6 @@ def test_views_of_sql_work_and_tables_are_refused(tmp_path, spark):
     spark.sql("DROP VIEW logs")
 
 
-def test_a_stream_restarts_from_its_checkpoint(tmp_path, spark):
-    root, out = tmp_path / "root", tmp_path / "out"
-    expected = {("a", address) for address in write(root / "a", 30)}
-
-    def run():
-        query = (
-            spark.readStream.format("aolog")
-            .option("maxRecordsPerTrigger", 20)
-            .option("cursor", "spark")
-            .load(str(root))
-            .select("log", "offset")
-            .writeStream.format("parquet")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start(str(out))
-        )
-        query.awaitTermination(100)
-        return [progress["numInputRows"] for progress in query.recentProgress]
-
-    assert run() == [20, 10]
-    expected |= {("b", address) for address in write(root / "b", 5)}
-    expected |= {("a", address) for address in write(root / "a", 5)}
-    assert run() == [10]
-    rows = spark.read.parquet(str(out)).collect()
-    assert sorted((row.log, row.offset) for row in rows) == sorted(expected)
-    assert aolog.cursors(root / "a")[0].ordinal >= 20
-
-
 def test_verification_counts_as_the_log_s_own(tmp_path, spark):
     for name, count in (("a", 60), ("b", 3)):
         write(tmp_path / name, count, value=b"." * 1000, slab_bytes=20_000)

@@ -134,16 +134,6 @@ def test_a_batch_that_is_repeated_is_the_same(tmp_path):
     assert restarted.between(start, query.offset) == rows
 
 
-def test_a_restart_goes_on_where_the_checkpoint_is(tmp_path):
-    addresses = write(tmp_path / "log", 5)
-    query = Query(tmp_path / "log")
-    query.batch()
-    query.reader.stop()
-    addresses += write(tmp_path / "log", 5)
-    restarted = Query(tmp_path / "log", checkpoint=query.offset, startingOffsets="latest")
-    assert query.rows + restarted.batch() == named(addresses, "log")
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -412,17 +402,6 @@ def test_between_two_looks_there_is_a_rest(tmp_path, monkeypatch):
     later_s = time.monotonic() + 61.0
     monkeypatch.setattr(time, "monotonic", lambda: later_s)
     assert len(query.batch()) == 10
-
-
-def test_a_tail_of_zeros_that_was_allocated_beforehand_is_no_record(tmp_path):
-    with aolog.Writer(tmp_path / "log", preallocate=True, slab_bytes=1 << 20) as log:
-        address = log.append(b"one")
-        log.flush()
-        query = Query(tmp_path / "log")
-        assert query.batch() == [(address, "log")]
-        address = log.append(b"two")
-        log.flush()
-        assert query.batch() == [(address, "log")]
 
 
 def test_beside_a_writer_each_record_is_read_once(tmp_path):
