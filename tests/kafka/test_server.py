@@ -39,30 +39,6 @@ def producer(kafka: KafkaServer, **config: object) -> Producer:
     )
 
 
-def test_acknowledged_records_survive_kill_9_and_a_restart(
-    kafka: KafkaServer, topic: TopicFactory
-) -> None:
-    name = topic()
-    before, address = kafka.pid, kafka.bootstrap_servers
-    sender = producer(kafka, enable_idempotence=True, message_timeout_ms=0)
-    for i in range(1000):
-        sender.produce(name, b"%d" % i, None, 0)
-    assert sender.flush(SOON_S) == 0
-
-    kafka.kill()
-    assert kafka.pid is None
-    sender.produce(name, b"1000", None, 0)
-    assert sender.flush(0.5) == 1, "delivered to a dead server"
-    kafka.start()
-
-    assert sender.flush(SOON_S) == 0
-    assert kafka.pid != before
-    assert kafka.bootstrap_servers == address
-    assert [record.value() for record in raw_committed(kafka, name)] == [
-        b"%d" % i for i in range(1001)
-    ]
-
-
 def test_a_paused_server_does_not_answer_and_a_resumed_one_does(
     kafka: KafkaServer, topic: TopicFactory
 ) -> None:

@@ -113,17 +113,6 @@ def test_mode_buffer_goes_through_the_log_in_an_outage_and_back_to_live(
     assert destination.values == numbered(range(500))
 
 
-def test_mode_buffer_leaves_live_where_the_destination_does_not_keep_up(
-    destination: Destination, tmp_path: Path
-) -> None:
-    destination.delay_s = 0.5
-    with Buffer(destination, tmp_path / "log", memory_messages=50, **QUICK) as buffer:
-        send(buffer, range(200))
-        assert buffer.status().state == "buffering"
-        destination.delay_s = 0.0
-    assert destination.values == numbered(range(200)), "nothing twice: it was only slow"
-
-
 def test_a_disk_that_stalls_holds_up_no_send(destination: Destination, tmp_path: Path) -> None:
     """Each time the log is found empty, its cursor follows; only who delivers waits for that."""
 
@@ -161,29 +150,6 @@ def test_a_buffer_without_a_thread_keeps_no_log(
 
 def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
-
-
-def test_a_close_within_a_close_ends_with_it(tmp_path: Path) -> None:
-    """By a signal's handler, while the first one waits for the destination."""
-    held = Held()
-    buffer = Buffer(held, tmp_path / "log", mode="block", **QUICK)
-    send(buffer, [1])
-    held.asked.wait(60)
-    came = threading.Event()
-
-    def handle(*_: object) -> None:
-        came.set()
-        held.let_go.set()
-        buffer.close()
-
-    before = signal.signal(signal.SIGUSR1, handle)
-    try:
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-        buffer.close()
-        wait_until(came.is_set)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert held.values == [b"1"]
 
 
 def test_mode_block_waits_and_delivers_all(destination: Destination) -> None:
@@ -287,19 +253,6 @@ def test_a_message_that_is_rejected_comes_back_and_holds_up_nothing(
     send(buffer, range(5, 8))  # in mode block such a send waited for ever
     buffer.close()
     assert destination.values == numbered([0, 1, 3, 4, 5, 6, 7])
-
-
-@pytest.mark.parametrize("mode", get_args(Mode))
-def test_a_rejected_message_comes_back_at_close_at_the_latest(
-    destination: Destination, tmp_path: Path, mode: Mode
-) -> None:
-    destination.reject = lambda message: message.value == b"2"
-    buffer = Buffer(destination, tmp_path / "log", mode=mode, **QUICK)
-    send(buffer, range(3))
-    wait_until(lambda: buffer.status().rejected == 1)
-    with pytest.raises(NotDelivered, match="by the plan") as caught:
-        buffer.close()
-    assert [message.value for message in caught.value.undelivered] == [b"2"]
 
 
 def test_a_provider_that_raises_anything_is_tried_again(tmp_path: Path) -> None:
@@ -780,8 +733,10 @@ def run_until_killed(mode: str, tmp_path: Path, *, down: bool) -> int:
     return acknowledged
 
 
-@pytest.mark.parametrize("down", [False, True])
-@pytest.mark.parametrize("mode", get_args(Mode))
+@pytest.mark.parametrize(
+    ("mode", "down"),
+    [("block", False), ("error", True), ("buffer", False), ("buffer", True), ("always", True)],
+)
 def test_what_a_flush_covered_survives_a_kill(tmp_path: Path, mode: Mode, *, down: bool) -> None:
     """In every mode: delivered, or in the log from where the next program delivers it."""
     acknowledged = run_until_killed(mode, tmp_path, down=down)

@@ -264,16 +264,6 @@ def test_after_a_message_that_is_not_delivered_none_enters_a_full_queue(
     assert Client.arrived == [b"%d" % number for number in range(10)]
 
 
-def test_a_status_says_how_many_were_not_delivered_and_why(sender: ProviderSender) -> None:
-    """It said that 0 messages were not, and to send them again."""
-    Client.plan = [None, SILENT]
-    said = "3 messages were not acknowledged: no answer within 7.5 s"
-    assert sender.deliver(items(4)) == sender.error == said
-    Client.plan = [FAILED] * 3
-    said = "3 messages were not acknowledged: _UNKNOWN_PARTITION: Local: Unknown partition"
-    assert sender.deliver(items(3)) == sender.error == said
-
-
 @NOT_DELIVERED
 def test_after_a_message_that_is_not_delivered_a_new_client_sends(
     provider: KafkaProvider, outcome: KafkaError, said: str

@@ -318,19 +318,6 @@ def test_a_kill_after_live_began_does_not_repeat_old_messages_after_new_ones() -
     machine.teardown()
 
 
-def test_a_batch_delivered_while_it_went_to_the_log_is_not_repeated_after_a_close() -> None:
-    machine = Sending()
-    machine.begin(0, "buffer")
-    machine.send(5)
-    machine.turn(1, 1)  # live ends meanwhile
-    assert len(machine.destination.messages) == 5
-    machine.close()
-    machine.turn(3, 0)
-    machine.each_key_arrives_in_order()
-    assert len(machine.destination.messages) == 6
-    machine.teardown()
-
-
 def test_nothing_is_sent_after_a_rejected_message_that_cannot_be_stored() -> None:
     """Each program that ends then would have it sent again."""
     machine = Sending()

@@ -16,7 +16,6 @@ from aolog.log.retention import Retention, prune
 from aolog.storage.storage import Storage
 from bridge.cli import main
 from bridge.deliver.checkpoints import checkpoints_path
-from bridge.deliver.replay import replay_range
 from bridge.deliver.seek import seek
 from bridge.errors import OtherCluster
 from bridge.kafka.embedded import EmbeddedBroker
@@ -110,21 +109,6 @@ def test_after_forget_cluster_another_cluster_gets_all_records(
         forward().end()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ((), "--to PLACE"),
-        (("--to", "0", "--only-missing", "--forget-cluster"), "cannot be used with"),
-    ],
-)
-def test_a_seek_with_too_few_or_too_many_options_is_refused(
-    log: Path, arguments: tuple[str, ...], why: str
-) -> None:
-    result = CliRunner().invoke(main, ["seek", str(log), *arguments])
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert why in result.stderr
-
-
 def test_cursors_shows_the_cluster_that_a_cursor_belongs_to(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
@@ -136,18 +120,6 @@ def test_cursors_shows_the_cluster_that_a_cursor_belongs_to(
     cluster = json.loads(run("cursors", log, "--json"))["cluster"]
     assert cluster.startswith("mockCluster")
     assert f"bridge: Kafka cluster {cluster}" in run("cursors", log)
-
-
-def test_a_range_is_replayed_to_any_cluster(
-    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    fill(log, 100)
-    forward(drain=True).end()
-    end = cursor_of(log)
-    for to in (broker, other):
-        servers = to.bootstrap_servers
-        replay_range(str(log), 0, end, topic=TOPIC, bootstrap_servers=servers).run()
-    assert_arrived(records_of(log), consume(other.bootstrap_servers))
 
 
 # --- a configuration -------------------------------------------------------------------------

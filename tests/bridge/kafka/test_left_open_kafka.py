@@ -11,7 +11,7 @@ from aolog.format.origin import HEADER_NAME
 from bridge.kafka.cursor_record import CursorRecord, encode_cursor
 from bridge.kafka.stamp import encode_stamp
 from tests.bridge.against_kafka import CURSORS, EXACTLY, Start, committed_in, name_of, raw_committed
-from tests.bridge.conftest import append, assert_arrived, cursor_of, notes_of, records_of
+from tests.bridge.conftest import append, assert_arrived, cursor_of, records_of
 from tests.kafka.hanging import leave_open, unverified
 
 if TYPE_CHECKING:
@@ -78,26 +78,6 @@ class Halfway:
 @pytest.fixture
 def halfway(kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start) -> Halfway:
     return Halfway(kafka, topic(2), log, start)
-
-
-def test_after_a_stop_the_notes_tell_whether_a_transaction_may_be_open(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
-) -> None:
-    def said() -> tuple[bool, bool]:
-        notes = notes_of(log)
-        return notes["clean"], notes["unsure"]
-
-    name = topic(2)
-    with Writer(log) as writer:
-        append(writer, range(COUNT))
-    assert start(name, *EXACTLY, "--drain").end(60) == 0
-    assert said() == (True, False)
-    process = start(name, *EXACTLY)
-    process.until(lambda s: s["state"] == "live")
-    assert said() == (False, True)
-    process.kill()
-    assert start(name, *EXACTLY, "--drain").end(60) == 0  # it sends nowhere, and looks nowhere
-    assert said() == (True, True)
 
 
 def test_a_record_and_a_cursor_record_that_hang_are_aborted_and_do_not_arrive_twice(

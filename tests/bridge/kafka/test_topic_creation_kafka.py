@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from aolog import Writer
 from bridge.buffer.buffer import Buffer
 from bridge.kafka.provider import KafkaProvider
-from tests.bridge.against_kafka import EXACTLY, Start, committed_in, messages_in
+from tests.bridge.against_kafka import EXACTLY, Start, committed_in
 from tests.bridge.conftest import Process, append, assert_arrived, records_of
 
 if TYPE_CHECKING:
@@ -120,23 +120,6 @@ def test_no_command_that_looks_creates_the_topic_that_it_looks_at(
     assert bridge("replay", log, "--from", "0", "--to", "latest", "--dry-run", "--topic", unknown,
                   *servers).end() == 0  # fmt: skip  # a command line
     assert topics_of(kafka) == before
-
-
-def test_a_replay_creates_the_topic_that_it_is_given_only_where_it_may(
-    kafka: KafkaServer, log: Path, bridge: Callable[..., Process], unknown: str
-) -> None:
-    with Writer(log) as writer:
-        append(writer, range(10))
-    replay = ("replay", log, "--from", "earliest", "--to", "latest", "--topic", unknown,
-              "--bootstrap-servers", kafka.bootstrap_servers)  # fmt: skip  # a command line
-    waiting = bridge(*replay, *NEVER, "--json")
-    waiting.until(lambda s: "--create-topics=never" in str(s["error"]))
-    assert unknown not in topics_of(kafka)
-    waiting.terminate()
-    process = bridge(*replay)
-    assert process.end() == 0
-    assert len(created_lines(process, unknown)) == 1
-    assert len(messages_in(kafka, unknown, 3)) == 10
 
 
 @pytest.mark.parametrize("creates", ["auto", "never"])

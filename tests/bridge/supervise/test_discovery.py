@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,17 +88,6 @@ def test_growth_within_a_slab_that_was_allocated_whole_is_seen(
         writer.append(b"y")
         writer.flush()
         assert discovery.grown() == {str(path)}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="no inotify")
-def test_new_directories_are_distinguished_from_growth(tmp_path: Path) -> None:
-    discovery = Discovery(str(tmp_path))
-    discovery.scan()
-    assert discovery.changes() == (set(), False)
-    fill(tmp_path / "new/log", 1)
-    assert discovery.changes() == (set(), True)
-    assert list(discovery.scan()) == ["new/log"]
-    discovery.close()
 
 
 def test_growth_not_yet_seen_is_reported_after_another_worker_parked_the_log(

@@ -456,18 +456,6 @@ def test_a_record_that_is_refused_ends_no_other_log(
     assert run.stop() == 0
 
 
-def test_a_drain_that_leaves_refused_records_says_so_at_the_end(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
-) -> None:
-    with Writer(root / "poison") as writer:
-        writer.append(b"x" * 5_000)
-    fill(root / "good", 10)
-    run = supervise(drain=True, **{"clusters.settings": {"message.max.bytes": 2000}})
-    assert run.end() == 6
-    assert (run["poison"].phase, run["poison"].code) == ("standing", "undeliverable")
-    assert run["good"].acknowledged == 10
-
-
 def test_a_cursor_in_use_is_waited_for_and_logged_once(
     supervise: Callable[..., Running],
     broker: EmbeddedBroker,
@@ -643,27 +631,6 @@ def test_a_reload_retries_blocked_logs_also_without_a_file(
     assert run["a"].restarts == 0
     assert run.stop() == 0
     assert_all_arrived(broker, root / "a")
-
-
-def test_a_reload_from_logs_to_a_root_keeps_what_is_forwarded(
-    supervise: Callable[..., Running],
-    broker: EmbeddedBroker,
-    root: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-    fill(root / "a", 1)
-    fill(root / "b", 1)
-    second = {
-        "root": str(root), "topic": TOPIC, "clusters.bootstrap_servers": broker.bootstrap_servers,
-    }  # fmt: skip  # one value
-    run = supervise(read=lambda: load(None, second), logs=[str(root / "a")], root=None)
-    run.until(lambda logs: logs and logs[str(root / "a")].acknowledged == 1)
-    run.supervisor.reload()
-    wait_until(lambda: "the configuration was read again" in caplog.text)
-    for name in ("root", "logs"):
-        assert f"{name} cannot change while it runs; it stays" in caplog.text
-    assert [log.path for log in run.supervisor.statuses()] == [str(root / "a")]
 
 
 # --- ends -----------------------------------------------------------------------------------

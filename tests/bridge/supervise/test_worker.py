@@ -10,16 +10,9 @@ import pytest
 from aolog.errors import StorageFull
 from bridge.config.load import load
 from bridge.deliver.rate_limit import RateLimit
-from bridge.deliver.status import Status
 from bridge.supervise.options import cluster_options
 from bridge.supervise.worker import Worker
 from tests.bridge.conftest import NOWHERE
-
-NO_STATUS = Status(
-    state="sending", reachable=True, position=0, committed=0, acknowledged=0, skipped=0,
-    outstanding=0, lag_records=0, lag_bytes=0, lag_seconds=None, lost_records=0, gaps=0,
-    error=None, rate=0.0,
-)  # fmt: skip  # one value
 
 
 @pytest.fixture
