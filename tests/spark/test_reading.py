@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 
 import pyarrow as pa
 import pytest
@@ -68,6 +69,13 @@ def test_format_1_is_read_without_what_it_has_no_place_for(tmp_path):
     assert [row["offset"] for row in rows] == addresses
     assert [row["value"] for row in rows] == [b"one", b"two"]
     assert [row["timestamp"] for row in rows] == [None, None]
+
+
+def test_a_program_that_reads_by_itself_keeps_its_signals(tmp_path):
+    write(tmp_path / "log", 1)
+    before = signal.getsignal(signal.SIGPIPE)
+    assert tasks(tmp_path / "log")
+    assert signal.getsignal(signal.SIGPIPE) is before
 
 
 # --- tasks ----------------------------------------------------------------------------------
@@ -348,7 +356,6 @@ def test_slabs_pruned_between_plan_and_task_are_a_loss(tmp_path):
     ("options", "says"),
     [
         ({"path": "s3a://bucket/log"}, "option path: s3a://bucket/log: s3a: is no file system"),
-        ({"path": "hdfs:/log"}, "hdfs: is no file system"),
         ({"path": ""}, "option path"),
         ({"startingOffset": "earliest"}, "option startingoffset: is not known; did you mean startingOffsets"),
         ({"startingOffsets": "first"}, "option startingOffsets: 'first' is neither"),
@@ -356,23 +363,18 @@ def test_slabs_pruned_between_plan_and_task_are_a_loss(tmp_path):
         ({"endingOffsets": '{"log": "1"}'}, "option endingOffsets: '1' is no address"),
         ({"startingOffsets": '{"gone": 1}'}, "option startingOffsets: no log 'gone'"),
         ({"startingOffsets": '{"log": 8192, "log": -2}'}, "option startingOffsets: '{"),
-        ({"endingOffsets": '{"log": 1' + "0" * 5000 + "}"}, "option endingOffsets: '{"),
         ({"endingOffsets": "[" * 100_000}, "option endingOffsets: '[["),
         ({"startingTimestamp": "1_000"}, "option startingTimestamp: '1_000'"),
         ({"minPartitions": "²"}, "option minPartitions: '²' is no whole number"),
-        ({"minPartitions": "9" * 5000}, "option minPartitions: '9999"),
         ({"maxPartitionBytes": "9" * 5000}, "option maxPartitionBytes"),
         ({"path": "a\0b"}, "option path: 'a\\x00b' has a NUL in it"),
         ({"paths": '"log"'}, "option paths: is no JSON list of paths"),
-        ({"paths": "[1]"}, "option paths"),
-        ({"paths": "log"}, "option paths"),
         ({"endingOffsets": '{"log": 99999999}'}, "option endingOffsets: 'log': address 99999999 is past the end"),
         ({"startingOffsets": '{"log": 8300}', "endingOffsets": '{"log": 8200}'}, "8300 is after endingOffsets, 8200"),
         ({"startingTimestamp": "yesterday"}, "option startingTimestamp"),
         ({"failOnDataLoss": "no"}, "option failOnDataLoss"),
         ({"onCorruption": "ignore"}, "option onCorruption: 'ignore' is neither fail nor skip"),
         ({"maxPartitionBytes": "1x"}, "option maxPartitionBytes"),
-        ({"minPartitions": "0"}, "option minPartitions"),
         ({"columns": "value,size"}, "option columns: no column 'size'"),
         ({"columns": "value,value"}, "option columns: names a column twice"),
         ({"columns": ","}, "option columns: names nothing"),
