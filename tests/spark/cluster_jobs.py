@@ -48,24 +48,6 @@ def say_executor() -> None:
     say("executor", stat.rpartition(")")[2].split()[1])
 
 
-def embedded(spark: SparkSession) -> None:
-    """The first task's first attempt syncs 51 records, appends some more, and is killed."""
-
-    def save(numbers):
-        shipped()
-        first = TaskContext.get().attemptNumber() == 0
-        with aolog.spark.writer_per_task(root) as log:
-            for number in numbers:
-                log.append(str(number).encode())
-                if number == 50 and first:
-                    log.sync()
-                if number == 60 and first:
-                    say_executor()
-                    signal.pause()
-
-    spark.sparkContext.parallelize(range(400), 4).foreachPartition(save)
-
-
 def sink(spark: SparkSession, slow) -> None:
     """Rows of 100 bytes, in slabs of a frame each. slow: called in the slow partition, before its
     rows and in the midst of them."""
@@ -115,5 +97,5 @@ if __name__ == "__main__":
     shipped()
     session = SparkSession.builder.getOrCreate()
     aolog.spark.register(session)
-    {"embedded": embedded, "killed": killed, "speculated": speculated}[sys.argv[1]](session)
+    {"killed": killed, "speculated": speculated}[sys.argv[1]](session)
     session.stop()

@@ -96,25 +96,6 @@ def pending(root: Path) -> list[Path]:
     return [path for path in root.rglob("*.pending") if path.stat().st_size]
 
 
-def test_a_worker_that_is_killed_in_a_task_leaves_what_was_synced_and_the_retry_a_log_of_its_own(
-    workers, submit, tmp_path
-):
-    driver = submit("embedded")
-    workers.kill_worker_of(int(await_file(tmp_path / "meeting" / "executor", driver, workers)))
-    end(driver, workers)
-    logs = sorted((tmp_path / "logs").iterdir())
-    assert len(logs) == 5, "four tasks, one of them twice"
-    found = [numbers(log) for log in logs]
-    (killed,) = (each for each in found if each[0] == 0 and len(each) < 100)
-    assert killed == list(range(len(killed)))
-    assert 51 <= len(killed) <= 61, "what was synced, and at most what was appended"
-    found.remove(killed)
-    assert sorted(found) == [list(range(at, at + 100)) for at in range(0, 400, 100)]
-    for log in logs:
-        aolog.Writer(log).close()
-        assert aolog.verify(log).ok
-
-
 def test_a_worker_that_is_killed_in_a_write_leaves_one_copy(workers, submit, tmp_path):
     driver = submit("killed")
     executor = int(await_file(tmp_path / "meeting" / "executor", driver, workers))

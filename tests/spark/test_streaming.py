@@ -392,18 +392,6 @@ def test_a_look_at_what_did_not_change_opens_nothing(tmp_path, monkeypatch):
     assert opened == []
 
 
-def test_between_two_looks_there_is_a_rest(tmp_path, monkeypatch):
-    write(tmp_path / "log")
-    query = Query(tmp_path)
-    monkeypatch.setattr(watching, "LOOK_EVERY_S", 60.0)
-    assert len(query.batch()) == 10  # looks once more: the rest before it was none
-    write(tmp_path / "log")
-    assert query.batch() is None
-    later_s = time.monotonic() + 61.0
-    monkeypatch.setattr(time, "monotonic", lambda: later_s)
-    assert len(query.batch()) == 10
-
-
 def test_beside_a_writer_each_record_is_read_once(tmp_path):
     """Slabs begin and are sealed, appends are met half way, a log comes late."""
     expected: list[tuple[int, str]] = []

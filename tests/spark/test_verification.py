@@ -39,13 +39,10 @@ def test_however_logs_are_cut_gaps_and_counts_are_those_of_the_log_s_own_verify(
             assert sum(row[3] for row in mine) == report.frames
 
 
-@pytest.mark.parametrize("name", ["max_partition_bytes", "min_partitions"])
-def test_sizes_that_cannot_be_are_refused_before_anything_is_asked_of_spark(tmp_path, name):
-    write = aolog.Writer(tmp_path / "log")
-    write.close()
-    for wrong in (0, -1):
-        with pytest.raises(UsageError, match=f"{name}={wrong}"):
-            aolog.spark.verify(object(), tmp_path, **{name: wrong})
+def test_sizes_that_cannot_be_are_refused_before_anything_is_asked_of_spark(tmp_path):
+    for name in ("max_partition_bytes", "min_partitions"):
+        with pytest.raises(UsageError, match=f"{name}=0"):
+            aolog.spark.verify(object(), tmp_path, **{name: 0})
 
 
 def test_any_timestamp_has_an_hour(tmp_path):

@@ -31,7 +31,6 @@ from bridge.buffer.memory_queue import MemoryQueue
 from bridge.buffer.provider import Message, NotDelivered
 from bridge.buffer.settings import Mode
 from bridge.testing.providers import FaultyProvider, MemoryProvider
-from tests.aolog.conftest import refuse_threads
 from tests.bridge.conftest import Limited, wait_until
 from tests.stalling import StallingSystem
 
@@ -134,20 +133,6 @@ def test_a_disk_that_stalls_holds_up_no_send(destination: Destination, tmp_path:
     assert destination.values == numbered(range(20))
 
 
-def test_a_buffer_without_a_thread_keeps_no_log(
-    destination: Destination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log, dead = tmp_path / "log", tmp_path / "dead"
-    with monkeypatch.context() as patched:
-        refuse_threads(patched)
-        with pytest.raises(RuntimeError, match="can't start new thread") as kept:
-            Buffer(destination, log, mode="always", dead_letters=dead, **QUICK)
-    with Buffer(destination, log, mode="always", dead_letters=dead, **QUICK) as buffer:
-        send(buffer, [1])
-    assert destination.values == [b"1"]
-    del kept
-
-
 def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
@@ -218,20 +203,15 @@ def test_closing_with_a_log_keeps_what_is_left_and_the_next_delivers_it_first(
     assert destination.values == numbered(range(10))
 
 
-def in_an_outage(destination: Destination, path: Path) -> Buffer:
-    """A buffer whose next try is due in a minute at most, when it is not to close."""
-    destination.down, destination.retry_wait_s = True, 60.0
-    buffer = Buffer(destination, path, **{**QUICK, "retry_max_s": 60.0, "close_s": 100.0})
-    send(buffer, range(5))
-    wait_until(lambda: buffer.status().error is not None)
-    return buffer
-
-
 def test_closing_tries_once_more_whatever_failed_before(
     destination: Destination, tmp_path: Path
 ) -> None:
     """A close just after an outage once delivered nothing of what it could have."""
-    buffer = in_an_outage(destination, tmp_path / "log")
+    destination.down, destination.retry_wait_s = True, 60.0
+    options = {**QUICK, "retry_max_s": 60.0, "close_s": 100.0}
+    buffer = Buffer(destination, tmp_path / "log", **options)
+    send(buffer, range(5))
+    wait_until(lambda: buffer.status().error is not None)
     destination.down = False
     buffer.close()
     assert destination.values == numbered(range(5))
@@ -293,11 +273,6 @@ def test_many_threads_keep_their_own_order(destination: Destination, tmp_path: P
     for name in range(4):
         values = [m.value for m in destination.memory.messages if m.key == b"%d" % name]
         assert list(dict.fromkeys(values)) == numbered(range(300))
-
-
-def test_an_invalid_retention_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="retention=1000000000"):
-        Buffer(Destination(), tmp_path / "log", mode="always", retention=10**9)
 
 
 def test_retention_bounds_the_log_and_what_it_costs_is_counted(
@@ -384,28 +359,6 @@ class Held(Destination):
     def close(self) -> None:
         self.closings += 1
         super().close()
-
-
-def test_a_close_that_was_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    held = Held()
-    buffer = Buffer(held, tmp_path / "log", **{**QUICK, "live_age_s": 3600.0, "close_s": 0.01})
-    send(buffer, range(10))
-    held.asked.wait(60)
-
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-            buffer.close()  # waits for the destination, which does not answer
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    held.down = True
-    held.let_go.set()
-    buffer.close()
-    destination = Destination()
-    with Buffer(destination, tmp_path / "log", **QUICK):
-        pass
-    assert destination.values == numbered(range(10))
 
 
 def test_an_interrupted_send_fails_the_buffer_and_the_next_one_delivers_what_it_accepted(
@@ -637,6 +590,7 @@ def test_a_message_too_large_for_the_log_is_refused_at_once(
         {"mode": "always"},
         {"mode": "block", "memory_messages": 0},
         {"mode": "block", "live_age_s": -1.0},
+        {"path": "log", "mode": "always", "retention": 10**9},
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_made(

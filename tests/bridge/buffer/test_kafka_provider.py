@@ -238,20 +238,6 @@ def test_nothing_is_sent_after_a_suspect_that_is_not_delivered(
 
 
 @NOT_DELIVERED
-def test_a_suspect_is_not_sent_after_a_message_that_is_not_delivered(
-    sender: ProviderSender, outcome: KafkaError, said: str
-) -> None:
-    batch = items(3)
-    Client.plan = [TOO_LARGE]
-    assert sender.deliver(batch[2:])
-    Client.asked, Client.plan = [], [outcome]
-    assert said in (sender.deliver(batch) or "")
-    assert Client.asked == [b"0", b"1"]
-    assert sender.deliver(left_of(batch)) is None
-    assert Client.arrived == [b"0", b"1", b"2"]
-
-
-@NOT_DELIVERED
 def test_after_a_message_that_is_not_delivered_none_enters_a_full_queue(
     sender: ProviderSender, outcome: KafkaError, said: str
 ) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import _ctypes
-import socket
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 
 from bridge.kafka import embedded
 from bridge.kafka.embedded import EmbeddedBroker, EmbeddedBrokerRefused, EmbeddedBrokerUnavailable
+from tests.bridge.conftest import SOON_S, consume_any
 
 PRODUCE, METADATA = 0, 3  # numbers of requests in Kafka's protocol
-# One generous bound for whatever must happen soon; nothing here waits for it when all is well.
-SOON_S = 30.0
 
 Reports = list[tuple[bytes | None, str | None]]
 
@@ -34,27 +31,15 @@ class Client:
     def _report(self, error: KafkaError | None, message: Message) -> None:
         self._reports.append((message.value(), error and error.name()))
 
-    def send(self, *values: bytes, topic: str = "t", **more: Any) -> None:
+    def send(self, *values: bytes) -> None:
         for value in values:
-            self.producer.produce(topic, value, partition=0, on_delivery=self._report, **more)
+            self.producer.produce("t", value, partition=0, on_delivery=self._report)
 
     def reports(self, wait_s: float = SOON_S) -> Reports:
         """What became of records since, in order; None is no error."""
         self.producer.flush(wait_s)
         done, self._reports = self._reports, []
         return done
-
-
-def read(servers: str, count: int) -> list[Message]:
-    consumer = Consumer({
-        "bootstrap.servers": servers, "log_level": 0, "group.id": "g", "fetch.wait.max.ms": 10,
-    })  # fmt: skip  # one value
-    try:
-        assert consumer.get_watermark_offsets(TopicPartition("t", 0), SOON_S) == (0, count)
-        consumer.assign([TopicPartition("t", 0, 0)])
-        return consumer.consume(count, SOON_S)
-    finally:
-        consumer.close()
 
 
 @pytest.fixture
@@ -84,34 +69,17 @@ def test_pushed_errors_hit_the_requests_in_their_order_and_no_other(
     assert client.reports() == [
         (b"a", None), (b"b", "MSG_SIZE_TOO_LARGE"), (b"c", None), (b"d", "INVALID_RECORD"), (b"e", None)
     ]  # fmt: skip  # a table
-    assert [message.value() for message in read(broker.bootstrap_servers, 3)] == [b"a", b"c", b"e"]
+    assert [message.value() for message in consume_any(broker.bootstrap_servers, "t", 1)] == [
+        b"a",
+        b"c",
+        b"e",
+    ]
     broker.push_request_errors(PRODUCE, [KafkaError.MSG_SIZE_TOO_LARGE] * 100)
     client.send(b"g")
     assert client.reports() == [(b"g", "MSG_SIZE_TOO_LARGE")]
     broker.clear_request_errors(PRODUCE)
     client.send(b"h")
     assert client.reports() == ok(b"h")
-
-
-def test_closing_cuts_clients_off_and_may_be_repeated() -> None:
-    with EmbeddedBroker(2) as broker:
-        addresses = broker.bootstrap_servers
-        client = Client(addresses)
-        broker.create_topic("t")
-        client.send(b"a")
-        assert client.reports() == ok(b"a")
-        broker.close()
-        broker.close()
-        client.send(b"b")
-        assert client.reports(0.5) == []
-        client.producer.purge()
-    assert broker.bootstrap_servers == addresses
-    assert len(addresses.split(",")) == 2
-    for address in addresses.split(","):
-        host, port = address.split(":")
-        assert host == "127.0.0.1"
-        with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
-            probe.connect((host, int(port)))
 
 
 def test_a_closed_broker_and_one_that_does_not_exist_refuse(broker: EmbeddedBroker) -> None:

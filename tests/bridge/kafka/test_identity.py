@@ -194,21 +194,6 @@ def test_a_name_that_leads_to_another_cluster_while_the_bridge_runs_loses_nothin
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
-def test_dead_letters_are_replayed_to_any_cluster(
-    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    fill(log, 5, size=3000)
-    small = {"message.max.bytes": "2000"}
-    forward(drain=True, poison="dead-letter", settings=small).end()
-    for to, records in ((broker, 5), (other, 3)):
-        said = run("replay", log, "--dead-letter", "--bootstrap-servers", to.bootstrap_servers)
-        assert said == f"{records} dead letters were sent again: {records} to {TOPIC}\n"
-        with Writer(log) as writer:
-            append(writer, range(5, 8), size=3000)
-        forward(drain=True, poison="dead-letter", settings=small).end()
-    assert len(consume(other.bootstrap_servers)) == 3
-
-
 def test_a_record_that_one_cluster_refused_can_be_sent_to_another(
     broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
 ) -> None:  # fmt: skip  # one line

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from bridge.deliver.stall_watch import StallWatch
 from bridge.kafka.lane import NO_PARTITION, LaneKey
-from bridge.kafka.stalls import ASK_WHY_S, SAY_AGAIN_S, STALLED_S, Sent, Stall, Stalls, in_words
+from bridge.kafka.stalls import ASK_WHY_S, SAY_AGAIN_S, STALLED_S, Sent, Stall, Stalls
 
 A, B = ("t", 0), ("t", 1)
 BEGIN: Callable[[LaneKey], int | None] = lambda _: 100
@@ -74,14 +74,6 @@ def test_records_that_were_passed_end_a_stall() -> None:
         stalls = stalled()
         _, over = stalls.see({A: sent(0, 5)}, lambda _, low=low: low, 8.0)
         assert (lanes(over), stalls.now(8.0)) == ([A], [])
-
-
-def test_many_lanes_are_one_line() -> None:
-    many = [Stall(topic="t", partition=n, leader="none", seconds=8.0) for n in range(1_000)]
-    text = in_words(many)
-    assert text.startswith("t/0 for 8 s (leader none), t/1 for 8 s (leader none)")
-    assert text.endswith(", and 995 more")
-    assert len(text) < 300
 
 
 def test_the_cause_is_asked_for_also_when_the_transaction_is_all_that_stalls() -> None:

@@ -1,33 +1,23 @@
-"""Files of secrets are followed while the bridge runs, with and without a configuration. (On a Kafka with TLS
-and SASL: tests/bridge/kafka/test_security_kafka.py.)"""
+"""Files of secrets that options name are followed while the bridge runs. (Those of a configuration, on a Kafka
+with TLS and SASL: tests/bridge/kafka/test_security_kafka.py.)"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import Process, fill
 
 
-@pytest.mark.parametrize("form", ["a configuration", "options alone"])
 def test_a_file_that_changes_is_used_and_one_that_is_wrong_or_missing_changes_nothing(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path, form: str
+    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     file, log, delivered = tmp_path / "linger", tmp_path / "log", 10
     file.write_text("1\n")
     fill(log, delivered)
     given = ["--log", log, "--bootstrap-servers", broker.bootstrap_servers, "--topic", "t"]
     given += ["-X", f"linger.ms={{file={file}}}"]
-    if form == "a configuration":
-        config = tmp_path / "bridge.toml"
-        config.write_text(
-            f'logs = ["log"]\ntopic = "t"\n[clusters.main]\nbootstrap_servers = '
-            f'"{broker.bootstrap_servers}"\nsettings."linger.ms" = {{file = "linger"}}\n'
-        )
-        given = ["--config", config]
     process = bridge("run", *given, "--json", "--status-seconds", "0.05")
 
     def goes_on() -> None:

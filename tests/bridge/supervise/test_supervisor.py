@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-import aolog
 from aolog import Reader, Writer
 from bridge.config.load import load, load_text
 from bridge.config.models import Config
@@ -148,13 +147,6 @@ def test_a_tree_is_drained_a_few_logs_at_a_time(
     assert_all_arrived(broker, *logs)
 
 
-def test_a_drain_of_an_empty_root_succeeds(supervise: Callable[..., Running], root: Path) -> None:
-    root.mkdir()
-    run = supervise(drain=True)
-    assert run.end() == 0
-    assert run.overviews[-1].logs == 0
-
-
 def test_a_drain_ends_with_the_worst_of_what_failed_and_drains_the_rest(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
@@ -251,23 +243,6 @@ def test_a_parked_log_that_loses_records_says_so(
         writer.flush()
         lost = gone(root / "a", 9_000, 100)
         wait_until(lambda: run["a"].lost_records == lost, 5.0)
-
-
-def test_a_bridge_that_waits_for_a_cursor_does_not_count_its_losses(
-    supervise: Callable[..., Running], root: Path
-) -> None:
-    with bounded(root / "a") as writer:
-        append(writer, range(100))
-        writer.flush()
-        with aolog.Reader(root / "a", cursor="bridge") as reader:
-            reader.commit()
-            run = supervise()
-            run.until(lambda logs: "a" in logs and logs["a"].phase == "waiting")
-            append(writer, range(100, 9_000))
-            writer.flush()
-            left = len(records_of(root / "a"))
-            run.until(lambda logs: logs["a"].lag_records == left)
-            assert run["a"].lost_records == 0
 
 
 # --- logs come, grow and go -----------------------------------------------------------------
