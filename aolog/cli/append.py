@@ -8,6 +8,7 @@ took is durable, and prints how many there are.
 from __future__ import annotations
 
 import shlex
+import time
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -44,6 +45,8 @@ from aolog.write.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_ROOM_POLL_S = 0.05  # how often an append that waits for room looks for it, and for a stop signal
+
 # Replaces an error's hint, which is for a program that can call again.
 _TO_DO: dict[type[AologError], str] = {
     StorageFull: "free some space",
@@ -60,8 +63,12 @@ def _take(
     delimiter: Delimiter,
     record_bytes_max: int,
     tally: Tally,
+    *,
+    waits: bool,
 ) -> None:
-    """Appends the inputs in order until they end or a stop signal comes."""
+    """Appends the inputs in order until they end or a stop signal comes. waits: for room, if retention
+    has none."""
+    stops = signals if waits else None
     for path in paths:
         if signals.signum is not None:
             return
@@ -69,11 +76,11 @@ def _take(
         split = splitter(delimiter, record_bytes_max)
         try:
             while chunk := source.read(signals):
-                _append(writer, parts, split.feed(chunk), tally)
+                _append(writer, parts, split.feed(chunk), tally, stops)
             if chunk is None:
                 tally.unappended_bytes += split.pending_bytes
             else:
-                _append(writer, parts, split.finish(), tally)
+                _append(writer, parts, split.finish(), tally, stops)
         except UsageError as error:
             if isinstance(error, RecordTooLarge):
                 error.hint = "raise --max-record-bytes, or split the record"
@@ -85,10 +92,28 @@ def _take(
             source.close()
 
 
-def _append(writer: Writer, parts: RecordParts, values: Iterator[bytes], tally: Tally) -> None:
+def _append(
+    writer: Writer,
+    parts: RecordParts,
+    values: Iterator[bytes],
+    tally: Tally,
+    stops: StopSignals | None,
+) -> None:
+    """Appends the values. stops: ends a wait for room; without it, no room is an error."""
     append, add, parts_of = writer.append, tally.add, parts.of
     for value in values:
-        add(append(value, **parts_of(value, tally)), len(value))
+        fields = parts_of(value, tally)
+        while True:
+            try:
+                add(append(value, **fields), len(value))
+                break
+            except RetentionFull:
+                if stops is None:
+                    raise
+            if stops.signum is not None:
+                tally.unappended_bytes += len(value) + sum(map(len, values))
+                return
+            time.sleep(_ROOM_POLL_S)
 
 
 def _close(writer: Writer) -> tuple[AologError | None, int]:
@@ -290,13 +315,16 @@ def append(
         raise click.UsageError("format 1 (queuefka) has no keys, topics or timestamps")
     if options["compression_level"] is not None and options["compression"] == "none":
         raise click.UsageError("--compression-level needs --compression")
-    retention = Retention(retention_max_bytes, retention_max_age, retention_max_slabs, when_full)
+    # A wait inside the writer could not see a stop signal: `_append` waits instead.
+    waits, policy = when_full == "block", "error" if when_full == "block" else when_full
+    retention = Retention(retention_max_bytes, retention_max_age, retention_max_slabs, policy)
     paths, tally = files or (STDIN,), Tally()
     with StopSignals() as signals:
         writer = Writer(log, retention=retention, format=format_, **options)
         problem: AologError | None = None
         try:
-            _take(writer, signals, parts, paths, delimiter, options["max_record_bytes"], tally)
+            record_bytes_max = options["max_record_bytes"]
+            _take(writer, signals, parts, paths, delimiter, record_bytes_max, tally, waits=waits)
         except AologError as error:
             problem = error
         finally:

@@ -1,8 +1,7 @@
 """Signals that stop `aolog append`, and a wait for input that no signal can miss.
 
 The handler only sets a flag and writes into a pipe, which the wait for input polls. So a signal never
-interrupts the middle of an append; one that waits for room (when_full="block") goes on waiting. A second
-signal kills the process at once; the log survives that.
+interrupts the middle of an append. A second signal kills the process at once; the log survives that.
 """
 
 from __future__ import annotations

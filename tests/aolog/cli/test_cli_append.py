@@ -6,6 +6,9 @@ import json
 import re
 import signal
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -263,6 +266,43 @@ def test_a_signal_flushes_what_was_read_and_says_what_was_not_whole(log_path, si
         assert said["stopped_by"] == signum
         assert len(values(log_path)) == 280_000
         assert answer("verify", log_path)["ok"]
+
+
+@contextmanager
+def waiting_for_room(log: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that has read 60 lines of 999 bytes, for which the log has no room."""
+    fill(log, [b"x"])
+    well("cursor", "set", log, "slow", "earliest")
+    options += ("--batch-bytes", "0", "--slab-bytes", "10k", "--retention-max-bytes", "30k")
+    with started("append", log, "--when-full", "block", *options) as child:
+        child.stdin.write(b"%0999d\n" % 7 * 60)
+        child.stdin.flush()
+        eventually(lambda: len(slab_files(log)) == 3)
+        time.sleep(0.3)  # it waits now, or is about to
+        assert child.poll() is None
+        yield child
+
+
+@pytest.mark.parametrize(("signum", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_ends_an_append_that_waits_for_room(log_path, signum, status):
+    with waiting_for_room(log_path, "--json") as child:
+        child.send_signal(signal.Signals[signum])
+        assert child.wait(SOON_S) == status  # its standard input is still open
+        _, out, err = ended(child)
+    said = json.loads(out)
+    assert (err, said["stopped_by"]) == ("", signum)
+    assert 0 < said["records"] < 60
+    assert said["unappended_bytes"] == 999 * (60 - said["records"])
+    assert values(log_path)[1:] == [b"%0999d" % 7] * said["records"]
+    assert answer("verify", log_path)["ok"]
+
+
+def test_an_append_that_waits_for_room_goes_on_when_there_is_some(log_path):
+    with waiting_for_room(log_path) as child:
+        well("cursor", "delete", log_path, "slow", "--yes")
+        status, _, told = ended(child)
+    assert status == 0
+    assert told.startswith("60 records, 59940 bytes")
 
 
 @pytest.mark.parametrize("slab_bytes", ["200k", "64M"])  # full between slabs, and within one
