@@ -6,6 +6,8 @@ again or deleted here; the errors about it say so.
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from aolog.cli.cursor_state import HEAD, CursorState, cursor_state, cursor_states
@@ -152,8 +154,9 @@ def delete(log: str, name: str, yes: bool, as_json: bool) -> None:  # noqa: FBT0
 def _confirmed(found: CursorState) -> bool:
     unread = None if found.lag is None else found.lag.records
     lag = "" if unread is None else f", {counted(unread, 'record')} unread"
-    question = f"Delete cursor {found.name}{lag}?"
-    return click.confirm(question, err=True)
+    # click.confirm ends alike at the end of input, which is no answer, and at an interrupt.
+    click.echo(f"Delete cursor {found.name}{lag}? [y/N] ", nl=False, err=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _remove(log: str, name: str) -> None:

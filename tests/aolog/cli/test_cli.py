@@ -187,7 +187,7 @@ def test_a_cursor_is_set_shown_listed_and_deleted(log_path, ten):
     assert answer("cursor", "set", log_path, "c", "earliest", "--protect")["protects"]
     well("cursor", "set", log_path, "d", "latest")
     assert well("cursor", "list", log_path).stdout.count("\n") == 3
-    for said in (b"n\n", b"\n"):
+    for said in (b"n\n", b"\n", b""):
         assert run("cursor", "delete", log_path, "c", given=said).exit_code == 2
     assert "10 records unread" in well("cursor", "delete", log_path, "c", given=b"y\n").stderr
     assert answer("cursor", "delete", log_path, "d", "--yes")["deleted"] == "d"
