@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from aolog.cli.output import json_option, out
+from aolog.cli.output import json_option, out, progress
 from aolog.cli.parse import log_argument
 from aolog.errors import CorruptionError, counted, one_line
 
@@ -41,7 +41,8 @@ def backup(
     """Copy LOG to a new DIR, consistently, beside its writer."""
     from aolog.maintenance.backup import backup as make
 
-    done = make(log, directory, new_uuid=new_uuid)
+    with progress("backup", shown=not as_json) as update:
+        done = make(log, directory, new_uuid=new_uuid, progress=update)
     if as_json:
         out.json({"log": log, **done._asdict(), "gaps": [gap._asdict() for gap in done.gaps]})
     else:

@@ -29,7 +29,7 @@ from aolog.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from aolog.record import Gap, Record
 
@@ -138,6 +138,17 @@ def tell_pruned(unread: Mapping[str, Gap], *, would: bool = False) -> None:
             f"{'would prune' if would else 'pruned'} {records_lost(gap.records_lost)} that cursor "
             f"{name} has not read: addresses {gap.begin} to {gap.end}"
         )
+
+
+@contextmanager
+def progress(label: str, *, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Yields what the library takes as `progress`: a bar on standard error, or None if that is no
+    terminal."""
+    if not shown or not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=100, label=label, file=sys.stderr) as bar:
+        yield lambda done, total: bar.update(100 * done // max(total, 1) - bar.pos)
 
 
 def to_stderr(text: str) -> None:

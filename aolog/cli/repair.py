@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 import aolog
-from aolog.cli.output import human_bytes, json_option, out
+from aolog.cli.output import human_bytes, json_option, out, progress
 from aolog.cli.parse import log_argument
 from aolog.errors import CorruptionError, counted, one_line
 
@@ -54,7 +54,8 @@ def repair(
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> int:
     """Make a clean copy of a damaged LOG, at the same addresses."""
-    done = aolog.repair(log, into, new_uuid=new_uuid, dry_run=dry_run)
+    with progress("repair", shown=not as_json) as update:
+        done = aolog.repair(log, into, new_uuid=new_uuid, dry_run=dry_run, progress=update)
     if as_json:
         out.json({"log": log, **done._asdict(), "gaps": [gap._asdict() for gap in done.gaps]})
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import aolog
-from aolog.cli.output import human_bytes, json_option, out, table
+from aolog.cli.output import human_bytes, json_option, out, progress, table
 from aolog.cli.parse import log_argument
 from aolog.cli.signatures import print_signatures, read_file, read_keys, signatures_to_json
 from aolog.errors import CorruptionError, counted, one_line
@@ -72,7 +72,8 @@ def verify(
         else parse_baseline(read_file(baseline, _BASELINE_BYTES_MAX), baseline)
     )
     keys = None if key_file is None else read_keys(key_file)
-    report = aolog.verify(log)
+    with progress("verify", shown=not as_json) as update:
+        report = aolog.verify(log, progress=update)
     news = None if known is None else known.news(report)
     signatures = None if keys is None else check_signatures(log, keys)
     ok = report.ok if news is None else news.ok

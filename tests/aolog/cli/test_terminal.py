@@ -61,3 +61,22 @@ def test_names_of_files_are_harmless(tmp_path, line):
     assert b"]0;title" in seen
     for sign in ("\x1b]", "\x07", "\x9b", "\u202e"):  # a bar of progress has signs of its own
         assert sign.encode() not in seen, seen
+
+
+@pytest.mark.parametrize("line", ["verify LOG", "repair LOG --into COPY", "backup LOG COPY"])
+def test_long_work_shows_on_a_terminal_how_far_it_is(log_path, line):
+    fill(log_path, [b"x" * 50_000] * 100, slab_bytes=500_000)
+    copies = iter("abc")
+
+    def words(*more: str) -> list[str]:
+        copy = f"{log_path}-{next(copies)}"
+        return [*line.replace("LOG", log_path).replace("COPY", copy).split(), *more]
+
+    status, seen = on_terminal("aolog", *words())
+    assert status == 0
+    shares = [int(share) for share in re.findall(rb"(\d+)%", seen)]
+    assert len(shares) > 9
+    assert (shares, shares[-1]) == (sorted(shares), 100)
+    status, seen = on_terminal("aolog", *words("--json"))
+    assert (status, b"%" in seen) == (0, False)
+    assert well(*words()).stderr == ""
