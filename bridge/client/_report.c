@@ -1,7 +1,7 @@
 /* The attributes and the call of delivery.Delivery. A program has one for each message under way, often
  * hundreds of thousands. The collector of cycles visits each object of a Python class several times,
- * which costs a third of a send; it does not know these. They are in a cycle only while their failure
- * is among Failures.untaken.
+ * which costs a third of a send; it does not know these. They are in no cycle: nothing that they refer
+ * to refers to them.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -40,12 +40,14 @@ delivery_call(Delivery *self, PyObject *args, PyObject *named)
         PyErr_SetString(PyExc_TypeError, "a delivery takes an error and a message, by position");
         return NULL;
     }
+    PyObject *message = PyTuple_GetItem(args, 1);
+    PyObject *result = PyTuple_GetItem(args, 0) == Py_None
+                           ? Py_NewRef(Py_None)
+                           : PyObject_CallMethod(self->route, "fail", "O", message);
     PyObject *before = self->message;
-    self->message = Py_NewRef(PyTuple_GetItem(args, 1));
+    self->message = Py_NewRef(message); /* also after an error: somebody may wait for it */
     Py_DECREF(before);
-    if (PyTuple_GetItem(args, 0) != Py_None)
-        return PyObject_CallMethod(self->route, "fail", "O", self);
-    Py_RETURN_NONE;
+    return result;
 }
 
 static void

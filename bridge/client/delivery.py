@@ -24,11 +24,12 @@ _IN_C = {"__slots__", "_message", "_route", "__init__", "__call__"}
 
 class Failures:
     """Messages of a producer that failed. count: since its start. untaken: those that nobody has
-    asked for, by their identity in memory."""
+    asked for, by their identity in memory. They know no Delivery: that would be a cycle, and the
+    collector does not know those of `_report.c`."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.untaken: dict[int, Delivery] = {}
+        self.untaken: dict[int, Message] = {}
 
 
 class Route:
@@ -42,10 +43,10 @@ class Route:
         self.produce = producer.produce
         self.failures = failures
 
-    def fail(self, delivery: Delivery) -> None:
-        """A message failed."""
+    def fail(self, message: Message) -> None:
+        """A message failed. Called before its Delivery shows that: who sees it there can take it."""
         self.failures.count += 1
-        self.failures.untaken[id(delivery)] = delivery
+        self.failures.untaken[id(message)] = message
 
 
 def _kept_by_c(delivery: type[Delivery]) -> type[Delivery]:
@@ -71,9 +72,9 @@ class Delivery:
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         """For librdkafka, when the outcome is known."""
-        self._message = message
         if error is not None:
-            self._route.fail(self)
+            self._route.fail(message)
+        self._message = message
 
     @property
     def done(self) -> bool:
@@ -90,22 +91,15 @@ class Delivery:
             if until_s is not None and time.monotonic() >= until_s:
                 raise TimeoutError(f"no answer for a message to {self.topic} in {timeout_s:g} s")
             self._route.producer.poll(_WAIT_S)
-        if self._message.error() is not None:
-            self._route.failures.untaken.pop(id(self), None)
-            raise self.failure()
+        if (error := self._message.error()) is not None:
+            self._route.failures.untaken.pop(id(self._message), None)
+            raise send_failed(self.topic, error)
         return self
-
-    def failure(self) -> SendFailed:
-        """The error of a message that is known to have failed."""
-        assert self._message is not None
-        error = self._message.error()
-        assert error is not None
-        return send_failed(self.topic, error)
 
     def ignore_failure(self) -> None:
         """Nobody will ask for the outcome."""
         route, self._route = self._route, Route(self.topic, self._route.producer, Failures())
-        route.failures.untaken.pop(id(self), None)
+        route.failures.untaken.pop(id(self._message), None)
 
     @property
     def topic(self) -> str:

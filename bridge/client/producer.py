@@ -175,8 +175,9 @@ class Producer:
     def _raise_failure(self) -> None:
         errors = []
         while self._failures.untaken:
-            _, delivery = self._failures.untaken.popitem()
-            errors.append(delivery.failure())
+            _, message = self._failures.untaken.popitem()
+            if (kafkas := message.error()) is not None:  # always: it failed
+                errors.append(send_failed(str(message.topic()), kafkas))
         for error in errors[:-1]:
             _log.error("%s", error)
         if errors:

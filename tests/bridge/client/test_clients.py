@@ -1,5 +1,6 @@
 """Producer and Consumer on the embedded broker."""
 
+import gc
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 import uuid
+import weakref
 
 import pytest
 
@@ -101,7 +103,7 @@ def test_a_synchronous_send_that_fails_raises_with_kafkas_code(producer, topic):
 
 
 def test_without_the_compiled_half_a_delivery_is_the_same():
-    chosen = "asynchronous or fails_a_send or full_queue"
+    chosen = "asynchronous or dropped or fails_a_send or full_queue"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", chosen],
         env={**os.environ, "AOLOG_BACKEND": "python"},
@@ -128,6 +130,17 @@ def test_an_asynchronous_failure_that_nobody_took_is_raised_by_flush_once():
         producer.flush()
     assert producer.flush() == 0
     producer.close()
+
+
+def test_a_producer_that_is_dropped_with_a_failure_ends_without_a_close():
+    producer = Producer(AWAY)
+    sent = producer.send("t", b"x", wait=False)
+    while not sent.done:
+        time.sleep(0.1)
+    alive = weakref.ref(producer)
+    del producer, sent
+    gc.collect()
+    assert alive() is None
 
 
 def test_a_cluster_that_is_away_fails_a_send_after_its_time():
