@@ -58,6 +58,7 @@ _ALL_BROKERS: Final = -1
 _LOG_LEVEL: Final = b"3"
 # Bytes for librdkafka's text about a handle that could not be made; its own examples use 512.
 _ERRSTR_SIZE: Final = 512
+_PARTITIONS_MAX: Final = 10_000
 
 _Prototype = tuple[object, tuple[object, ...]]
 _handle = ctypes.c_void_p
@@ -164,6 +165,10 @@ class EmbeddedBroker:
 
         Raises EmbeddedBrokerRefused, also where the topic exists.
         """
+        if not 1 <= partitions <= _PARTITIONS_MAX:  # librdkafka would end the process
+            raise EmbeddedBrokerRefused(
+                f"partitions is {partitions}, not in [1, {_PARTITIONS_MAX}]"
+            )
         self._command("rd_kafka_mock_topic_create", name.encode(), partitions, 1)
 
     def push_request_errors(self, api_key: int, errors: Sequence[int]) -> None:

@@ -85,6 +85,8 @@ def test_pushed_errors_hit_the_requests_in_their_order_and_no_other(
 def test_a_closed_broker_and_one_that_does_not_exist_refuse(broker: EmbeddedBroker) -> None:
     with pytest.raises(EmbeddedBrokerRefused, match="BROKER_NOT_AVAILABLE"):
         broker.set_down(2)
+    with pytest.raises(EmbeddedBrokerRefused, match="not in"):
+        broker.create_topic("t", -1)  # librdkafka would end the process
     with pytest.raises(EmbeddedBrokerRefused, match="TOPIC_ALREADY_EXISTS"):
         broker.create_topic("t")
     broker.close()
