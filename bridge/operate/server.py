@@ -253,5 +253,5 @@ async def done(request: Request, act: Callable[[dict[str, Any]], object]) -> Res
         return json_response({"ok": True} if found is None else found)
     except AologError as refused:
         return error(409, refused.reason, refused.hint or "")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):  # the last: nested too deeply
         return error(400, "a field is missing or unknown", "send one JSON object; see the docs")

@@ -182,6 +182,7 @@ def test_nothing_changes_anything_without_the_token() -> None:
     [
         ("no json", 400, "one JSON object"),
         ("[]", 400, "one JSON object"),
+        ("[" * 4_000, 400, "one JSON object"),
         ('{"action": "stop", "log": "a", "cluster": "main"}', 400, "missing or unknown"),
         ('{"action": "pause", "log": "b", "cluster": "main"}', 409, "there is no log 'b'"),
         ("x" * 5000, 413, "too large"),
