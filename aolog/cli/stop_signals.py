@@ -1,7 +1,7 @@
 """Signals that stop `aolog append`, and a wait for input that no signal can miss.
 
 The handler only sets a flag and writes into a pipe, which the wait for input polls. So a signal never
-interrupts the middle of an append. A second signal kills the process at once; the log survives that.
+interrupts the middle of an append. A later signal kills the process at once; the log survives that.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import os
 import select
 import signal
 import threading
+import time
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from types import FrameType
 
+# timeout(1) sends its signal twice, systemd's SendSIGHUP a SIGHUP after SIGTERM: that is one stop.
+_ONE_STOP_S = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -24,6 +27,7 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.signum: signal.Signals | None = None
+        self._stopped_s = 0.0
         self._before: dict[signal.Signals, object] = {}
         self._wakes, self._waker = os.pipe()
         os.set_blocking(self._wakes, False)
@@ -43,12 +47,12 @@ class StopSignals:
         os.close(self._waker)
 
     def _stop(self, signum: int, _frame: FrameType | None) -> None:
-        if self.signum is not None:
+        if self.signum is None:
+            self.signum, self._stopped_s = signal.Signals(signum), time.monotonic()
+            os.write(self._waker, b"!")
+        elif time.monotonic() - self._stopped_s > _ONE_STOP_S:
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
-            return
-        self.signum = signal.Signals(signum)
-        os.write(self._waker, b"!")
 
     def wait_readable(self, fd: int) -> bool:
         """Waits for input or its end; False after a stop signal."""

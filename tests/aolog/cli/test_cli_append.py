@@ -268,6 +268,19 @@ def test_a_signal_flushes_what_was_read_and_says_what_was_not_whole(log_path, si
         assert answer("verify", log_path)["ok"]
 
 
+def test_two_signals_at_once_are_one_stop(log_path):
+    with started("append", log_path, "--flush-seconds", "50ms") as child:
+        child.stdin.write(b"a\n")
+        child.stdin.flush()
+        eventually(lambda: Path(log_path).is_dir() and slab_files(log_path))
+        eventually(lambda: values(log_path) == [b"a"])
+        for signum in (signal.SIGTERM, signal.SIGHUP):
+            child.send_signal(signum)
+        status, _, told = ended(child)
+    assert status in {129, 143}
+    assert re.match(r"stopped by SIG(TERM|HUP): 1 record, 1 byte, ", told)
+
+
 @contextmanager
 def waiting_for_room(log: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """A command that has read 60 lines of 999 bytes, for which the log has no room."""
