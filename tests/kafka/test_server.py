@@ -1,49 +1,31 @@
-"""The Kafka that other tests rely on: it is real, keeps its word over a crash, and says why not."""
+"""The Kafka that other tests rely on: it can be frozen, and says why it is not there."""
 
 from __future__ import annotations
 
 import base64
 import os
-import subprocess
-import sys
-import threading
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 
 from bridge.testing.apache_kafka import KafkaDied, KafkaServer, KafkaUnavailable, jars, server
 from tests.bridge.against_kafka import raw_committed
-
-if TYPE_CHECKING:
-    from tests.kafka.plugin import TopicFactory
+from tests.bridge.conftest import SOON_S
+from tests.kafka.plugin import TopicFactory, started
 
 pytestmark = pytest.mark.kafka
-
-ROOT = Path(__file__).parents[2]
-# One generous bound for whatever must happen soon; nothing here waits for it when all is well.
-SOON_S = 30.0
-
-
-def producer(kafka: KafkaServer, **config: object) -> Producer:
-    return Producer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "acks": "all",
-            "reconnect.backoff.max.ms": 250,
-            "log_level": 0,
-            **{key.replace("_", "."): value for key, value in config.items()},
-        }
-    )
 
 
 def test_a_paused_server_does_not_answer_and_a_resumed_one_does(
     kafka: KafkaServer, topic: TopicFactory
 ) -> None:
     name = topic()
-    sender = producer(kafka, message_timeout_ms=0)
+    sender = Producer({
+        "bootstrap.servers": kafka.bootstrap_servers, "reconnect.backoff.max.ms": 250, "log_level": 0,
+        "message.timeout.ms": 0,
+    })  # fmt: skip  # one value
     sender.produce(name, b"warm", None, 0)
     assert sender.flush(SOON_S) == 0
     kafka.pause()
@@ -60,61 +42,40 @@ def test_the_error_of_a_server_that_cannot_start_quotes_its_log(tmp_path: Path) 
         KafkaServer(tmp_path, {"num.io.threads": "often"})
 
 
-@pytest.mark.parametrize(("ci", "outcome"), [("", "1 skipped"), ("true", "1 error")])
-def test_without_java_there_is_one_clear_line_and_in_ci_a_failure(ci: str, outcome: str) -> None:
-    run = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-rsE", "-p", "no:cacheprovider"),
-            f"{__file__}::test_a_paused_server_does_not_answer_and_a_resumed_one_does",
-        ],
-        env={**os.environ, "CI": ci, "PATH": "/nonexistent", "JAVA_HOME": ""},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert outcome in run.stdout
-    assert "no Kafka server: java is not installed" in run.stdout
-    assert run.returncode == (1 if ci else 0)
+@pytest.mark.parametrize(
+    ("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)]
+)
+def test_without_java_tests_are_skipped_with_one_clear_line_and_in_ci_they_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(outcome, match="no Kafka server: java is not installed"):
+        started(lambda: KafkaServer(tmp_path))
 
 
-def fake_maven(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a program called mvn into the path; answers a file to which each call adds a line."""
-    calls = folder / "calls"
-    program = folder / "mvn"
-    program.write_text(f'#!/bin/sh\necho call >> {calls}\nfor to in "$@"; do :; done\n{script}\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-    return calls
-
-
-FETCHES = 'to=${to#-DoutputDirectory=}; mkdir -p "$to"; sleep 0.2; echo jar > "$to/kafka.jar"'
-
-
-def test_jars_are_fetched_once_for_several_threads(
+def test_a_fetch_that_fails_half_way_leaves_no_jars_and_one_that_succeeds_is_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = fake_maven(tmp_path, FETCHES, monkeypatch)
-    askers = [threading.Thread(target=jars) for _ in range(4)]
-    for asker in askers:
-        asker.start()
-    for asker in askers:
-        asker.join()
-    assert [path.name for path in jars().iterdir()] == ["kafka.jar"]
-    assert jars().parent == tmp_path / "cache" / "aolog-bridge"
-    assert calls.read_text() == "call\n"
+    program = tmp_path / "mvn"
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
+    def fake_maven(status: int) -> None:
+        program.write_text(
+            '#!/bin/sh\nfor to in "$@"; do :; done\nto=${to#-DoutputDirectory=}\n'
+            f'mkdir -p "$to"; echo jar > "$to/kafka.jar"; exit {status}\n'
+        )
+        program.chmod(0o755)
 
-def test_a_fetch_that_fails_half_way_leaves_no_jars(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_maven(tmp_path, f"{FETCHES}; exit 7", monkeypatch)
+    fake_maven(7)
     with pytest.raises(KafkaUnavailable, match=r"mvn fetched no jars \(7\)"):
         jars()
-    fake_maven(tmp_path, FETCHES, monkeypatch)
+    fake_maven(0)
     assert [path.name for path in jars().iterdir()] == ["kafka.jar"]
+    fake_maven(7)
+    assert jars().parent == tmp_path / "cache" / "aolog-bridge"
 
 
 def test_a_cluster_id_is_never_taken_for_an_option(monkeypatch: pytest.MonkeyPatch) -> None:

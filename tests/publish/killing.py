@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 from collections.abc import Callable
@@ -13,26 +12,13 @@ from aolog.storage.system import System
 from tests.publish.job import CHANGES
 
 
-def kill_before(step: int) -> None:
-    """Its so manieth call that changes the disk, from now on."""
-    calls = itertools.count(1)
-    _strike_where(lambda _name, _args: next(calls) == step)
-
-
 def kill_before_call(which: str) -> None:
     """The first call that `which` says: its name, and a glob over the path that it makes."""
-    name, pattern = which.split()
-    _strike_where(lambda called, args: called == name and fnmatchcase(str(_path(args)), pattern))
+    wanted, pattern = which.split()
 
-
-def _path(args: tuple[Any, ...]) -> object:
-    return args[1] if len(args) > 1 and isinstance(args[1], str) else args[0]  # a rename's new one
-
-
-def _strike_where(due: Callable[[str, tuple[Any, ...]], bool]) -> None:
     def struck(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def strike(*args: Any, **options: Any) -> Any:
-            if due(name, args):
+            if name == wanted and fnmatchcase(str(_path(args)), pattern):
                 os.kill(os.getpid(), signal.SIGKILL)
             return call(*args, **options)
 
@@ -40,3 +26,7 @@ def _strike_where(due: Callable[[str, tuple[Any, ...]], bool]) -> None:
 
     for name in sorted(CHANGES):
         setattr(System, name, staticmethod(struck(name, getattr(System, name))))
+
+
+def _path(args: tuple[Any, ...]) -> object:
+    return args[1] if len(args) > 1 and isinstance(args[1], str) else args[0]  # a rename's new one

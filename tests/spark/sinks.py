@@ -2,7 +2,7 @@
 
 Options, beside the sink's: `attempts`: each task is carried out so often, and the last counts.
 `afterCommit`: raises when the commit is done. `killAt`: before which call the process that commits
-is killed, by its name and path, or its number among those that change the disk.
+is killed, by its name and path.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 
 from aolog.spark.sink import BatchWriter, StreamWriter, batch_writer, stream_writer
-from tests.publish.killing import kill_before, kill_before_call
+from tests.publish.killing import kill_before_call
 
 NAMES = ("attempts", "aftercommit", "killat")
 
@@ -30,10 +30,7 @@ class Troubled:
 
     def commit(self, *args: Any) -> None:
         if (where := self.trouble.get("killat")) is not None:
-            if where.isdigit():
-                kill_before(int(where))
-            else:
-                kill_before_call(where)
+            kill_before_call(where)
         super().commit(*args)  # type: ignore[misc]  # a mixin
         if "aftercommit" in self.trouble:
             raise RuntimeError(self.trouble["aftercommit"])

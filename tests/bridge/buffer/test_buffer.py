@@ -77,19 +77,6 @@ def test_everything_that_is_sent_is_delivered_once_and_in_order(
     assert (tmp_path / "log").exists() == (mode in {"buffer", "always"})
 
 
-def test_a_message_keeps_its_key_headers_topic_and_time(
-    destination: Destination, tmp_path: Path
-) -> None:
-    before_us = time.time_ns() // 1_000
-    with Buffer(destination, tmp_path / "log", mode="always", **QUICK) as buffer:
-        buffer.send("a", None, b"k", [("h", b"v"), ("n", None)])
-        buffer.send("b", b"", None)
-    first, second = destination.memory.messages
-    assert first[:4] == ("a", None, b"k", (("h", b"v"), ("n", None)))
-    assert second[:4] == ("b", b"", None, ())
-    assert before_us <= first.timestamp_us <= second.timestamp_us <= time.time_ns() // 1_000
-
-
 def test_mode_buffer_goes_through_the_log_in_an_outage_and_back_to_live(
     destination: Destination, tmp_path: Path
 ) -> None:
@@ -275,30 +262,6 @@ def test_many_threads_keep_their_own_order(destination: Destination, tmp_path: P
         assert list(dict.fromkeys(values)) == numbered(range(300))
 
 
-def test_retention_bounds_the_log_and_what_it_costs_is_counted(
-    destination: Destination, tmp_path: Path
-) -> None:
-    from aolog import Retention
-
-    destination.down = True
-    with Buffer(
-        destination, tmp_path / "log", mode="always", retention=Retention(max_bytes=1_000_000),
-        **QUICK,
-    ) as buffer:  # fmt: skip  # the settings in one line
-        for number in range(300):
-            buffer.send("t", b"%d" % number + bytes(10_000))
-        buffer.flush(20)
-        destination.down = False
-        wait_until(lambda: buffer.status().in_backlog == 0)
-    lost = buffer.status().lost
-    files = (tmp_path / "log").glob("*")
-    assert sum(file.stat().st_size for file in files if file.is_file()) < 1_100_000
-    numbers = [int(m.value[:8].rstrip(b"\0")) for m in destination.memory.messages if m.value]
-    assert lost > 0
-    assert len(set(numbers)) + lost == 300
-    assert numbers[-1] == 299
-
-
 @pytest.mark.parametrize("mode", ["buffer", "always"])
 def test_where_the_log_is_full_and_blocks_only_send_waits(
     destination: Destination, tmp_path: Path, mode: Mode
@@ -450,29 +413,6 @@ def test_status_reports_a_destination_that_does_not_answer_before_anything_fails
         held.let_go.set()
         assert buffer.flush(60)
         assert buffer.status().error is None
-
-
-def test_close_gives_back_messages_that_a_full_log_did_not_accept(tmp_path: Path) -> None:
-    from aolog import Retention
-
-    held, retention = Held(), Retention(max_bytes=100_000, when_full="block")
-    options = {**QUICK, "live_age_s": 3600.0, "retry_max_s": 60.0}
-    buffer = Buffer(held, tmp_path / "log", mode="buffer", retention=retention, **options)
-    for number in range(50):
-        buffer.send("t", b"%d" % number + bytes(5_000))
-    held.asked.wait(60)
-    held.down = True
-    held.let_go.set()
-    with pytest.raises(NotDelivered, match="total of 100000 bytes") as caught:
-        buffer.close()
-    destination = Destination()
-    with Buffer(destination, tmp_path / "log", mode="always", **QUICK):
-        pass
-    kept = [value.rstrip(b"\0") for value in destination.values if value]
-    back = [message.value.rstrip(b"\0") for message in caught.value.undelivered if message.value]
-    assert kept
-    assert back
-    assert kept + back == numbered(range(50))
 
 
 class Hanging(MemoryProvider):

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from aolog import Reader, Writer
-from aolog.errors import LogLocked, StorageFull, UsageError
+from aolog.errors import StorageFull, UsageError
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.buffer.buffer import Buffer
@@ -82,15 +82,6 @@ def test_dead_letters_of_a_buffer_are_sent_again_as_the_bridges_are(
         replay.replay_dead_letters(
             str(tmp_path / "none"), bootstrap_servers=broker.bootstrap_servers
         )
-
-
-def test_dead_letters_are_one_buffers_at_a_time(destination: Destination, tmp_path: Path) -> None:
-    options: dict[str, Any] = {**QUICK, "mode": "buffer", "dead_letters": tmp_path / "dead"}
-    with Buffer(destination, tmp_path / "a", **options):
-        with pytest.raises(LogLocked):
-            Buffer(destination, tmp_path / "b", **options)
-        with Buffer(destination, tmp_path / "b", mode="buffer", **QUICK):
-            pass  # its log was let go
 
 
 def test_a_dead_letter_for_which_there_is_no_room_waits_and_has_no_second_copy(

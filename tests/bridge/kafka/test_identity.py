@@ -21,7 +21,6 @@ from bridge.errors import OtherCluster
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.identity import Identity
 from tests.bridge.conftest import (
-    NOWHERE,
     PARTITIONS,
     TOPIC,
     Process,
@@ -72,21 +71,6 @@ def test_a_cursor_of_another_cluster_is_refused_and_nothing_changes(
     assert Path(checkpoints_path(str(log), "bridge")).read_bytes() == notes
     assert forward(drain=True).end().acknowledged == 50
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
-
-
-def test_a_cursor_of_an_older_release_gets_the_cluster_that_it_meets(
-    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    fill(log, 100)
-    forward(drain=True).end()
-    assert notes_of(log)["cluster"].startswith("mockCluster")
-    note(log, cluster=None, clean=False)
-    running = forward()
-    running.until(lambda s: s.state == "sending")
-    assert "cluster" in notes_of(log)  # at once: it may be killed
-    running.stop()
-    with pytest.raises(OtherCluster):
-        forward(bootstrap_servers=other.bootstrap_servers).end()
 
 
 def test_after_forget_cluster_another_cluster_gets_all_records(
@@ -245,13 +229,10 @@ def test_what_retention_has_removed_was_passed(
 def test_a_cursor_that_has_passed_nothing_may_meet_any_cluster(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
-    """Wrong servers at the first start, and a topic that is not there."""
+    """As after wrong servers at the first start, and a topic that is not there."""
     fill(log, 10)
-    running = forward(bootstrap_servers=NOWHERE)
-    running.until(lambda s: s.lag_records == 10)
-    running.stop()
-    assert notes_of(log)["lanes"] == []
-    note(log, cluster="wrong")
+    seek(str(log), 0, cursor="bridge")
+    note(log, cluster="wrong", clean=True, lanes=[])
     assert forward(drain=True).end().acknowledged == 10
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections import deque
-from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,23 +121,6 @@ def test_records_that_are_left_out_take_their_lanes_and_positions_with_them(tmp_
     assert ready.position(1) == Position(messages.addresses[7], 1007)
     assert ready.position(2) == Position(9999, 1200)
     assert ready.bytes == messages.sizes[0] + messages.sizes[7]
-
-
-def test_how_far_the_client_took_a_part_is_known(tmp_path: Path) -> None:
-    """Of what is sent without a step of Python's a record."""
-    messages = messages_of(batch_of(tmp_path / "log", TIMED), UUID)
-    taken: list[object] = []
-
-    def produce(*message: Any) -> None:
-        if len(taken) == 50:
-            raise BufferError
-        taken.append((*message[2:-1], *message[-1]))
-
-    part = messages.part([("t", 3)] * 200, 10, 200)
-    with pytest.raises(BufferError):
-        deque(starmap(produce, part), maxlen=0)
-    assert part.at == 10 + 50 + 1
-    assert taken == [(*said[2:-1], *said[-1]) for said in part_of(messages, 10, 60)]
 
 
 @pytest.mark.parametrize(

@@ -155,26 +155,6 @@ def test_a_wrong_password_is_an_outage_that_is_logged_once_and_ends_with_a_reloa
     assert "hunter2" not in process.stderr + "".join(process.lines)
 
 
-def test_records_reach_a_server_with_a_trusted_certificate_over_tls(
-    forward: Forward,
-    bridge: Callable[..., Process],
-    secured: Secured,
-    tmp_path: Path,
-) -> None:
-    server, directory = secured
-    process, topic = forward("TLS", TLS.format(ca=directory / "server.pem"), "--drain")
-    assert process.end() == 0
-    records = records_of(tmp_path / "log")
-    assert_arrived(records, consume(server.bootstrap_servers, topic, 1), topic=topic)
-    again = ("--from", f"kafka:{topic}/0@90", "--to", "latest")
-    replayed = bridge(
-        "replay", tmp_path / "log", *again, "--config", tmp_path / "log.toml", "--json"
-    )
-    assert replayed.end() == 0
-    found = consume(server.bootstrap_servers, topic, 1)
-    assert [m.address for m in found[100:]] == [r.address for r in records[90:]]
-
-
 def test_a_stranger_s_certificate_one_of_another_host_and_a_client_without_tls_are_distinguished(
     forward: Forward, secured: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -611,17 +611,6 @@ def test_a_reload_retries_blocked_logs_also_without_a_file(
 # --- ends -----------------------------------------------------------------------------------
 
 
-def test_a_stop_takes_a_bounded_time_whatever_the_cluster_does(
-    supervise: Callable[..., Running], root: Path
-) -> None:
-    for name in "abcd":
-        fill(root / name, 10)
-    run = supervise(stop_seconds=2.0, **{"clusters.bootstrap_servers": NOWHERE})
-    run.until(lambda logs: len(logs) == 4 and all(s.phase == "running" for s in logs.values()))
-    assert run.stop(4.0) == 0
-    assert run.overviews[-1].state == "stopped"
-
-
 def test_rates_of_each_log_and_of_all_can_change_while_it_runs(
     supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
 ) -> None:
