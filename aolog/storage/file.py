@@ -26,6 +26,7 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 PERMISSIONS = 0o777
 
+_ONCE_MAX = 1 << 30  # bytes a call: macOS refuses 2^31 and more
 _PARTS_ONCE_MAX = 512  # buffers a call; IOV_MAX is 1024
 _SMALL_BYTES = 4096  # copying a buffer of up to this size takes less time than a call
 _PIECE_BYTES = 1 << 20  # bytes a step when a file is copied or searched
@@ -83,12 +84,12 @@ class File:
     def pread(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes at `offset`; fewer only at the end of the file."""
         try:
-            data = self._system.pread(self.fd, size, offset)
+            data = self._system.pread(self.fd, min(size, _ONCE_MAX), offset)
             if len(data) == size or not data:
                 return data
             pieces = [data]
             while (got := sum(map(len, pieces))) < size:
-                piece = self._system.pread(self.fd, size - got, offset + got)
+                piece = self._system.pread(self.fd, min(size - got, _ONCE_MAX), offset + got)
                 if not piece:
                     break
                 pieces.append(piece)
@@ -116,6 +117,8 @@ class File:
         try:
             while left:
                 once = parts if len(parts) <= _PARTS_ONCE_MAX else parts[:_PARTS_ONCE_MAX]
+                if left > _ONCE_MAX and sum(map(len, once)) > _ONCE_MAX:
+                    once = [memoryview(once[0])[:_ONCE_MAX]]
                 written = self._system.pwritev(self.fd, once, offset)
                 left -= written
                 if left:

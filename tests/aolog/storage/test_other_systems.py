@@ -7,13 +7,16 @@ before it imports the log. That shows which calls are made, not what a real macO
 from __future__ import annotations
 
 import json
+import mmap
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import aolog
+from aolog.storage.file import File
 
 DARWIN = """
 import errno, fcntl, json, os, select, sys
@@ -146,6 +149,28 @@ def test_macos_the_commands_work(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     done = run(DARWIN, command("aolog"), "repair", log, "--into", tmp_path / "copy")
     assert done.returncode == 0, done.stderr
+
+
+def test_macos_no_call_reads_or_writes_two_gibibytes():
+    """It refuses such a call, where Linux reads or writes less. Memory that nobody touches costs nothing."""
+    read: list[int] = []
+    written: list[int] = []
+
+    def pread(_fd: int, size: int, _offset: int) -> bytes:
+        read.append(size)
+        return b""
+
+    def pwritev(_fd: int, parts: list[memoryview], _offset: int) -> int:
+        written.append(sum(map(len, parts)))
+        return written[-1]
+
+    system = SimpleNamespace(pread=pread, pwritev=pwritev, close=lambda _fd: None)
+    file = File("a file", 3, system)  # type: ignore[arg-type]  # it needs these three calls
+    assert file.pread(3 << 30, 0) == b""
+    with mmap.mmap(-1, 3 << 30) as large, memoryview(large) as part:
+        file.pwrite_all([b"head", part], 0)
+    assert sum(written) == 4 + (3 << 30)
+    assert max(read + written) < 1 << 31
 
 
 # --- Windows ----------------------------------------------------------------------------------
