@@ -159,16 +159,6 @@ def test_batches_are_of_one_to_four_mib(tmp_path):
     assert len(batches) < 6
 
 
-def test_the_end_is_pinned_when_it_is_loaded(tmp_path):
-    addresses = write(tmp_path / "log", 3)
-    loaded = source(tmp_path / "log", columns="offset")
-    loaded.schema()
-    write(tmp_path / "log", 4)
-    reader = loaded.reader(struct("offset"))
-    (batches,) = run(reader, reader.partitions(), struct("offset"))
-    assert [o for b in batches for o in b["offset"].to_pylist()] == addresses
-
-
 @pytest.mark.parametrize(
     "paths", [["root"], ["root/a", "root/b"], ["root/a", "root/b", "else"], [""]]
 )

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-import threading
 from array import array
 from contextlib import suppress
 from importlib import import_module
@@ -223,24 +222,6 @@ def test_many_topics_in_turns_and_names_of_none_between_them(broker: EmbeddedBro
     assert producer.flush(SOON_S) == 0
     for name in names:
         assert len(consume(broker.bootstrap_servers, name, 1)) == 3 * 8
-
-
-def test_producers_of_many_threads_take_their_own_rows(broker: EmbeddedBroker) -> None:
-    producers: list[RowProducer] = []
-
-    def make() -> None:
-        producer = connected(broker)
-        for _ in range(50):
-            producer.put(rows_of())
-        producers.append(producer)
-
-    threads = [threading.Thread(target=make) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [producer.flush(SOON_S) for producer in producers] == [0] * 4
-    assert len(consume(broker.bootstrap_servers)) == 4 * 50 * 8
 
 
 def test_other_plugins_are_asked_for_too(broker: EmbeddedBroker, how: str) -> None:
