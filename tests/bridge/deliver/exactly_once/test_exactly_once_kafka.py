@@ -14,8 +14,9 @@ import pytest
 
 import aolog
 from aolog import Reader, Writer
+from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.dead_letter import DeadLetters
-from bridge.errors import CursorTopicUnfit, Undeliverable
+from bridge.errors import CursorTopicUnfit, OtherCluster, Undeliverable
 from bridge.kafka.cursor_record import CursorRecord, decode_cursor
 from tests.bridge.against_kafka import (
     CURSORS,
@@ -191,6 +192,23 @@ def test_an_unfit_cursor_topic_is_refused_before_anything_is_written(
     for p in range(partitions):
         assert raw_committed(kafka, cursors, p, isolation="read_uncommitted") == []
     assert committed_in(kafka, name) == []
+
+
+def test_another_cluster_is_refused_before_anything_is_written(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
+) -> None:
+    name, cursors = topic(1), topic(1, {"cleanup.policy": "compact"})
+    with Writer(log) as writer:
+        append(writer, range(10))
+    exactly(name).end()
+    with Writer(log) as writer:
+        append(writer, range(10, 20))
+    notes = json.dumps({**notes_of(log), "cluster": "another"})
+    Path(checkpoints_path(str(log), "bridge")).write_text(notes)
+    with pytest.raises(OtherCluster, match="is of another"):
+        exactly(name, cursor_topic=cursors).end()
+    assert raw_committed(kafka, cursors, isolation="read_uncommitted") == []
+    assert len(committed_in(kafka, name)) == 10
 
 
 # --- what a topic does not take -------------------------------------------------------------
