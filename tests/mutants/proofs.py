@@ -11,6 +11,7 @@ __all__ = ["PROOFS"]
 PROOFS = {
     "durable": """
         writer::test_what_is_asked_of_the_storage_to_begin_sync_and_seal_a_slab
+        commit::test_sync_really_is_fdatasync_of_the_file_and_fsync_of_the_directory
         commit::test_threads_that_sync_across_many_slabs_are_never_told_too_early
         killed_creators::test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next
         testing::test_storage_finishes_short_writes_and_reads_and_interrupted_calls

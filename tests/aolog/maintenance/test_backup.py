@@ -152,6 +152,15 @@ def test_a_clone_is_another_log_and_shares_no_file(log: str, tmp_path: Path) -> 
     assert values(clone) == values(log)
 
 
+def test_without_hard_links_everything_is_copied() -> None:
+    system = SimulatedSystem()
+    with aolog.Writer("/log", storage=Storage(system), slab_bytes=16 << 10) as writer:
+        for i in range(30):
+            writer.append_many([b"%d" % i * 100] * 20)
+    aolog.backup("/log", "/copy", storage=Storage(system))
+    assert read_all("/copy", storage=Storage(system)) == read_all("/log", storage=Storage(system))
+
+
 def test_the_command_makes_a_backup_and_refuses_a_directory_that_exists(
     log_path: str, tmp_path: Path
 ) -> None:

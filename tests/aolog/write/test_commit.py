@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -15,6 +18,7 @@ from aolog.format.frame import KIND_RECORDS
 from aolog.write.group_commit import GroupCommit
 from tests.aolog.conftest import (
     PACKAGE,
+    ROOT,
     SOON_S,
     Call,
     Operation,
@@ -263,3 +267,47 @@ def test_a_sync_crosses_few_modules_and_python_calls(log_path: str) -> None:
             sys.setprofile(None)
     assert len(seen) <= 20
     assert len(set(seen)) <= 8
+
+
+SYNC_IN_CHILD = """
+import sys, aolog
+with aolog.Writer(sys.argv[1], slab_bytes=1 << 20, flush_seconds=None, sync="never") as writer:
+    writer.append(b"a")
+    print("before", flush=True)
+    writer.sync()
+    print("after", flush=True)
+"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_sync_really_is_fdatasync_of_the_file_and_fsync_of_the_directory(
+    log_path: str, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    names = "trace=openat,fdatasync,fsync,rename,renameat,renameat2,pwritev,pwritev2,pwrite64,write"
+    ran = subprocess.run(
+        ["strace", "-f", "-y", "-e", names, "-o", str(trace),
+         sys.executable, "-c", SYNC_IN_CHILD, log_path],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    if "ptrace" in ran.stderr.lower():
+        pytest.skip(f"strace may not trace: {ran.stderr.strip()}")
+    assert ran.returncode == 0, ran.stderr
+    text = trace.read_text()
+    name, log = re.escape("00000000000000000000.slab"), re.escape(log_path)
+    slab = f"{log}/{name}"
+    born = [
+        rf"fdatasync\(\d+<{slab}\.tmp>\) += 0",
+        rf"renameat\S*\(\d+<{log}>, \"{name}\.tmp\", \d+<{log}>, \"{name}\"\S*\) += 0",
+        rf"fsync\(\d+<{log}>\) += 0",
+        r'write\(1<.*"before',
+    ]
+    at = 0
+    for step in [*born, rf"pwritev2?\(\d+<{slab}>", rf"fdatasync\(\d+<{slab}>\) += 0", r'"after']:
+        found = re.compile(step).search(text, at)
+        assert found, f"{step} in {text[at:]}"
+        at = found.end()
+    assert re.search(rf"fsync\(\d+<{re.escape(str(tmp_path))}>\) += 0", text)  # the log's own entry
