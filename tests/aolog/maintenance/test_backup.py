@@ -141,6 +141,17 @@ def test_no_cursor_of_a_copy_is_below_it_if_slabs_are_pruned_after_a_commit_mean
         assert reader.gaps == []
 
 
+def test_a_damaged_slab_is_copied_and_not_linked(log: str, tmp_path: Path) -> None:
+    first = slab_files(log)[0]
+    with first.open("r+b") as file:
+        file.seek(9_000)
+        file.write(b"wrong")
+    done = aolog.backup(log, tmp_path / "copy")
+    assert [gap.reason for gap in done.gaps] == ["corrupt"]
+    assert not is_linked(slab_files(str(tmp_path / "copy"))[0], log)
+    assert read_all(str(tmp_path / "copy")) == read_all(log)
+
+
 def test_a_clone_is_another_log_and_shares_no_file(log: str, tmp_path: Path) -> None:
     done = aolog.backup(log, tmp_path / "clone", new_uuid=True)
     clone = str(tmp_path / "clone")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import time
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.aolog.conftest import (
     by_iteration,
     frames_of,
     in_thread,
+    open_below,
     slab_files,
     snapshot,
 )
@@ -414,3 +416,15 @@ def test_the_directory_of_a_new_log_is_listed_once(log_path):
         writer.append(b"first")
         writer.sync()
     assert system.listed == 1
+
+
+def test_a_dropped_reader_leaves_no_descriptor_and_no_lock(log_path: str) -> None:
+    written(log_path, 20)
+    for _ in range(10):
+        reader = aolog.Reader(log_path, cursor="c")
+        for _ in reader:
+            break
+        reader.commit()
+        del reader
+    gc.collect()
+    assert open_below(log_path) == []
