@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from aolog.errors import fault
+from aolog.errors import LogClosed, fault
 from aolog.read.batch import Batch, FrameRecords, RecordFrame
 from aolog.read.reader import BATCH_BYTES, lag_from, prepare_commit
 from aolog.read.reader import Reader as _Reader
@@ -50,9 +50,12 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self.ended = False
 
     def begin(self, call: Callable[[], _T]) -> asyncio.Future[_T]:
-        """Starts a call after the earlier ones; the future of its result."""
+        """Starts a call after the earlier ones; the future of its result. Raises LogClosed after `end`."""
+        if self.ended:
+            raise LogClosed("it is closed", hint="open another")
         return asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     async def run(self, call: Callable[[], _T]) -> _T:
@@ -66,6 +69,7 @@ class Worker:
 
     def end(self) -> None:
         """Takes no more calls; the thread ends after those that it has. Does not wait. Idempotent."""
+        self.ended = True
         self._executor.shutdown(wait=False)
 
 
@@ -145,7 +149,7 @@ class Writer:
 
     async def close(self) -> None:
         """See `aolog.Writer.close`. Executes the appends that were called before it. Idempotent."""
-        if self._writer is not None:
+        if self._writer is not None and not self._appends.ended:
             await self._appends.run(self._close)
         self._end()
 
@@ -296,7 +300,7 @@ class Reader:
 
     async def close(self) -> None:
         """See `aolog.Reader.close`. Idempotent."""
-        if self._reader is not None:
+        if self._reader is not None and not self._worker.ended:
             await self._worker.run(self._close)
         self._worker.end()
 

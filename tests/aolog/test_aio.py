@@ -200,3 +200,22 @@ def test_an_error_of_opening_is_raised_and_nothing_stays_open(log_path: str) -> 
 
     asyncio.run(main())
     aolog.Writer(log_path).close()
+
+
+def test_what_is_closed_may_be_closed_again_and_refuses_other_calls(log_path: str) -> None:
+    async def main() -> None:
+        async with aio.Writer(log_path) as log:
+            await log.append(b"a")
+            await log.close()
+            await log.close()
+            with pytest.raises(aolog.LogClosed):
+                await log.append(b"b")
+        async with aio.Writer(log_path) as log:
+            await log.give_up()
+        async with aio.Reader(log_path) as reader:
+            await reader.close()
+            with pytest.raises(aolog.LogClosed):
+                await reader.commit()
+
+    asyncio.run(main())
+    assert values(log_path) == [b"a"]
