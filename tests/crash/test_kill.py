@@ -134,7 +134,7 @@ def test_a_reader_that_commits_is_killed_and_resumes_exactly(
         with aolog.Reader(path, cursor="c") as reader:  # nobody holds it
             position = reader.tell()
             kept = [expected, *(address for word, address in words if word == "committed")][-1]
-            word, address = words[-1] if words else ("", expected)
+            word, address = words[-1]
             assert position in ({kept, address} if word == "trying" else {kept})
             rest = {record.address: record.value for record in reader}
         assert rest == {a: value_of(which) for a, which in living.taken.items() if a >= position}
