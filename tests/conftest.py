@@ -71,7 +71,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 if name == "said":
                     terminalreporter.write_line(text)
     for group, seconds in _seconds_of_groups(terminalreporter).most_common():
-        terminalreporter.write_line(f"group {group}: {seconds:.0f} s")
+        if seconds > 1:  # not a test whose id has an "@"
+            terminalreporter.write_line(f"group {group}: {seconds:.0f} s")
 
 
 def _seconds_of_groups(terminalreporter: pytest.TerminalReporter) -> Counter[str]:

@@ -196,7 +196,7 @@ def test_a_process_is_seen_from_outside_as_it_runs(
     assert (found["overview"]["acknowledged"], found["logs"][0]["log"]) == (100, "a")
     shown = bridge("status", "--http", f"{at[0]}:{at[1]}")
     assert shown.end(30) == 0
-    assert shown.lines[0] == "live: 1 log, 100 acknowledged, 0 pending\n"
+    assert shown.lines[0].startswith("live: 1 log, 100 acknowledged, 0 pending, ")
 
     config.write_text(config.read_text().replace("rescan", "rescann"))
     process.popen.send_signal(signal.SIGHUP)
@@ -263,7 +263,9 @@ def test_a_missing_root_is_reported_and_not_ready_until_it_exists(
     assert (code, json.loads(body)["error"]) == (503, said)
     status = bridge("status", "--http", f"{at[0]}:{at[1]}")
     assert status.end(30) == 0
-    assert status.lines[0].startswith("blocked: 0 logs, 0 acknowledged, 0 pending (no such dir")
+    assert status.lines[0].startswith(
+        "blocked: 0 logs, 0 acknowledged, 0 pending, 0/s (no such dir"
+    )
     assert get(at, "/healthz")[0] == 200
     fill(root / "a", 10)
     process.until(lambda s: (s["state"], s["acknowledged"]) == ("live", 10))
