@@ -71,6 +71,8 @@ class Fetcher:
         self._consumer = consumer(
             {
                 **kept,
+                # A full queue is filled again soon after it was emptied, not a second later.
+                "fetch.queue.backoff.ms": 10,
                 **settings,
                 "bootstrap.servers": servers,
                 "log_level": 0,
