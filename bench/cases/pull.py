@@ -1,8 +1,9 @@
 """pull: what it costs that a topic's records are also checked, framed and written to a log.
 
 Peers are bare loops of confluent-kafka over the same topic that look at each value: `poll` one by one,
-and `consume` in large batches, the fastest way there is. All three fetch with the same settings (with the
-client's own, which wait a second on a full queue, the poll loop takes five times as long) and are timed from the first fetch until the last record, on a cluster that is known. Only Apache Kafka has the
+and `consume` in large batches, the fastest way there is. All three fetch with the same settings; with
+the client's own, which wait a second on a full queue, the poll loop takes five times as long. They are
+timed from the first fetch until the last record, on a cluster that is known. Only Apache Kafka has the
 topic ids that a pull rests on.
 """
 
