@@ -1,4 +1,4 @@
-"""What a pull is: one frozen value."""
+"""What a pull is: one frozen value; and how both pullers fetch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from bridge.kafka.fetcher import Protocol
 
 Reset: TypeAlias = Literal["earliest", "latest", "fail"]
+# At most so many at once, and what arrives in so long: topics' ids are asked for once for all of them.
+FETCH_MESSAGES, FETCH_S = 50_000, 0.1
+AGAIN_S = 0.5  # before a full log or disk, a claim or a silent cluster is tried again
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
 from bridge.pull.archive import Archive
 from bridge.pull.frames import FRAME_RECORDS, append_frame
-from bridge.pull.options import PullStatus
+from bridge.pull.options import AGAIN_S, FETCH_MESSAGES, FETCH_S, PullStatus
 from bridge.pull.origin import Origin, Source, clusters_of
 from bridge.pull.positions import Mark, read_positions, save_positions
 from bridge.pull.topics import WantedTopics
@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     from bridge.pull.options import PullOptions
 
 _log = logging.getLogger("bridge")
-_FETCH_MESSAGES = 50_000
-_FETCH_S = 0.1
 _LOOK_S = 5.0  # between looks for topics and partitions that came or went
-_AGAIN_S = 0.5  # before a full log, a claim or a silent cluster is tried again
 
 
 class Puller:
@@ -137,12 +134,12 @@ class Puller:
             self._connect_anew(self._renewed)
         now_s = time.monotonic()
         if self._unclaimed and now_s >= self._again_due_s:
-            self._again_due_s = now_s + _AGAIN_S
+            self._again_due_s = now_s + AGAIN_S
             self._add(list(self._unclaimed))
         if now_s >= self._look_due_s and not self._options.drain and self._state != "away":
             self._look_due_s = now_s + _LOOK_S
             self._look()
-        found = self._fetcher.fetch(_FETCH_MESSAGES, _FETCH_S)
+        found = self._fetcher.fetch(FETCH_MESSAGES, FETCH_S)
         self._held += found.messages
         self._state, self._error = "waiting" if self._unclaimed else "pulling", None
         if found.away is not None:
@@ -184,7 +181,7 @@ class Puller:
         try:
             self._check_ids()
             while self._held:
-                some = self._held[:_FETCH_MESSAGES]
+                some = self._held[:FETCH_MESSAGES]
                 for (topic, number), group in groupby(some, lambda m: (m.topic(), m.partition())):
                     self._append((topic, number), list(group))
                 del self._held[: len(some)]
@@ -200,7 +197,7 @@ class Puller:
     def _hold(self, state: str, error: str) -> None:
         self._state, self._error = state, error
         self._fetcher.pause()
-        time.sleep(_FETCH_S)
+        time.sleep(FETCH_S)
 
     def _check_ids(self) -> None:
         """The topics of what is held still have the ids under which it is written. Those that have

@@ -20,7 +20,7 @@ from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
 from bridge.pull.frames import FRAME_RECORDS, append_frame
-from bridge.pull.options import PullStatus
+from bridge.pull.options import AGAIN_S, FETCH_MESSAGES, FETCH_S, PullStatus
 from bridge.pull.origin import Source
 from bridge.pull.positions import mark_units
 from bridge.pull.topics import WantedTopics
@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from bridge.pull.units import Unit
 
 _log = logging.getLogger("bridge")
-_FETCH_MESSAGES, _FETCH_S = 5_000, 0.1
 _LOOK_S = 5.0  # between looks for topics
 _IDLE_S = 1.0  # before the partitions' ends are asked for again, when all units are done
-_AGAIN_S = 0.5  # before a full disk, a claim or a silent cluster is tried again
 
 
 class UnitPuller:
@@ -152,7 +150,7 @@ class UnitPuller:
             self._fetcher.assign({place: at})
             try:
                 while at < unit.end and not self._must_leave():
-                    found = self._fetcher.fetch(_FETCH_MESSAGES, _FETCH_S)
+                    found = self._fetcher.fetch(FETCH_MESSAGES, FETCH_S)
                     self._state = "pulling" if found.away is None else "away"
                     self._error = found.away
                     messages = [m for m in found.messages if at <= m.offset() < unit.end]
@@ -243,9 +241,9 @@ class UnitPuller:
     def _latest(self) -> dict[Place, int]:
         return self._catalog.offsets(self._sources, "latest", committed_only=True)
 
-    def _wait(self, state: str, error: str | None, wait_s: float = _AGAIN_S) -> None:
+    def _wait(self, state: str, error: str | None, wait_s: float = AGAIN_S) -> None:
         self._state, self._error = state, error
         self._report(self.status())
         until_s = time.monotonic() + wait_s
         while not self._stopping and time.monotonic() < until_s:
-            time.sleep(min(_FETCH_S, wait_s))
+            time.sleep(min(FETCH_S, wait_s))
