@@ -7,9 +7,8 @@ of its frame. The Go program begins a new slab as soon as the current one exceed
 slab may be empty. It opens the last slab of a log and appends there.
 
 What this format cannot promise: a length has no checksum of its own. If a chain breaks, the rest of the
-slab is a gap. Records are not counted,
-so losses are not counted either. There are no keys, headers, nulls, topics or timestamps, and no empty
-payloads (the Go program panics on them).
+slab is a gap. Records are not counted, so losses are not counted either. There are no keys, headers,
+nulls, topics or timestamps, and no empty payloads (the Go program panics on them).
 """
 
 from __future__ import annotations

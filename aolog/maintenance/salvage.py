@@ -1,14 +1,14 @@
 """The remains of damaged frames: records that no checksum confirms. They are printed, never written to a log.
 
 Two kinds of damaged frames are useful. (1) The header is intact and the body's hash is wrong: at least
-one byte of the body is wrong, and its records are read if its columns can still be told apart. (2) The header is damaged and the body has the hash in
-the header: the body is intact, and the header's other fields are used as they are. In a slab without a
-header the salt is lost too, so only the second kind can be found.
+one byte of the body is wrong. If the lengths of its columns fit together, its records are read. (2) The
+header is damaged and the body has the hash in the header: the body is intact, and the header's other
+fields are used as they are. In a slab without a header the salt is lost too, so only the second kind can
+be found.
 
 Each record has the slab and offset of its frame, its index in the frame, the address that it would
-have, a reason ("body": a byte of the frame's body is wrong; "header": a byte of its header), and those of
-timestamp_us, topic, key_base64, value_base64 and headers ([[name, base64], ...]) that could be read. A
-field that could not be read is absent; null is a null that was appended.
+have, a reason ("body": a byte of the frame's body is wrong; "header": a byte of its header), timestamp_us,
+topic, key_base64, value_base64 and headers ([[name, base64], ...]); null is a null that was appended.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _salvage_range(
 
 
 def _records(claimed: FrameHeader, body: memoryview | None) -> Iterator[dict[str, Any]]:
-    """The fields of each record; none if the columns cannot be told apart."""
+    """The fields of each record; no records if the lengths of the columns do not fit together."""
     if body is None:
         return
     try:

@@ -1,8 +1,8 @@
 """Cuts the tail that a crash left after a slab's last intact frame.
 
 The tail is copied to `aside/` under a new name, and is durable there, before it is cut. A process may
-be killed in each step: the next opening makes another copy, and cuts. What is cut,
-and whether it is worth a copy, is decided in recovery_cases.py.
+be killed in each step: the next opening makes another copy, and cuts. recovery_cases.py decides what is
+cut, and whether it is worth a copy.
 """
 
 from __future__ import annotations

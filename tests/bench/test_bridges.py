@@ -1,5 +1,5 @@
-"""Cases of the bridge measure what they say, against the mock. No time is
-judged, but that what takes longer is told to take longer. About half a minute."""
+"""Cases of the bridge measure what they say, against the mock. No time is judged by itself: a contender
+that takes longer must get the greater figure. About half a minute."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class LateProxy:
         self._serve(self._accept)
 
     def turn(self, broker: str) -> None:
-        """Leads to another broker from now on, whoever was connected."""
+        """Connects to another broker from now on. Present connections end."""
         self._broker = broker
         for connection in self._connections:
             _end(connection)

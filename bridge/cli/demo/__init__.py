@@ -1,4 +1,4 @@
 """The demo: the whole path on real input, on an embedded broker.
 
-Read in this order: command, demo, sample, compare, result, spark.
+Read in this order: command, demo, sample, compare, result.
 """

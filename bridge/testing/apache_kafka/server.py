@@ -123,9 +123,9 @@ class KafkaServer:
     add to or replace those above. listeners: further ones, name to protocol, such as
     {"TLS": "SSL"}; `bootstrap_of` says where they are. advertised: by listener, the address
     that clients get, if it is another one. pom: of the version. jars: their directory; None: fetched.
-    node: its place in a cluster; start all nodes at once, because a node is ready when the cluster is. A context manager that stops the
-    server. Not thread-safe, except `kill`, `pause` and `resume`, which a test may call from a
-    timer.
+    node: its place in a cluster; start all nodes at once, because a node is ready when the cluster is.
+    A context manager that stops the server. Not thread-safe, except `kill`, `pause` and `resume`, which
+    a test may call from a timer.
 
     Raises KafkaUnavailable, KafkaDied.
     """
