@@ -62,16 +62,3 @@ def test_json_has_everything(log: str, into: Path) -> None:
     uuids = {str(answer("info", path)["topic_uuid"]).replace("-", "") for path in (log, into)}
     assert said["topic_uuid"] in uuids
     assert len(uuids) == 2
-
-
-def test_nothing_is_made_without_a_name_or_within_the_log(
-    log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "link").symlink_to(log)
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
-    before = snapshot(log)
-    for place in ("", f"{log}/in", f"{tmp_path}/link/in", f"{tmp_path}/empty/../link/in"):
-        assert failure("repair", log, "--into", place)["code"] == "usage"
-    assert snapshot(log) == before
-    assert list((tmp_path / "empty").iterdir()) == []

@@ -210,13 +210,14 @@ def test_a_cursor_without_an_intact_copy_stays_an_error(log_path: str, into: Pat
         aolog.Reader(into, cursor="c")
 
 
-def test_the_bridge_s_notes_are_copied_with_the_same_uuid_only(
+def test_the_manifest_is_copied_and_the_bridge_s_notes_with_the_same_uuid_only(
     log_path: str, tmp_path: Path
 ) -> None:
     fill(log_path, [b"%d" % i for i in range(10)])
     commit(log_path, "c", 1)
     notes = Path(log_path, "cursors", "c.lanes")
     notes.write_bytes(b"notes")
+    Path(log_path, "published.jsonl").write_bytes(b"transactions")
     for new_uuid in (False, True):
         into = tmp_path / f"copy-{new_uuid}"
         aolog.repair(log_path, into, new_uuid=new_uuid)
@@ -224,14 +225,7 @@ def test_the_bridge_s_notes_are_copied_with_the_same_uuid_only(
         assert (copied.read_bytes() if copied.exists() else None) == (
             None if new_uuid else b"notes"
         )
-
-
-def test_the_manifest_of_a_log_is_copied(log_path: str, into: Path) -> None:
-    fill(log_path, [b"x"])
-    manifest = Path(log_path, "published.jsonl")
-    manifest.write_bytes(b"transactions")
-    aolog.repair(log_path, into)
-    assert (into / "published.jsonl").read_bytes() == b"transactions"
+        assert (into / "published.jsonl").read_bytes() == b"transactions"
 
 
 # --- modes -----------------------------------------------------------------------------------
@@ -247,7 +241,9 @@ def test_a_copy_has_the_modes_and_times_of_the_log_s_files_and_directories(
     for i, slab in enumerate(broken.slabs):
         slab.chmod(0o640 if i else 0o600)
         os.utime(slab, ns=(10**18, 10**18 + i))
+    into = into / "below"
     aolog.repair(broken.path, into)
+    assert oct(into.parent.stat().st_mode & 0o777) == oct(0o700)
     names = [path.relative_to(into) for path in [into, *into.rglob("*")]]
     assert len(names) == len(broken.slabs) + 3
     for name in names:
