@@ -106,7 +106,6 @@ PROOFS = {
         crash/test_kill::test_a_reader_that_commits_is_killed_and_resumes_exactly
     """,
     "commit": """
-        cursor::test_a_commit_needs_no_free_space
         cursor::test_a_commit_on_a_full_simulated_disk_needs_no_room
         cursor::test_commits_take_turns_so_that_the_one_before_stays
         damage_cursor::test_a_commit_that_came_in_part_is_the_one_before

@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from functools import reduce
-from operator import or_
 from pathlib import Path
 
 import pytest
 
 import aolog
-from aolog.format import columns
-from aolog.format.frame import KIND_MARK, KIND_RECORDS, KIND_SEAL, Frame
-from aolog.log.directory import Log
-from aolog.log.slab_file import Slab
-from aolog.log.walk import Tail
 from aolog.record import Gap
-from aolog.storage.storage import Storage
 from aolog.write import recovery_cases
 from tests.golden.format2 import make
 
@@ -47,21 +39,6 @@ def contents(directory: Path) -> dict[str, bytes]:
     }
 
 
-def frames(slab: Slab) -> list[Frame]:
-    walker, found = slab.walker(), []
-    while not isinstance(outcome := walker.next(), Tail):
-        assert isinstance(outcome, Frame)
-        found.append(outcome)
-    return found
-
-
-@pytest.fixture
-def slabs():
-    log = Log(str(GOLDEN / "log"), Storage())
-    yield [log.slab(i) for i in range(len(log.bases))]
-    log.close()
-
-
 # --- made -----------------------------------------------------------------------------------
 
 
@@ -73,28 +50,6 @@ def test_the_writer_still_makes_the_golden_log_byte_for_byte(tmp_path):
         assert octets == golden[name], f"{name} is made differently"
 
 
-def test_the_golden_log_has_every_kind_of_frame_and_every_column(slabs):
-    found = [frame for slab in slabs for frame in frames(slab)]
-    assert {frame.header.kind for frame in found} == {KIND_RECORDS, KIND_MARK, KIND_SEAL}
-    assert reduce(or_, (frame.header.columns for frame in found)) == columns.KNOWN
-    assert any(f.header.columns == 0 and f.header.kind == KIND_RECORDS for f in found)
-    assert {frame.header.flags for frame in found} == {0, 1}
-
-
-def test_the_golden_seals_say_what_is_in_their_slabs(slabs):
-    assert [slab.seal() is not None for slab in slabs] == [True, True, False]
-    for slab in slabs[:2]:
-        seal, inside = slab.seal(), frames(slab)
-        assert (seal.records, seal.frames) == (
-            sum(frame.header.records for frame in inside),
-            len(inside) - 1,
-        )
-        stamps = [r.timestamp for r in RECORDS if 0 <= r.address - slab.base < slab.limit]
-        assert (seal.least_us, seal.greatest_us) == (min(stamps), max(stamps))
-        assert seal.header == slab.header
-    assert len(slabs[0].seal().index.offsets) == 2
-
-
 # --- read -----------------------------------------------------------------------------------
 
 
@@ -103,15 +58,6 @@ def test_a_reader_returns_what_was_appended():
         assert list(reader) == RECORDS
         assert reader.gaps == []
         assert reader.tell() == END
-
-
-def test_a_reader_may_begin_at_every_record():
-    for i, record in enumerate(RECORDS):
-        with aolog.Reader(GOLDEN / "log", record.address) as reader:
-            assert list(reader) == RECORDS[i:]
-        with aolog.Reader(GOLDEN / "log") as reader:
-            assert reader.seek(ordinal=i) == record.address
-            assert list(reader) == RECORDS[i:]
 
 
 def test_verify_finds_the_torn_tail_and_nothing_else():

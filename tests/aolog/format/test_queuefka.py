@@ -6,10 +6,8 @@ The goldens were made by `tests/golden/queuefka/gotool`, whose README says what 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,6 @@ import pytest
 import aolog
 from aolog.format import format1
 from aolog.format.slab import HEADER_COPIES, HEADER_LEN
-from aolog.record import Gap
 from aolog.write.recovery_cases import Case
 
 if TYPE_CHECKING:
@@ -49,28 +46,7 @@ def write(path: Path | str, payloads: list[bytes], slab_bytes: int) -> list[int]
         return [log.append(payload) for payload in payloads]
 
 
-@pytest.fixture
-def torn(tmp_path) -> str:
-    """A copy of the golden log with a torn frame and records appended behind it."""
-    shutil.copytree(GOLDEN / "torn", tmp_path / "torn")
-    return str(tmp_path / "torn")
-
-
 # --- goldens --------------------------------------------------------------------------------
-
-
-def test_the_goldens_are_the_files_that_payloads_json_lists():
-    for name, log in LOGS.items():
-        found = files(GOLDEN / name)
-        assert {
-            slab["name"]: (slab["size"], slab["sha256"]) for slab in log["slabs"]
-        } == {slab: (len(octets), sha256(octets)) for slab, octets in found.items()}  # fmt: skip
-
-
-def sha256(octets: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(octets).hexdigest()
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -81,14 +57,6 @@ def test_a_golden_is_read_to_its_records_and_addresses(name):
         assert reader.gaps == []
     assert [(r.address, r.value) for r in records] == pairs(LOGS[name]["records"])
     assert {(r.timestamp, r.key, r.headers, r.topic) for r in records} == {(None, None, (), None)}
-
-
-@pytest.mark.parametrize("name", WHOLE)
-def test_a_golden_is_read_from_every_address(name):
-    expected = pairs(LOGS[name]["records"])
-    for address in range(LOGS[name]["end"] + 1):
-        rest = [(a, value) for a, value in expected if a >= address]
-        assert read(GOLDEN / name, address) == rest
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -127,21 +95,6 @@ def test_a_torn_frame_is_pending_while_its_slab_is_the_last():
         assert reader.gaps == []
         assert reader.tell() == TORN_AT
     assert aolog.verify(GOLDEN / "torn").tail_bytes == TORN_END - TORN_AT
-
-
-def test_a_writer_keeps_the_bytes_after_a_torn_frame_and_continues_after_them(torn):
-    before = files(torn)
-    with aolog.Writer(torn, format="queuefka") as log:
-        assert log.opening.case == Case.QUEUEFKA_BAD.value
-        assert log.append(b"on") == TORN_END
-    after = files(torn)
-    assert {name: after[name] for name in before} == before
-    with aolog.Reader(torn) as reader:
-        assert [(r.address, r.value) for r in reader] == [
-            *pairs(TORN["records"]),
-            (TORN_END, b"on"),
-        ]
-        assert reader.gaps == [Gap(TORN_AT, TORN_END, "torn_or_corrupt", None)]
 
 
 @pytest.mark.parametrize("left", range(1, 13))
@@ -216,21 +169,3 @@ def test_go_and_python_make_the_same_files_alone_and_by_turns(gotool, tmp_path, 
         write(tmp_path / "turns", mine, slab_bytes)
         gotool("write", tmp_path / "turns", slab_bytes, lines=its)
     assert files(tmp_path / "go") == files(tmp_path / "python") == files(tmp_path / "turns")
-
-
-def test_a_log_is_copied_to_format_1_and_back_by_the_commands_of_the_page(tmp_path: Path) -> None:
-    page = (Path(aolog.__file__).parent / "docs/how-to/maintenance.md").read_text()
-    copies = re.findall(r"^aolog read --format length .*$", page, re.MULTILINE)
-    assert len(copies) == 2
-    sent = [b"a\nb", bytes(range(256)), b"x" * 100_000]
-    with aolog.Writer(tmp_path / "LOG") as log:
-        log.append_many(sent)
-    program = f"{sys.executable} -m aolog"
-    for copy in copies:
-        command = re.sub(r"\baolog\b", program, copy)
-        subprocess.run(["sh", "-ec", command], cwd=tmp_path, check=True, capture_output=True)
-    for name in ("OLDER", "LOG2"):
-        with aolog.Reader(tmp_path / name) as log:
-            assert [record.value for record in log] == sent
-    with pytest.raises(aolog.UsageError):
-        aolog.Writer(tmp_path / "OLDER", format="aolog")

@@ -17,11 +17,8 @@ import pytest
 
 import aolog
 from aolog.format.slab import DATA_BEGIN
-from aolog.log.directory import OPEN_SLABS_MAX
 from aolog.log.identity import decide_uuid
 from aolog.record import Gap, Record
-from aolog.storage.file import File
-from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, failure, run, well
 from tests.aolog.conftest import WAYS, Way, by_iteration, read_all, slab_files, snapshot
 
@@ -191,22 +188,6 @@ def test_verify_and_info_name_it(make: Callable[[int], tuple[Log, Log]]) -> None
     assert "foreign" in read.stderr
 
 
-@pytest.mark.parametrize("at", [0, 4096])
-def test_a_header_copy_of_another_log_over_ours_loses_nothing(
-    make: Callable[[int], tuple[Log, Log]], at: int
-) -> None:
-    ours, theirs = make(5)
-    for i in (0, 2):
-        data = bytearray(ours.slabs[i].read_bytes())
-        data[at : at + 512] = theirs.slabs[i].read_bytes()[at : at + 512]
-        ours.slabs[i].write_bytes(data)
-    assert by_iteration(ours.path) == Way(ours.records, [])
-    assert [found.code for found in aolog.verify(ours.path).findings] == ["header_copy"] * 2
-    into = f"{ours.path}.copy"
-    assert aolog.repair(ours.path, into).left == []
-    assert aolog.verify(into).ok
-
-
 def test_a_slab_of_format_2_in_a_log_of_format_1_is_foreign(
     make: Callable[[int], tuple[Log, Log]], log_path: str
 ) -> None:
@@ -344,27 +325,6 @@ def row_of(
 
 
 # --- what it costs, and what changes meanwhile --------------------------------------------------
-
-
-class Counting(Storage):
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened: list[str] = []
-
-    def open_read(self, path: str) -> File:
-        self.opened.append(path)
-        return super().open_read(path)
-
-
-def test_a_long_log_is_opened_with_the_headers_of_two_slabs(log_path: str) -> None:
-    with aolog.Writer(log_path, slab_bytes=1, batch_bytes=0, flush_seconds=None) as writer:
-        for i in range(3 * OPEN_SLABS_MAX):
-            writer.append(b"%d" % i)
-    assert len(slab_files(log_path)) == 3 * OPEN_SLABS_MAX
-    storage = Counting()
-    with aolog.Reader(log_path, storage=storage) as reader:
-        assert reader.read() is not None
-    assert len(storage.opened) == 2
 
 
 def test_a_writer_begins_no_log_among_the_cursors_of_one_that_is_gone(

@@ -8,7 +8,7 @@ import pytest
 
 from aolog.format import format1
 from aolog.format.frame import FLAG_DURABLE, KIND_MARK, Frame, encode_frame
-from aolog.log.walk import CHUNK_BYTES, SEARCH_BYTES, Damage, Outcome, Tail, Walker
+from aolog.log.walk import CHUNK_BYTES, Damage, Outcome, Tail, Walker
 from aolog.log.walk_format1 import QueuefkaWalker
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
@@ -100,17 +100,6 @@ def damages(outcomes: list[Outcome]) -> list[Damage]:
 # --- intact ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, SEARCH_BYTES, CHUNK_BYTES - 30, CHUNK_BYTES + 5])
-def test_an_intact_chain_is_walked_frame_by_frame_to_its_end(slab, size):
-    made = chain(4, size)
-    outcomes = walk(Walker(slab(bytes(made.contents)), SALT, BEGIN))
-    assert bodies(outcomes) == made.bodies
-    assert [f.offset for f in outcomes[:-1]] == made.offsets
-    assert [f.end for f in outcomes[:-1]] == made.ends
-    assert [f.header.ordinal for f in outcomes[:-1]] == list(range(4))
-    assert outcomes[-1] == Tail(made.ends[-1], made.ends[-1], blank=True)
-
-
 @pytest.mark.parametrize("kib", [1, 64, 68, 90, 134, 160, 256, 300, 400, 1000, 3000])
 def test_frames_of_one_length_are_read_once(slab, kib):
     size = kib << 10
@@ -173,32 +162,7 @@ def test_whatever_is_overwritten_every_untouched_frame_is_delivered(slab, seed):
     assert covered == len(copy)
 
 
-@pytest.mark.parametrize("mark_behind", [3, 6, 8])
-def test_damage_was_durable_if_a_mark_follows(slab, mark_behind):
-    made = Chain([b"x" * 100] * 9, marks=(mark_behind,))
-    hit = [offset + 50 for offset in made.offsets[:8]]
-    outcomes = walk(Walker(slab(made.damaged(*hit[1::2])), SALT, BEGIN))
-    told = {found.begin: found.durable for found in damages(outcomes)}
-    assert told == {made.offsets[i]: i <= mark_behind for i in (1, 3, 5, 7)}
-
-
 # --- tails ----------------------------------------------------------------------------------
-
-
-def test_a_tail_is_looked_at_afresh_each_time_it_is_asked_for(slab):
-    made = chain()
-    for preallocated in (False, True):
-        file = slab(bytes(len(made.contents)) if preallocated else b"")
-        file.pwrite_all([made.contents[: made.offsets[4]]], 0)
-        walker = Walker(file, SALT, BEGIN)
-        assert bodies(walk(walker)) == made.bodies[:4]
-        assert walk(walker) == walk(walker)
-        file.pwrite_all([made.contents[made.offsets[4] : made.offsets[6] + 50]], made.offsets[4])
-        assert bodies(walk(walker)) == made.bodies[4:6]
-        file.pwrite_all([made.contents[made.offsets[6] :]], made.offsets[6])
-        outcomes = walk(walker)
-        assert bodies(outcomes) == made.bodies[6:]
-        assert not damages(outcomes)
 
 
 def test_asking_again_for_a_large_tail_does_not_search_it_again(slab):
@@ -209,44 +173,6 @@ def test_asking_again_for_a_large_tail_does_not_search_it_again(slab):
     for _ in range(10):
         assert walker.next() == tail
     assert file.bytes_read - searched < 10 * (CHUNK_BYTES + 100)
-
-
-class FinishedMeanwhile(CountingFile):
-    """The writer finishes a frame when the walker has looked at it for the n-th time."""
-
-    offset = -1
-
-    def arm(self, offset: int, contents: bytes, *, after: int) -> None:
-        self.offset, self.contents, self.left = offset, contents, after
-
-    def pread(self, size: int, offset: int) -> bytes:
-        data = super().pread(size, offset)
-        if offset <= self.offset < offset + size and self.left >= 0:
-            if self.left == 0:
-                self.pwrite_all([self.contents], self.offset)
-            self.left -= 1
-        return data
-
-
-@pytest.mark.parametrize("size", [100, SEARCH_BYTES, CHUNK_BYTES + 5])
-@pytest.mark.parametrize("after", range(3))
-def test_a_write_that_is_finished_in_between_is_no_damage(slab, size, after):
-    made = chain(5, size)
-    torn = bytearray(made.contents)
-    begin, end = made.offsets[1] + 60, made.ends[1]
-    torn[begin:end] = bytes(end - begin)  # its later pages are not there yet; later frames are
-    plain = slab(bytes(torn))
-    file = FinishedMeanwhile(plain.path, plain.fd)
-    plain.fd = -1
-    file.arm(begin, bytes(made.contents[begin:end]), after=after)
-    outcomes = walk(Walker(file, SALT, BEGIN))
-    file.close()
-    # A writer that is later than the second look is not waited for: then it is damage.
-    if after == 0:
-        assert bodies(outcomes) == made.bodies
-        assert not damages(outcomes)
-    else:
-        assert bodies(outcomes) in (made.bodies, made.bodies[:1] + made.bodies[2:])
 
 
 # --- frames inside payloads -----------------------------------------------------------------
@@ -299,56 +225,26 @@ def test_many_right_headers_over_wrong_bodies_take_time_linear_in_the_bytes(slab
 # --- format 1 -------------------------------------------------------------------------------
 
 
-class Chain1:
-    """A format-1 slab's bytes, and where its frames stand."""
-
-    def __init__(self, payloads: list[bytes]) -> None:
-        self.contents = bytearray()
-        self.offsets: list[int] = []
-        self.bodies = payloads
-        for payload in payloads:
-            self.offsets.append(len(self.contents))
-            self.contents += b"".join(format1.encode_record(payload))
-        self.ends = [*self.offsets[1:], len(self.contents)]
-
-    damaged = Chain.damaged
+SECOND = format1.FRAME_HEADER_LEN + len(b"first")  # where the second frame begins
 
 
-def chain1(count: int = 6) -> Chain1:
-    return Chain1([b"record %d " % i * (i + 1) for i in range(count)])
-
-
-def test_a_format_1_chain_is_walked_frame_by_frame(slab):
-    made = chain1()
-    outcomes = walk(QueuefkaWalker(slab(bytes(made.contents)), 0))
-    assert bodies(outcomes) == made.bodies
-    assert [found.offset for found in outcomes[:-1]] == made.offsets
-    assert outcomes[-1][:2] == (made.ends[-1], made.ends[-1])
+def unfinished(payload: bytes) -> bytes:
+    """A slab of two frames; the last byte of the second is missing."""
+    frames = (format1.encode_record(each) for each in (b"first", payload))
+    return b"".join(part for frame in frames for part in frame)[:-1]
 
 
 def test_a_search_in_format_1_ends_at_its_bound_and_cuts_nothing(slab, monkeypatch):
-    made = Chain1([b"first", (5000).to_bytes(4, "little") * 4000])
-    walker = QueuefkaWalker(slab(bytes(made.contents[:-1])), 0)
-    assert walk(walker)[-1].begin == made.offsets[1]
+    walker = QueuefkaWalker(slab(unfinished((5000).to_bytes(4, "little") * 4000)), 0)
+    assert walk(walker)[-1].begin == SECOND
     monkeypatch.setattr(QueuefkaWalker, "SEARCH_BYTES_MAX", 100_000)
-    assert not walker.claims_more_than_there_is(made.offsets[1])
+    assert not walker.claims_more_than_there_is(SECOND)
     monkeypatch.undo()
-    assert walker.claims_more_than_there_is(made.offsets[1])
-
-
-@pytest.mark.parametrize("keep", [1, 3, 7, 8, 9, 20])
-def test_an_unfinished_format_1_frame_claims_more_than_there_is(slab, keep):
-    made = chain1()
-    contents = bytes(made.contents[: made.offsets[5] + keep])
-    walker = QueuefkaWalker(slab(contents), 0)
-    tail = walk(walker)[-1]
-    assert tail == Tail(made.offsets[5], len(contents), blank=False)
-    assert walker.claims_more_than_there_is(tail.begin)
+    assert walker.claims_more_than_there_is(SECOND)
 
 
 def test_a_search_in_format_1_reads_no_byte_for_each_offset(slab):
-    text = b"plain text has no small numbers in it. " * (CHUNK_BYTES // 10)
-    made = Chain1([b"first", text])
-    file = slab(bytes(made.contents[:-1]))
-    assert QueuefkaWalker(file, 0).claims_more_than_there_is(made.offsets[1])
-    assert_linear(file, len(made.contents))
+    contents = unfinished(b"plain text has no small numbers in it. " * (CHUNK_BYTES // 10))
+    file = slab(contents)
+    assert QueuefkaWalker(file, 0).claims_more_than_there_is(SECOND)
+    assert_linear(file, len(contents))

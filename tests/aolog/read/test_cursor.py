@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -43,16 +42,6 @@ def commit_after(path: str, n: int, name: str = "c", **options: object) -> int:
 
 def rest(path: str, name: str = "c") -> list[bytes | None]:
     return values(path, cursor=name)
-
-
-def file_of(path: str, name: str = "c") -> Path:
-    return Path(path) / "cursors" / f"{name}.cursor"
-
-
-def damage(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 0xFF
-    path.write_bytes(data)
 
 
 # --- resuming --------------------------------------------------------------------------------
@@ -321,29 +310,8 @@ def test_a_bad_name_is_refused(log: str, name: str) -> None:
 # --- a full disk -------------------------------------------------------------------------------
 
 
-def test_a_commit_needs_no_free_space(small_disk) -> None:
-    disk = small_disk(1 << 20)
-    path = str(disk / "log")
-    with aolog.Writer(path, batch_bytes=0) as writer:
-        for i in range(50):
-            writer.append(b"%d" % i)
-    commit_after(path, 1)
-    (disk / "ballast").write_bytes(bytes(os.statvfs(disk).f_bavail * 4096))
-    assert os.statvfs(disk).f_bavail == 0
-    for i in range(2, 40):
-        with aolog.Reader(path, cursor="c") as reader:
-            assert reader.read().value == b"%d" % (i - 1)
-            reader.commit()
-    with pytest.raises(aolog.StorageFull):
-        commit_after(path, 3, "new")
-    assert [cursor.name for cursor in aolog.cursors(path)] == ["c"]
-    (disk / "ballast").unlink()
-    assert not list(Path(path).rglob("*.tmp"))
-    commit_after(path, 3, "new")
-
-
 def test_a_commit_on_a_full_simulated_disk_needs_no_room() -> None:
-    """As above, for machines that may not mount a disk, and to the byte."""
+    """To the byte."""
     system = SimulatedSystem()
     storage = Storage(system)
     with aolog.Writer("/log", batch_bytes=0, storage=storage) as writer:

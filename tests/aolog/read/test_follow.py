@@ -7,7 +7,7 @@ import time
 import pytest
 
 import aolog
-from tests.aolog.conftest import Child, WatchedStorage, in_thread, slab_files
+from tests.aolog.conftest import WatchedStorage, in_thread, slab_files
 
 
 def following(path: str, n: int, **options: object) -> list[bytes]:
@@ -61,27 +61,3 @@ def test_a_follower_is_woken_and_does_not_look_before(log_path: str) -> None:
         assert waiting.result().value == b"a"
         assert time.monotonic() - begun < 5.0  # not by the time-out
         reader.close()
-
-
-WRITE_IN_CHILD = """
-import sys, aolog
-with aolog.Writer(sys.argv[1], slab_bytes=20_000, batch_bytes=0, preallocate=sys.argv[2] == "1") as w:
-    print("open", flush=True)
-    for line in sys.stdin:
-        for i in range(20):
-            w.append(line.strip().encode() * 20)
-        w.flush()
-"""
-
-
-@pytest.mark.parametrize("preallocate", ["0", "1"])
-def test_another_process_is_followed(log_path: str, preallocate: str) -> None:
-    with Child(WRITE_IN_CHILD, log_path, preallocate) as child:
-        assert child.line() == "open"
-        with aolog.Reader(log_path) as reader:
-            for i in range(30):
-                child.say(f"{i:04d}")
-                follow = reader.follow(timeout=20.0)
-                for _ in range(20):
-                    assert next(follow).value == b"%04d" % i * 20
-            assert reader.gaps == []

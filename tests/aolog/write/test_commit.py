@@ -15,12 +15,10 @@ import pytest
 
 import aolog
 from aolog.format.frame import KIND_RECORDS
-from aolog.write.group_commit import GroupCommit
 from tests.aolog.conftest import (
     PACKAGE,
     ROOT,
     SOON_S,
-    Call,
     Operation,
     WatchedStorage,
     assert_clean,
@@ -32,41 +30,6 @@ from tests.aolog.conftest import (
 )
 
 NEVER = {"flush_seconds": None, "sync": "never"}
-
-
-# --- the turn -------------------------------------------------------------------------------
-
-
-def line_of(commit: GroupCommit, n: int, order: list[int]) -> list[Call]:
-    """Threads that wait for the turn, which this one has; each notes itself and passes it on."""
-
-    def work(i: int) -> None:
-        commit.enter()
-        order.append(i)
-        commit.leave()
-
-    calls = []
-    for i in range(n):
-        calls.append(in_thread(lambda i=i: work(i)))
-        eventually(lambda i=i: len(commit.threads) == i + 2)
-    return calls
-
-
-def test_the_turn_is_passed_on_first_in_first_out() -> None:
-    commit, order = GroupCommit(), []
-    commit.enter()
-    calls = line_of(commit, 5, order)
-    assert order == []
-    commit.leave()
-    for call in calls:
-        call.result()
-    assert order == [0, 1, 2, 3, 4]
-    assert commit.threads == set()
-    commit.enter()  # it is free again
-    commit.leave()
-
-
-# --- the writer's ---------------------------------------------------------------------------
 
 
 class Device:

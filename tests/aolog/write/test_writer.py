@@ -14,7 +14,6 @@ import pytest
 import aolog
 from aolog.format.frame import KIND_RECORDS
 from aolog.format.slab import HEADER_LEN, decode_slab_header
-from aolog.record import Record
 from aolog.storage.storage import Storage
 from tests.aolog.conftest import (
     Child,
@@ -30,52 +29,6 @@ from tests.aolog.conftest import (
 from tests.stalling import StallingSystem
 
 # --- records ---------------------------------------------------------------------------------
-
-PARTS = {
-    "value": {"value": b"v"},
-    "empty_value": {"value": b""},
-    "null_value": {"value": None},
-    "all_bytes": {"value": bytes(range(256)) * 5},
-    "key": {"value": b"v", "key": b"k"},
-    "empty_key": {"value": b"v", "key": b""},
-    "null_value_with_key": {"value": None, "key": b"tombstone"},
-    "header": {"value": b"v", "headers": (("h", b"1"),)},
-    "null_header": {"value": b"v", "headers": (("h", None),)},
-    "empty_header": {"value": b"v", "headers": (("", b""),)},
-    "repeated_header": {"value": b"v", "headers": (("h", b"1"), ("h", b"2"), ("ø→", None))},
-    "topic": {"value": b"v", "topic": "orders"},
-    "timestamp": {"value": b"v", "timestamp": 1_700_000_000_123_456},
-    "timestamp_zero": {"value": b"v", "timestamp": 0},
-    "timestamp_before_epoch": {"value": b"v", "timestamp": -1},
-    "timestamp_least": {"value": b"v", "timestamp": -(1 << 63) + 1},
-    "timestamp_greatest": {"value": b"v", "timestamp": (1 << 63) - 1},
-    "all": {"value": b"v", "key": b"k", "headers": (("h", b"1"),), "topic": "t", "timestamp": 5},
-}
-
-
-def as_record(address: int, parts: dict[str, object], timestamp: int | None) -> Record:
-    return Record(
-        address,
-        parts.get("timestamp", timestamp),
-        parts.get("key"),
-        parts["value"],
-        parts.get("headers", ()),
-        parts.get("topic"),
-    )
-
-
-@pytest.mark.parametrize("batch_bytes", [0, 60, 64 << 10])
-def test_records_of_all_kinds_keep_their_parts_when_they_share_a_frame(
-    log_path: str, batch_bytes: int
-) -> None:
-    with aolog.Writer(log_path, batch_bytes=batch_bytes) as writer:
-        kinds = [*PARTS.values(), *reversed(PARTS.values())]
-        expected = [(writer.append(**parts), parts) for parts in kinds]
-    found = read_all(log_path)
-    assert found == [
-        as_record(address, parts, record.timestamp)
-        for (address, parts), record in zip(expected, found, strict=True)
-    ]
 
 
 def test_a_record_without_a_timestamp_has_the_time_of_its_batch(log_path: str) -> None:
@@ -161,13 +114,6 @@ def test_records_are_gathered_until_the_batch_is_large(log_path: str) -> None:
         for _ in range(10):
             writer.append(b"x" * 22)
     assert frame_sizes(log_path) == [4, 4, 2]
-
-
-def test_a_large_record_is_a_frame_of_its_own(log_path: str) -> None:
-    with aolog.Writer(log_path, batch_bytes=100) as writer:
-        for size in (1, 1, 1000, 1, 1):
-            writer.append(b"x" * size)
-    assert frame_sizes(log_path) == [2, 1, 2]
 
 
 @pytest.mark.parametrize("batch_bytes", [0, 64 << 10])
