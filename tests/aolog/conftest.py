@@ -381,12 +381,13 @@ class WatchedStorage(Storage):
     """The real file system, with a list of what was changed and a say in it.
 
     operations: what was done, in order. before: called with each Operation before it is done; may
-    raise in its place. reads: how often files, directories or names were read.
+    raise in its place. opened: files, in order. lists: how often a directory was listed.
     """
 
     def __init__(self, before: Callable[[Operation], None] | None = None) -> None:
         self.operations: list[Operation] = []
         self.before = before
+        self.opened: list[str] = []
         self.lists = 0
 
     def meet(self, what: str, path: str, call: Callable[[], object]) -> None:
@@ -407,6 +408,7 @@ class WatchedStorage(Storage):
         return WatchedDirectory(self, path, fd)
 
     def _open(self, path: str, flags: int) -> File:
+        self.opened.append(path)
         made: list[File] = []
 
         def call() -> None:

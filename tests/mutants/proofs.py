@@ -102,7 +102,8 @@ PROOFS = {
         cursor::test_a_log_that_took_another_course_below_the_cursor_is_told
         cursor::test_a_cursor_of_another_log_is_refused
         retention::test_when_full_prune_lets_the_oldest_go_and_readers_are_told_exactly
-        killed_creators::test_a_commit_over_one_that_was_not_durable_never_costs_both_copies
+        killed_creators::test_a_cursor_whose_creator_was_killed_survives_the_commit_of_the_next
+        explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
         crash/test_kill::test_a_reader_that_commits_is_killed_and_resumes_exactly
     """,
     "commit": """

@@ -179,6 +179,7 @@ def test_tail_tells_gaps_among_the_last_records_once(tmp_path):
         assert result.exit_code == 3
         assert result.stdout.split() == (["v7", "v8"] if fmt == "aolog" else ["v5", "v7", "v8"])
         assert result.stderr.count("aolog: gap: [") == 1
+        assert ("an unknown number in 1 of them" in result.stderr) is (fmt == "queuefka")
 
 
 def test_tail_follows_and_ends_when_it_is_interrupted(log_path, ten):

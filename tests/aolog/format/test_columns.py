@@ -10,14 +10,11 @@ from hypothesis import strategies as st
 
 from aolog.format import columns
 from aolog.format.columns import (
-    HEADER_NULLS,
     HEADERS,
-    KEY_NULLS,
     KEYS,
     KNOWN,
     TIMESTAMPS,
     TOPIC,
-    TOPIC_NULLS,
     TOPICS,
     VALUE_NULLS,
     VALUES,
@@ -27,7 +24,7 @@ from aolog.format.columns import (
     encode_columns,
 )
 from aolog.format.compression import Malformed
-from aolog.format.frame import BODY_LEN_MAX, KIND_RECORDS, KIND_SEAL, Frame, FrameHeader
+from aolog.format.frame import KIND_RECORDS, KIND_SEAL, Frame, FrameHeader
 from aolog.read.batch import RecordFrame
 from aolog.record import Record
 
@@ -106,43 +103,6 @@ def test_more_entries_than_pay_for_numpy_come_back():
 
 
 # --- which columns a batch has --------------------------------------------------------------
-
-
-def test_a_lone_value_is_its_own_body():
-    assert encode_columns([b"hello"]) == (0, [b"hello"])
-    assert encode_columns([b""]) == (0, [b""])
-    decoded = decode_columns(memoryview(b"hello"), 1, 0)
-    assert decoded == Columns(1, value=memoryview(b"hello"))
-
-
-@pytest.mark.parametrize(
-    ("batch", "bits"),
-    [
-        ({"values": [None]}, VALUES | VALUE_NULLS),
-        ({"values": [b"a", b"b"]}, VALUES),
-        ({"values": [b"a"], "keys": [b"k"]}, VALUES | KEYS),
-        ({"values": [b"a"], "keys": [None]}, VALUES | KEYS | KEY_NULLS),
-        ({"values": [b"a"], "timestamps": [1]}, VALUES | TIMESTAMPS),
-        ({"values": [b"a", b"b"], "topics": ["t", "t"]}, VALUES | TOPIC),
-        ({"values": [b"a", b"b"], "topics": ["t", "u"]}, VALUES | TOPICS),
-        ({"values": [b"a", b"b"], "topics": ["t", None]}, VALUES | TOPICS | TOPIC_NULLS),
-        ({"values": [b"a", b"b"], "topics": [None, None]}, VALUES | TOPICS | TOPIC_NULLS),
-        ({"values": [b"a"], "headers": [(("h", b"1"),)]}, VALUES | HEADERS),
-        ({"values": [b"a"], "headers": [(("h", None),)]}, VALUES | HEADERS | HEADER_NULLS),
-    ],
-    ids=str,
-)
-def test_only_columns_that_are_used_are_written(batch, bits):
-    assert encode_columns(**batch)[0] == bits
-
-
-def test_a_column_over_a_frames_bound_is_refused_before_it_is_copied():
-    class Huge(bytes):
-        def __len__(self) -> int:
-            return BODY_LEN_MAX + 1
-
-    with pytest.raises(BodyTooLarge):
-        encode_columns([Huge()])
 
 
 def test_offsets_over_32_bits_are_refused():

@@ -11,7 +11,6 @@ import pytest
 
 import aolog
 from aolog.log.retention import Plan, SlabSize, plan, prune
-from aolog.storage.file import File
 from aolog.storage.storage import Storage
 from tests.aolog.conftest import (
     Killed,
@@ -163,27 +162,17 @@ def test_old_slabs_go_though_no_one_appends(log_path: str, monkeypatch: pytest.M
 # --- what it costs -------------------------------------------------------------------------------
 
 
-class CountingStorage(Storage):
-    """Counts how often a slab is opened to be read."""
-
-    looks = 0
-
-    def open_read(self, path: str) -> File:
-        self.looks += path.endswith(".slab")
-        return super().open_read(path)
-
-
 def test_a_bounded_log_looks_at_each_slab_once_however_often_it_rolls(log_path: str) -> None:
     keep = aolog.Retention(max_bytes=400_000)
-    storage = CountingStorage()
+    storage = WatchedStorage()
     looks = []
     with aolog.Writer(
         log_path, slab_bytes=SLAB, retention=keep, storage=storage, **NEVER
     ) as writer:
         for i in range(80):
-            storage.looks = 0
+            storage.opened.clear()
             writer.append_many([b"%010d" % i + b"x" * 2 * SLAB])  # a slab of its own
-            looks.append(storage.looks)
+            looks.append(sum(path.endswith(".slab") for path in storage.opened))
             assert total(log_path) <= 400_000
     assert len(slab_files(log_path)) > 10
     assert max(looks[40:]) <= 2  # the one that was the last, and the one that is

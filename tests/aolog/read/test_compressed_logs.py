@@ -157,19 +157,6 @@ def test_no_frame_is_shorter_than_its_count(log_path, name):
 # --- options --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"compression": "gzip"}, {"compression": "zstd", "compression_level": 99},
-     {"compression_level": 3}, {"compression": "lz4", "format": "queuefka"}],
-)  # fmt: skip  # a table
-def test_what_cannot_be_is_refused_before_anything_is_made(log_path, options):
-    with pytest.raises(aolog.UsageError) as refused:
-        aolog.Writer(log_path, **options)
-    assert refused.value.code == "usage"
-    assert "compression" in str(refused.value)
-    assert not Path(log_path).exists()
-
-
 # --- damage ---------------------------------------------------------------------------------
 
 

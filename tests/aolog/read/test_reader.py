@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.storage.file import File
 from aolog.storage.storage import Storage
-from aolog.storage.system import System
 from aolog.testing import Fault, SimulatedSystem
 from aolog.testing.faults import FaultPlan
 from tests.aolog.conftest import (
@@ -290,14 +288,7 @@ def test_a_reader_that_seeks_back_and_forth_opens_a_slab_once(log_path: str) -> 
     """What a seek leaves is kept, with its index: opening cost as much as the seek. A slab that
     was pruned meanwhile is not, and one that has a successor now ends where that begins."""
 
-    class Counting(Storage):
-        opened: list[str] = []
-
-        def open_read(self, path: str) -> File:
-            self.opened.append(path)
-            return super().open_read(path)
-
-    storage = Counting()
+    storage = WatchedStorage()
     given = written(log_path, 60, batch_bytes=0, slab_bytes=9000)
     names = slab_files(log_path)
     assert 3 < len(names) <= 12
@@ -375,16 +366,6 @@ def test_a_read_that_fails_loses_no_record(max_bytes: int) -> None:
     assert failed > 2  # the others were met behind what had been read, and tried again
 
 
-class CountingSystem(System):
-    """Counts how often a directory is listed."""
-
-    listed = 0
-
-    def listdir(self, path: str | int) -> list[str]:
-        self.listed += 1
-        return super().listdir(path)
-
-
 @pytest.mark.parametrize("start", ["earliest", "latest", "address", "cursor"])
 def test_the_directory_is_listed_once_before_the_first_record(log_path, start):
     """Though the log has just changed: a listing so soon after may have missed another change, which
@@ -395,27 +376,27 @@ def test_the_directory_is_listed_once_before_the_first_record(log_path, start):
         with aolog.Reader(log_path, given[-9], cursor="c") as reader:
             reader.commit()
     where = {"address": expected, "latest": "latest"}.get(start, "earliest")
-    system = CountingSystem()
+    storage = WatchedStorage()
     cursor = "c" if start == "cursor" else None
     with aolog.Writer(log_path) as writer:
         writer.append(b"begins the last slab")
         writer.flush()
-        with aolog.Reader(log_path, where, cursor=cursor, storage=Storage(system)) as reader:
+        with aolog.Reader(log_path, where, cursor=cursor, storage=storage) as reader:
             if start == "latest":
                 expected = writer.append(b"last")
                 writer.flush()
             record = reader.read()
     assert record is not None
     assert record.address == expected
-    assert system.listed == 1
+    assert storage.lists == 1
 
 
 def test_the_directory_of_a_new_log_is_listed_once(log_path):
-    system = CountingSystem()
-    with aolog.Writer(log_path, storage=Storage(system)) as writer:
+    storage = WatchedStorage()
+    with aolog.Writer(log_path, storage=storage) as writer:
         writer.append(b"first")
         writer.sync()
-    assert system.listed == 1
+    assert storage.lists == 1
 
 
 def test_a_dropped_reader_leaves_no_descriptor_and_no_lock(log_path: str) -> None:

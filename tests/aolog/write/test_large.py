@@ -132,18 +132,6 @@ def many_slabs(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-class Opens(WatchedStorage):
-    """Counts how many files are opened."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened: set[str] = set()
-
-    def _open(self, path: str, flags: int) -> File:
-        self.opened.add(path)
-        return super()._open(path, flags)
-
-
 def test_seeking_reads_few_slabs_of_many(many_slabs: str) -> None:
     from datetime import UTC, datetime, timedelta
 
@@ -155,11 +143,11 @@ def test_seeking_reads_few_slabs_of_many(many_slabs: str) -> None:
             lambda reader, i=i: reader.seek(ordinal=i),
             lambda reader, moment=moment: reader.seek(moment),
         ):
-            storage = Opens()
+            storage = WatchedStorage()
             with aolog.Reader(many_slabs, storage=storage) as reader:
                 how(reader)
                 assert reader.read() == records[i]
-            assert len([path for path in storage.opened if path.endswith(".slab")]) <= 13
+            assert len({path for path in storage.opened if path.endswith(".slab")}) <= 13
 
 
 # --- gigabytes -----------------------------------------------------------------------------------
