@@ -63,9 +63,9 @@ class Slab:
 
     format: 1 or 2. header: None in format 1, and if no copy is valid because all are lost or all are
     another log's: then the whole slab is damage. foreign: the UUID of that other log. limit: the
-    offset at which the slab ends by its successor's name; None for the log's last slab. seal_offset:
-    of the seal, after one was found. is_ours: tells whether a header that was found in the slab at
-    a base has the log's UUID.
+    offset at which the slab ends by its successor's name; None for the log's last slab. is_sealed:
+    whether the last frame that `end` found is a seal. is_ours: tells whether a header that was found
+    in the slab at a base has the log's UUID.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class Slab:
         self.foreign: bytes | None = None
         self._is_ours = is_ours
         self._seal: Seal | None = None
-        self.seal_offset = 0
         self._walker: Walks | None = None  # at the end of the frames that `_walk` has seen
         self._index = Index([], [], [])  # of those frames
         self._end: Mark | None = None  # their end
-        self._durable = 0  # offset of the last of them that has the durable flag
+        self._marked = 0  # offset of the last of them that has the durable flag
+        self.is_sealed = False  # whether the last of them is a seal
         # A log has one format. A slab that is too short or too damaged to show its format has the
         # log's: a damaged header of format 2 is never read as format 1, nor a torn length as 2.
         first = file.pread(HEADER_LEN, 0)
@@ -155,7 +155,7 @@ class Slab:
             return self._seal
         found = seal_at_end(self.file, self.end_offset)
         if found is not None and self._counts(found[0].header):
-            self._seal, self.seal_offset = found[0], found[1].offset
+            self._seal, self._marked, self.is_sealed = found[0], found[1].offset, True
         return self._seal
 
     def located(self, error: CodecUnavailable, frame: Frame) -> CodecUnavailable:
@@ -189,8 +189,9 @@ class Slab:
         return self._index
 
     def end(self) -> Mark:
-        """The end of the intact frames: the offset after the last one, the number of records in the
-        slab before it, and their greatest timestamp. After a seal this is the end of the slab. If
+        """The end of the intact frames, the seal included: the offset after the last one, the number of
+        records in the slab before it, and their greatest timestamp. Reads bodies too: after a crash a
+        header may exist without its body. If
         the header is lost, the whole slab is damage and ends at its `end_offset`. In format 1 only
         the offset has a meaning. Each call walks over the new frames."""
         if (seal := self.seal()) is not None:
@@ -199,11 +200,11 @@ class Slab:
             return Mark(self.end_offset, 0, NO_TIMESTAMP)
         return self._walk()
 
-    def durable(self) -> int:
-        """The offset before which everything is durable, by the flags of the frames; more may be. Each call
-        walks over the new frames."""
-        end = self.end().offset
-        return end if self.seal() is not None else min(self._durable, end)
+    def marked(self) -> int:
+        """The offset of the last frame that says that everything before it is durable; 0 if there is
+        none. Each call walks over the new frames."""
+        self.end()
+        return self._marked
 
     def _walk(self) -> Mark:
         """Walks over the frames that were written since the last call, and indexes them."""
@@ -212,11 +213,13 @@ class Slab:
         self._walker.limit = self.limit
         at, ordinal, greatest_us = self._end or Mark(self.data_begin, 0, NO_TIMESTAMP)
         for found in outcomes(self._walker):
-            if isinstance(found, Frame) and found.header.kind != KIND_SEAL:
+            if isinstance(found, Frame):
                 head = found.header
+                self.is_sealed = head.kind == KIND_SEAL
                 if head.durable:
-                    self._durable = found.offset
-                self._index.note(found.offset, head.ordinal, greatest_us)
+                    self._marked = found.offset
+                if not self.is_sealed:
+                    self._index.note(found.offset, head.ordinal, greatest_us)
                 if head.kind == KIND_RECORDS:
                     greatest_us = max(greatest_us, head.timestamp_us)
                 at, ordinal = found.end, head.ordinal + head.records

@@ -81,7 +81,9 @@ def latest(log: Log) -> Place:
 def durable(log: Log) -> int | None:
     """Everything before this address survives power loss; more may. None in format 1."""
     slab = log.slab(len(log.bases) - 1)
-    return None if slab.format == 1 else slab.base + slab.durable()
+    if slab.format == 1:
+        return None
+    return slab.base + (slab.end().offset if slab.seal() is not None else slab.marked())
 
 
 def at_address(log: Log, address: int) -> Place:

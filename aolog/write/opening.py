@@ -15,12 +15,11 @@ from aolog.errors import (
     counted,
     warn,
 )
-from aolog.format.frame import FLAG_DURABLE, KIND_RECORDS, KIND_SEAL, Frame, padding
+from aolog.format.frame import padding
 from aolog.format.slab import NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.identity import Headers, cursor_uuids, log_uuid
 from aolog.log.names import CURSOR_DIRECTORY
-from aolog.log.walk import Tail
 from aolog.log.walk_format1 import QueuefkaWalker
 from aolog.write.cut_tail import cut_tail
 from aolog.write.next_slab import REACH_SPARE, Predecessor
@@ -90,12 +89,10 @@ def _inspect(log: Log) -> _Found | None:
 
 def _inspect_format_2(log: Log, slab: Slab, stat: Stat) -> _Found:
     header = slab.header
-    end, records, greatest_us, sealed, marked = (
-        _end_of_frames(slab) if header else (slab.data_begin, 0, NO_TIMESTAMP, False, 0)
-    )
+    end, records, greatest_us = slab.end()
     tail_end = end if header is None else _tail_end(slab, end, stat.size)
     same_boot = header is not None and header.boot_id == log.storage.boot_id()
-    if same_boot and marked < end:
+    if same_boot and (marked := max(slab.marked(), slab.data_begin)) < end:
         _write_again(log, slab, marked, end)
     last = LastSlab(
         format=2,
@@ -106,7 +103,7 @@ def _inspect_format_2(log: Log, slab: Slab, stat: Stat) -> _Found:
         has_header=header is not None,
         foreign=slab.foreign is not None,
         has_predecessor=len(log.bases) > 1,
-        sealed=sealed,
+        sealed=slab.is_sealed,
         blank=tail_end == end,
         # The inode alone is what earlier releases wrote.
         same_file=header is not None and header.inode in {slab.file.identity(), stat.inode},
@@ -128,31 +125,6 @@ def _write_again(log: Log, slab: Slab, begin: int, end: int) -> None:
         file.datasync()
 
 
-def _end_of_frames(slab: Slab) -> tuple[int, int, int, bool, int]:
-    """As `Slab.end_of_frames`, whether the last frame is a seal, and the offset of the last frame
-    that declares everything before it durable. Reads bodies too: after a crash a header may exist
-    without its body."""
-    if (seal := slab.seal()) is not None:
-        return slab.end_offset, seal.records, seal.greatest_us, True, slab.seal_offset
-    records, greatest_us, sealed, marked = 0, NO_TIMESTAMP, False, slab.data_begin
-    walker = slab.walker()
-    while True:
-        frames = walker.run()
-        if not frames:
-            found = walker.next()
-            if isinstance(found, Tail):
-                return found.begin, records, greatest_us, sealed, marked
-            frames = [found] if isinstance(found, Frame) else []
-        for frame in frames:
-            head = frame.header
-            records = head.ordinal + head.records
-            sealed = head.kind == KIND_SEAL
-            if head.kind == KIND_RECORDS and head.timestamp_us > greatest_us:
-                greatest_us = head.timestamp_us
-            if head.flags & FLAG_DURABLE:
-                marked = frame.offset
-
-
 def _tail_end(slab: Slab, begin: int, end: int) -> int:
     """After the last byte in [begin, end) that is not zero; `begin` if all are zero."""
     for at in reversed(range(begin, end, _STEP_BYTES)):  # backwards
@@ -163,17 +135,13 @@ def _tail_end(slab: Slab, begin: int, end: int) -> int:
 
 
 def _inspect_format_1(_: Log, slab: Slab, stat: Stat) -> _Found:
-    size = stat.size
-    walker = slab.walker()
-    assert isinstance(walker, QueuefkaWalker)
-    while not isinstance(outcome := walker.next(), Tail):
-        pass
-    unfinished = outcome.begin < size and walker.claims_more_than_there_is(outcome.begin)
+    size, end = stat.size, slab.end().offset
+    unfinished = end < size and QueuefkaWalker(slab.file, end).claims_more_than_there_is(end)
     last = LastSlab(
         format=1,
         base=slab.base,
         size=size,
-        end_of_frames=outcome.begin,
+        end_of_frames=end,
         reach=0,
         unfinished=unfinished,
     )
@@ -222,7 +190,7 @@ def open_for_append(
         )
     aside, cut = cut_tail(log, decision, found.last, found.tail_end)
     last = found.last
-    end = last.end_of_frames if last.has_header else last.size
+    end = last.end_of_frames
     if last.format == 1:
         offset = None
         if decision.next_base is None:
@@ -271,7 +239,7 @@ def _last_known(log: Log) -> tuple[SlabHeader | None, int, int]:
     for i in reversed(range(len(log.bases))):
         with log.open_slab(i) as slab:
             if slab.header is not None:
-                _, records, greatest_us, _, _ = _end_of_frames(slab)
+                _, records, greatest_us = slab.end()
                 return slab.header, records, greatest_us
     return None, 0, NO_TIMESTAMP
 

@@ -16,7 +16,6 @@ from aolog.log.directory import Log
 from aolog.log.lock import lock_log
 from aolog.log.pruned_records import PrunedUnread
 from aolog.log.retention import prune
-from aolog.log.walk import Tail
 from aolog.log.writer_checks import refuse_foreign, warn_of_limits
 from aolog.write.next_slab import begin_format_1_slab, begin_slab
 from aolog.write.opening import open_for_append
@@ -169,10 +168,7 @@ class SlabChain:
     def end_of_whole_frames(self, base: int) -> int:
         """The address after the last whole frame in the file of the slab at `base`."""
         with Log(self._directory, self.storage) as log, log.open_slab(log.position(base)) as slab:
-            walker = slab.walker()
-            while not isinstance(outcome := walker.next(), Tail):
-                pass
-            return base + outcome.begin
+            return base + slab.end().offset
 
     def release(self) -> None:
         """Closes the files and releases the log's lock. Idempotent, takes no lock. In a forked child
