@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from aolog.errors import AologError, UsageError
+from aolog.errors import UsageError
 from aolog.log.names import check_cursor_name
 from aolog.log.units import duration_seconds, size_bytes
 from aolog.read.reader import Reader
 from aolog.write.validate import read_mode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aolog.read.seek import Start
 
     ParamType = click.ParamType[Any]
@@ -74,85 +76,63 @@ def where(text: str, now: datetime) -> Where | None:
 # --- click's types --------------------------------------------------------------------------
 
 
-class _Size(ParamType):
-    name = "size"
+class Parsed(ParamType):
+    """A value that a function makes of the text. The function raises ValueError or UsageError with what
+    is wrong."""
 
-    def __init__(self, least: int) -> None:
-        self._least = least
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        found = value if isinstance(value, int) else size_bytes(value)
-        if found is None:
-            self.fail(f"{value!r} is not a size: use bytes, or 10k, 64M, 1GiB", param, ctx)
-        if found < self._least:
-            self.fail(f"{value!r} is below {self._least}", param, ctx)
-        return found
-
-
-class _Duration(ParamType):
-    name = "duration"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        found = value if isinstance(value, float) else duration_seconds(value)
-        if found is None:
-            self.fail(f"{value!r} is not a duration: use 500ms, 90s, 15m, 2h, 7d", param, ctx)
-        if not 0 < found <= _DURATION_MAX_S:
-            self.fail(f"{value!r} is not between 0 and 100 years", param, ctx)
-        return found
-
-
-class _Where(ParamType):
-    name = "where"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Where:
-        found = value if isinstance(value, Where) else where(value, datetime.now(UTC))
-        if found is None:
-            self.fail(
-                f"{value!r} is not a position in a log: use earliest, latest, an address, ordinal:N, "
-                "a time such as 2026-01-31T12:00:00Z, or 15m-ago",
-                param,
-                ctx,
-            )
-        return found
-
-
-class _Log(ParamType):
-    """The path of a log. The library checks what is there: its errors tell a file from an empty
-    directory and from a newer format."""
-
-    name = "log"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        path = str(value)
-        if not path or "\0" in path:
-            self.fail(f"{path!r} is not a path", param, ctx)
-        return path
-
-
-class _CursorName(ParamType):
-    name = "name"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """As click's."""
+        if not isinstance(value, str):  # a default
+            return value
         try:
-            check_cursor_name(value)
-        except AologError as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
-
-
-class _Mode(ParamType):
-    name = "octal"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        try:
-            return value if isinstance(value, int) else read_mode(value)
-        except UsageError as error:
+            return self._parse(value)
+        except (ValueError, UsageError) as error:
             self.fail(str(error), param, ctx)
 
 
-MODE = _Mode()
-SIZE, SIZE_OR_ZERO, DURATION, WHERE = _Size(1), _Size(0), _Duration(), _Where()
-CURSOR_NAME = _CursorName()
+def _size(text: str, least: int = 1) -> int:
+    found = size_bytes(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a size: use bytes, or 10k, 64M, 1GiB")
+    if found < least:
+        raise ValueError(f"{text!r} is below {least}")
+    return found
 
-log_argument = click.argument("log", type=_Log())
+
+def _duration(text: str) -> float:
+    found = duration_seconds(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a duration: use 500ms, 90s, 15m, 2h, 7d")
+    if not 0 < found <= _DURATION_MAX_S:
+        raise ValueError(f"{text!r} is not between 0 and 100 years")
+    return found
+
+
+def _where(text: str) -> Where:
+    found = where(text, datetime.now(UTC))
+    if found is None:
+        raise ValueError(
+            f"{text!r} is not a position in a log: use earliest, latest, an address, ordinal:N, "
+            "a time such as 2026-01-31T12:00:00Z, or 15m-ago"
+        )
+    return found
+
+
+def _log(path: str) -> str:
+    """The library checks what is there: its errors tell a file from an empty directory and from a newer
+    format."""
+    if not path or "\0" in path:
+        raise ValueError(f"{path!r} is not a path")
+    return path
+
+
+SIZE, SIZE_OR_ZERO = Parsed("size", _size), Parsed("size", lambda text: _size(text, 0))
+DURATION, MODE = Parsed("duration", _duration), Parsed("octal", read_mode)
+WHERE, CURSOR_NAME = Parsed("where", _where), Parsed("name", check_cursor_name)
+
+log_argument = click.argument("log", type=Parsed("log", _log))
 cursor_argument = click.argument("name", type=CURSOR_NAME)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from aolog.cli.parse import ParamType
+from aolog.cli.parse import Parsed
 from aolog.read.seek import microseconds
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ _ABSENT = object()
 
 
 def parse_spec(text: str) -> Spec:
-    """A function from a record's bytes to the part, None if it is absent. Raises ValueError with the
-    reason."""
+    """A function from a record's bytes to the part, None if it is absent. Raises ValueError."""
     kind, _, rest = text.partition(":")
     match kind:
         case "field":
@@ -42,7 +41,7 @@ def parse_spec(text: str) -> Spec:
             return _json(rest)
         case "regex":
             return _regex(rest)
-    raise ValueError(_HINT)
+    raise ValueError(f"{text!r}: {_HINT}")
 
 
 def _field(rest: str) -> Spec:
@@ -168,16 +167,4 @@ class RecordParts:
         return found
 
 
-class _Spec(ParamType):
-    name = "spec"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Spec:
-        if callable(value):
-            return value  # type: ignore[no-any-return]
-        try:
-            return parse_spec(value)
-        except ValueError as error:
-            self.fail(f"{value!r}: {error}", param, ctx)
-
-
-SPEC = _Spec()
+SPEC = Parsed("spec", parse_spec)

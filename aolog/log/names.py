@@ -47,19 +47,19 @@ def slab_base(name: str) -> int | None:
     return base if base < ADDRESS_END else None
 
 
-def check_cursor_name(name: str) -> None:
-    """Raises UsageError if a cursor cannot have this name."""
+def check_cursor_name(name: str) -> str:
+    """The same name. Raises UsageError if a cursor cannot have it."""
     if not _CURSOR_NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is not a valid name for a cursor",
             hint="use up to 128 letters, digits, '.', '_' and '-', not beginning with '.' or '-'",
         )
+    return name
 
 
 def cursor_path(log_path: str, name: str, suffix: str = CURSOR_SUFFIX) -> Inside:
     """The path of a cursor's file, or of the file with its notes. Raises UsageError."""
-    check_cursor_name(name)
-    return Inside(log_path, CURSOR_DIRECTORY, name + suffix)
+    return Inside(log_path, CURSOR_DIRECTORY, check_cursor_name(name) + suffix)
 
 
 def cursor_name(file_name: str) -> str | None:
