@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from aolog.storage.file import File
 
-_RUN_BYTES = 1 << 20  # a read; frames that begin in it and end after it are read again
+_RUN_BYTES = 1 << 20  # a read; a frame that begins in it and ends after it is read again
 
 
 class QueuefkaWalker:
@@ -38,23 +38,24 @@ class QueuefkaWalker:
         self._chunk_at = offset
 
     def next(self) -> Outcome:
-        """As Walker.next."""
-        found = self._fresh_frame_at(self.offset)
-        if found is None:
-            return self._bad()
-        self.offset = found.end
-        return found
-
-    def _fresh_frame_at(self, offset: int) -> Frame | None:
-        """The frame at `offset`; reads it again if it is not intact in the chunk."""
-        found = self._frame_at(offset)
-        if found is None and self._is_stale(offset):
-            self._chunk = b""
-            found = self._frame_at(offset)
-        return found
+        """As Walker.next. Reads the frame from the file, which may have been finished since `run`."""
+        begin, end = self.offset, self._file.end(self.limit)
+        if (found := self._frame_at(begin, end)) is not None:
+            self.offset = found.end
+            return found
+        claimed = self._claimed_end(begin, end)
+        if claimed is None or self._frame_at(claimed, end) is None:
+            return Tail(begin, max(begin, end), blank=False)
+        self.offset = claimed
+        return self._frame_at(begin, end) or Damage(
+            begin, claimed, durable=False
+        )  # or finished now
 
     def run(self) -> list[Frame]:
         """As Walker.run."""
+        if self.offset >= self._chunk_at + len(self._chunk):
+            size = _RUN_BYTES if self.limit is None else min(_RUN_BYTES, self.limit - self.offset)
+            self._chunk, self._chunk_at = self._file.pread(max(size, 0), self.offset), self.offset
         frames = []
         chunk, chunk_at = self._chunk, self._chunk_at
         view, at, end = memoryview(chunk), self.offset - self._chunk_at, len(chunk)
@@ -66,81 +67,42 @@ class QueuefkaWalker:
             body = view[begin : begin + length]
             if not format1.payload_matches(stored, body):
                 break
-            header = FrameHeader(KIND_RECORDS, 0, length, stored, 0, 0, 1, 0)
-            frames.append(Frame(chunk_at + at, chunk_at + begin + length, header, body))
+            frames.append(_frame(chunk_at + at, stored, body))
             at = begin + length
         self.offset = chunk_at + at
         return frames
 
-    def _bytes(self, offset: int, size: int) -> memoryview | None:
-        """`size` bytes at `offset`; None if the slab ends before."""
-        at = offset - self._chunk_at
-        if not (at >= 0 and at + size <= len(self._chunk)):
-            if offset + size > self._file.end(self.limit):
-                return None
-            want = max(size, _RUN_BYTES)
-            if self.limit is not None:
-                want = min(want, self.limit - offset)
-            self._chunk, self._chunk_at, at = self._file.pread(want, offset), offset, 0
-            if len(self._chunk) < size:
-                return None
-        return memoryview(self._chunk)[at : at + size]
-
-    def _is_stale(self, offset: int) -> bool:
-        """Whether the frame at `offset` may differ from the one in the chunk."""
-        claimed = self._claimed_end(offset)
-        at = offset - self._chunk_at
-        if claimed is None or at < 0 or claimed - self._chunk_at > len(self._chunk):
-            return True
-        bad = self._chunk[at : claimed - self._chunk_at]
-        return self._file.pread(len(bad), offset) != bad
-
-    def _claimed_end(self, offset: int) -> int | None:
+    def _claimed_end(self, offset: int, end: int) -> int | None:
         """The end of the frame at `offset` by its length; None if that is after the slab's end."""
-        head = self._bytes(offset, format1.FRAME_HEADER_LEN)
-        if head is None:
+        head = self._file.pread(format1.FRAME_HEADER_LEN, offset)
+        if len(head) < format1.FRAME_HEADER_LEN:
             return None
-        end = offset + format1.FRAME_HEADER_LEN + format1.decode_at(head, 0)[0]
-        return end if end <= self._file.end(self.limit) else None
+        claimed = offset + format1.FRAME_HEADER_LEN + format1.decode_at(head, 0)[0]
+        return claimed if claimed <= end else None
 
     def claims_more_than_there_is(self, offset: int) -> bool:
         """Whether the bytes at `offset` can be a frame whose end was not written. False if the search
         for a frame after it stopped at its bound: nothing that may be intact is cut."""
-        if self._claimed_end(offset) is not None:
+        end = self._file.end(self.limit)
+        if self._claimed_end(offset, end) is not None:
             return False
         work = 0
-        for at, claimed in self._claims(offset + 1, self._file.end(self.limit)):
+        for at, claimed in self._claims(offset + 1, end):
             work += claimed
-            if work > self.SEARCH_BYTES_MAX or self._frame_at(at) is not None:
+            if work > self.SEARCH_BYTES_MAX or self._frame_at(at, end) is not None:
                 return False
         return True
 
-    def _frame_at(self, offset: int) -> Frame | None:
-        head = self._bytes(offset, format1.FRAME_HEADER_LEN)
-        if head is None:
+    def _frame_at(self, offset: int, end: int) -> Frame | None:
+        claimed = self._claimed_end(offset, end)
+        if claimed is None:
             return None
-        length, stored = format1.decode_at(head, 0)
-        if not 0 < length <= format1.PAYLOAD_LEN_MAX:
+        data = memoryview(self._file.pread(claimed - offset, offset))
+        body = data[format1.FRAME_HEADER_LEN :]
+        if len(data) < claimed - offset or not 0 < len(body) <= format1.PAYLOAD_LEN_MAX:
             return None
-        body = self._bytes(offset + format1.FRAME_HEADER_LEN, length)
-        if body is None or not format1.payload_matches(stored, body):
-            return None
-        header = FrameHeader(KIND_RECORDS, 0, length, stored, 0, 0, 1, 0)
-        return Frame(offset, offset + format1.FRAME_HEADER_LEN + length, header, body)
-
-    def _bad(self) -> Outcome:
-        begin, end = self.offset, self._file.end(self.limit)
-        found = self._claimed_end(begin)
-        if found is not None and self._frame_at(found) is None:
-            found = None
-        if found is not None:
-            if (again := self._fresh_frame_at(begin)) is not None:  # finished since
-                self.offset = again.end
-                return again
-            self.offset = found
-            return Damage(begin, found, durable=False)
-        self._chunk = b""
-        return Tail(begin, max(begin, end), blank=False)
+        stored = format1.decode_at(data, 0)[1]
+        return _frame(offset, stored, body) if format1.payload_matches(stored, body) else None
 
     def _claims(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """(offset, length) of each possible frame in [begin, end): its length fits. numpy excludes most
@@ -159,3 +121,8 @@ class QueuefkaWalker:
             fitting = np.flatnonzero((lengths > 0) & (lengths <= room))
             for i in fitting.tolist():
                 yield at + i, format1.FRAME_HEADER_LEN + int(lengths[i])
+
+
+def _frame(offset: int, stored: int, body: memoryview) -> Frame:
+    header = FrameHeader(KIND_RECORDS, 0, len(body), stored, 0, 0, 1, 0)
+    return Frame(offset, offset + format1.FRAME_HEADER_LEN + len(body), header, body)
