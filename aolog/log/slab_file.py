@@ -22,7 +22,6 @@ from aolog.format.slab import (
     DATA_BEGIN,
     HEADER_COPIES,
     HEADER_LEN,
-    INDEX_SPACING,
     MAGIC,
     NO_TIMESTAMP,
     TRAILER_LEN,
@@ -234,7 +233,6 @@ class Slab:
         at, ordinal = (mark.offset, mark.ordinal) if mark else (self.data_begin, 0)
         if self.header is None:
             return at, ordinal, None
-        at, ordinal = self._skip(at, ordinal, offset, self.header.salt)
         for found in outcomes(self.walker(at)):
             if isinstance(found, Tail):
                 return found.begin, ordinal, None
@@ -246,18 +244,6 @@ class Slab:
             else:
                 ordinal = found.header.ordinal + found.header.records
         raise AssertionError("a walk ends with a tail")
-
-    def _skip(self, begin: int, ordinal: int, offset: int, salt: int) -> tuple[int, int]:
-        """Skips frames by their headers, without looking at their bodies: the place and the ordinal of
-        the first that contains or follows the offset, or whose header is not intact."""
-        at = begin
-        data = self.file.pread(min(offset - at, INDEX_SPACING), at) if offset > at else b""
-        while at - begin + FRAME_HEADER_LEN <= len(data):
-            head = decode_header(data, at - begin, at, salt)
-            if head is None or at + head.frame_len > offset:
-                break
-            at, ordinal = at + head.frame_len, head.ordinal + head.records
-        return at, ordinal
 
     def _header_at(self, begin: int, offset: int) -> FrameHeader | None:
         """The intact header at the beginning of damage, if its frame contains the offset: only the body
