@@ -290,13 +290,6 @@ class Log:
         while len(self._slabs) > OPEN_SLABS_MAX:
             self._slabs.popitem(last=False)[1].close()
 
-    def _keep_where_room(self, slab: Slab) -> None:
-        """Keeps the slab if that closes none of the open ones, which callers may be using."""
-        if len(self._slabs) < OPEN_SLABS_MAX and slab.base not in self._slabs:
-            self._slabs[slab.base] = slab
-        else:
-            slab.close()
-
     def _is_ours(self, base: int, header: SlabHeader) -> bool:
         """Whether a header that was found in the slab at `base` has the log's UUID (identity.py).
         The UUID is decided with the first header, and again if another UUID appears in another
@@ -309,7 +302,7 @@ class Log:
     def _decide_uuid(self, known: dict[int, bytes | None]) -> None:
         from aolog.log.identity import Headers, log_uuid
 
-        slabs = Headers(self, known, self._keep_where_room)
+        slabs = Headers(self, known)
         is_format_1 = slabs[0] is None and self._first_format() == 1
         self._uuid = _NO_UUID if is_format_1 else log_uuid(self, slabs)
         self._uuid_bases = self.bases

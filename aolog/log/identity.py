@@ -95,16 +95,10 @@ class _Listed(Protocol):
 class Headers:
     """The UUID in the header of each listed slab: from the first copy that is intact and the slab's
     own. Each header is read once, when it is needed. known: UUIDs known before, by index in the
-    listing. opened: called with each slab that was opened, which it keeps or closes."""
+    listing."""
 
-    def __init__(
-        self,
-        log: _Listed,
-        known: dict[int, bytes | None] | None = None,
-        opened: Callable[[Slab], None] | None = None,
-    ) -> None:
+    def __init__(self, log: _Listed, known: dict[int, bytes | None] | None = None) -> None:
         self._log = log
-        self._opened = opened
         self.known = known if known is not None else {}
 
     def __len__(self) -> int:
@@ -118,20 +112,11 @@ class Headers:
     def _look(self, i: int) -> bytes | None:
         base = self._log.bases[i]
         try:
-            file = self._log.open_file(base)
-        except (FileNotFoundError, StorageError):  # pruned since the listing, or unreadable
+            with self._log.open_file(base) as file:
+                header = Slab(file, base, limit=self._log.limit(i), log_format=lambda: 2).header
+        except (FileNotFoundError, NewerFormat, StorageError):  # pruned meanwhile, or unreadable
             return None
-        with file.closed_on_error():
-            try:
-                slab = Slab(file, base, limit=self._log.limit(i), log_format=lambda: 2)
-            except (NewerFormat, StorageError):
-                file.close()
-                return None
-        if slab.header is None or self._opened is None:
-            file.close()
-        else:
-            self._opened(slab)
-        return None if slab.header is None else slab.header.topic_uuid
+        return None if header is None else header.topic_uuid
 
 
 def log_uuid(log: _Listed, slabs: Headers, *, to_write: bool = False) -> bytes | None:
