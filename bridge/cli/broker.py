@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.cli.output import out, to_stderr
-from aolog.errors import one_line
+from bridge.cli.consume import print_line
 from bridge.cli.options import topic_name
 
 if TYPE_CHECKING:
-    from bridge.kafka.topic_reader import TopicReader
+    from bridge.kafka.fetcher import Fetcher
 
 _PARTITIONS = 4  # as in topics that the broker creates itself
-_LOOK_S = 0.2
+_FETCH, _LOOK_S = 1_000, 0.2
 
 
 @click.command(short_help="Run a broker to try things out.")
@@ -32,9 +32,8 @@ def broker(*, topic: str | None) -> None:
       aolog-bridge broker --topic events
       aolog-bridge run --log LOG --topic events --bootstrap-servers 127.0.0.1:PORT
     """
-    from bridge.kafka.client import NotReachable
     from bridge.kafka.embedded import EmbeddedBroker
-    from bridge.kafka.topic_reader import TopicReader
+    from bridge.kafka.fetcher import Fetcher
 
     with EmbeddedBroker() as running:
         if topic is not None:
@@ -45,22 +44,19 @@ def broker(*, topic: str | None) -> None:
         out.line(running.bootstrap_servers)
         out.flush()
         if topic is not None:
-            try:
-                _print(TopicReader(running.bootstrap_servers, topic, _PARTITIONS), topic)
-            except NotReachable:
-                to_stderr(
-                    f"aolog-bridge: warning: {topic} is not printed any more: the broker deleted records"
-                )
+            fetcher = Fetcher(running.bootstrap_servers, {})
+            fetcher.assign({(topic, partition): 0 for partition in range(_PARTITIONS)})
+            _print(fetcher)
+            to_stderr(
+                f"aolog-bridge: warning: {topic} is not printed any more: the broker deleted records"
+            )
         while True:
             time.sleep(_LOOK_S)
 
 
-def _print(reader: TopicReader, topic: str) -> None:
-    while True:
-        for message in reader.poll(_LOOK_S):
-            key, value = (
-                "-" if data is None else one_line(data.decode(errors="backslashreplace"))
-                for data in (message.key, message.value)
-            )
-            out.line(f"{topic}/{message.partition}@{message.offset}  {key}  {value}")
+def _print(fetcher: Fetcher) -> None:
+    """Until a partition no longer has what was to be read next."""
+    while not (found := fetcher.fetch(_FETCH, _LOOK_S)).out_of_range:
+        for message in found.messages:
+            print_line(message)
         out.flush()

@@ -118,8 +118,13 @@ def _print(message: Any, style: str, *, as_json: bool) -> None:
     elif style == "value":
         out.write((message.value() or b"") + b"\n")
     else:
-        key, value = (
-            "-" if data is None else one_line(data.decode(errors="backslashreplace"))
-            for data in (message.key(), message.value())
-        )
-        out.line(f"{message.topic()}/{message.partition()}@{message.offset()}  {key}  {value}")
+        print_line(message)
+
+
+def print_line(message: Any) -> None:
+    """The place, the key and the value of the client's message."""
+    key, value = (
+        "-" if data is None else one_line(data.decode(errors="backslashreplace"))
+        for data in (message.key(), message.value())
+    )
+    out.line(f"{message.topic()}/{message.partition()}@{message.offset()}  {key}  {value}")

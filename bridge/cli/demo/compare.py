@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aolog import Record
-    from bridge.kafka.topic_reader import Arrived
+    from bridge.client.received import Received
 
 
 class Comparison:
@@ -32,7 +32,7 @@ class Comparison:
         self.strangers = 0
         self.missing = 0
         self._waiting: deque[Record] = deque()
-        self._heads: list[deque[tuple[int, Arrived]]] = [deque() for _ in range(partitions)]
+        self._heads: list[deque[tuple[int, Received]]] = [deque() for _ in range(partitions)]
         self._last_seen = [-1] * partitions
 
     @property
@@ -51,10 +51,10 @@ class Comparison:
         """The log's next records."""
         self._waiting.extend(records)
 
-    def arrived(self, messages: Iterable[Arrived]) -> None:
+    def arrived(self, messages: Iterable[Received]) -> None:
         """Messages that were consumed."""
         for message in messages:
-            stamp = decode_stamp(message.headers)
+            stamp = decode_stamp(list(message.headers))
             if stamp is None:
                 self.strangers += 1
             elif stamp.address == self._last_seen[message.partition]:
@@ -85,8 +85,8 @@ class Comparison:
         if final:
             self.repeated += sum(map(len, heads))
 
-    def _compare(self, record: Record, message: Arrived) -> None:
-        stamp = decode_stamp(message.headers)
+    def _compare(self, record: Record, message: Received) -> None:
+        stamp = decode_stamp(list(message.headers))
         headers = [pair for pair in message.headers if pair[0] != HEADER_NAME]
         same = (
             message.value == record.value
@@ -95,7 +95,7 @@ class Comparison:
             and stamp is not None
             and stamp.timestamp_us == record.timestamp
             and record.timestamp is not None
-            and message.timestamp_ms == record.timestamp // 1000
+            and message.timestamp == record.timestamp // 1000
         )
         self.matched += 1
         self.bytes += len(record.value or b"")

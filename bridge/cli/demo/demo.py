@@ -32,8 +32,9 @@ from aolog.errors import AologError, UsageError, one_line, to_json
 from bridge.cli.demo.compare import Comparison
 from bridge.cli.demo.result import Result, table
 from bridge.cli.demo.sample import Sample, choose
+from bridge.client.received import received
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.kafka.topic_reader import TopicReader
+from bridge.kafka.fetcher import Fetcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +47,7 @@ WINDOW_PART = 0.05  # of the records: so that both faults happen midway
 RECORD_OVERHEAD_BYTES = 128  # of a message in addition to its value: key, stamp, framing
 OUTAGE_AT, KILL_AT = 0.35, 0.6  # of the records read back
 OUTAGE_S = 3.0
+_SOON = {"reconnect.backoff.max.ms": "500"}  # after an outage
 DOWN_FOR_GOOD_S = 60.0  # the demo gives up after this time without progress
 
 
@@ -159,8 +161,9 @@ class _Demo:
             broker.create_topic(TOPIC, PARTITIONS)
             writer = stack.enter_context(Writer(self.log, flush_seconds=0.05))
             self.reader = stack.enter_context(Reader(self.log))
-            self.consumer = TopicReader(broker.bootstrap_servers, TOPIC, PARTITIONS)
+            self.consumer = Fetcher(broker.bootstrap_servers, _SOON)
             stack.callback(self.consumer.close)
+            self.consumer.assign({(TOPIC, partition): 0 for partition in range(PARTITIONS)})
             self.forwarding = _Forwarding(self.log, broker.bootstrap_servers)
             stack.callback(self.forwarding.end)
             self.comparison = Comparison(PARTITIONS)
@@ -255,7 +258,7 @@ class _Demo:
 
     def _step(self) -> None:
         compared, appender = self.comparison, self.appender
-        compared.arrived(self.consumer.poll(0.02))
+        compared.arrived(map(received, self.consumer.fetch(5_000, 0.02).messages))
         while (batch := self.reader.read_batch(1 << 20)) is not None:
             compared.appended(batch)
         compared.match()

@@ -23,9 +23,8 @@ from aolog.errors import AologError, UsageError
 from aolog.log.directory import list_slabs
 from aolog.log.names import slab_name
 from aolog.storage.storage import Storage
-from bridge.kafka.client import NotReachable
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.kafka.topic_reader import TopicReader
+from bridge.kafka.fetcher import Fetcher
 from bridge.operate.simulator.counts import Counts
 
 Mode = Literal["log", "block", "error", "buffer", "always"]
@@ -44,6 +43,7 @@ _STEP_S = 10.0
 _HOLD_MS = 3_000  # acknowledgements are held back while the bridge is to be killed before one
 _EVENTS_KEPT = 100
 _RATE_S = 2.0
+_FROM_THE_FIRST = {(TOPIC, 0): -2}  # the client's number for the first offset that there is
 
 
 class Settings(NamedTuple):
@@ -382,18 +382,19 @@ class Simulation:
         return max((cursor.stat().st_mtime_ns for cursor in cursors), default=0)
 
     def _consuming(self) -> None:
-        reader = TopicReader(self._broker.bootstrap_servers, TOPIC, 1)
+        fetcher = Fetcher(self._broker.bootstrap_servers, {"reconnect.backoff.max.ms": "500"})
+        fetcher.assign(_FROM_THE_FIRST)
         while not self._ended.is_set():
-            try:
-                arrived = reader.poll(TURN_S)
-            except NotReachable:  # the broker dropped what was not read in time
-                reader = TopicReader(self._broker.bootstrap_servers, TOPIC, 1)
-                continue
+            found = fetcher.fetch(5_000, TURN_S)
+            if found.out_of_range:  # the broker dropped what was not read in time
+                fetcher.unassign(found.out_of_range)
+                fetcher.assign(_FROM_THE_FIRST)
             with self._lock:
-                for message in arrived:
-                    run, number = (int(part) for part in (message.value or b"").split(b":")[:2])
+                for message in found.messages:
+                    run, number = (int(part) for part in (message.value() or b"").split(b":")[:2])
                     if run >= self._round.first_run:
                         self._round.counts.came(run, number)
+        fetcher.close()
 
     # --- showing ------------------------------------------------------------------------------
 
