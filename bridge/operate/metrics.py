@@ -92,7 +92,7 @@ FAMILIES = [
     Family("gaps", "counter", "Gaps of the log: damaged, or pruned before they were delivered.",
            "run `aolog verify LOG`", lambda log, _: log.gaps),
     Family("records_dead_lettered", "counter", "Records that the cluster never accepts, written to"
-           " LOG/dead-letter.", "read them with `aolog read LOG/dead-letter/NAME`; then replay",
+           " LOG/dead-letter.", "read them with `aolog read LOG/dead-letter`; then replay",
            lambda log, _: log.dead_lettered),
     Family("records_dropped", "counter", "Records that the cluster never accepts, dropped as --poison"
            " drop says.", "find their producer", lambda log, _: log.dropped),
