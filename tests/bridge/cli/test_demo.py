@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from bridge.cli import main
 from bridge.cli.demo import demo as demo_module
 from bridge.cli.demo.demo import run_demo
 from bridge.cli.demo.result import Result
@@ -56,14 +54,6 @@ def test_a_small_file_goes_through_outage_and_kill_whole(
     assert len(values) == result["records"]
     assert values[:700] == text.read_bytes().splitlines()
     assert values[-700:] == values[:700]
-
-
-def test_a_file_that_is_none_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    ended = CliRunner().invoke(main, ["demo", str(tmp_path / "none"), "--keep", str(kept)])
-    assert (ended.exit_code, ended.stdout) == (2, "")
-    assert "does not exist" in ended.stderr
-    assert not kept.exists()
 
 
 def test_a_directory_that_is_in_use_is_not_written_into(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from aolog.errors import UsageError
 from bridge.cli.demo import sample as sample_module
-from bridge.cli.demo.sample import LINE_BYTES_MAX, RECORDS_MIN, STDLIB_BYTES_MAX, Line, choose
+from bridge.cli.demo.sample import LINE_BYTES_MAX, Line, choose
 
 
 def write(path: Path, data: bytes) -> str:
@@ -32,16 +31,6 @@ def test_lines_come_in_order_with_their_files_name_as_key(
     assert chosen.what == "2 files"
 
 
-def test_a_small_file_is_repeated_until_it_is_enough(tmp_path: Path) -> None:
-    path = write(tmp_path / "a", b"1\n2\n3\n")
-    chosen = choose([path])
-    assert chosen.records >= RECORDS_MIN
-    assert chosen.records == 3 * chosen.times
-    lines = [line.value for line in chosen.lines()]
-    assert len(lines) == chosen.records
-    assert lines[:4] == [b"1", b"2", b"3", b"1"]
-
-
 def test_a_line_too_long_for_a_broker_is_cut_and_none_of_it_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,20 +39,6 @@ def test_a_line_too_long_for_a_broker_is_cut_and_none_of_it_is_lost(
     lines = [line.value for line in choose([write(tmp_path / "a", data)]).lines()]
     assert [len(line) for line in lines] == [LINE_BYTES_MAX, 10, 3]
     assert b"".join(lines) == data.replace(b"\n", b"")
-
-
-def test_without_files_it_is_the_standard_librarys_text() -> None:
-    chosen = choose([])
-    assert chosen.records >= RECORDS_MIN
-    assert 1 << 20 < chosen.bytes <= STDLIB_BYTES_MAX
-    assert all(path.suffix == ".py" for path in chosen.files)
-    assert chosen.what == "the standard library's text"
-
-
-def test_names_that_are_no_text_become_keys(tmp_path: Path) -> None:
-    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")
-    chosen = choose([write(Path(path), b"x\n")])
-    assert next(iter(chosen.lines())).key.endswith(b"/\xff\xfe")
 
 
 def test_files_without_a_line_are_refused(tmp_path: Path) -> None:
