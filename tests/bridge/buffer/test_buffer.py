@@ -563,18 +563,6 @@ def test_a_second_buffer_on_the_log_is_refused(destination: Destination, tmp_pat
 # --- the file's provider -------------------------------------------------------------------------
 
 
-def test_a_file_has_a_line_of_json_for_each_message(tmp_path: Path) -> None:
-    path = tmp_path / "out.jsonl"
-    with Buffer(FileProvider(path), mode="block", **QUICK) as buffer:
-        buffer.send("t", b"text", b"\xff", [("h", None)])
-    (line,) = path.read_text().splitlines()
-    found = json.loads(line)
-    assert found.pop("timestamp_us") > 0
-    assert found == {
-        "topic": "t", "value": "text", "key": {"base64": "/w=="}, "headers": [["h", None]],
-    }  # fmt: skip  # an object
-
-
 def test_a_line_that_a_write_cut_off_is_ended_before_the_next_message(tmp_path: Path) -> None:
     """They were one line, which nothing can read."""
     path = tmp_path / "out.jsonl"

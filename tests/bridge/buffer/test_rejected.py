@@ -84,26 +84,6 @@ def test_dead_letters_of_a_buffer_are_sent_again_as_the_bridges_are(
         )
 
 
-def test_a_dead_letter_for_which_there_is_no_room_waits_and_has_no_second_copy(
-    destination: Destination,
-) -> None:
-    system = SimulatedSystem(capacity=32 << 10)
-    storage = Storage(system)
-    big = b"x" * (64 << 10)
-    destination.reject = lambda message: message.value == big
-    with Buffer(
-        destination, mode="block", dead_letters="/dead", storage=storage, **QUICK
-    ) as buffer:
-        buffer.send("t", big, b"k")
-        wait_until(lambda: "space" in (buffer.status().error or ""))
-        assert not buffer.flush(0.1)
-        assert buffer.status().rejected == 0
-        system.capacity = None
-        assert buffer.flush(20)
-    with Reader("/dead", storage=storage) as reader:
-        assert [record.value for record in reader] == [big]
-
-
 def test_an_error_text_that_is_not_utf_8_delays_nothing(tmp_path: Path) -> None:
     """A file's name as os.fsdecode gives it, in the error of a program's own provider."""
 
