@@ -96,21 +96,6 @@ class FullStorage(Storage):
         raise StorageFull("no room", path=path)
 
 
-def test_saving_again_needs_no_room_on_a_full_disk(tmp_path: Path) -> None:
-    """The bridge frees space, so it must not need any: checkpoints are replaced in place."""
-    saved(tmp_path)
-    checkpoints = Checkpoints.load(
-        str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True
-    )
-    before = (tmp_path / "cursors/bridge.lanes").stat()
-    for offset in range(1000, 1005):
-        checkpoints.lanes["t", 0].offset = offset
-        checkpoints.save()
-        assert load(tmp_path).lanes["t", 0] == Checkpoint(offset, 70)
-    after = (tmp_path / "cursors/bridge.lanes").stat()
-    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
-
-
 def test_on_a_full_disk_larger_checkpoints_name_the_room_they_need_and_the_old_ones_stay(
     tmp_path: Path,
 ) -> None:

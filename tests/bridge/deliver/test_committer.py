@@ -4,10 +4,8 @@ embedded broker; exactly once in test_exactly_once_kafka.py. 5 s."""
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -15,8 +13,6 @@ from aolog.errors import SyncFailed
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.deliver import committer
-from bridge.deliver.log_source import LogSource
-from bridge.deliver.position import Position
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import Run, consume, fill, wait_until
 from tests.stalling import StallingSystem
@@ -101,47 +97,3 @@ def test_a_commit_that_fails_ends_the_forwarder_and_the_cursor_stays(
     with pytest.raises(SyncFailed):
         run.end()
     assert run.status.committed == before == cursor(log)
-
-
-class Steps:
-    """A source and checkpoints that list their steps, and wait for `go`."""
-
-    def __init__(self) -> None:
-        self.did: list[object] = []
-        self.go = threading.Event()
-        self.error: Exception | None = None
-
-    def committing(self, position: Position) -> Callable[[], None]:
-        def commit() -> None:
-            assert self.go.wait(60)
-            if self.error is not None:
-                raise self.error
-            self.did.append(position.address)
-
-        return commit
-
-    def checkpoints(self) -> Callable[[], None]:
-        return lambda: self.did.append("checkpoints")
-
-    def prune(self) -> None:
-        self.did.append("prune")
-
-
-@pytest.fixture
-def steps() -> Steps:
-    return Steps()
-
-
-@pytest.fixture
-def commits(steps: Steps) -> committer.Committer:
-    return committer.Committer(cast("LogSource", steps), lambda _: None, steps.checkpoints)
-
-
-def test_a_commit_is_the_cursor_then_checkpoints_then_pruning_and_none_is_repeated(
-    steps: Steps, commits: committer.Committer
-) -> None:
-    for address in (8, 8, 16, 24, 24):
-        commits.want(Position(address, None))
-    steps.go.set()
-    commits.finish()
-    assert steps.did == [8, "checkpoints", "prune", 24, "checkpoints", "prune"]

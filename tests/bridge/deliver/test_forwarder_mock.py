@@ -1,4 +1,4 @@
-"""The forwarder against the embedded broker: what arrives, also after restarts, kills, outages and signals.
+"""The forwarder against the embedded broker: what arrives, also after restarts, kills and signals.
 Forwarders run in a thread, or in a process if signals matter."""
 
 from __future__ import annotations
@@ -86,23 +86,6 @@ def test_a_format_1_log_is_forwarded_and_resumed(
     assert status.lag_records is None
 
 
-def test_a_drain_ends_with_the_records_that_existed_at_its_start(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    with Writer(log, flush_seconds=0.01) as writer:
-        append(writer, range(1000))
-        writer.flush()
-        broker.set_rtt_ms(100)
-        run = forward(drain=True)
-        number = 1000
-        while run.alive and number < 50_000:
-            append(writer, range(number, number + 20))
-            number += 20
-            time.sleep(0.005)
-        assert run.end().acknowledged >= 1000
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers), complete=False)
-
-
 # --- resuming -------------------------------------------------------------------------------
 
 
@@ -139,51 +122,6 @@ def test_a_stop_waits_for_no_answer_while_no_broker_is_connected(
     broker.set_rtt_ms(0)
     broker.set_up()
     assert forward(drain=True).end().lag_records == 0
-
-
-# --- outages --------------------------------------------------------------------------------
-
-
-def test_an_outage_at_the_start_is_waited_out_and_named_until_it_is_over(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    fill(log, 500)
-    broker.set_down()
-    run = forward()
-    status = run.until(lambda s: s.error)
-    assert (status.reachable, status.acknowledged, status.lag_records) == (False, 0, 500)
-    assert status.state in {"connecting", "backing_off"}
-    broker.set_up()
-    run.until(lambda s: s.acknowledged == 500 and s.error is None and s.reachable)
-    run.stop()
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
-
-
-def test_an_outage_in_the_middle_is_waited_out_and_named_and_nothing_arrives_twice(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    with Writer(log, flush_seconds=0.01) as writer:
-        append(writer, range(500))
-        writer.flush()
-        run = forward()
-        run.until(lambda s: s.lag_records == 0 and s.reachable)
-        for round_ in (1, 2):
-            broker.set_down()
-            append(writer, range(round_ * 500, round_ * 500 + 500))
-            writer.flush()
-            status = run.until(lambda s: not s.reachable and s.lag_records == 500)
-            assert status.state != "sending"
-            assert status.error
-            time.sleep(1.0)
-            assert run.alive
-            assert run.status.acknowledged == round_ * 500
-            broker.set_up()
-            status = run.until(
-                lambda s, n=round_ * 500 + 500: s.acknowledged == n and s.reachable, seconds=20
-            )
-            assert (status.state, status.error) == ("sending", None)
-        run.stop()
-    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
 # --- stopping -------------------------------------------------------------------------------
@@ -228,32 +166,3 @@ def test_sigterm_under_load_ends_a_bridge_in_seconds_with_the_cursor_after_ackno
     broker.set_rtt_ms(0)
     forward(drain=True).end()
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
-
-
-@pytest.mark.parametrize("under_way", [False, True])
-def test_sigterm_during_an_outage_ends_a_bridge_in_seconds(
-    log: Path,
-    run: Callable[..., Process],
-    broker: EmbeddedBroker,
-    forward: Forward,
-    under_way: bool,
-) -> None:
-    fill(log, 2000)
-    if not under_way:
-        broker.set_down()
-    process = run("-X", "batch.num.messages=10")
-    if under_way:
-        broker.set_rtt_ms(20)
-        process.until(lambda s: s["acknowledged"] > 20)
-        broker.set_down()
-        process.until(lambda s: not s["reachable"])
-    else:
-        process.until(lambda s: s["error"])
-    assert process.terminate() == 0
-    last = process.statuses[-1]
-    assert last["lag_records"] == sum(r.address >= cursor_of(log) for r in records_of(log))
-    broker.set_rtt_ms(0)
-    broker.set_up()
-    forward(drain=True).end()
-    arrived = {m.address for m in consume(broker.bootstrap_servers)}
-    assert arrived == {r.address for r in records_of(log)}

@@ -3,10 +3,8 @@ the cluster up or down, and once, however often and in whatever part it is met a
 
 from __future__ import annotations
 
-import json
 import logging
 import random
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,18 +19,13 @@ from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
     NOWHERE,
     SOON_S,
-    TOPIC,
-    Process,
     Run,
     append,
     bounded,
     consume,
-    cursor_of,
     gone,
     records_of,
-    wait_until,
 )
-from tests.bridge.operate.test_endpoint import get
 
 SECONDS = (
     ANSWER_S + 5.0
@@ -153,72 +146,6 @@ def test_a_restarted_bridge_counts_losses_after_its_cursor_once(
     assert forward(drain=True).end().lost_records == 0
     (cursor,) = aolog.cursors(log)
     assert cursor.pruned is None
-
-
-# --- processes and endpoints ------------------------------------------------------------------
-
-
-def metric(at: tuple[str, int], name: str) -> float:
-    text = get(at, "/metrics")[1].decode()
-    return sum(
-        float(line.rpartition(" ")[2]) for line in text.splitlines() if re.match(name + r"\{", line)
-    )
-
-
-def listening(process: Process) -> tuple[str, int]:
-    wait_until(lambda: "listening on" in process.stderr)
-    found = re.search(r"listening on http://([0-9.]+):([0-9]+)", process.stderr)
-    assert found is not None
-    return found[1], int(found[2])
-
-
-def test_a_process_without_its_cluster_shows_a_loss_within_seconds_everywhere(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
-) -> None:
-    with bounded(log) as writer:
-        append(writer, range(100))
-        writer.flush()
-        arguments = (
-            "run", "--root", log.parent, "--topic", TOPIC, "--http", "127.0.0.1:0",
-        )  # fmt: skip  # a command line
-        process = bridge(*arguments, "--bootstrap-servers", broker.bootstrap_servers)
-        at = listening(process)
-        wait_until(lambda: json.loads(get(at, "/status")[1])["overview"]["acknowledged"] == 100)
-        wait_until(lambda: cursor_of(log) > 0 and not records_behind(log))
-        broker.set_down()
-        append(writer, range(100, 9_000))
-        writer.flush()
-        removed, left = gone(log, 9_000, 100), len(records_of(log))
-        wait_until(
-            lambda: (
-                metric(at, "aolog_bridge_records_lost_total") > 0
-                and metric(at, "aolog_bridge_lag_records") == left
-            ),
-            SECONDS,
-        )
-        lost = int(metric(at, "aolog_bridge_records_lost_total"))
-        assert removed - 2_500 < lost <= removed  # some were read, and wait in memory
-        found = json.loads(get(at, "/status")[1])
-        assert found["overview"]["lost_records"] == found["logs"][0]["lost_records"] == lost
-        shown = bridge("status", "--http", f"{at[0]}:{at[1]}")
-        assert shown.end() == 0
-        assert f"{lost:,} lost" in shown.lines[0]
-        assert re.search("retention removed [0-9]+ records before they were", process.stderr)
-        broker.set_up()
-        wait_until(
-            lambda: metric(at, "aolog_bridge_records_acknowledged_total")
-            + metric(at, "aolog_bridge_records_lost_total") >= 9_000
-        )  # fmt: skip  # a sum
-        counted = int(metric(at, "aolog_bridge_records_lost_total"))
-        assert lost <= counted <= removed  # what waited in memory is read again, or gone
-        assert process.terminate() == 0
-    # Records of several partitions: what one of them took beyond what another lacks counts too.
-    assert counted - 408 <= 9_000 - len(consume(broker.bootstrap_servers)) <= counted
-
-
-def records_behind(log: Path) -> bool:
-    (cursor,) = aolog.cursors(log)
-    return cursor.lag.records != 0
 
 
 # --- what the bridge prunes itself ------------------------------------------------------------

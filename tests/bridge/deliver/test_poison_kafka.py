@@ -88,24 +88,6 @@ def test_a_thousand_records_without_a_key_for_a_compacted_topic_cost_seconds(
 
 
 @DELIVERIES
-def test_records_that_are_too_old_for_their_topic_cost_seconds(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain,
-    delivery: str,
-) -> None:  # fmt: skip  # one call
-    name, poison = topic(2, {"message.timestamp.before.max.ms": str(30 * 86_400_000)}), []
-    now_us = time.time_ns() // 1_000
-    with Writer(log) as writer:
-        for number in range(2_000):
-            old = number % 4 == 1
-            key = b"k%d" % (number % 50)
-            address = writer.append(b"v", key=key, timestamp=now_us - old * 40 * 86_400_000_000)
-            poison += [address] if old else []
-    assert drain(name, delivery) < 5
-    check(log, poison, committed_in(kafka, name, 2), name, "INVALID_TIMESTAMP")
-    assert "message.timestamp.before.max.ms" in letters(log)[0].reason
-
-
-@DELIVERIES
 def test_records_over_a_topics_bound_are_known_to_a_byte(
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run],
     delivery: str,

@@ -212,31 +212,6 @@ def test_a_drain_into_a_forbidden_topic_ends_with_an_error_that_names_the_right(
     assert not (log / "dead-letter").exists()
 
 
-def test_exactly_once_names_the_one_topic_that_lacks_the_right_to_write(
-    place: Place, log: Path, forward: Callable[..., Run]
-) -> None:
-    allowed = f"allowed-{place.topic}"
-    place.kafka.server.create_topic(allowed, 1)
-    with Writer(log) as writer:
-        writer.append(b"1", topic=allowed)
-        writer.append(b"2")
-    place.user.grant(rights_of(ONCE, allowed, place.cursors))
-    place.user.grant([("Topic", place.topic, "Describe")])
-    run = forward(
-        topic=place.topic,
-        bootstrap_servers=place.user.bootstrap_servers,
-        settings=place.user.settings,
-        delivery=EXACTLY_ONCE,
-        cursor_topic=place.cursors,
-    )
-    status = run.until(lambda s: "the right Write" in (s.error or ""))
-    assert f"the right Write on topic '{place.topic}' is missing: grant it" in (status.error or "")
-    assert allowed not in (status.error or "").replace(place.topic, "")
-    place.user.grant([("Topic", place.topic, "Write")])
-    run.until(lambda s: s.acknowledged == 2 and s.error is None)
-    run.forwarder.stop()
-
-
 def test_without_reading_back_no_right_to_read_is_needed_and_records_may_arrive_twice(
     place: Place, log: Path, bridge: Callable[..., Process]
 ) -> None:

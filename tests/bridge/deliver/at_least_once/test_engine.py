@@ -179,15 +179,6 @@ def test_records_of_held_lanes_are_counted_apart_and_bounded_by_closing_the_conn
     assert (e.begin(), e.lanes[A].room()) == (at(2), 1)
 
 
-# --- bounds ---------------------------------------------------------------------------------
-
-
-def test_nothing_is_read_or_sent_from_until_on() -> None:
-    e = opened(until=25)
-    read(e, 40, {A: [10, 20, 30]})
-    assert (e.outstanding, e.frontier, e.wants_batch) == (2, at(25), False)
-
-
 # --- stopping, and doubt --------------------------------------------------------------------
 
 

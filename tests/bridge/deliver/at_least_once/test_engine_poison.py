@@ -1,16 +1,10 @@
-"""The delivery engine finds poison by bisection, and stops before it or sets it aside."""
+"""The delivery engine finds poison by bisection. What becomes of it: test_engine_model.py."""
 
 from __future__ import annotations
 
-from bridge.deliver.at_least_once.commands import SetAside
-from bridge.deliver.at_least_once.engine import Engine
-from bridge.deliver.position import Aside
 from bridge.kafka.lane import Refusal
 from tests.bridge.deliver.at_least_once.engines import (
-    LARGE,
     A,
-    B,
-    at,
     many,
     opened,
     read,
@@ -74,40 +68,3 @@ def test_if_the_cluster_names_records_the_same_are_sent_once_more_with_a_report_
         rooms.append(e.lanes[A].room())
         read(e, 1_002, {A: range(2, 1_002)})
     assert rooms == [1_000, 31]
-
-
-# --- poison ---------------------------------------------------------------------------------
-
-
-def test_poison_is_set_aside_first_and_the_cursor_waits_for_that() -> None:
-    e = opened(poison="drop")
-    commands = read(e, 20, {A: [2, 10]}, poison=[10])
-    assert commands == [SetAside((Aside(at(10), A, LARGE),))]
-    assert not e.wants_batch
-    e.delivered(A, 2, 1, now_s=0.0)
-    assert e.position == at(10)
-    e.set_aside([10])
-    assert (e.position, e.wants_batch, e.aside) == (at(20), True, {10})
-    e.committed_at(at(20))
-    assert e.aside == set()
-
-
-def stopped_before_poison() -> Engine:
-    """A has stopped before 10; B has acknowledged 11."""
-    e = opened()
-    read(e, 40, {A: [2, 10], B: [11]}, poison=[10])
-    e.delivered(A, 2, 1, now_s=0.0)
-    assert (e.position, set(e.standing), e.stopped_short) == (at(10), {A}, False)
-    e.delivered(B, 11, 1, now_s=0.0)
-    return e
-
-
-def test_poison_stops_its_lane_and_the_cursor_and_no_other_lane() -> None:
-    e = stopped_before_poison()
-    assert (e.position, e.stopped_short, e.wants_batch) == (at(10), True, True)
-    assert e.begin() == at(40)
-    assert read(e, 60, {B: [50], A: [41]}) == []
-    e.failed("gone", now_s=0.0)
-    reconnect(e)
-    assert (e.begin(), set(e.standing), e.position) == (at(50), {A}, at(10))
-    assert e.lanes[A].room() == 0

@@ -28,7 +28,6 @@ from tests.bridge.against_kafka import (
     kill_over_and_over,
     name_of,
     raw_committed,
-    set_limit,
 )
 from tests.bridge.conftest import (
     SOON_S,
@@ -212,26 +211,6 @@ def test_another_cluster_is_refused_before_anything_is_written(
 
 
 # --- what a topic does not take -------------------------------------------------------------
-
-
-def test_a_record_too_large_for_its_topic_is_found_and_delivery_stops_before_it(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
-) -> None:
-    name = topic(2, {"max.message.bytes": "20000"})
-    with Writer(log) as writer:
-        append(writer, range(400))
-        large = writer.append(b"x" * 30_000, key=b"k3")
-        append(writer, range(400, 700))
-    for _ in range(2):  # the next start finds it again
-        with pytest.raises(Undeliverable, match="MSG_SIZE_TOO_LARGE") as caught:
-            exactly(name).end()
-        assert caught.value.details["address"] == large
-        assert cursor_of(log) == large
-    records = records_of(log)
-    assert_arrived(records[:400], committed_in(kafka, name, 2), topic=name)
-    set_limit(kafka, name, 50_000)
-    exactly(name).end()
-    assert_arrived(records, committed_in(kafka, name, 2), topic=name)
 
 
 def test_what_was_set_aside_before_a_crash_is_not_set_aside_again(
