@@ -1,39 +1,16 @@
-"""The Kafka that other tests rely on: it can be frozen, and says why it is not there."""
+"""The Kafka that other tests rely on says why it is not there."""
 
 from __future__ import annotations
 
-import base64
 import os
-import uuid
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
-from bridge.testing.apache_kafka import KafkaDied, KafkaServer, KafkaUnavailable, jars, server
-from tests.bridge.against_kafka import raw_committed
-from tests.bridge.conftest import SOON_S
-from tests.kafka.plugin import TopicFactory, started
+from bridge.testing.apache_kafka import KafkaDied, KafkaServer, KafkaUnavailable, jars
+from tests.kafka.plugin import started
 
 pytestmark = pytest.mark.kafka
-
-
-def test_a_paused_server_does_not_answer_and_a_resumed_one_does(
-    kafka: KafkaServer, topic: TopicFactory
-) -> None:
-    name = topic()
-    sender = Producer({
-        "bootstrap.servers": kafka.bootstrap_servers, "reconnect.backoff.max.ms": 250, "log_level": 0,
-        "message.timeout.ms": 0,
-    })  # fmt: skip  # one value
-    sender.produce(name, b"warm", None, 0)
-    assert sender.flush(SOON_S) == 0
-    kafka.pause()
-    sender.produce(name, b"held", None, 0)
-    assert sender.flush(1.0) == 1
-    kafka.resume()
-    assert sender.flush(SOON_S) == 0
-    assert [record.value() for record in raw_committed(kafka, name)] == [b"warm", b"held"]
 
 
 @pytest.mark.usefixtures("kafka")  # for its skip
@@ -76,10 +53,3 @@ def test_a_fetch_that_fails_half_way_leaves_no_jars_and_one_that_succeeds_is_the
     assert [path.name for path in jars().iterdir()] == ["kafka.jar"]
     fake_maven(7)
     assert jars().parent == tmp_path / "cache" / "aolog-bridge"
-
-
-def test_a_cluster_id_is_never_taken_for_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server.uuid, "uuid4", lambda: uuid.UUID(bytes=b"\xf8" * 16))
-    made = server.cluster_id()
-    assert not made.startswith("-")
-    assert len(base64.urlsafe_b64decode(made + "==")) == 16

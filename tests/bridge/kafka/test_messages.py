@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +9,6 @@ import pytest
 
 from aolog import Reader, Record, Writer
 from aolog.format.origin import HEADER_NAME
-from bridge.deliver.exactly_once.prefetch import Ready
-from bridge.deliver.position import Position
 from bridge.kafka.messages import messages_of, milliseconds
 from bridge.kafka.stamp import encode_stamp
 
@@ -78,13 +74,6 @@ def test_columns_are_those_of_the_records(
     assert {type(size) for size in messages.sizes} == {int}
 
 
-def test_format_1_has_no_timestamps(tmp_path: Path) -> None:
-    batch = batch_of(tmp_path / "log", [{"value": b"v"}] * 300, format="queuefka")
-    messages = messages_of(batch, UUID)
-    assert part_of(messages, 0, 300) == said_by(batch)
-    assert list(messages.times_ms) == [0] * 300
-
-
 def test_some_of_them_are_taken_cut_off_and_viewed(tmp_path: Path) -> None:
     batch = batch_of(tmp_path / "log", TIMED)
     messages, said = messages_of(batch, UUID), said_by(batch)
@@ -97,30 +86,6 @@ def test_some_of_them_are_taken_cut_off_and_viewed(tmp_path: Path) -> None:
         return record._replace(topic="other")
 
     assert set(messages_of(batch, UUID, view).topics) == {"other"}
-
-
-def test_what_is_taken_keeps_no_other_frame_in_memory(tmp_path: Path) -> None:
-    batch = batch_of(tmp_path / "log", TIMED, batch_bytes=600)
-    messages, said = messages_of(batch, UUID), said_by(batch)
-    frames = [weakref.ref(frame.columns.values.data) for frame in batch.frames]  # type: ignore[union-attr]  # none is of a lone record
-    assert len(frames) > 3
-    taken = messages.take([0, 1])
-    del batch, messages
-    gc.collect()
-    assert [frame() is not None for frame in frames[1:]] == [False] * len(frames[1:])
-    assert part_of(taken, 0, 2) == said[:2]
-
-
-def test_records_that_are_left_out_take_their_lanes_and_positions_with_them(tmp_path: Path) -> None:
-    messages = messages_of(batch_of(tmp_path / "log", PLAIN), UUID)
-    lanes = [("t", i) for i in range(200)]
-    ready = Ready(messages, lanes, range(1000, 1200), Position(9999, 1200))
-    assert ready.bytes == sum(messages.sizes)
-    ready.keep([0, 7])
-    assert (ready.records, ready.lanes) == (2, [("t", 0), ("t", 7)])
-    assert ready.position(1) == Position(messages.addresses[7], 1007)
-    assert ready.position(2) == Position(9999, 1200)
-    assert ready.bytes == messages.sizes[0] + messages.sizes[7]
 
 
 @pytest.mark.parametrize(

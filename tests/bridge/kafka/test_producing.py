@@ -4,8 +4,6 @@ refuses."""
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 from array import array
 from contextlib import suppress
 from importlib import import_module
@@ -230,15 +228,3 @@ def test_other_plugins_are_asked_for_too(broker: EmbeddedBroker, how: str) -> No
     if how == "compiled":  # what the client takes alone
         path = import_module("bridge.kafka._produce").__file__
         assert_taken(connected(broker, **{"plugin.library.paths": f"{path};"}), how)
-
-
-def test_without_the_compiled_half_rows_are_taken_by_calls() -> None:
-    program = (
-        "import logging; from bridge.kafka.queueing import RowProducer; "
-        "print(RowProducer({'log_level': 0}, logger=logging.getLogger())._sink)"
-    )
-    environment = {"AOLOG_BACKEND": "python", "PATH": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "None\n"

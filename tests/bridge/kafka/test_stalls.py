@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
 
-from bridge.deliver.stall_watch import StallWatch
-from bridge.kafka.lane import NO_PARTITION, LaneKey
-from bridge.kafka.stalls import ASK_WHY_S, SAY_AGAIN_S, STALLED_S, Sent, Stall, Stalls
+from bridge.kafka.lane import LaneKey
+from bridge.kafka.stalls import SAY_AGAIN_S, STALLED_S, Sent, Stall, Stalls
 
 A, B = ("t", 0), ("t", 1)
 BEGIN: Callable[[LaneKey], int | None] = lambda _: 100
@@ -74,16 +72,3 @@ def test_records_that_were_passed_end_a_stall() -> None:
         stalls = stalled()
         _, over = stalls.see({A: sent(0, 5)}, lambda _, low=low: low, 8.0)
         assert (lanes(over), stalls.now(8.0)) == ([A], [])
-
-
-def test_the_cause_is_asked_for_also_when_the_transaction_is_all_that_stalls() -> None:
-    asked_for: list[object] = []
-    cluster = SimpleNamespace(sent={}, reachable=True)
-    settings = SimpleNamespace(too_few_in_sync=lambda topics, now_s: asked_for.append(topics))
-    watch = StallWatch(cluster, settings, BEGIN)
-    looks = []
-    for second in range(12):
-        cluster.sent = {("the transaction", NO_PARTITION): sent(1)}  # new statistics each second
-        looks.append(watch.look(float(second)))
-    assert looks == [second >= ASK_WHY_S for second in range(12)]
-    assert asked_for == []  # no partition is stalled, so none can have too few replicas
