@@ -113,13 +113,6 @@ def test_a_consumers_key_of_another_spelling_is_translated(key, value, settings)
     assert settings.items() <= found.items()
 
 
-def test_max_poll_records_bounds_a_poll_and_producer_type_how_send_returns():
-    consumer = {"bootstrap.servers": SERVERS, "group.id": "g", "max.poll.records": "7"}
-    assert load({"Type": "ConsumerConfig", "Properties": consumer}, "consumer").poll_records == 7
-    assert load(of_producer(), "producer").is_sync
-    assert not load(of_producer(**{"producer.type": "async"}), "producer").is_sync
-
-
 @pytest.mark.parametrize("key", sorted(IGNORED))
 def test_a_key_with_nothing_left_to_set_is_ignored_with_a_notice(key):
     options = load(of_producer(**{key: "x"}), "producer")

@@ -150,15 +150,6 @@ def test_a_problem_of_a_setting_is_reported_with_its_key(setting: str, problem: 
     assert said.startswith(f"clusters.main.settings{problem}")
 
 
-@pytest.mark.parametrize("servers", ["http://k:9092", "k:99999", "", "a:1,:2"])
-def test_invalid_servers_are_reported_with_their_key(servers: str) -> None:
-    (said,) = problems_of(LEAST.replace("kafka:9092", servers))
-    named = repr(servers.rsplit(",", maxsplit=1)[-1])
-    assert said.startswith(
-        f"clusters.main.bootstrap_servers: {named} is not HOST:PORT; write brokers"
-    )
-
-
 def test_all_problems_are_reported_at_once() -> None:
     shown = problems_of(
         'rot = 1\ntopic = 3\ncluster = "b"\n[clusters.main]\nbootstrap_server = "x"\n'

@@ -13,28 +13,11 @@ from confluent_kafka import Producer
 from bridge.config.routing import Destination, Routing, Rule, clusters_of
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.partition import (
-    murmur2,
     partition_of,
     partition_of_address,
     partition_of_key,
     partition_without_key,
 )
-
-
-# org.apache.kafka.common.utils.UtilsTest, testMurmur2
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"21", -973932308),
-        (b"foobar", -790332482),
-        (b"a-little-bit-long-string", -985981536),
-        (b"a-little-bit-longer-string", -1486304829),
-        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-        (b"abc", 479470107),
-    ],
-)
-def test_murmur2_is_javas(data: bytes, expected: int) -> None:
-    assert murmur2(data) == expected & 0xFFFFFFFF
 
 
 def test_a_key_goes_where_librdkafkas_murmur2_partitioner_sends_it() -> None:

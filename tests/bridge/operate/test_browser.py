@@ -119,18 +119,6 @@ def test_a_page_whose_bridge_ended_says_so_and_comes_back(page: sync_api.Page) -
         expect(page.locator("#state")).to_have_text("draining", timeout=15_000)
 
 
-def test_an_open_page_does_not_grow(page: sync_api.Page) -> None:
-    shown = Shown()
-    with serving(Access("127.0.0.1:0"), shown.monitor) as at:
-        page.goto(f"http://127.0.0.1:{at[1]}/")
-        page.get_by_role("button", name="a → main").click()
-        expect(page.locator("#detail")).to_be_visible()
-        page.wait_for_timeout(1500)
-        before = page.locator("*").count()
-        page.wait_for_timeout(4000)
-        assert page.locator("*").count() == before
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_has_no_accessibility_violation(page: sync_api.Page, scheme: str) -> None:
     shown = Shown()

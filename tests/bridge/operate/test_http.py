@@ -117,17 +117,6 @@ def test_on_another_interface_everything_but_page_and_probes_needs_the_token() -
 # --- what is answered -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/readyz", "/status"])
-def test_head_answers_as_get_does_without_a_body(path: str) -> None:
-    with served() as at:
-        status, headers, body = ask(at, path, "HEAD")
-        assert (status, body) == (200, b"")
-        length = int(headers["content-length"])
-        assert length > 0
-        if path != "/metrics":  # its numbers change
-            assert length == len(ask(at, path)[2])
-
-
 def test_every_answer_has_the_security_headers() -> None:
     with served() as at:
         for path in ("/", "/status", "/nothing"):

@@ -1,5 +1,5 @@
-"""The page of real bridges in a real browser: one that runs, one cut off from its broker, one on a full
-disk, one with hostile names and a damaged log. About 60 s."""
+"""The page of real bridges in a real browser: one that runs, one cut off from its broker, one
+with hostile names and a damaged log. About 40 s."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ import pytest
 
 from aolog import Writer
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.aolog.conftest import small_disk
 from tests.bridge.conftest import Process, append, fill
 from tests.bridge.deliver.test_damaged_log import damage
 from tests.bridge.operate.conftest import violations
 from tests.bridge.operate.test_browser import HOSTILE
 from tests.bridge.operate.test_endpoint import where
-
-__all__ = ["small_disk"]
 
 sync_api = pytest.importorskip("playwright.sync_api")
 expect = sync_api.expect
@@ -92,28 +89,6 @@ def test_a_bridge_that_is_cut_off_from_its_broker_shows_what_waits_and_why(
     broker.set_up()
     expect(page.locator("#n-acknowledged")).to_have_text("150", timeout=40_000)
     expect(page.locator("#n-lost")).to_have_text("0")
-
-
-def test_a_bridge_on_a_full_disk_delivers_and_says_that_nothing_is_left(
-    page: sync_api.Page,
-    served: Start,
-    small_disk: Callable[[int], Path],
-) -> None:
-    """A bridge that never ran there names the room that it needs."""
-    disk = small_disk(2 << 20)
-    fill(disk / "root/app", 100)
-    with (disk / "ballast").open("wb", buffering=0) as file, pytest.raises(OSError, match="space"):
-        while True:
-            file.write(bytes(4096))
-    page.goto(served(disk / "root"))
-    row = page.locator("#rows tr")
-    expect(row).to_contain_text("no room for the bridge's checkpoints", timeout=20_000)
-    expect(page.locator("#state")).to_have_text("blocked")
-    expect(page.locator("#problems")).to_contain_text("free ")
-    assert violations(page) == []
-    (disk / "ballast").unlink()
-    expect(page.locator("#state")).to_have_text("live", timeout=60_000)
-    expect(page.locator("#n-acknowledged")).to_have_text("100")
 
 
 def test_hostile_names_are_text_and_a_damaged_slab_is_shown(

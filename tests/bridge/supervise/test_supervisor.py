@@ -39,8 +39,6 @@ from tests.bridge.conftest import (
     wait_until,
 )
 
-AWAY = {"clusters.bootstrap_servers": NOWHERE}
-
 
 class Running:
     """A supervisor in a thread of its own."""
@@ -248,21 +246,6 @@ def test_a_parked_log_that_loses_records_says_so(
 # --- logs come, grow and go -----------------------------------------------------------------
 
 
-def test_logs_are_forwarded_as_they_come_and_grow(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
-) -> None:
-    run = supervise()
-    fill(root / "a", 100)
-    run.until(lambda logs: "a" in logs and logs["a"].acknowledged == 100)
-    fill(root / "deep/er/b", 100)
-    run.until(lambda logs: "deep/er/b" in logs and logs["deep/er/b"].acknowledged == 100)
-    with Writer(root / "a", flush_seconds=0.01) as writer:
-        append(writer, range(100, 150))
-        run.until(lambda logs: logs["a"].acknowledged == 150)
-    assert run.stop() == 0
-    assert_all_arrived(broker, root / "a", root / "deep/er/b")
-
-
 @pytest.mark.parametrize("notify", [True, False], ids=["inotify", "rescan"])
 def test_an_idle_log_costs_no_thread_and_wakes_when_it_grows(
     supervise: Callable[..., Running],
@@ -412,23 +395,6 @@ def test_a_log_without_end_leaves_the_others_their_turn(
 
 
 # --- failures -------------------------------------------------------------------------------
-
-
-def test_a_record_that_is_refused_ends_no_other_log(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
-) -> None:
-    with Writer(root / "poison") as writer:
-        writer.append(b"x" * 5_000)
-    fill(root / "good", 10)
-    run = supervise(**{"clusters.settings": {"message.max.bytes": 2000}})
-    run.until(lambda logs: "poison" in logs and logs["poison"].state == "blocked")
-    fill(root / "good", 10)
-    run.until(lambda logs: logs["good"].acknowledged == 20)
-    assert "waits at address" in (run["poison"].error or "")
-    assert not run["poison"].ready
-    assert run["good"].ready
-    assert run.overviews[-1].state == "blocked"
-    assert run.stop() == 0
 
 
 def test_a_cursor_in_use_is_waited_for_and_logged_once(
