@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -32,8 +31,6 @@ from aolog.storage.storage import Storage
 from fuzz import shapes, ways
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from aolog.format.frame import Buffer
 
 ROOT = Path(__file__).parents[2]
@@ -69,31 +66,6 @@ def small_disk() -> Iterator[Callable[[int], Path]]:
     for where in mounted:
         subprocess.run(["umount", "--lazy", str(where)], check=True)
         where.rmdir()
-
-
-class AtPlace:
-    """For sys.setprofile: calls once, at the n-th place of the package (or of other files, by how
-    their names begin), counted from 0, where a signal's handler may run. came: whether there was
-    such a place."""
-
-    def __init__(
-        self, n: int, call: Callable[[], object], files: tuple[str, ...] = (PACKAGE,)
-    ) -> None:
-        self._files = files
-        self.came = False
-        self._left = n
-        self._call = call
-
-    def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(
-            self._files
-        ):
-            return
-        self._left -= 1
-        if self._left < 0:
-            sys.setprofile(None)
-            self.came = True
-            self._call()
 
 
 def refuse_threads(monkeypatch: pytest.MonkeyPatch, named: str = "") -> None:
@@ -196,31 +168,8 @@ def _way(read: Callable[[aolog.Reader], list[Record]]) -> Callable[..., Way]:
     return by
 
 
-one_by_one = _way(ways.one_by_one)
-by_iteration = _way(ways.by_iteration)
-by_batch = _way(ways.by_batch)
-by_small_batch = _way(ways.by_small_batch)
-by_follow = _way(ways.by_follow)
-by_mixture = _way(ways.by_mixture)
-by_values = _way(ways.by_values)
-_by_arrow = _way(ways.by_arrow)
-
-
-def by_arrow(path: str, **options: object) -> Way:
-    pytest.importorskip("pyarrow")
-    return _by_arrow(path, **options)
-
-
-WAYS = [
-    one_by_one,
-    by_iteration,
-    by_batch,
-    by_small_batch,
-    by_arrow,
-    by_follow,
-    by_mixture,
-    by_values,
-]
+WAYS = [_way(read) for read in ways.WAYS.values()]
+one_by_one, by_iteration, by_batch = map(_way, (ways.one_by_one, ways.by_iteration, ways.by_batch))
 
 
 def assert_clean(path: str) -> None:
@@ -231,13 +180,6 @@ def assert_clean(path: str) -> None:
 
 
 # --- another process -------------------------------------------------------------------------
-
-
-def copy_of(path: str, to: Path) -> str:
-    """The log as it is on disk at this moment, as a machine's restart from an image would find it:
-    the same directory's content in other inodes."""
-    shutil.copytree(path, to)
-    return str(to)
 
 
 class Child:
@@ -333,10 +275,6 @@ class Call:
 
 
 # --- storage that is watched -----------------------------------------------------------------
-
-
-class Killed(BaseException):
-    """The process dies here."""
 
 
 class Operation(NamedTuple):

@@ -113,11 +113,6 @@ class Child:
                     say(self.fd, "committed", reader.tell())
                 assert record.value is not None
 
-    def follower(self) -> None:
-        with Reader(self.path) as reader:
-            for record in reader.follow():
-                say(self.fd, "read", record.address)
-
     def pruner(self) -> None:
         while True:
             prune(self.path, Storage(), Retention(max_slabs=3))

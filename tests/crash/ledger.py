@@ -8,7 +8,6 @@ once the call that it tells of has returned:
     trying ADDRESS                a cursor is about to be committed here
     committed ADDRESS             it was
     resumed ADDRESS               a reader begins where its cursor stands
-    read ADDRESS                  a follower has the record
 
 A child's first line is `begins RUN`, before any of these.
 

@@ -142,21 +142,6 @@ def test_a_reader_that_commits_is_killed_and_resumes_exactly(
     assert resumes > 0
 
 
-def test_a_reader_is_killed_and_the_writer_goes_on(
-    tmp_path: Path, beside: Callable[..., Beside], seed: int
-) -> None:
-    living = beside(slab_bytes=60_000)
-    living.append(5)
-    killer = Killer(tmp_path, "follower", ledger=tmp_path / "ledger", seed=seed)
-    for _ in range(2):
-        said = len(killer.ledger.words())
-        with killer.running():
-            living.append_until(time.monotonic() + 0.1 * killer.rng.random())
-        read = [int(w[1]) for w in killer.ledger.words()[said:] if w[0] == "read"]
-        assert read == sorted(living.taken)[: len(read)]
-        check(killer.log_path, living.taken, living.writer.end, reasons=frozenset())
-
-
 def test_a_pruner_is_killed_and_takes_nothing_that_a_cursor_needs(
     tmp_path: Path, beside: Callable[..., Beside], seed: int
 ) -> None:

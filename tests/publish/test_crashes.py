@@ -153,10 +153,25 @@ def stop_the_next_as_well(
                     assert after == (added() if now == OLD else now)
 
 
-@pytest.mark.parametrize("log", OLD)
-def test_what_is_renamed_is_not_taken_back_in_the_other_logs(log):
-    """Killed behind the manifest's rename and before that is durable; one log's writer renames; then
-    the power fails."""
+def rename(storage: Storage, log: str) -> None:
+    """As a writer does when it opens its log."""
+    aolog.Writer(f"{ROOT}/{log}", storage=storage, flush_seconds=None).close()
+
+
+def read_and_commit(storage: Storage, log: str) -> None:
+    with aolog.Reader(f"{ROOT}/{log}", storage=storage, cursor="c") as reader:
+        assert list(reader)
+        reader.commit()
+
+
+@pytest.mark.parametrize(
+    ("act", "log"), [*((rename, log) for log in OLD), (read_and_commit, "b/c")]
+)
+def test_what_somebody_acted_on_is_not_taken_back(
+    act: Callable[[Storage, str], None], log: str
+) -> None:
+    """The publication is killed behind the manifest's rename and before that is durable; one log's
+    writer renames, or a cursor passes what was published; then the power fails."""
     system = SimulatedSystem()
     begin(system)
     system = system.process()
@@ -164,25 +179,7 @@ def test_what_is_renamed_is_not_taken_back_in_the_other_logs(log):
         run(Storage(system))
     state = found[commit_of(found) + 1][1]
     assert seen(Storage(state.process())) == added()
-    aolog.Writer(f"{ROOT}/{log}", storage=Storage(state), flush_seconds=None).close()
-    check_durable(state)
-
-
-def test_what_a_cursor_passed_is_not_taken_back():
-    """The same, and a reader commits."""
-    system = SimulatedSystem()
-    begin(system)
-    system = system.process()
-    with points(system) as found:
-        run(Storage(system))
-    state = found[commit_of(found) + 1][1]
-    with aolog.Reader(f"{ROOT}/b/c", storage=Storage(state), cursor="c") as reader:
-        assert len(list(reader)) == 2
-        reader.commit()
-    check_durable(state)
-
-
-def check_durable(state: SimulatedSystem) -> None:
+    act(Storage(state), log)
     for left in state.power_cut(100):
         assert seen(Storage(left.system)) == added()
 

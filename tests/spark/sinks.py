@@ -1,8 +1,7 @@
 """The sink in a data source of its own, whose tasks and commits can be made to go wrong.
 
 Options, beside the sink's: `attempts`: each task is carried out so often, and the last counts.
-`afterCommit`: raises when the commit is done. `killAt`: before which call the process that commits
-is killed, by its name and path.
+`killAt`: before which call the process that commits is killed, by its name and path.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pyspark.sql.datasource import DataSource
 from aolog.spark.sink import BatchWriter, StreamWriter, batch_writer, stream_writer
 from tests.publish.killing import kill_before_call
 
-NAMES = ("attempts", "aftercommit", "killat")
+NAMES = ("attempts", "killat")
 
 
 class Troubled:
@@ -32,8 +31,6 @@ class Troubled:
         if (where := self.trouble.get("killat")) is not None:
             kill_before_call(where)
         super().commit(*args)  # type: ignore[misc]  # a mixin
-        if "aftercommit" in self.trouble:
-            raise RuntimeError(self.trouble["aftercommit"])
 
 
 class TroubledBatch(Troubled, BatchWriter):

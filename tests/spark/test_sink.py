@@ -99,14 +99,6 @@ def test_tasks_without_rows_leave_nothing(spark, tmp_path):
 # --- once ------------------------------------------------------------------------------------
 
 
-def test_a_transaction_is_written_once(spark, tmp_path):
-    for version in (1, 1, 2, 1):
-        write(numbers(spark, 3), tmp_path, txnAppId="nightly", txnVersion=version)
-    assert values(tmp_path / LOG) == sorted(["0", "1", "2"] * 2)
-    assert read_manifest(str(tmp_path), Storage()).versions == {"app/nightly": 2}
-    assert pending(tmp_path) == []
-
-
 def test_an_attempt_that_does_not_count_adds_nothing(spark, tmp_path):
     """As a task that was retried or speculated: its slabs are whole, and no message names them."""
     write(numbers(spark, 100), tmp_path, attempts=3)
@@ -124,12 +116,6 @@ def test_a_task_that_fails_leaves_nothing_in_any_log(spark, tmp_path):
         write(frame, tmp_path)
     assert find_logs(str(tmp_path)) == {}
     assert pending(tmp_path) == []
-
-
-def test_an_abort_behind_the_commit_takes_nothing_back(spark, tmp_path):
-    with pytest.raises(Exception, match="too late"):
-        write(numbers(spark, 5), tmp_path, afterCommit="too late")
-    assert values(tmp_path / LOG) == ["0", "1", "2", "3", "4"]
 
 
 # Where a commit is killed, and whether that is after its commit point. (Each place: tests/publish.)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from contextlib import suppress
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -30,6 +28,7 @@ from aolog.spark.routing import Router
 from aolog.spark.schema import check_rows
 from aolog.spark.sink import Written, batch_writer, stream_writer
 from aolog.spark.sink_options import SinkOptions, read_sink_options
+from tests.aolog.conftest import open_below
 
 JOB = "ab" * 16
 VALUE = StructType([StructField("value", StringType())])
@@ -204,15 +203,6 @@ def test_a_batch_is_committed_with_its_own_messages_and_once(tmp_path):
     assert values() == [b"0", b"1"]
 
 
-def opened_below(path):
-    """Files below the path that this process has open."""
-    found = []
-    for fd in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):
-            found.append(fd.readlink())
-    return [each for each in found if path in each.parents and each.is_file()]
-
-
 def test_a_task_with_rows_for_many_logs_keeps_few_slabs_open(tmp_path, monkeypatch):
     monkeypatch.setattr(routing, "_OPEN_SLABS_MAX", 3)
     monkeypatch.setattr(routing, "_WAITING_BYTES", 1000)
@@ -221,7 +211,7 @@ def test_a_task_with_rows_for_many_logs_keeps_few_slabs_open(tmp_path, monkeypat
         for i in range(30):
             logs = [f"log{(i + k) % 10}" if k else None for k in range(8)]
             router.write(pa.record_batch({"value": [f"{i}.{k}" for k in range(8)], "log": logs}))
-            opened.append(len(opened_below(tmp_path)))
+            opened.append(sum(name.endswith(".pending") for name in open_below(str(tmp_path))))
         slabs = router.finish()
     assert max(opened) == 3
     publish(tmp_path, JOB, slabs)

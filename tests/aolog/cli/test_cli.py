@@ -10,7 +10,6 @@ import shutil
 import time
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
@@ -439,13 +438,6 @@ def test_the_version_is_the_package_s():
     assert well("--version").stdout == f"aolog {aolog.__version__}\n"
     assert failure("nonsense")["code"] == "usage"
     assert "Missing command" in run("cursor").stderr
-
-
-def test_python_m_aolog_is_the_command_line(log_path, ten):
-    with started("read", log_path, "-n", 1) as child:
-        status, out, _ = ended(child)
-    assert (status, out) == (0, "v0\n")
-    assert isinstance(main, click.Group)
 
 
 SIZES = {"7": 7, "10k": 10240, "64M": 64 << 20, "1GiB": 1 << 30, "5GB": 5 * 10**9, "1.5k": 1536}

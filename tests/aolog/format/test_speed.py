@@ -422,30 +422,6 @@ def test_numbers_end_below_two_to_the_63():
     assert [gate.append(b"x"), gate.append(b"y")] == [last - 1, -1]
 
 
-MOST = sys.maxsize
-
-
-@pytest.mark.parametrize("taker", TAKERS)
-@pytest.mark.parametrize(
-    "numbers",  # first, size, limit, most, overhead
-    [
-        (0, MOST, MOST, MOST, 4),
-        (0, 0, MOST, MOST, MOST),
-        (0, MOST, MOST, MOST, MOST),
-        (0, MOST, 0, MOST, MOST),
-        (-MOST, MOST - 1, MOST, MOST, 0),
-        (0, 0, 100, -MOST, 0),
-        (0, 0, -MOST, 100, MOST),
-    ],
-)
-def test_the_sums_of_a_gate_do_not_wrap_around(taker, numbers):
-    gate, joined = taker(), []
-    open_gate(gate, joined, *numbers)
-    assert gate.append(b"value") == -1
-    assert joined == []
-    assert close_gate(gate) == numbers[1]
-
-
 @pytest.mark.parametrize("taker", TAKERS)
 def test_a_gate_lets_values_join_until_a_bound(taker):
     gate, joined = taker(), [b"there"]

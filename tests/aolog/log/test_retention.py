@@ -12,8 +12,8 @@ import pytest
 import aolog
 from aolog.log.retention import Plan, SlabSize, plan, prune
 from aolog.storage.storage import Storage
+from aolog.testing import Killed
 from tests.aolog.conftest import (
-    Killed,
     Operation,
     WatchedStorage,
     assert_clean,

@@ -30,10 +30,10 @@ from aolog.format.slab import DATA_BEGIN
 from aolog.log.cursor_file import read_position
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
+from aolog.testing import Killed
 from tests.aolog.commands import fill
 from tests.aolog.conftest import (
     WAYS,
-    Killed,
     WatchedStorage,
     by_iteration,
     one_by_one,
@@ -45,7 +45,9 @@ from tests.aolog.conftest import (
 from tests.aolog.read import test_gaps, test_ranges
 from tests.aolog.read.test_compressed_logs import NAMES
 from tests.aolog.read.test_compressed_logs import fill as fill_records
-from tests.aolog.read.test_gaps import CASES, Built, build
+from tests.aolog.read.test_gaps import CASES, Built, shapes
+
+__all__ = ["shapes"]
 
 Status = tuple[int, int, int, int, int, int]
 
@@ -58,16 +60,6 @@ def state_of(path: str) -> dict[str, tuple[Status, bytes]]:
         status = (s.st_ino, s.st_nlink, s.st_mode, s.st_uid, s.st_size, s.st_mtime_ns)
         found[str(each)] = (status, each.read_bytes() if stat.S_ISREG(s.st_mode) else b"")
     return found
-
-
-@pytest.fixture(scope="module")
-def shapes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
-    where = tmp_path_factory.mktemp("repair")
-    return {
-        "sealed": build(str(where / "sealed"), closed=True),
-        "open": build(str(where / "open"), closed=False),
-        "marked": build(str(where / "marked"), closed=False, marks=True),
-    }
 
 
 @pytest.fixture

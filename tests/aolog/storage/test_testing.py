@@ -119,22 +119,6 @@ def test_a_kill_keeps_the_page_cache_and_drops_descriptors_and_locks():
     assert after.boot_id() == system.boot_id()
 
 
-def test_a_writer_of_a_killed_process_refuses_and_a_new_one_recovers():
-    system = SimulatedSystem()
-    writer = aolog.Writer("/log", storage=Storage(system), flush_seconds=None)
-    writer.append(b"flushed")
-    writer.flush()
-    writer.append(b"in memory")
-    after = Storage(system.kill())
-    with pytest.raises(aolog.Forked):
-        writer.append(b"dead")
-    with (
-        aolog.Writer("/log", storage=after) as writer,
-        aolog.Reader("/log", storage=after) as reader,
-    ):
-        assert [record.value for record in reader] == [b"flushed"]
-
-
 # --- faults --------------------------------------------------------------------------------------------
 
 

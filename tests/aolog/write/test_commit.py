@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from tests.aolog.conftest import (
     eventually,
     frames_of,
     in_thread,
+    open_below,
     slab_files,
     values,
 )
@@ -152,27 +152,16 @@ def test_a_full_disk_is_told_to_each_that_waits_and_costs_none_of_them_its_recor
     assert_clean(log_path)
 
 
-def slab_fds(log_path: str) -> set[str]:
-    """Descriptors of this process for slabs of the log, as (number, file)."""
-    found = set()
-    for fd in os.listdir("/proc/self/fd"):
-        with suppress(OSError):
-            target = str(Path(f"/proc/self/fd/{fd}").readlink())
-            if target.startswith(f"{log_path}/") and target.endswith(".slab"):
-                found.add(f"{fd} {target}")
-    return found
-
-
 def test_a_slab_that_is_full_is_not_closed_under_the_sync_that_works_on_it(log_path: str) -> None:
     device = Device()
     with aolog.Writer(log_path, storage=device.storage, slab_bytes=8300, **NEVER) as writer:
         device.armed = True
         syncing = in_thread(lambda: [writer.append_many([b"a" * 200]), writer.sync()])
         eventually(lambda: device.inside == 1)
-        opened = slab_fds(log_path)
+        opened = open_below(log_path)
         rolling = in_thread(lambda: [writer.append(b"b"), writer.sync()])
         assert rolling.waits()
-        assert slab_fds(log_path) == opened
+        assert open_below(log_path) == opened
         device.release()
         syncing.result()
         rolling.result()

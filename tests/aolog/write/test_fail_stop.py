@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail
 from aolog.write.open_batch import OpenBatch
 from tests.aolog.conftest import (
-    AtPlace,
+    PACKAGE,
     Operation,
     WatchedStorage,
     assert_clean,
@@ -207,8 +208,18 @@ def nested_at(n: int, writer: aolog.Writer, call: Callable[[], object]) -> str:
         except aolog.UsageError as error:
             outcome = "refused" if "within another call" in error.reason else "failed"
 
+    left = n
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal left
+        if event in {"call", "c_return"} and frame.f_code.co_filename.startswith(PACKAGE):
+            left -= 1
+            if left < 0:
+                sys.setprofile(None)
+                handle()
+
     def work() -> None:  # in a thread of its own: one that waits for itself is a failure
-        sys.setprofile(AtPlace(n, handle))
+        sys.setprofile(count)
         try:
             with suppress(aolog.LogClosed):  # by the handler, before the call began
                 writer.append(b"outer", key=b"k")

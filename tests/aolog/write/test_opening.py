@@ -20,10 +20,10 @@ from aolog.format.frame import KIND_RECORDS
 from aolog.format.slab import DATA_BEGIN, HEADER_LEN, VERSION
 from aolog.storage.storage import Storage
 from aolog.storage.system import System
+from aolog.testing import Killed
 from tests.aolog.conftest import (
     ROOT,
     Child,
-    Killed,
     WatchedStorage,
     assert_clean,
     by_iteration,
