@@ -37,7 +37,6 @@ LONG_TESTS = [
 # They begin processes without the environment that loads the sanitizers, or without the compiled half.
 SKIPPED = [
     "test_what_the_compiled_half_does_is_tested_in_python_too",
-    "test_pyarrow_is_imported_only_when_it_is_asked_for",
     "test_without_the_compiled_half_rows_are_taken_by_calls",
     "test_without_the_compiled_half_a_delivery_is_the_same",
 ]

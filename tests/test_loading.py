@@ -53,7 +53,9 @@ def test_importing_the_log_loads_none_of_the_slow_parts_of_the_standard_library(
     subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, check=True)
 
 
-def test_appending_and_reading_loads_nothing_heavy_until_a_batch_is_decoded(tmp_path):
+def test_appending_and_reading_loads_nothing_heavy_until_a_batch_is_decoded_and_never_arrow(
+    tmp_path,
+):
     code = f"""
 import sys, aolog
 with aolog.Writer({str(tmp_path / "log")!r}) as log:
@@ -66,6 +68,10 @@ assert not {HEAVY} & sys.modules.keys()
 batch = aolog.Reader({str(tmp_path / "log")!r}).read_batch()
 assert len(batch) == 1000
 assert 'numpy' not in sys.modules or aolog.backend == 'python'
+with aolog.Writer({str(tmp_path / "log")!r}) as log:
+    log.append_many([b'x'] * 1000)
+assert aolog.verify({str(tmp_path / "log")!r}).ok
+assert 'pyarrow' not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 

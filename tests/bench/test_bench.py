@@ -26,7 +26,6 @@ from tests.bench.running import (
     CASES_OF_SPARK,
     RUN_S,
     results_of,
-    run_bench,
     run_small,
 )
 
@@ -92,25 +91,6 @@ def test_every_contender_gives_back_the_records_that_it_was_given(run, case):
             assert result["digest"] is None
         else:
             assert result["digest"] == expected[result["records"]], result["name"]
-
-
-def test_every_row_says_what_survives_and_what_is_checked(run):
-    stdout, document = run
-    for group in document["groups"]:
-        assert f"\n{group['title']}: " in stdout
-        for result in group["results"]:
-            assert result["survives"]
-            assert result["checksum"]
-    for result in results_of(document, "append"):
-        assert result["survives"].startswith("OS")
-        assert result["stored_bytes"] > 100 * result["records"]
-
-
-def test_a_check_that_could_not_fail_is_refused():
-    for arguments in (["--size", "small"], ["--only", "compression"]):
-        done = run_bench("--check", *arguments)
-        assert done.returncode == 2
-        assert "--check needs" in done.stderr
 
 
 # --- measuring ------------------------------------------------------------------------------

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from bench import results, table
 from bench.child import ROOT
 
@@ -58,20 +56,6 @@ def test_cases_that_are_measured_again_replace_what_was_and_leave_the_others(tmp
     head = table.heading(found)
     assert "`append`, `memory`: measured" in head
     assert "Load average at the start: 0.25." in head
-
-
-def test_what_each_round_gave_is_not_published(tmp_path):
-    results.publish(str(tmp_path), made(0.0, 1, "append"))
-    assert "wall_ns" not in (tmp_path / "append.json").read_text(encoding="utf-8")
-    results.save(str(tmp_path / "all.json"), made(0.0, 1, "append"))
-    assert "wall_ns" in (tmp_path / "all.json").read_text(encoding="utf-8")
-
-
-def test_figures_of_unlike_sizes_are_not_published_together(tmp_path):
-    results.publish(str(tmp_path), made(0.0, 1, "append"))
-    with pytest.raises(ValueError, match="figures of size normal, not small"):
-        results.publish(str(tmp_path), made(0.0, 1, "read", size="small"))
-    assert [path.name for path in tmp_path.iterdir()] == ["append.json"]
 
 
 def test_what_is_missed_is_said():

@@ -56,7 +56,7 @@ MUTANTS = {one.name: one for one in (
     Mutant("a header is believed before its hash", "lengths", "aolog.format:decode_header", c.unchecked_header,
            "frame::test_every_single_flipped_bit_of_a_frame_is_refused", target="recovery"),
     Mutant("a length is not compared with the file", "lengths", "aolog.storage:File.end", c.always(1 << 40),
-           "large::test_a_length_that_lies_allocates_nothing", target="frame"),
+           "damage_matrix::test_no_length_allocates_what_is_not_there", target="frame"),
     Mutant("the number of index entries is trusted", "lengths", "aolog.format:Index.decode", c.longer_body,
            "slab::test_an_index_that_does_not_fit_its_body_is_none"),
     Mutant("recovery saves nothing aside", "kept", DECIDE, c.returns(lambda found: found._replace(aside=False)),

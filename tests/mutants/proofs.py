@@ -58,7 +58,6 @@ PROOFS = {
     """,
     "lengths": """
         frame::test_every_single_flipped_bit_of_a_frame_ends_a_run_before_it
-        large::test_a_length_that_lies_allocates_nothing
         damage_matrix::test_no_length_allocates_what_is_not_there
         codec::test_a_body_takes_at_most_twice_what_it_holds_while_it_is_unpacked
         slab::test_an_index_that_does_not_fit_its_body_is_none

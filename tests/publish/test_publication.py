@@ -321,15 +321,6 @@ def test_a_transaction_is_committed_once(tmp_path):
     assert read(tmp_path / "a") == ["1", "2"]
 
 
-def test_transactions_survive_pruning(tmp_path):
-    for version in (1, 2, 3):
-        slabs = task(tmp_path, "a", str(version))
-        publish(tmp_path, JOB, slabs, transaction=Transaction("query/x", version))
-    prune(str(tmp_path / "a"), Storage(), Retention(max_slabs=1))
-    assert read(tmp_path / "a") == ["3"]
-    assert publish(tmp_path, JOB, [], transaction=Transaction("query/x", 3)).repeated
-
-
 def test_a_transaction_of_nothing_is_committed_too(tmp_path):
     assert publish(tmp_path, JOB, [], transaction=FIRST) == (False, 0, 0, 0)
     assert publish(tmp_path, JOB, [], transaction=FIRST).repeated

@@ -31,14 +31,6 @@ def test_lines_become_records_and_the_last_needs_no_newline(log_path):
     )
 
 
-def test_append_says_in_json_what_it_did(log_path):
-    said = answer("append", log_path, given=b"a\nbb\n")
-    first, last = [record.address for record in read_all(log_path)]
-    assert (said["records"], said["bytes"]) == (2, 3)
-    assert (said["first_address"], said["last_address"]) == (first, last)
-    assert said["durable"] > last
-
-
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
 def test_a_process_that_prunes_what_a_cursor_has_not_read_says_so(log_path, as_json):
     options = ["--slab-bytes", "16k", "--retention-max-bytes", "64k", "--batch-bytes", "1k"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import UTC, datetime
 
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 
 import aolog
 from aolog.format.frame import KIND_RECORDS
-from tests.aolog.conftest import ROOT, frames_of, from_arrow_rows, read_all, values
+from tests.aolog.conftest import frames_of, from_arrow_rows, read_all, values
 
 pa = pytest.importorskip("pyarrow")
 ways = pytest.importorskip("aolog.read.arrow")
@@ -233,23 +231,3 @@ def test_what_was_read_as_arrow_may_be_appended_as_it_is(log_path: str) -> None:
         while (got := reader.read_batch(300)) is not None:
             writer.append_arrow(got.to_arrow())
     assert [record[1:] for record in read_all(copy)] == [record[1:] for record in records]
-
-
-def test_pyarrow_is_imported_only_when_it_is_asked_for(log_path: str) -> None:
-    code = """
-import sys, aolog
-assert "numpy" not in sys.modules
-with aolog.Writer(sys.argv[1]) as w:
-    w.append(b"a", key=b"k", headers=(("h", b"1"),))
-    w.append_many([b"x"] * 1000)
-with aolog.Reader(sys.argv[1]) as r:
-    r.read()
-    r.read_batch()
-    list(r)
-    aolog.verify(sys.argv[1])
-assert "pyarrow" not in sys.modules
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", code, log_path], env={"PYTHONPATH": str(ROOT)}, check=False
-    )
-    assert ran.returncode == 0

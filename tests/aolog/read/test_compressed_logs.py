@@ -136,24 +136,6 @@ def test_frames_are_compressed_where_that_saves_something(logs, name):
     assert_clean(logs[name])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_no_frame_is_shorter_than_its_count(log_path, name):
-    """Thousands of empty records shrink to fewer bytes than there are: their addresses would run
-    into the next frame's."""
-    with aolog.Writer(log_path, compression=name) as writer:
-        given = [writer.append_many([b""] * n).tolist() for n in (5000, 1, 20_000, 3)]
-    flat = [address for addresses in given for address in addresses]
-    assert flat == sorted(set(flat))
-    for frame in frames_of(log_path):
-        assert frame.end - frame.begin >= frame.records
-    assert CODECS[name] in codecs(log_path)
-    assert [record.address for record in read_all(log_path)] == flat
-    with aolog.Reader(log_path) as reader:
-        for address in flat[::997]:
-            reader.seek(address)
-            assert reader.read().address == address
-
-
 # --- options --------------------------------------------------------------------------------
 
 

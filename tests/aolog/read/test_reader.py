@@ -68,16 +68,6 @@ def test_every_way_reads_the_same_records(mixed: tuple[str, list[int], Way], way
     assert expected.gaps == []
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_reads_format_1(log_path: str, way) -> None:
-    given = written(log_path, 100, format="queuefka", slab_bytes=700)
-    records, gaps = way(log_path)
-    assert [record.address for record in records] == given
-    assert [record.value for record in records] == [b"%030d" % i for i in range(100)]
-    assert {record.timestamp for record in records} == {None}
-    assert gaps == []
-
-
 def test_read_returns_none_at_the_end_and_continues_when_there_is_more(log_path: str) -> None:
     with aolog.Writer(log_path, slab_bytes=9000) as writer, aolog.Reader(log_path) as reader:
         for i in range(20):

@@ -19,14 +19,13 @@ from tests.aolog.conftest import (
     WatchedStorage,
     assert_clean,
     by_iteration,
-    kill,
     read_all,
     slab_files,
     values,
 )
 
 if TYPE_CHECKING:
-    from aolog.storage.file import File
+    pass
 
 NEVER = {"flush_seconds": None, "sync": "never"}
 GIB = 1 << 30
@@ -77,46 +76,6 @@ def test_what_is_over_a_frame_is_refused_before_it_is_copied(log_path: str) -> N
         assert writer.end == 8192
     with pytest.raises(aolog.UsageError):
         aolog.Writer(log_path, max_record_bytes=RECORD_BYTES_MAX + 1)
-
-
-def test_a_length_that_lies_allocates_nothing(log_path: str) -> None:
-    """A frame says that it is of 4 GiB, its header is right, and the file is small."""
-    from aolog.format.frame import BODY_LEN_MAX, FrameHeader, encode_frame
-    from aolog.log.directory import Log
-    from aolog.storage.storage import Storage
-
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
-        writer.flush()
-        kill(writer)
-    log = Log(log_path, Storage())
-    salt = log.slab(0).header.salt
-    log.close()
-    (slab,) = slab_files(log_path)
-
-    class Lying(bytes):
-        def __len__(self) -> int:
-            return BODY_LEN_MAX // 8 * 8
-
-    sizes: list[int] = []
-
-    class Counting(WatchedStorage):
-        def _open(self, path: str, flags: int) -> File:
-            file = super()._open(path, flags)
-            real = file.pread
-            file.pread = lambda size, offset: (sizes.append(size), real(size, offset))[1]  # type: ignore[method-assign]
-            return file
-
-    parts, length = encode_frame(slab.stat().st_size, salt, [Lying()], count=1, ordinal=1)
-    assert length > 4 * GIB - 100
-    assert FrameHeader._fields[2] == "body_len"
-    with slab.open("ab") as file:
-        file.write(bytes(parts[0]))
-    assert values(log_path, storage=Counting()) == [b"a"]
-    assert max(sizes) <= 4 << 20
-    with aolog.Writer(log_path, storage=Counting()) as writer:
-        assert writer.opening.case == "@F unsealed_torn"
-    assert max(sizes) <= 4 << 20
 
 
 # --- many slabs ----------------------------------------------------------------------------------
