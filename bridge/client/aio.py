@@ -1,42 +1,44 @@
-"""The clients for asyncio, on confluent-kafka's own AIOProducer and AIOConsumer.
+"""The clients for asyncio: a producer on confluent-kafka's own AIOProducer, and Consumer in a thread.
 
 The configuration, heartbeats and errors are those of Producer and Consumer. Differences: a producer's
 `send` returns when the message is acknowledged, and many may be awaited at once; AIOProducer takes no
-headers, so signing is refused; a consumer has neither `fetch` nor `backfill`. Make both inside a
-running loop.
+headers, so a producer's signing is refused; a consumer has neither `fetch` nor `backfill`. Make both
+inside a running loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.aio import AIOConsumer, AIOProducer
+from confluent_kafka import KafkaException
+from confluent_kafka.aio import AIOProducer
 
+from aolog.aio import Worker
 from bridge.client.config import load
-from bridge.client.connection import FATAL_CODES, client_settings
-from bridge.client.consumer import receive_failed, topic_names, until
+from bridge.client.connection import client_settings
+from bridge.client.consumer import Consumer, until
 from bridge.client.delivery import send_failed
-from bridge.client.errors import KeyRefused, MissingTopic, ReceiveFailed
-from bridge.client.heartbeat import HeartbeatWatch, heartbeat_in, make_heartbeat
-from bridge.client.received import Received, received
+from bridge.client.errors import KeyRefused, MissingTopic
+from bridge.client.heartbeat import make_heartbeat
 from bridge.kafka.topics import is_topic_name
 
 if TYPE_CHECKING:
     import re
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from bridge.client.config import Options, Source
+    from bridge.client.config import Source
     from bridge.client.heartbeat import Heartbeat, Silence
+    from bridge.client.received import Received
 
 __all__ = ["AsyncConsumer", "AsyncProducer", "Sent"]
 
 _log = logging.getLogger("bridge.client")
 _SLICE_S = 0.2
+_T = TypeVar("_T")
 
 
 class Sent(NamedTuple):
@@ -52,7 +54,11 @@ class AsyncProducer:
     """As Producer, for asyncio. Raises WrongConfiguration, or the class of the mistake."""
 
     def __init__(self, source: Source) -> None:
-        options = _unsigned(load(source, "producer"))
+        options = load(source, "producer")
+        if options.signing is not None:
+            raise KeyRefused(
+                ["Signing: confluent-kafka's asyncio client takes no headers; use Producer"]
+            )
         if options.topic_settings:
             raise KeyRefused(["Topics: use Producer, or a producer for each topic"])
         self.notices = options.notices
@@ -130,8 +136,8 @@ class AsyncProducer:
 
 
 class AsyncConsumer:
-    """As Consumer, for asyncio; call `subscribe` first. Raises WrongConfiguration, or the class of
-    the mistake."""
+    """Consumer, for asyncio, with its options; its calls run in a thread. on_heartbeat and on_overdue are
+    called in the loop. Call `subscribe` first. Raises WrongConfiguration, or the class of the mistake."""
 
     def __init__(
         self,
@@ -140,27 +146,17 @@ class AsyncConsumer:
         on_heartbeat: Callable[[Heartbeat], None] | None = None,
         on_overdue: Callable[[Silence], None] | None = None,
     ) -> None:
-        options = _unsigned(load(source, "consumer"))
-        self.notices = options.notices
-        self._records = options.poll_records
-        settings = client_settings(options.settings, "consumer")
-        self._consumer = AIOConsumer(settings)
-        self._is_automatic = str(settings.get("enable.auto.commit", "true")) == "true"
-        self._returned: dict[tuple[str, int], int] = {}
-        self._failure: ReceiveFailed | None = None
-        self._watch = HeartbeatWatch(
-            options.heartbeat_s, on_heartbeat=on_heartbeat, on_overdue=on_overdue
+        self._consumer = Consumer(
+            source, on_heartbeat=_in_loop(on_heartbeat), on_overdue=_in_loop(on_overdue)
         )
-        self._topics: list[str] = []
+        self.notices = self._consumer.notices
+        self._calls = Worker("client-consumer")
 
     async def subscribe(
         self, topics: str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
     ) -> None:
         """These topics from now on, and no others. Raises MissingTopic."""
-        names = topic_names(topics)
-        await self._consumer.subscribe(names)
-        self._topics = names
-        self._watch.expect(name for name in names if not name.startswith("^"))
+        await self._calls.run(partial(self._consumer.subscribe, topics))
 
     async def poll(self, timeout_ms: float = 0) -> list[bytes]:
         """As Consumer.poll. A cancelled poll may have received records: they are lost to this
@@ -174,47 +170,12 @@ class AsyncConsumer:
     async def poll_records(self, timeout_ms: float = 0) -> list[Received]:
         """As Consumer.poll_records. Raises ReceiveFailed, MissingTopic."""
         until_s = until(timeout_ms)
-        if not self._topics:
-            raise MissingTopic(["nothing is subscribed; call subscribe first"])
-        if self._is_automatic:
-            await self._store()
         while True:
-            if self._failure is not None:
-                failure, self._failure = self._failure, None
-                raise failure
             rest_s = _SLICE_S if until_s is None else max(0.0, until_s - time.monotonic())
-            first = await self._consumer.poll(min(rest_s, _SLICE_S))
-            messages = [] if first is None else [first]
-            if first is not None and self._records > 1:
-                messages += await self._consumer.consume(self._records - 1, timeout=0)
-            records = self._data_of(messages)
-            self._watch.overdue()
+            slice_ms = min(rest_s, _SLICE_S) * 1_000
+            records = await self._calls.run(partial(self._consumer.poll_records, slice_ms))
             if records or (until_s is not None and time.monotonic() >= until_s):
                 return records
-
-    def _data_of(self, messages: list[Any]) -> list[Received]:
-        records = []
-        for message in messages:
-            error = message.error()
-            if error is not None:
-                if error.fatal() or error.name() in FATAL_CODES:
-                    self._failure = receive_failed(error)  # after what came before it
-                continue
-            self._returned[message.topic(), message.partition()] = message.offset() + 1
-            if (heartbeat := heartbeat_in(message.value())) is not None:
-                self._watch.take(heartbeat)
-            else:
-                records.append(received(message))
-        return records
-
-    async def _store(self) -> None:
-        """The program has processed what was returned."""
-        returned, self._returned = self._returned, {}
-        for (topic, partition), offset in returned.items():
-            with contextlib.suppress(KafkaException):  # the partition has another owner now
-                await self._consumer.store_offsets(
-                    offsets=[TopicPartition(topic, partition, offset)]
-                )
 
     async def __aiter__(self) -> AsyncIterator[Received]:
         """Records one by one, without end."""
@@ -224,19 +185,14 @@ class AsyncConsumer:
 
     async def commit(self) -> None:
         """Commits the positions after the records that were returned. Raises ReceiveFailed."""
-        offsets = [TopicPartition(t, p, offset) for (t, p), offset in self._returned.items()]
-        try:
-            if offsets:
-                await self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            raise receive_failed(error.args[0]) from None
-        self._returned.clear()
+        await self._calls.run(self._consumer.commit)
 
     async def close(self) -> None:
         """Leaves the group. With automatic commits, everything returned counts as processed."""
-        if self._is_automatic:
-            await self._store()
-        await self._consumer.close()
+        if not self._calls.ended:
+            closing = self._calls.begin(self._consumer.close)
+            self._calls.end()
+            await asyncio.shield(closing)
 
     async def __aenter__(self) -> Self:
         return self
@@ -247,14 +203,17 @@ class AsyncConsumer:
     pollString = poll_string  # noqa: N815 -- hazdev-broker's name
 
 
+def _in_loop(call: Callable[[_T], None] | None) -> Callable[[_T], None] | None:
+    if call is None:
+        return None
+    loop = asyncio.get_running_loop()
+
+    def later(found: _T) -> None:
+        loop.call_soon_threadsafe(call, found)
+
+    return later
+
+
 def _note_failure(outcome: asyncio.Future[Any]) -> None:
     if not outcome.cancelled() and outcome.exception() is not None:
         _log.warning("heartbeat: %s", outcome.exception())
-
-
-def _unsigned(options: Options) -> Options:
-    if options.signing is not None:
-        raise KeyRefused(
-            ["Signing: confluent-kafka's asyncio client takes no headers; use Producer"]
-        )
-    return options
