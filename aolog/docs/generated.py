@@ -172,8 +172,8 @@ def kafka_errors() -> str:
 
     codes: dict[tuple[str, str, str], list[str]] = {}
     for code, row in ROWS.items():
-        if row.fault in {Fault.RECORD, Fault.CONFIGURATION}:
-            codes.setdefault((row.fault.value, row.reads, row.does), []).append(f"`{code}`")
+        if row.kind.fault in {Fault.RECORD, Fault.CONFIGURATION}:
+            codes.setdefault((row.kind.fault.value, row.reads, row.does), []).append(f"`{code}`")
     rows = [(fault, ", ".join(of), reads, does) for (fault, reads, does), of in codes.items()]
     return _table("fault | code | what it says | what you do", rows)
 

@@ -38,40 +38,30 @@ class Fault(Enum):
 
 
 class Kind(Enum):
-    """What an error concerns, as finely as the bridge distinguishes errors."""
+    """What an error concerns, as finely as the bridge distinguishes errors, after whose fault it is."""
 
-    POISON = "the record will never be taken"
-    NEIGHBOUR = "another record of the request was refused"
-    TOPIC_MISSING = "there is no such topic or partition"
-    TOPIC_FORBIDDEN = "the topic may not be used"
-    LOCKED_OUT = "the cluster does not let the bridge in"
-    NO_TRANSACTIONS = "the cluster has no transactions"
-    TRANSACTION_SETTING = "the cluster does not take transactions as they are asked for"
-    SETTING = "the cluster does not take a setting"
-    UNREACHABLE = "a broker cannot be reached"
-    UNANSWERED = "a call was not answered in time: it is asked again"
-    WAITING = "the cluster cannot do it now"
-    FENCED = "another producer has taken over"
-    CONSEQUENCE = "it follows from another error, which is reported by itself"
-    FAULT = "the bridge or its client made a mistake"
+    POISON = Fault.RECORD, "the record will never be taken"
+    NEIGHBOUR = Fault.RECORD, "another record of the request was refused"
+    TOPIC_MISSING = Fault.CONFIGURATION, "there is no such topic or partition"
+    TOPIC_FORBIDDEN = Fault.CONFIGURATION, "the topic may not be used"
+    LOCKED_OUT = Fault.CONFIGURATION, "the cluster does not let the bridge in"
+    NO_TRANSACTIONS = Fault.CONFIGURATION, "the cluster has no transactions"
+    TRANSACTION_SETTING = (
+        Fault.CONFIGURATION,
+        "the cluster does not take transactions as they are asked for",
+    )
+    SETTING = Fault.CONFIGURATION, "the cluster does not take a setting"
+    UNREACHABLE = Fault.CLUSTER, "a broker cannot be reached"
+    UNANSWERED = Fault.CLUSTER, "a call was not answered in time: it is asked again"
+    WAITING = Fault.CLUSTER, "the cluster cannot do it now"
+    FENCED = Fault.OURS, "another producer has taken over"
+    CONSEQUENCE = Fault.OURS, "it follows from another error, which is reported by itself"
+    FAULT = Fault.OURS, "the bridge or its client made a mistake"
 
-
-FAULTS = {
-    Kind.POISON: Fault.RECORD,
-    Kind.NEIGHBOUR: Fault.RECORD,
-    Kind.TOPIC_MISSING: Fault.CONFIGURATION,
-    Kind.TOPIC_FORBIDDEN: Fault.CONFIGURATION,
-    Kind.LOCKED_OUT: Fault.CONFIGURATION,
-    Kind.NO_TRANSACTIONS: Fault.CONFIGURATION,
-    Kind.TRANSACTION_SETTING: Fault.CONFIGURATION,
-    Kind.SETTING: Fault.CONFIGURATION,
-    Kind.UNREACHABLE: Fault.CLUSTER,
-    Kind.UNANSWERED: Fault.CLUSTER,
-    Kind.WAITING: Fault.CLUSTER,
-    Kind.FENCED: Fault.OURS,
-    Kind.CONSEQUENCE: Fault.OURS,
-    Kind.FAULT: Fault.OURS,
-}
+    @property
+    def fault(self) -> Fault:
+        """Whose fault it is."""
+        return self.value[0]
 
 
 class Row(NamedTuple):
@@ -80,11 +70,6 @@ class Row(NamedTuple):
     kind: Kind
     reads: str
     does: str
-
-    @property
-    def fault(self) -> Fault:
-        """Of the kind."""
-        return FAULTS[self.kind]
 
 
 _NOTHING = "nothing; it goes on by itself"
@@ -261,11 +246,6 @@ def row_of(code: str) -> Row:
 def kind_of(code: str) -> Kind:
     """What the error concerns."""
     return row_of(code).kind
-
-
-def fault_of(code: str) -> Fault:
-    """Whose fault it is."""
-    return row_of(code).fault
 
 
 def advice(code: str) -> str:

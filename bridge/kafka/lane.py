@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from bridge.kafka.error_table import Fault, fault_of
+from bridge.kafka.error_table import Fault, kind_of
 
 LaneKey: TypeAlias = tuple[str, int]
 """Topic and partition."""
@@ -32,4 +32,4 @@ class Refusal(NamedTuple):
     @property
     def is_poison(self) -> bool:
         """Whether the record itself is at fault. Otherwise it waits, whatever --poison says."""
-        return fault_of(self.code) is Fault.RECORD
+        return kind_of(self.code).fault is Fault.RECORD
