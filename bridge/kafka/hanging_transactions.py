@@ -21,10 +21,9 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # re-exported, not said so
-
-from bridge.kafka.client import ANSWER_S, NotReachable, Refused, ToldToStop, admin_client, words
+from bridge.errors import DestinationError
+from bridge.kafka.catalog import Catalog
+from bridge.kafka.client import ANSWER_S, NotReachable, Refused, ToldToStop
 from bridge.kafka.cursor_record import decode_cursor
 from bridge.kafka.read_back import ReadBack
 from bridge.kafka.stamp import decode_stamp
@@ -33,13 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from confluent_kafka import Message, Producer
-    from confluent_kafka.admin import AdminClient
 
     from bridge.kafka.cursor_record import CursorName
     from bridge.kafka.lane import LaneKey
 
 _log = logging.getLogger("bridge.kafka")
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # of the library
 _OPEN_PAUSE_S = 0.05
 # Other producers' transactions may hide ours. Those of live producers end within milliseconds, unless
 # one is written for minutes.
@@ -89,13 +86,13 @@ class HangingTransactions:
     def find(self, lanes: Collection[LaneKey], ours: Callable[[Message], bool]) -> list[Message]:
         """The first message of each open transaction in the partitions that is `ours`. Raises
         NotReachable."""
-        admin = admin_client(self._settings)
-        ends = self._ends(admin, lanes, IsolationLevel.READ_UNCOMMITTED)
+        cluster = Catalog(str(self._settings.get("bootstrap.servers")), self._settings)
+        ends = _ends(cluster, lanes)
         until_s = time.monotonic() + _OTHERS_MAX_S
         found: list[Message] = []
         foreign: dict[LaneKey, int] = {}
         while True:
-            stable = self._ends(admin, ends, IsolationLevel.READ_COMMITTED)
+            stable = _ends(cluster, ends, committed_only=True)
             hidden = {
                 lane: offset
                 for lane, offset in stable.items()
@@ -119,27 +116,6 @@ class HangingTransactions:
             ends = {lane: ends[lane] for lane in hidden}
             time.sleep(_OPEN_PAUSE_S if hidden else 0.0)
 
-    def _ends(
-        self, admin: AdminClient, lanes: Collection[LaneKey], isolation: IsolationLevel
-    ) -> dict[LaneKey, int]:
-        """Where the partitions end for a consumer of this isolation."""
-        if not lanes:
-            return {}
-        try:
-            asked = admin.list_offsets(
-                dict.fromkeys((TopicPartition(*lane) for lane in lanes), _LATEST),
-                isolation_level=isolation,
-                request_timeout=ANSWER_S,
-            )
-            return {
-                (place.topic, place.partition): int(answer.result(ANSWER_S * 2).offset)
-                for place, answer in asked.items()
-            }
-        except KafkaException as error:
-            raise NotReachable(words(error)) from error
-        except TimeoutError as error:
-            raise NotReachable("no answer for the ends of partitions") from error
-
     def _first(self, offsets: dict[LaneKey, int]) -> dict[LaneKey, Message]:
         """The messages at these offsets, committed or not, as far as there are any yet."""
         found: dict[LaneKey, Message] = {}
@@ -156,6 +132,16 @@ class HangingTransactions:
                 if message is not None:
                     found[lane] = message
         return found
+
+
+def _ends(
+    cluster: Catalog, lanes: Collection[LaneKey], *, committed_only: bool = False
+) -> dict[LaneKey, int]:
+    """Where the partitions end. Raises NotReachable."""
+    try:
+        return cluster.offsets(lanes, "latest", committed_only=committed_only)
+    except DestinationError as error:
+        raise NotReachable(error.reason) from error
 
 
 def _end(producer: Producer, found: Sequence[Message], *, commit: bool) -> bool:

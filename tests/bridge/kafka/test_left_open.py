@@ -30,18 +30,22 @@ def test_our_open_transaction_is_found_and_a_foreign_one_is_no_obstacle(
     left = hanging_transactions.HangingTransactions({}, bool, CursorName(bytes(16), "c"))
     asked, looks = iter(range(1 << 31)), iter(keys)
 
-    def ends(_: object, lanes: list[LaneKey], isolation: Any) -> dict[LaneKey, int]:
-        is_open = isolation.name == "READ_COMMITTED" and next(asked) < open_for
-        return dict.fromkeys(lanes, 7 if is_open else 9)
+    class Cluster:
+        def __init__(self, *_: object) -> None: ...
+
+        def offsets(
+            self, lanes: list[LaneKey], _when: str, *, committed_only: bool
+        ) -> dict[LaneKey, int]:
+            is_open = committed_only and next(asked) < open_for
+            return dict.fromkeys(lanes, 7 if is_open else 9)
 
     def first(offsets: dict[LaneKey, int]) -> dict[LaneKey, Any]:
         key = next(looks) if offsets else None
         seen = SimpleNamespace(key=lambda: key, offset=lambda: 7)
         return {} if key is None else dict.fromkeys(offsets, seen)
 
-    monkeypatch.setattr(left, "_ends", ends)
     monkeypatch.setattr(left, "_first", first)
-    monkeypatch.setattr(hanging_transactions, "admin_client", dict)
+    monkeypatch.setattr(hanging_transactions, "Catalog", Cluster)
     monkeypatch.setattr(hanging_transactions, "_OTHERS_MAX_S", 0.3)
     ours = left.find([("t", 0)], lambda message: message.key() == b"ours")
     assert [message.key() for message in ours] == found
