@@ -180,7 +180,9 @@ def encode_columns(
     if headers is not None:
         entries = list(chain.from_iterable(headers))
         body.offsets(map(len, headers))
-        body.binary([name.encode() for name, _ in entries])
+        names = [name for name, _ in entries]
+        encoded = {name: name.encode() for name in set(names)}  # usually the same few
+        body.binary([encoded[name] for name in names])
         nulls = body.binary([value for _, value in entries])
         bits |= HEADERS | (HEADER_NULLS if nulls else 0)
     bits |= VALUE_NULLS if body.binary(values) else 0

@@ -34,20 +34,34 @@ class RecordColumns(NamedTuple):
 
 
 def encode_records(
-    values: Sequence[bytes | None], others: Sequence[Others], now_us: int
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    headers: Sequence[Headers] | None,
+    moments: Sequence[int | None] | None,
+    topics: Sequence[str | None] | None,
+    now_us: int,
 ) -> RecordColumns:
     """The body of checked records, at least one. A column exists only if a record uses it. now_us: the
     timestamp of a record that has none."""
-    keys, headers, moments, topics = zip(*others, strict=True)
-    stamps = [now_us if moment is None else moment for moment in moments]
+    if moments is not None and _are_none(moments):
+        moments = None
+    stamps = None
+    if moments is not None:
+        stamps = [now_us if moment is None else moment for moment in moments]
     bits, parts = encode_columns(
         values,
-        timestamps=stamps if any(moment is not None for moment in moments) else None,
-        keys=keys if any(key is not None for key in keys) else None,
-        topics=topics if any(topic is not None for topic in topics) else None,
-        headers=headers if any(headers) else None,
+        timestamps=stamps,
+        keys=None if keys is None or _are_none(keys) else keys,
+        topics=None if topics is None or _are_none(topics) else topics,
+        headers=None if headers is None or not any(headers) else headers,
     )
+    if stamps is None:
+        return RecordColumns(len(values), bits, parts, now_us, now_us)
     return RecordColumns(len(values), bits, parts, max(stamps), min(stamps))
+
+
+def _are_none(entries: Sequence[object]) -> bool:
+    return entries[0] is None and all(entry is None for entry in entries)
 
 
 class OpenBatch:
@@ -81,7 +95,8 @@ class OpenBatch:
     def encode(self) -> RecordColumns:
         """The body."""
         if not self.plain:
-            return encode_records(self.values, self._others, self.timestamp_us)
+            keys, headers, moments, topics = zip(*self._others, strict=True)
+            return encode_records(self.values, keys, headers, moments, topics, self.timestamp_us)
         values, stamp = self.values, self.timestamp_us
         if len(values) == 1 and values[0] is not None:  # at each sync of one record
             return RecordColumns(1, 0, [values[0]], stamp, stamp)

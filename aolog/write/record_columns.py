@@ -10,12 +10,8 @@ from aolog.format.compression import packer
 from aolog.format.format1 import check_storable
 from aolog.storage import clock
 from aolog.write.open_batch import RecordColumns, encode_records
-from aolog.write.validate import (
-    OFFSET_BYTES,
-    check_record,
-    check_sizes,
-    check_values,
-)
+from aolog.write.plain_columns import measure_plain
+from aolog.write.validate import OFFSET_BYTES, check_record, check_sizes, check_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -99,28 +95,31 @@ def _columns_of(
     listed = list(values)
     given = (
         listed,
-        _column(keys, None, "keys", listed),
-        _column(headers, (), "headers", listed),
-        _column(timestamps, None, "timestamps", listed),
-        _column(topics, None, "topics", listed),
+        _column(keys, "keys", listed),
+        _column(headers, "headers", listed),
+        _column(timestamps, "timestamps", listed),
+        _column(topics, "topics", listed),
     )
     if not listed:
         return RecordColumns(0, 0, [], now_us, now_us)
-    checked = [check_record(*parts) for parts in zip(*given, strict=True)]
+    measured = measure_plain(*given)
+    if measured is not None and measured[1] <= max_record_bytes:
+        check_sizes(measured[0] + 8 * len(listed), 0, max_record_bytes)
+        return encode_records(*given, now_us)
+    absent = zip(given, (None, None, (), None, None), strict=True)
+    whole = [[none] * len(listed) if column is None else column for column, none in absent]
+    checked = [check_record(*parts) for parts in zip(*whole, strict=True)]
     sizes = [size for *_, size in checked]
     bytes_of_all = sum(sizes) + 8 * len(sizes)  # a column may add offsets for all records
     check_sizes(bytes_of_all, max(sizes) - OFFSET_BYTES, max_record_bytes)
-    return encode_records(
-        [record[0] for record in checked], [record[1:5] for record in checked], now_us
-    )
+    data, keys, headers, moments, names, _ = zip(*checked, strict=True)
+    return encode_records(data, keys, headers, moments, names, now_us)
 
 
-def _column(
-    given: Iterable[Any] | None, absent: Any, name: str, values: Sequence[object]
-) -> Sequence[Any]:
+def _column(given: Iterable[Any] | None, name: str, values: Sequence[object]) -> list[Any] | None:
     """The column as a list, with an entry for each value."""
     if given is None:
-        return [absent] * len(values)
+        return None
     column = list(given)
     if len(column) != len(values):
         raise RecordRefused(

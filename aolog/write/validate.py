@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RECORD_BYTES_MAX = BODY_LEN_MAX - (64 << 10)
 BATCH_BYTES_MAX = 1 << 30
 SLAB_BYTES_MAX = 1 << 60
-_INT64 = range(-(1 << 63), 1 << 63)
+INT64 = range(-(1 << 63), 1 << 63)
 OFFSET_BYTES = 4  # what a variable-length entry costs beside its bytes
 
 BytesLike = bytes | bytearray | memoryview
@@ -62,7 +62,7 @@ def _as_bytes(value: object, what: str) -> bytes | None:
     )
 
 
-def _as_text(text: object, what: str) -> tuple[str, int]:
+def check_text(text: object, what: str) -> tuple[str, int]:
     """The text and its length in UTF-8."""
     if isinstance(text, str) and text.isascii():
         return text, len(text)
@@ -78,7 +78,7 @@ def check_topic(topic: str | None) -> tuple[str | None, int]:
     """The topic and its length in UTF-8."""
     if topic is None:
         return None, 0
-    text, length = _as_text(topic, "the topic")
+    text, length = check_text(topic, "the topic")
     if not 0 < length <= TOPIC_LEN_MAX:
         raise RecordRefused(f"the topic has {length} bytes", hint=f"use 1 to {TOPIC_LEN_MAX}")
     return text, length
@@ -92,7 +92,7 @@ def _check_headers(headers: object) -> tuple[Headers, int]:
     except (TypeError, ValueError):
         raise RecordRefused("headers are not a sequence of (name, value) pairs") from None
     for name, value in pairs:
-        text, length = _as_text(name, "a header's name")
+        text, length = check_text(name, "a header's name")
         data = value if type(value) is bytes else _as_bytes(value, f"value of header {text!r}")
         size += length + len(data or b"") + 2 * OFFSET_BYTES
         checked.append((text, data))
@@ -127,7 +127,7 @@ def check_record(
                 f"the timestamp is {type(timestamp).__name__}, not an integer",
                 hint="use microseconds since the epoch",
             ) from None
-        if moment not in _INT64:
+        if moment not in INT64:
             raise RecordRefused(f"the timestamp {moment} is not a 64-bit integer")
         size += 8
     name, topic_len = check_topic(topic)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import aolog
 from aolog.format.frame import KIND_RECORDS
+from aolog.write.plain_columns import measure_plain
+from aolog.write.validate import OFFSET_BYTES, check_record
 from tests.aolog.conftest import frames_of, read_all
 
 VALUES = [b"a", None, bytearray(b"c")]
@@ -57,3 +61,86 @@ def test_a_wrong_column_is_refused_and_nothing_is_taken(
 def test_format_1_has_no_columns(log_path: str) -> None:
     with aolog.Writer(log_path, format="queuefka") as writer, pytest.raises(aolog.RecordRefused):
         writer.append_many([b"a"], keys=[b"k"])
+
+
+# --- whole columns are checked as records are one by one --------------------------------------------
+
+
+class Name(str):
+    __slots__ = ()
+
+
+short = st.none() | st.binary(max_size=6)
+PLAIN: dict[str, st.SearchStrategy[Any]] = {
+    "value": short,
+    "key": short,
+    "headers": st.lists(st.tuples(st.sampled_from("hä"), short), max_size=3).map(tuple),
+    "timestamp": st.integers(-3, 3),
+    "topic": st.none() | st.sampled_from("tü"),
+}
+ODD_PAIRS: list[Any] = [
+    ("", b"1"), (Name("n"), b"1"), (3, b"1"), ("\ud800", b"1"), ("n" * 40, None), ("h", "text"),
+    ("h", bytearray(b"b")), ("h", b"v" * 40), ["h", b"1"], ("h",), ("h", b"1", 2), "hi", 5, None,
+]  # fmt: skip  # one list
+ODD: dict[str, list[Any]] = {
+    "value": [bytearray(b"b"), "text", 1, b"v" * 40, b"v" * 41],
+    "key": [memoryview(b"m"), "text", 1.5, b"k" * 40],
+    "headers": [None, [("h", b"1")], 5, "hi", *(((("h", b"1")), pair) for pair in ODD_PAIRS)],
+    "timestamp": [True, 1.5, "1", 1 << 63, -(1 << 63), -(1 << 63) - 1, (1 << 63) - 1],
+    "topic": ["", 5, b"t", Name("t"), "\ud800", "t" * 30, "t" * 300],
+}
+RECORDS = st.lists(st.fixed_dictionaries(PLAIN), min_size=1, max_size=8)
+ODD_PLACES = st.lists(
+    st.tuples(
+        st.integers(0, 7),
+        st.sampled_from([(name, entry) for name, entries in ODD.items() for entry in entries]),
+    ),
+    max_size=2,
+)
+NONE = {"value": None, "key": None, "headers": (), "timestamp": None, "topic": None}
+
+
+@settings(max_examples=500)
+@given(RECORDS, ODD_PLACES, st.sets(st.sampled_from([name for name in NONE if name != "value"])))
+def test_columns_that_are_plain_are_what_the_check_of_each_record_returns(
+    records: list[dict[str, Any]], odd_places: list[tuple[int, tuple[str, Any]]], absent: set[str]
+) -> None:
+    for at, (name, entry) in odd_places:
+        records[at % len(records)][name] = entry
+    for record in records:
+        record.update({name: NONE[name] for name in absent})
+    columns = [None if name in absent else [record[name] for record in records] for name in NONE]
+    assert columns[0] is not None
+    measured = measure_plain(*columns)
+    try:
+        checked = [check_record(**record) for record in records]
+    except aolog.RecordRefused:
+        assert measured is None
+        return
+    given_and_taken = [
+        (record[name], entry)
+        for record, parts in zip(records, checked, strict=True)
+        for name, entry in zip(NONE, parts[:5], strict=True)
+    ]
+    same = all(repr(one) == repr(taken) for one, taken in given_and_taken)  # its types, too
+    assert same or measured is None
+    if not odd_places:
+        assert measured is not None
+    if measured is not None:
+        sizes = [parts[5] for parts in checked]
+        assert measured[0] == sum(sizes)
+        assert measured[1] >= max(sizes) - OFFSET_BYTES
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_a_record_of_columns_may_have_as_many_bytes_as_a_record(log_path: str, over: int) -> None:
+    columns: dict[str, Any] = {"headers": [(), (("name", b"v"),), (("n", b""),) * 3]}
+    columns["keys"] = [b"k" * 40, None, None]
+    values = [b"", b"v" * (50 - 13 + over), b""]
+    with aolog.Writer(log_path, max_record_bytes=50) as writer:
+        if not over:
+            writer.append_many(values, **columns)
+        else:
+            with pytest.raises(aolog.RecordTooLarge, match="a record of 51 bytes"):
+                writer.append_many(values, **columns)
+    assert [record.value for record in read_all(log_path)] == ([] if over else values)
