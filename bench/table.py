@@ -121,9 +121,9 @@ def _contenders(found: Document) -> str:
     lines += [f"| {name} |{' - |' * len(cases)} {why} | |" for name, why in skipped.items()]
     rounds = groups[cases[0]]["rounds"]
     return (
-        f"Nanoseconds a {_RECORD_BYTES}-byte record, medians of {rounds} rounds; in brackets the "
-        f"median of the rounds' ratios to a {_TO} stream. *Survives*: what the records are safe "
-        "from when the timed part ends; OS: a crash of the process.\n\n" + "\n".join(lines)
+        f"Nanoseconds for a {_RECORD_BYTES}-byte record, medians of {rounds} rounds. In brackets: the ratio "
+        f"to a {_TO} stream, median of the rounds. *Survives*: what the records are safe from when the "
+        "timed part ends; OS: a crash of the process.\n\n" + "\n".join(lines)
     )
 
 
