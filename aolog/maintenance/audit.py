@@ -53,8 +53,7 @@ _TALLIED_AT_ONCE = 256  # frames; counting each frame between two bodies is five
 class SlabAudit:
     """The contents of one slab. Offsets are relative to the slab.
 
-    is_whole: the frames follow each other without damage between them. frames: intact ones before the
-    seal. records: in those frames. durable: offset up to which a frame says that everything is durable.
+    runs: ranges of intact frames, the seal included. frames: intact ones before the seal. records: in those frames. durable: offset up to which a frame says that everything is durable.
     seal_at: offset of the intact seal, or None. differences:
     between the seal and the frames; empty if frames are missing. copies: of the header. trailer: the
     seal's offset in the trailer, None without an intact trailer. is_emptied: only zeros after the magic,
@@ -75,9 +74,6 @@ class SlabAudit:
     foreign: bytes | None = None
     limit: int | None = None
     stat: Stat | None = None
-    is_whole: bool = True
-    _begin: int = -1  # of the last run of intact frames
-    _end: int = -1
 
     def __init__(
         self, base: int, path: Inside, of_format: int, header: SlabHeader | None, data_begin: int
@@ -90,13 +86,8 @@ class SlabAudit:
         self.differences: list[str] = []
         self.index = Index([], [], [])
         self._hash = xxhash.xxh3_64()
-        self._closed: list[tuple[int, int]] = []
+        self.runs: list[tuple[int, int]] = []
         self._shown: list[tuple[int, int, FrameHeader, int]] = []
-
-    @property
-    def runs(self) -> list[tuple[int, int]]:
-        """Ranges of intact frames, including the seal."""
-        return [*self._closed, (self._begin, self._end)] if self._begin >= 0 else []
 
     @property
     def headers_hash(self) -> int:
@@ -112,7 +103,7 @@ class SlabAudit:
     @property
     def end(self) -> int:
         """The offset after the last intact frame."""
-        return self._end if self._begin >= 0 else self.data_begin
+        return self.runs[-1][1] if self.runs else self.data_begin
 
     def show(self, frame: Frame, columns: Columns | None) -> None:
         """Takes the next intact frame."""
@@ -133,12 +124,10 @@ class SlabAudit:
 
     def _note(self, offset: int, end: int, head: FrameHeader, least_us: int) -> None:
         kind, flags, body_len, body_hash, timestamp_us, ordinal, records, _ = head
-        if offset != self._end:
-            if self._begin >= 0:
-                self._closed.append((self._begin, self._end))
-            self.is_whole = self._begin < 0 and offset == self.data_begin
-            self._begin = offset
-        self._end = end
+        if self.runs and self.runs[-1][1] == offset:
+            self.runs[-1] = self.runs[-1][0], end
+        else:
+            self.runs.append((offset, end))
         if flags & FLAG_DURABLE:
             self.durable = offset
         if kind == KIND_SEAL:
@@ -163,7 +152,7 @@ class SlabAudit:
             self.differences.append("its contents are invalid")
             return
         self.seal_at, self.seal_header = frame.offset, seal.header
-        if self.is_whole:
+        if self.runs == [(self.data_begin, frame.end)]:  # without damage between them
             values = {
                 "records": (seal.records, self.records),
                 "frames": (seal.frames, self.frames),
