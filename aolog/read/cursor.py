@@ -128,7 +128,6 @@ class Commits:
     def __init__(self, log: Log, cursor: CursorFile) -> None:
         self._log = log
         self._cursor = cursor
-        self._last: tuple[int, File] | None = None  # the last slab: its base, and a file of our own
 
     @property
     def position(self) -> Position | None:
@@ -148,30 +147,26 @@ class Commits:
 
                 sync_roots(self._log.path, published, self._log.storage)
             if last is not None:
-                last.datasync()
+                with last:
+                    last.datasync()
             self._cursor.commit(position)
 
         return commit
 
     def _last_slab(self, address: int) -> File | None:
         """The log's last slab, if the position is in it: the others are sealed and durable. None if
-        the writer does not sync. Format 1 does not record that, and counts as synced."""
-        log, last, self._last = self._log, self._last, None  # a removed slab would occupy space
+        the writer does not sync. Format 1 does not record that, and counts as synced. A file of its
+        own: the reader may close the slab before the commit."""
+        log = self._log
         i = log.position(address)
         if i < 0 or i + 1 < len(log.bases):
             return None
         try:
-            slab = log.slab(i)
-            if slab.header is not None and not slab.header.synced:
-                return None
-            if last is None or last[0] != slab.base:
-                last = slab.base, log.open_file(slab.base)
+            header = log.slab(i).header
+            return None if header is not None and not header.synced else log.open_file(log.bases[i])
         except FileNotFoundError:  # pruned since it was listed
             return None
-        self._last = last
-        return last[1]
 
     def close(self) -> None:
         """Releases the cursor for the next reader. Idempotent."""
-        self._last = None
         self._cursor.close()
