@@ -223,12 +223,7 @@ def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> 
     """Recovers the log and completes its new slabs."""
     with Log(log_path(root, log), storage) as opened:
         refuse_foreign(opened, format_1=False)
-        _, before, _ = open_for_append(
-            opened,
-            first_base=0,
-            fresh_uuid=lambda: storage.random_bytes(16),
-            topic=None,
-        )
+        _, before, _ = open_for_append(opened)
         for name in opened.unborn:  # it holds no record
             storage.unlink(opened.directory / name)
     placed = {}

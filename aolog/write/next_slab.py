@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import StorageFull, UsageError
-from aolog.format.slab import ADDRESS_END, SlabHeader
+from aolog.format.slab import ADDRESS_END, NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader
 from aolog.log.names import slab_name
 from aolog.storage import clock
 from aolog.write.active_slab import FormatOneSlab, FormatTwoSlab
@@ -25,18 +25,18 @@ REACH_SPARE = (1 << 32) + (1 << 24)
 
 
 class Predecessor(NamedTuple):
-    """What the next slab's header says of the slabs before it."""
+    """What the next slab's header says of the slabs before it. The defaults: there are none."""
 
     next_base: int
     topic_uuid: bytes
     topic: str | None
-    epoch: int
-    ordinal: int
-    ordinal_unsure: bool
-    base: int
-    end: int
-    cut: int
-    greatest_us: int
+    epoch: int = 1
+    ordinal: int = 0
+    ordinal_unsure: bool = False
+    base: int = NO_PREDECESSOR
+    end: int = 0
+    cut: int = 0
+    greatest_us: int = NO_TIMESTAMP
 
     def followed_by(self, size: int, records: int, greatest_us: int) -> Predecessor:
         """The same after a sealed slab of this size, which begins at `next_base`."""

@@ -16,7 +16,7 @@ from aolog.errors import (
     warn,
 )
 from aolog.format.frame import padding
-from aolog.format.slab import NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader
+from aolog.format.slab import NO_TIMESTAMP, SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.identity import Headers, cursor_uuids, log_uuid
 from aolog.log.names import CURSOR_DIRECTORY
@@ -26,8 +26,6 @@ from aolog.write.next_slab import REACH_SPARE, Predecessor
 from aolog.write.recovery_cases import FOUND, Case, LastSlab, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
     from aolog.storage.file import Stat
@@ -149,7 +147,7 @@ def _inspect_format_1(_: Log, slab: Slab, stat: Stat) -> _Found:
 
 
 def open_for_append(
-    log: Log, *, first_base: int, fresh_uuid: Callable[[], bytes], topic: str | None
+    log: Log, *, first_base: int = 0, topic: str | None = None
 ) -> tuple[Opening, Predecessor, int | None]:
     """Recovers the log; returns what its next slab follows. The caller holds the writer's lock.
 
@@ -168,9 +166,7 @@ def open_for_append(
     )
     if found is None:
         _refuse_cursors(log)
-        fresh = Predecessor(
-            first_base, fresh_uuid(), topic, 1, 0, False, NO_PREDECESSOR, 0, 0, NO_TIMESTAMP
-        )
+        fresh = Predecessor(first_base, log.storage.random_bytes(16), topic)
         return Opening(decision.case.value, 1, first_base), fresh, None
     if decision.case is Case.ONLY_LOST:
         raise HeaderLost(
@@ -197,7 +193,7 @@ def open_for_append(
             offset = last.size if decision.cut_at is None else decision.cut_at
         next_base = last.base if offset is not None else decision.next_base or 0
         opening = Opening(decision.case.value, 0, next_base, cut, aside)
-        return _report(log, opening), _format_1_predecessor(next_base), offset
+        return _report(log, opening), Predecessor(next_base, bytes(16), None, epoch=0), offset
     assert decision.next_base is not None
     if known is None:
         raise _unknown(log, last)
@@ -219,10 +215,6 @@ def open_for_append(
     )
     opening = Opening(decision.case.value, epoch, next_base, cut, aside)
     return _report(log, opening), predecessor, None
-
-
-def _format_1_predecessor(next_base: int) -> Predecessor:
-    return Predecessor(next_base, bytes(16), None, 0, 0, True, NO_PREDECESSOR, 0, 0, NO_TIMESTAMP)
 
 
 def _unknown(log: Log, last: LastSlab) -> HeaderLost:

@@ -61,10 +61,7 @@ class SlabChain:
                 roll_forward(log)
             refuse_foreign(log, format_1=options.format_1)
             self.opening, self._before, offset = open_for_append(
-                log,
-                first_base=options.first_address,
-                fresh_uuid=lambda: self.storage.random_bytes(16),
-                topic=options.topic,
+                log, first_base=options.first_address, topic=options.topic
             )
             for name in log.unborn:  # a slab that was never renamed holds no record
                 self.storage.unlink(log.directory / name)
