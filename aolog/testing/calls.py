@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 from typing import TYPE_CHECKING
 
 from aolog.storage.system import LOCK_NB, System
 from aolog.testing.disk import DirectoryNode, Node
 from aolog.testing.faults import Call, Effect
-from aolog.testing.inode import FileNode
+from aolog.testing.inode import FileNode, fail
 from aolog.testing.machine import (
     USER,
     Killed,
@@ -25,7 +24,6 @@ from aolog.testing.machine import (
     OpenFile,
     SimulatedStatus,
     check_directory_rename,
-    fail,
     status_of,
 )
 from aolog.testing.outcomes import ROOT
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aolog.format.frame import Buffer
-
-_WALK_ERRNO = {FileNotFoundError: errno.ENOENT, NotADirectoryError: errno.ENOTDIR}
 
 
 class SimulatedCalls(System):
@@ -96,18 +92,6 @@ class SimulatedCalls(System):
             fail(errno.EBADF)
         return found
 
-    def _node(self, path: str) -> Node:
-        try:
-            return self._disk.node(path)
-        except OSError as error:
-            fail(_WALK_ERRNO[type(error)], path)
-
-    def _parent(self, path: str) -> tuple[DirectoryNode, str]:
-        try:
-            return self._disk.parent(path)
-        except OSError as error:
-            fail(_WALK_ERRNO[type(error)], path)
-
     def _below(self, path: str, dir_fd: int | None) -> str:
         """The absolute path."""
         if dir_fd is None or path.startswith("/"):
@@ -147,8 +131,8 @@ class SimulatedCalls(System):
 
     def _find(self, path: str, flags: int) -> Node:
         if not flags & os.O_CREAT:
-            return self._node(path)
-        directory, name = self._parent(path)
+            return self._disk.node(path)
+        directory, name = self._disk.parent(path)
         ino = directory.entries.get(name)
         if ino is None:
             return self._disk.new_file(directory, name)
@@ -169,12 +153,11 @@ class SimulatedCalls(System):
         file.node.opened -= 1
         if file.locked:
             del self._shared.locks[file.node.ino]
-            self._freed()
+            self._shared.freed.notify_all()
         if not file.node.opened and not file.node.linked:
             self._disk.collect()
 
     def pread(self, fd: int, size: int, offset: int, /) -> bytes:
-        """os.pread."""
         with self._lock:
             file = self._files.get(fd) or self._opened(fd)
             effect = self._meet("pread", file.path, size)
@@ -218,7 +201,6 @@ class SimulatedCalls(System):
             return len(taken)
 
     def ftruncate(self, fd: int, size: int, /) -> None:
-        """os.ftruncate."""
         with self._lock:
             file = self._opened(fd)
             self._checked("ftruncate", file.path)
@@ -272,28 +254,20 @@ class SimulatedCalls(System):
             while locks.get(ino, file) is not file:
                 if operation & LOCK_NB:
                     fail(errno.EWOULDBLOCK)
-                if self._shared.waiting is None:
-                    self._shared.waiting = threading.Condition(self._lock)
-                self._shared.waiting.wait()
+                self._shared.freed.wait()
                 if self._dead:
                     raise Killed
             locks[ino] = file
             file.locked = True
 
-    def _freed(self) -> None:
-        """Wakes processes that wait for a flock."""
-        if self._shared.waiting is not None:
-            self._shared.waiting.notify_all()
-
     # --- names ---------------------------------------------------------------------------------------
 
     def listdir(self, path: str | int, /) -> list[str]:
-        """os.listdir."""
         with self._lock:
             file = self._opened(path) if isinstance(path, int) else None
             where = path if isinstance(path, str) else self._opened(path).path
             self._checked("listdir", where)
-            node = self._node(where) if file is None else file.node
+            node = self._disk.node(where) if file is None else file.node
             if not isinstance(node, DirectoryNode):
                 fail(errno.ENOTDIR, where)
             return list(node.entries)
@@ -307,13 +281,12 @@ class SimulatedCalls(System):
         src_dir_fd: int | None = None,
         dst_dir_fd: int | None = None,
     ) -> None:
-        """os.replace."""
         with self._lock:
             old, new = self._below(old, src_dir_fd), self._below(new, dst_dir_fd)
             self._checked("replace", new)
-            source, name = self._parent(old)
-            target, new_name = self._parent(new)
-            node = self._node(old)
+            source, name = self._disk.parent(old)
+            target, new_name = self._disk.parent(new)
+            node = self._disk.node(old)
             ino = target.entries.get(new_name)
             there = None if ino is None else self._disk.nodes[ino]
             if isinstance(node, DirectoryNode):
@@ -337,45 +310,40 @@ class SimulatedCalls(System):
             fail(errno.EPERM, new)
 
     def unlink(self, path: str, /, *, dir_fd: int | None = None) -> None:
-        """os.unlink."""
         with self._lock:
             path = self._below(path, dir_fd)
             self._checked("unlink", path)
-            if isinstance(self._node(path), DirectoryNode):
+            if isinstance(self._disk.node(path), DirectoryNode):
                 fail(errno.EISDIR, path)
-            self._disk.remove(*self._parent(path))
+            self._disk.remove(*self._disk.parent(path))
 
     def mkdir(self, path: str, mode: int = 0o777, /, *, dir_fd: int | None = None) -> None:
-        """os.mkdir."""
         del mode
         with self._lock:
             path = self._below(path, dir_fd)
             self._checked("mkdir", path)
-            directory, name = self._parent(path)
+            directory, name = self._disk.parent(path)
             if name in directory.entries or not name:
                 fail(errno.EEXIST, path)
             self._disk.new_directory(directory, name)
 
     def rmdir(self, path: str, /, *, dir_fd: int | None = None) -> None:
-        """os.rmdir."""
         with self._lock:
             path = self._below(path, dir_fd)
             self._checked("rmdir", path)
-            node = self._node(path)
+            node = self._disk.node(path)
             if not isinstance(node, DirectoryNode):
                 fail(errno.ENOTDIR, path)
             if node.entries:
                 fail(errno.ENOTEMPTY, path)
-            self._disk.remove(*self._parent(path))
+            self._disk.remove(*self._disk.parent(path))
 
     def lexists(self, path: str, /) -> bool:
-        """os.path.lexists."""
         with self._lock:
             self._meet("lexists", path)
             return self._is(path, FileNode | DirectoryNode)
 
     def isdir(self, path: str, /) -> bool:
-        """os.path.isdir."""
         with self._lock:
             self._meet("isdir", path)
             return self._is(path, DirectoryNode)
@@ -395,7 +363,7 @@ class SimulatedCalls(System):
         with self._lock:
             path = self._below(path, dir_fd)
             self._meet("lstat", path)
-            return status_of(self._node(path))
+            return status_of(self._disk.node(path))
 
     def euid(self) -> int:
         """The ordinary user that owns all files."""

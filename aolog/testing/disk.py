@@ -7,12 +7,14 @@ and drops the others. A rename is one change. An inode without a durable name is
 
 from __future__ import annotations
 
+import errno
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import xxhash
 
-from aolog.testing.inode import FileNode
+from aolog.testing.inode import FileNode, fail
 from aolog.testing.outcomes import ROOT, Change, Outcomes, apply_change
 
 if TYPE_CHECKING:
@@ -83,43 +85,40 @@ class Disk:
     # --- names ---------------------------------------------------------------------------------
 
     def node(self, path: str) -> Node:
-        """The inode at a path. Raises FileNotFoundError or NotADirectoryError without errno and path."""
+        """The inode at a path. Raises OSError."""
         nodes = self.nodes
         found: Node = nodes[ROOT]
         try:
             for name in _names(path):
                 found = nodes[found.entries[name]]  # type: ignore[union-attr]  # a file has none
         except KeyError:
-            raise FileNotFoundError from None
+            fail(errno.ENOENT, path)
         except AttributeError:
-            raise NotADirectoryError from None
+            fail(errno.ENOTDIR, path)
         if path[-1:] == "/" and not isinstance(found, DirectoryNode):
-            raise NotADirectoryError
+            fail(errno.ENOTDIR, path)
         return found
 
     def path_of(self, directory: DirectoryNode, known: str) -> str:
-        """The path of a directory. known: its last known path."""
-        todo = [("/", ROOT)]
-        try:
+        """The path of a directory that has a name. known: its last known path."""
+        with suppress(OSError):
             if self.node(known) is directory:
                 return known
-        except OSError:
-            pass
-        while todo:
+        todo = [("/", ROOT)]
+        while True:
             path, ino = todo.pop()
             node = self.nodes[ino]
             if node is directory:
                 return path
             if isinstance(node, DirectoryNode):
                 todo += [(f"{path.rstrip('/')}/{name}", at) for name, at in node.entries.items()]
-        raise FileNotFoundError
 
     def parent(self, path: str) -> tuple[DirectoryNode, str]:
         """The directory and the last name of a path. Raises as `node`."""
         head, _, name = path.rstrip("/").rpartition("/")
         found = self.node(head)
         if not isinstance(found, DirectoryNode):
-            raise NotADirectoryError
+            fail(errno.ENOTDIR, path)
         return found, name
 
     def new_file(self, directory: DirectoryNode, name: str) -> FileNode:

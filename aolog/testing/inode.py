@@ -13,7 +13,9 @@ bytes cannot return; before, bytes written after the truncation are not visible.
 
 from __future__ import annotations
 
+import os
 from math import prod
+from typing import NoReturn
 
 # A version of a piece: (bytes, number of the truncation that made it or 0).
 _Version = tuple[bytes, int]
@@ -200,3 +202,10 @@ class Contents:
             found[at * self._piece : at * self._piece + len(chunk)] = chunk
         made = self._made[number] = bytes(found)
         return made
+
+
+def fail(number: int, path: str | None = None) -> NoReturn:
+    """Raises the OSError."""
+    if path is None:
+        raise OSError(number, os.strerror(number))
+    raise OSError(number, os.strerror(number), path)

@@ -7,10 +7,10 @@ import errno
 import os
 import stat
 import threading
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from aolog.testing.disk import BLOCK, DirectoryNode, Disk, Node
-from aolog.testing.inode import FileNode
+from aolog.testing.inode import FileNode, fail
 from aolog.testing.outcomes import ROOT
 
 USER = 1000
@@ -46,12 +46,12 @@ class OpenFile:
 
 
 class Machine:
-    """waiting: notified when a flock is released; None until a process waits."""
+    """freed: notified when a flock is released."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.lock = threading.RLock()
-        self.waiting: threading.Condition | None = None
+        self.freed = threading.Condition(self.lock)
         self.locks: dict[int, OpenFile] = {}  # by inode
 
 
@@ -73,10 +73,3 @@ def check_directory_rename(node: DirectoryNode, there: Node | None, old: str, ne
         fail(errno.ENOTDIR, old)
     if there is not None and there is not node and there.entries:
         fail(errno.ENOTEMPTY, old)
-
-
-def fail(number: int, path: str | None = None) -> NoReturn:
-    """Raises the OSError."""
-    if path is None:
-        raise OSError(number, os.strerror(number))
-    raise OSError(number, os.strerror(number), path)

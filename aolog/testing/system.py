@@ -57,9 +57,7 @@ class SimulatedSystem(SimulatedCalls):
 
     def process(self) -> SimulatedSystem:
         """Another process on the same disk and boot."""
-        new = SimulatedSystem.__new__(SimulatedSystem)
-        SimulatedCalls.__init__(new, self._shared)
-        return new
+        return self._on(self._shared)
 
     def kill(self) -> SimulatedSystem:
         """Kills the process: closes descriptors, releases locks, keeps the page cache. Each later call
@@ -73,7 +71,7 @@ class SimulatedSystem(SimulatedCalls):
 
     def snapshot(self) -> SimulatedSystem:
         """A process on a copy of the disk and its page cache. Nothing is open."""
-        return self._on(self._disk.copy())
+        return self._on(Machine(self._disk.copy()))
 
     def power_cut(
         self,
@@ -88,10 +86,9 @@ class SimulatedSystem(SimulatedCalls):
         then `sample` that `rng` draws. known: hashes of states to skip; adds those that it yields."""
         self.kill()
         for digest, disk in self._disk.survivors(limit, sample, rng, known=known):
-            yield Survivor(digest, self._on(disk))
+            yield Survivor(digest, self._on(Machine(disk)))
 
-    def _on(self, disk: Disk) -> SimulatedSystem:
-        shared = Machine(disk)
+    def _on(self, shared: Machine) -> SimulatedSystem:
         new = SimulatedSystem.__new__(SimulatedSystem)
         SimulatedCalls.__init__(new, shared)
         return new
