@@ -30,6 +30,7 @@ NOTES_SUFFIX = ".lanes"
 DEPTH_MAX = 99  # directories from a log up to its root; two digits in a name
 
 _BASE_DIGITS = 20  # one more than 2^63 needs
+_PENDING_NAME = re.compile(r"([^.]{32})\.[^.]*\.([0-9]{1,2})\.pending")  # job, unique, depth
 _CURSOR_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
@@ -74,28 +75,18 @@ def pending_name(job: str, unique: str, depth: int) -> str:
     return f"{job}.{unique}.{depth}{PENDING_SUFFIX}"
 
 
-def _job_and_depth(name: str) -> tuple[str, int] | None:
-    """(job, depth) in a pending slab's name; None if this is not such a name."""
-    parts = name.split(".")
-    if len(parts) != 4 or parts[3] != PENDING_SUFFIX[1:] or len(parts[0]) != 32:
-        return None
-    if not (parts[2].isascii() and parts[2].isdigit() and int(parts[2]) <= DEPTH_MAX):
-        return None
-    return parts[0], int(parts[2])
-
-
 def job_of(name: str) -> str | None:
     """The job that wrote a pending slab; None if this is not a pending slab's name."""
-    found = _job_and_depth(name)
-    return None if found is None else found[0]
+    found = _PENDING_NAME.fullmatch(name)
+    return found and found[1]
 
 
 def root_of(log_path: str, name: str) -> str | None:
     """The root whose manifest may publish a pending slab; None if this is not such a name."""
-    found = _job_and_depth(name)
+    found = _PENDING_NAME.fullmatch(name)
     if found is None:
         return None
     root = absolute(log_path)
-    for _ in range(found[1]):
+    for _ in range(int(found[2])):
         root = parent_of(root)
     return root
