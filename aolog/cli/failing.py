@@ -17,6 +17,7 @@ import os
 import sys
 import traceback
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,7 +33,7 @@ from aolog.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 INTERNAL, STORAGE = AologError.exit_status, StorageError.exit_status
@@ -75,29 +76,18 @@ class Program(click.Command):
         with _ending_quietly():
             return super().make_context(*args, **extra)
 
-    def main(
+    def main(  # type: ignore[override]  # the others are passed by name
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,  # noqa: FBT001, FBT002 -- click's signature
-        windows_expand_args: bool = True,  # noqa: FBT001, FBT002 -- the same
+        *,
+        standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
         """As click's, with this module's errors and statuses."""
         given = list(sys.argv[1:] if args is None else args) or ["--help"]
         name = self.program if prog_name in {None, self.name} else prog_name
-
-        def run() -> Any:
-            return super(Program, self).main(
-                given,
-                name,
-                complete_var,
-                standalone_mode=False,
-                windows_expand_args=windows_expand_args,
-                **extra,
-            )
-
+        run: Callable[[], Any] = partial(super().main, given, name, standalone_mode=False, **extra)
         if not standalone_mode:
             return run()
         _open_closed_streams()
