@@ -28,6 +28,7 @@ from aolog.format.slab import (
     TRAILER_LEN,
     Index,
     NewerVersion,
+    Seal,
     SlabHeader,
     decode_seal_body,
     decode_slab_header,
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from aolog.storage.file import Stat
 
 _TALLIED_AT_ONCE = 256  # frames; counting each frame between two bodies is five times as slow
+# What a seal says of the frames besides their index, in the order of its fields.
+_SUMMARY = "records", "frames", "least timestamp", "greatest timestamp", "hash of the frame headers"
 
 
 class SlabAudit:
@@ -153,18 +156,12 @@ class SlabAudit:
             return
         self.seal_at, self.seal_header = frame.offset, seal.header
         if self.runs == [(self.data_begin, frame.end)]:  # without damage between them
-            values = {
-                "records": (seal.records, self.records),
-                "frames": (seal.frames, self.frames),
-                "least timestamp": (seal.least_us, self.least_us),
-                "greatest timestamp": (seal.greatest_us, self.greatest_us),
-                "hash of the frame headers": (seal.headers_hash, self.headers_hash),
-                "index entries": (len(seal.index.offsets), len(self.index.offsets)),
-            }
-            for what, (in_seal, counted) in values.items():
-                if in_seal != counted:
-                    self.differences.append(f"it has {what} {in_seal}, the frames have {counted}")
-            if not self.differences and seal.index != self.index:
+            range_us, hashed = (self.least_us, self.greatest_us), self.headers_hash
+            counted = Seal(seal.header, self.records, self.frames, *range_us, hashed, self.index)
+            for what, in_seal, here in zip(_SUMMARY, seal[1:-1], counted[1:-1], strict=True):
+                if in_seal != here:
+                    self.differences.append(f"it has {what} {in_seal}, the frames have {here}")
+            if seal.index != self.index:
                 self.differences.append("its index differs from the frames' offsets")
         self.index = Index([], [], [])  # frees the largest attribute
 
