@@ -146,11 +146,9 @@ class Storage:
             return
         missing: list[str] = []
         at = absolute(path)
-        while not self.system.lexists(at):
+        while not self.exists(at):
             missing.append(at)
             at = parent_of(at)
-        if missing and not self.system.isdir(at):
-            raise self._no_directory(NotADirectoryError(), at)
         if (parent := parent_of(at)) != at:
             self._sync_existing(parent)
         for child in reversed(missing):
@@ -367,14 +365,19 @@ class Storage:
 
     def exists(self, path: str) -> bool:
         """Whether there is an entry with this name."""
-        if not isinstance(path, Inside):
-            return self.system.lexists(path)
         try:
-            with self._entered(path) as (above, name):
-                self.system.lstat(name, dir_fd=above.fd)
+            self._look(path)
         except OSError:
             return False
         return True
+
+    def _look(self, path: str) -> Entry:
+        if isinstance(path, Inside):
+            with self._entered(path) as (above, name):
+                found = self.system.lstat(name, dir_fd=above.fd)
+        else:
+            found = self.system.lstat(path)
+        return Entry(_KINDS.get(stat.S_IFMT(found.st_mode), "other"), found.st_size)
 
     def mount_of(self, path: str) -> Mount | None:
         """The mount of a file or directory; None if the system does not report it. By the kernel's
@@ -389,14 +392,9 @@ class Storage:
         """The entry with this name, links not followed; None if there is none."""
         with as_storage_error(path, "stat"):
             try:
-                if isinstance(path, Inside):
-                    with self._entered(path) as (above, name):
-                        found = self.system.lstat(name, dir_fd=above.fd)
-                else:
-                    found = self.system.lstat(path)
+                return self._look(path)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-        return Entry(_KINDS.get(stat.S_IFMT(found.st_mode), "other"), found.st_size)
 
     def leads_to(self, path: Inside, file: File) -> bool:
         """Whether the path still leads to the open file, which may be removed or replaced."""

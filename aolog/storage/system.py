@@ -51,8 +51,6 @@ class System:
     unlink = staticmethod(os.unlink)
     mkdir = staticmethod(os.mkdir)
     rmdir = staticmethod(os.rmdir)
-    lexists = staticmethod(os.path.lexists)
-    isdir = staticmethod(os.path.isdir)
     lstat = staticmethod(os.lstat)
     fchmod = staticmethod(os.fchmod)
     euid = staticmethod(os.geteuid)

@@ -338,22 +338,6 @@ class SimulatedCalls(System):
                 fail(errno.ENOTEMPTY, path)
             self._disk.remove(*self._disk.parent(path))
 
-    def lexists(self, path: str, /) -> bool:
-        with self._lock:
-            self._meet("lexists", path)
-            return self._is(path, FileNode | DirectoryNode)
-
-    def isdir(self, path: str, /) -> bool:
-        with self._lock:
-            self._meet("isdir", path)
-            return self._is(path, DirectoryNode)
-
-    def _is(self, path: str, kind: object) -> bool:
-        try:
-            return isinstance(self._disk.node(path), kind)  # type: ignore[arg-type]  # a union of classes
-        except OSError:
-            return False
-
     def realpath(self, path: str, /) -> str:
         """os.path.realpath: there are no symbolic links."""
         return path

@@ -59,7 +59,7 @@ calls = st.one_of(
     st.tuples(st.just("ftruncate"), fd, place),
     st.tuples(st.sampled_from(["fdatasync", "fsync", "fstat"]), fd),
     st.tuples(st.just("flock"), fd, st.just(fcntl.LOCK_EX | fcntl.LOCK_NB)),
-    st.tuples(st.sampled_from(["listdir", "lexists", "isdir", "unlink"]), path),
+    st.tuples(st.sampled_from(["listdir", "lstat", "unlink"]), path),
     st.tuples(st.sampled_from(["mkdir", "rmdir"]), path),
     st.tuples(st.just("mkdir"), st.sampled_from(["d", "d/e"])),
     st.tuples(st.just("replace"), path, path),
@@ -87,7 +87,7 @@ class Asker:
         self.fds: list[int] = []
 
     def ask(self, name: str, *args: Any) -> Any:
-        if name in {"open", "listdir", "lexists", "isdir", "unlink", "mkdir", "rmdir", "replace"}:
+        if name in {"open", "listdir", "lstat", "unlink", "mkdir", "rmdir", "replace"}:
             args = tuple(f"{self.directory}/{a}" if isinstance(a, str) else a for a in args)
         elif max(self._asked(name, args)) >= len(self.fds):
             return "no such descriptor"
