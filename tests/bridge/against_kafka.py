@@ -142,7 +142,9 @@ def kill_over_and_over(start: Callable[[], Process], budget: Budget, seed: int) 
             )
         else:
             wanted = chance.uniform(0.1, 1.2) * max(share, 1)
-            process.until(lambda s, wanted=wanted: s["acknowledged"] >= wanted)
+            process.until(
+                lambda s, wanted=wanted: s["acknowledged"] >= wanted or s["lag_records"] == 0
+            )
             time.sleep(chance.uniform(0, 0.03))
         process.kill()
         last = process.statuses[-1]

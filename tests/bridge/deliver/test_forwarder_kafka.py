@@ -49,7 +49,7 @@ pytestmark = pytest.mark.kafka
 
 
 SLOW = ("-X", "batch.num.messages=10", "-X", "queue.buffering.max.messages=1500",
-        "--commit-seconds", "0.4")  # fmt: skip  # a command line
+        "--commit-seconds", "0.4", "--status-seconds", "0.05")  # fmt: skip  # a command line
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,9 @@ def test_kills_lose_nothing_repeat_nothing_and_keep_the_order(
 ) -> None:
     name, partitions = topic(3), 3
     fill_mixed(log, budget.records)
-    kills = kill_over_and_over(lambda: start(name, *SLOW), budget, seed=1)
+    # A start may send a second's worth at once; no run is to end before its kill.
+    rate = ("--records-per-second", str(budget.records // (2 * budget.kills)))
+    kills = kill_over_and_over(lambda: start(name, *SLOW, *rate), budget, seed=1)
     print(kills)
     assert start(name, "--drain").end(300) == 0
     records, messages = records_of(log), messages_in(kafka, name, partitions)

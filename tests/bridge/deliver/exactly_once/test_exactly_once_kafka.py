@@ -48,7 +48,15 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
-SLOW = (*EXACTLY, "--transaction-records", "300", "--commit-seconds", "0.4")
+SLOW = (
+    *EXACTLY,
+    "--transaction-records",
+    "300",
+    "--commit-seconds",
+    "0.4",
+    "--status-seconds",
+    "0.05",
+)
 
 
 @pytest.fixture
