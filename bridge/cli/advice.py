@@ -33,8 +33,8 @@ def advice_of(log: dict[str, Any]) -> str:
         said.append("start it: aolog-bridge run")
     if (what := _BY_CODE.get(str(log.get("error")))) is not None:
         said.append(what)
-    elif log.get("lost_records") or log.get("gaps"):
-        said.append("see what was lost: aolog verify LOG, and the log lines")
+    elif "losses" not in log and (log.get("lost_records") or log.get("gaps")):
+        said.append("see what was lost: aolog-bridge status --log LOG")
     if log.get("dead_lettered"):
         said.append(
             "read LOG/dead-letter with aolog read; aolog-bridge replay --dead-letter sends it"

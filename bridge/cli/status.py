@@ -6,21 +6,26 @@ import http.client
 import json
 import os
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aolog import Lag, Reader
 from aolog.cli.cursor_state import LAG_HEAD, CursorState, cursor_state, lag_words, state_words
 from aolog.cli.lock_holders import Holders, require_log
-from aolog.cli.output import human_seconds, json_option, out, table
-from aolog.errors import NoSuchCursor, NotALog, counted
+from aolog.cli.output import human_seconds, iso_time, json_option, out, table
+from aolog.errors import NoSuchCursor, NotALog, counted, records_lost
+from aolog.storage.storage import Storage
 from bridge.cli.advice import advice_of
 from bridge.deliver.status import pending
 from bridge.errors import NotRunning
 
+if TYPE_CHECKING:
+    from bridge.deliver.known_gaps import KnownGaps
+
 _ANSWER_S = 5.0
 _ANSWER_BYTES_MAX = 256 << 20
+_LOSSES_SHOWN = 5  # of each log; --json lists more
 
 
 @click.command(short_help="Show a bridge's status.")
@@ -46,7 +51,7 @@ def status(
     cursor and the lag after it. Of an archive of `pull --units`, also its finished units.
 
     LOST: records that are damaged in the log, or removed by retention before they were delivered. Of a
-    running bridge: since it started. From the disk (error `pruned`): removed after the cursor.
+    running bridge: since it started. From the disk: since the cursor exists, with the last gaps.
 
     \b
     Examples:
@@ -125,6 +130,9 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
         with Reader(path) as reader:
             found_cursor = CursorState(cursor, "ok", None, reader.lag(), held=False)
     lag = found_cursor.lag or Lag(None, 0, None)
+    losses, pruned, at = _losses_of(path, cursor), found_cursor.pruned, found_cursor.position
+    if pruned is not None and at is not None:
+        losses.add(pruned, at.ordinal)
     states = {True: "running", False: "stopped", None: "unknown"}
     return {
         **found,
@@ -133,9 +141,18 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
         "lag_records": lag.records,
         "lag_bytes": lag.bytes,
         "lag_seconds": lag.seconds,
-        "lost_records": 0 if found_cursor.pruned is None else found_cursor.pruned.records_lost,
+        "lost_records": losses.records,
+        "pruned_records": None if pruned is None else pruned.records_lost,
+        "losses": losses.to_json()["last"],
         "error": None if found_cursor.state == "ok" else found_cursor.state,
     }
+
+
+def _losses_of(path: str, cursor: str) -> KnownGaps:
+    """What bridges have counted for a cursor."""
+    from bridge.deliver.checkpoints import Checkpoints
+
+    return Checkpoints.load(path, cursor, Storage(), topic_uuid=None, begun=False).losses
 
 
 HEAD = ("LOG", "CLUSTER", "STATE", *LAG_HEAD, "LOST", "REASON", "WHAT TO DO")
@@ -149,7 +166,7 @@ def row_of(log: dict[str, Any]) -> list[object]:
         log["state"],
         *lag_words(*(log.get(f"lag_{of}") for of in ("records", "bytes", "seconds"))),
         log.get("lost_records"),
-        None if log.get("error") is None else state_words(log["error"], log["lost_records"]),
+        None if log.get("error") is None else state_words(log["error"], log.get("pruned_records")),
         advice_of(log) or None,
     ]
 
@@ -190,6 +207,12 @@ def _show(found: dict[str, Any]) -> None:
             f" by {last['host']} in {human_seconds(last['duration'])}"
         )
     for log in found["logs"]:
+        for loss in log.get("losses", ())[-_LOSSES_SHOWN:]:
+            when = iso_time(loss["at"] * 1_000_000)
+            out.line(
+                f"{log['log']}: {records_lost(loss['records_lost'])} lost, addresses {loss['begin']} to "
+                f"{loss['end']} ({loss['reason']}), found {when}"
+            )
         scrub = log.get("scrub")
         if scrub is not None and scrub["damage"]:
             damaged = counted(scrub["damage"], "damaged place")

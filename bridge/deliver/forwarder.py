@@ -79,7 +79,8 @@ class Forwarder:
         self._stop_asked = self._reopen_asked = False
         self.moved_s = time.monotonic()
         try:
-            checkpoints = _checkpoints_of(self._source, options)
+            self._checkpoints = checkpoints = _checkpoints_of(self._source, options)
+            self._source.losses.continue_from(checkpoints.losses)
             self.was_cut_off = not checkpoints.clean  # the bridge before this one
             self.drain_to = until = options.until
             self._until_ordinal = None if until is None else self._source.ordinal_at(until)
@@ -131,11 +132,13 @@ class Forwarder:
                     self._reopen_asked = False
                     delivery.reopen()
                 delivery.turn(now_s)
+                self._checkpoints.save_losses()
                 if report is not None and time.monotonic() >= report_due_s:
                     report_due_s = time.monotonic() + every_s
                     report(self.status())
             delivery.finish()
             status = self.status()
+            self._checkpoints.save_losses()
             if report is not None:
                 report(status)
         finally:

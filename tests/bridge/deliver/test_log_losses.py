@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
     NOWHERE,
     SOON_S,
+    Process,
     Run,
     append,
     bounded,
@@ -26,6 +28,10 @@ from tests.bridge.conftest import (
     gone,
     records_of,
 )
+
+if TYPE_CHECKING:
+    from bridge.testing.apache_kafka import KafkaServer
+    from tests.kafka.plugin import TopicFactory
 
 SECONDS = (
     ANSWER_S + 5.0
@@ -123,8 +129,15 @@ def test_delivered_and_lost_come_to_all_where_a_writer_is_faster_than_the_bridge
     assert len(consume(broker.bootstrap_servers)) == status.acknowledged
 
 
+def on_disk(bridge: Callable[..., Process], log: Path) -> dict[str, Any]:
+    shown = bridge("status", "--log", log, "--json")
+    assert shown.end() == 0
+    (row,) = shown.statuses[0]["logs"]
+    return dict(row)
+
+
 def test_a_restarted_bridge_counts_losses_after_its_cursor_once(
-    broker: EmbeddedBroker, log: Path, forward: Forward
+    broker: EmbeddedBroker, log: Path, forward: Forward, bridge: Callable[..., Process]
 ) -> None:
     with bounded(log) as writer:
         append(writer, range(300))
@@ -136,6 +149,7 @@ def test_a_restarted_bridge_counts_losses_after_its_cursor_once(
         writer.flush()
     lost = gone(log, 9_000, 300)
     assert lost > 0
+    assert on_disk(bridge, log)["lost_records"] == lost
     for _ in range(2):
         run = forward(bootstrap_servers=NOWHERE)
         run.until(lambda s: s.lost_records == lost, SECONDS)
@@ -146,6 +160,41 @@ def test_a_restarted_bridge_counts_losses_after_its_cursor_once(
     assert forward(drain=True).end().lost_records == 0
     (cursor,) = aolog.cursors(log)
     assert cursor.pruned is None
+    assert on_disk(bridge, log)["lost_records"] == lost  # also after the cursor has passed it
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_what_a_bridge_lost_is_shown_after_it_ended_and_pruned(
+    kafka: KafkaServer,
+    topic: TopicFactory,
+    log: Path,
+    bridge: Callable[..., Process],
+    delivery: str,
+) -> None:
+    with Writer(log, slab_bytes=32 << 10, batch_bytes=2000) as writer:
+        append(writer, range(3_000))
+    damaged = sorted(log.glob("*.slab"))[1]
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    (gap,) = aolog.verify(log).gaps
+    run = (
+        "run", "--log", log, "--topic", topic(1), "--delivery", delivery, "--prune",
+        "--bootstrap-servers", kafka.bootstrap_servers, "--drain",
+    )  # fmt: skip  # a command line
+    process = bridge(*run)
+    assert process.end() == 3
+    assert not damaged.exists()
+    assert not aolog.verify(log).gaps
+    assert bridge(*run).end() == 0  # it met nothing new
+    found = on_disk(bridge, log)
+    assert found["lost_records"] == gap.records_lost
+    (loss,) = found["losses"]
+    assert (loss["begin"], loss["end"], loss["reason"]) == gap[:3]
+    shown = bridge("status", "--log", log)
+    assert shown.end() == 0
+    assert f"addresses {gap.begin} to {gap.end} (corrupt)" in "".join(shown.lines)
 
 
 # --- what the bridge prunes itself ------------------------------------------------------------

@@ -1,0 +1,113 @@
+"""KnownGaps: gaps of one log, each of its records counted once.
+
+A gap may become known twice, and in parts: it is read again after a rewind or a restart of the
+forwarder, and unread records that retention removes are counted at once, while more are being removed,
+and then read over as a gap. So gaps that overlap become one, and its records are counted by their
+ordinals: from the first that is lost to the last.
+
+The count is never too low. It is too high if records after the first that is not acknowledged were
+delivered: by other lanes, or before a kill, without a commit.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aolog import Gap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SAVED_MAX = 50  # the last gaps are kept one by one, earlier ones as a total
+
+
+class Loss(NamedTuple):
+    """ordinal: records of the log before the gap, None if unknown. at_s: when it was first met, in
+    seconds since the epoch."""
+
+    gap: Gap
+    ordinal: int | None
+    at_s: int
+
+    @property
+    def records(self) -> int:
+        """In the gap; 0 if unknown."""
+        return self.gap.records_lost or 0
+
+
+class KnownGaps:
+    """See the module. records: lost, in gaps whose number of records is known; it never falls. changed:
+    set when one is added. One thread at a time adds; any thread may read."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.changed = False
+        self._known = 0
+        self._losses: list[Loss] = []  # by address; none overlap
+        self._gaps_before = 0  # of an earlier process, and not in the list
+
+    @property
+    def gaps(self) -> int:
+        """How many."""
+        return self._gaps_before + len(self._losses)
+
+    @property
+    def last(self) -> tuple[Loss, ...]:
+        """The last SAVED_MAX of them, by address."""
+        return tuple(self._losses[-SAVED_MAX:])
+
+    def add(self, gap: Gap, ordinal: int | None = None, at_s: int | None = None) -> bool:
+        """Counts the new part of a gap; whether there is one. ordinal: records of the log before it."""
+        losses = self._losses
+        begin = bisect_left(losses, gap.begin, key=lambda loss: loss.gap.begin)
+        if begin and (losses[begin - 1].gap.end > gap.begin):
+            begin -= 1
+        end = begin
+        whole = Loss(gap, ordinal, int(time.time()) if at_s is None else at_s)
+        while end < len(losses) and losses[end].gap.begin < max(gap.end, gap.begin + 1):
+            whole = _union(losses[end], whole)
+            end += 1
+        if end - begin == 1 and whole.gap[:2] == losses[begin].gap[:2]:
+            return False
+        replaced, losses[begin:end] = losses[begin:end], [whole]
+        self._known += whole.records - sum(old.records for old in replaced)
+        self.records = max(self.records, self._known)
+        self.changed = True
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        """The totals, and the last gaps: `from_json` of this has the same counts."""
+        last = [
+            {**loss.gap._asdict(), "ordinal": loss.ordinal, "at": loss.at_s} for loss in self.last
+        ]
+        return {"records": self.records, "gaps": self.gaps, "last": last}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> KnownGaps:
+        """Raises KeyError, TypeError, ValueError."""
+        known = cls()
+        for each in saved["last"]:
+            gap = Gap(*(each[name] for name in Gap._fields))
+            known.add(gap, each["ordinal"], int(each["at"]))
+        known._gaps_before = int(saved["gaps"]) - len(known._losses)
+        known.records = known._known = int(saved["records"])
+        known.changed = False
+        return known
+
+
+def _union(one: Loss, other: Loss) -> Loss:
+    """Two losses that overlap, as one."""
+    begin, end = min(one.gap.begin, other.gap.begin), max(one.gap.end, other.gap.end)
+    at_s = min(one.at_s, other.at_s)
+    known = [loss for loss in (one, other) if loss.gap.records_lost is not None]
+    for loss in known:  # it includes the other
+        if loss.gap[:2] == (begin, end):
+            return loss._replace(at_s=at_s)
+    reason = one.gap.reason if one.gap.reason == "pruned" else other.gap.reason
+    if len(known) < 2 or one.ordinal is None or other.ordinal is None:
+        return Loss(Gap(begin, end, reason, None), None, at_s)
+    first = min(one.ordinal, other.ordinal)
+    last = max(one.ordinal + one.records, other.ordinal + other.records)
+    return Loss(Gap(begin, end, reason, last - first), first, at_s)
