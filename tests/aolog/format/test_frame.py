@@ -96,12 +96,6 @@ def test_a_frame_comes_back_as_it_was_written(
     assert body_matches(header, joined[FRAME_HEADER_LEN:])
 
 
-@bounded
-@given(parts=st.lists(st.binary(max_size=20), max_size=5))
-def test_a_body_in_parts_is_the_same_frame_as_in_one(parts):
-    assert b"".join(encode_frame(8, 1, list(parts))[0]) == frame(8, 1, b"".join(parts), count=0)
-
-
 @pytest.mark.parametrize("body", [b"", b"h", b"hello", b"x" * 8, bytes(33)], ids=len)
 def test_every_single_flipped_bit_of_a_frame_is_refused(body):
     intact = frame(body=body)

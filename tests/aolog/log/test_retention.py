@@ -135,19 +135,6 @@ def test_a_total_may_be_text() -> None:
 # --- by a writer -----------------------------------------------------------------------------
 
 
-def test_the_total_is_never_passed(log_path: str) -> None:
-    keep = aolog.Retention(max_bytes=40_000)
-    with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER) as writer:
-        for i in range(60):
-            writer.append_many([b"%010d" % i + b"x" * 440])
-            writer.flush()
-            assert total(log_path) <= 40_000 + 500 + 700  # a frame and a seal
-    kept = values(log_path)
-    assert kept == [b"%010d" % i + b"x" * 440 for i in range(60 - len(kept), 60)]
-    assert len(kept) >= 8
-    assert_clean(log_path)
-
-
 def test_old_slabs_go_though_no_one_appends(log_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aolog.write.background._AGE_CHECK_S", 0.1)
     keep = aolog.Retention(max_age_s=100.0)
