@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,44 +66,6 @@ def test_a_restored_log_goes_on_and_the_backup_stays_as_it_was(log: str, tmp_pat
     assert values(log)[-1] == b"after"
     with aolog.Reader(log, cursor="billing") as reader:
         assert reader.read() is not None
-
-
-def test_a_backup_beside_a_writer_and_a_committing_reader_is_consistent(
-    log_path: str, tmp_path: Path
-) -> None:
-    over = threading.Event()
-    with aolog.Writer(log_path, slab_bytes=256 << 10, flush_records=50) as writer:
-        writer.append(b"first")
-        writer.flush()
-
-        def append() -> None:
-            i = 0
-            while not over.is_set():
-                writer.append(b"%d" % i * 20, key=b"k")
-                i += 1
-
-        def follow() -> None:
-            with aolog.Reader(log_path, cursor="c") as reader:
-                while not over.is_set():
-                    if reader.read_batch(timeout=0.01) is not None:
-                        reader.commit()
-
-        threads = [threading.Thread(target=append), threading.Thread(target=follow)]
-        for thread in threads:
-            thread.start()
-        try:
-            for i in range(4):
-                copy = str(tmp_path / f"copy{i}")
-                aolog.backup(log_path, copy)
-                assert not aolog.verify(copy).gaps
-                with aolog.Reader(copy, cursor="c") as reader:
-                    assert reader.tell() <= reader.end()
-                    list(reader)
-                    assert reader.gaps == []
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
 
 
 @pytest.mark.parametrize("copy_of", [aolog.backup, aolog.repair])

@@ -28,6 +28,7 @@ from aolog.errors import (
 )
 from aolog.format.slab import DATA_BEGIN
 from aolog.log.cursor_file import read_position
+from aolog.maintenance.repair import Repaired
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
 from aolog.testing import Killed
@@ -367,8 +368,12 @@ def test_a_copy_that_does_not_read_as_the_log_is_removed(broken: Built, into: Pa
 # --- beside others ---------------------------------------------------------------------------
 
 
-def test_a_copy_beside_a_live_writer_is_a_consistent_prefix(log_path: str, tmp_path: Path) -> None:
-    """The writer appends at every operation of the repair and at every step of its reading."""
+@pytest.mark.parametrize("copy_of", [aolog.repair, aolog.backup])
+def test_a_copy_beside_a_live_writer_is_a_consistent_prefix(
+    log_path: str, tmp_path: Path, copy_of: Callable[..., Repaired]
+) -> None:
+    """The writer appends at every operation of the copying and at every step of its reading, and a
+    reader commits what there is."""
     written: list[int] = []
     with aolog.Writer(log_path, slab_bytes=DATA_BEGIN + 3000, batch_bytes=300) as writer:
 
@@ -377,11 +382,15 @@ def test_a_copy_beside_a_live_writer_is_a_consistent_prefix(log_path: str, tmp_p
                 writer.append(b"record %d" % len(written))
                 written.append(0)
             writer.flush()
+            commit(log_path, "c", 7)
 
         for n in range(3):
             append()
             into, first = tmp_path / str(n), len(written)
-            done = aolog.repair(log_path, into, storage=WatchedStorage(append), progress=append)
+            done = copy_of(log_path, into, storage=WatchedStorage(append), progress=append)
+            if copy_of is aolog.backup:  # whose cursors are as they were before
+                with aolog.Reader(into, cursor="c") as reader:
+                    assert reader.tell() <= reader.end()
             values = [record.value for record in read_all(str(into))]
             assert values == [b"record %d" % i for i in range(len(values))]
             assert len(values) == done.records >= first
