@@ -152,6 +152,15 @@ def values(path: str, **options: object) -> list[bytes | None]:
     return [record.value for record in read_all(path, **options)]
 
 
+def commit(path: str, records: int = 1, cursor: str = "c", **options: object) -> int:
+    """A cursor passes so many records; its address then."""
+    with aolog.Reader(path, cursor=cursor, **options) as reader:
+        for _ in range(records):
+            assert reader.read() is not None
+        reader.commit()
+        return reader.tell()
+
+
 Way = ways.Seen
 from_arrow_rows = ways.from_arrow
 kill = shapes.abandon  # a writer, as SIGKILL does

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -24,16 +23,6 @@ CASES_OF_BRIDGE = (
 CASES_OF_SPARK = ("spark",)  # likewise
 
 
-def run_bench(
-    *arguments: str, env: dict[str, str] | None = None, timeout_s: float = RUN_S
-) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "bench", *arguments],
-        cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False,
-        timeout=timeout_s,
-    )  # fmt: skip
-
-
 def run_small(
     cases: Iterable[str], directory: Path, *, timeout_s: float = RUN_S
 ) -> tuple[str, dict[str, Any]]:
@@ -41,8 +30,11 @@ def run_small(
     path, work = directory / "out.json", directory / "work"
     work.mkdir()
     only = [word for case in cases for word in ("--only", case)]
-    options = ("--size", "small", "--dir", str(work), "--json", str(path))
-    done = run_bench(*options, *only, timeout_s=timeout_s)
+    options = ["--size", "small", "--dir", str(work), "--json", str(path), *only]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "bench", *options],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout_s,
+    )  # fmt: skip  # one process
     assert done.returncode == 0, done.stderr
     assert list(work.iterdir()) == []  # nothing is left behind
     return done.stdout, json.loads(path.read_text(encoding="utf-8"))

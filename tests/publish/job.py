@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -73,6 +74,15 @@ def write(storage: Storage, values: Mapping[str, list[str]], job: str = JOB) -> 
                 )
         slabs += pending.slabs
     return slabs
+
+
+def task(
+    root: Path, log: str, *values: str, job: str = JOB, storage: Storage | None = None
+) -> list[PendingSlab]:
+    """What a task does that adds one slab to a log on the real disk."""
+    with PendingLog(root, log, job, storage=storage) as pending:
+        pending.append_arrow(pa.record_batch({"value": [v.encode() for v in values]}))
+    return pending.slabs
 
 
 def run(storage: Storage, transaction: Transaction | None = FIRST, job: str = JOB) -> Published:

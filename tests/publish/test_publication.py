@@ -48,6 +48,7 @@ from tests.publish.job import (
     pending_names,
     run,
     seen,
+    task,
     write,
 )
 
@@ -71,12 +72,6 @@ def begun() -> SimulatedSystem:
     system = SimulatedSystem()
     begin(system)
     return system.process()
-
-
-def task(root: Path, log: str, *values: str, job: str = JOB, **options: object) -> list:
-    with PendingLog(root, log, job, **options) as pending:
-        pending.append_arrow(batch(*values))
-    return pending.slabs
 
 
 def read(path: Path) -> list[str]:

@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import aolog
-from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
+from tests.publish.job import task
 from tests.spark.conftest import ROOT
 from tests.spark.standalone import START_SECONDS_MAX, Cluster
 
@@ -24,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 JOBS = Path(__file__).with_name("cluster_jobs.py")
 ROWS = 200_000  # as cluster_jobs.py's
-JOB = "ef" * 16
+OTHER = "ef" * 16
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +130,6 @@ def test_a_task_that_is_speculated_and_goes_on_behind_the_commit_leaves_one_copy
     assert report.ok
     for left in root.rglob("*.pending"):  # nobody publishes it, and a later job takes it away
         os.utime(left, (0, 0))
-    with PendingLog(root, "default", JOB) as log:
-        log.append_arrow(pa.record_batch({"value": [str(ROWS)]}))
-    publish(root, JOB, log.slabs)
+    publish(root, OTHER, task(root, "default", str(ROWS), job=OTHER))
     assert list(root.rglob("*.pending")) == []
     assert sorted(numbers(root / "default")) == list(range(ROWS + 1))

@@ -7,17 +7,16 @@ import random
 import shutil
 import signal
 
-import pyarrow as pa
 import pytest
 from pyspark.cloudpickle import dumps
 
 import aolog
 import aolog.spark
 from aolog.errors import AologError, GapFound, UsageError
-from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
 from aolog.spark import listing, planning
 from aolog.spark.partition import pieces_in
+from tests.publish.job import JOB, task
 from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
 
 
@@ -166,15 +165,11 @@ def test_a_publication_beside_the_listing_is_in_all_logs_or_in_none(tmp_path, mo
     """By whichever paths the logs are loaded."""
     for name in ("root/a", "root/b", "else"):
         write(tmp_path / name, 1)
-    slabs = []
-    for name in "ab":
-        with PendingLog(tmp_path / "root", name, "ab" * 16) as log:
-            log.append_arrow(pa.record_batch({"value": [b"published"]}))
-        slabs += log.slabs
+    slabs = [slab for name in "ab" for slab in task(tmp_path / "root", name, "published")]
 
     def look(found, log, real=listing.look):
         if slabs and found.name.endswith("b"):  # the first log was looked at already
-            publish(tmp_path / "root", "ab" * 16, slabs)
+            publish(tmp_path / "root", JOB, slabs)
             slabs.clear()
             log.refresh(force=True)
         return real(found, log)

@@ -8,16 +8,15 @@ import shutil
 import threading
 import time
 
-import pyarrow as pa
 import pytest
 from pyspark.cloudpickle import dumps, loads
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 import aolog
 from aolog.errors import CursorLocked, UsageError
-from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
 from aolog.spark import listing, watching
+from tests.publish.job import JOB, task
 from tests.spark.driving import run, source, struct
 
 SCHEMA = struct("offset", "log")
@@ -93,16 +92,12 @@ def test_what_comes_is_read_once_and_logs_that_come_from_their_beginning(tmp_pat
 def test_logs_that_a_publication_brings_beside_a_look_come_all_or_none(tmp_path, monkeypatch):
     """Also below a directory that nobody knew for a root."""
     write(tmp_path / "else", 1)
-    slabs = []
-    for name in "abc":
-        with PendingLog(tmp_path / "root", name, "ab" * 16) as log:
-            log.append_arrow(pa.record_batch({"value": [b"published"]}))
-        slabs += log.slabs
+    slabs = [slab for name in "abc" for slab in task(tmp_path / "root", name, "published")]
 
     def holds_slabs(path, names, storage, real=listing.holds_slabs):
         found = real(path, names, storage)
         if slabs and path.startswith(f"{tmp_path}/root/"):  # one of them is passed, without a slab
-            publish(tmp_path / "root", "ab" * 16, slabs)
+            publish(tmp_path / "root", JOB, slabs)
             slabs.clear()
         return found
 

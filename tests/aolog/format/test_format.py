@@ -19,8 +19,6 @@ from aolog.format.slab import Index, Seal, SlabHeader
 from aolog.log import cursor_file, names
 from aolog.log.cursor_file import COPIES, Position
 from aolog.record import GapReason
-from aolog.storage.file import File
-from aolog.storage.storage import Storage
 from aolog.write.recovery_cases import Case
 
 DOCUMENT = (Path(aolog.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
@@ -135,8 +133,9 @@ def test_the_worked_examples_annotations_stand_at_the_fields_offsets():
 
 
 def test_the_worked_examples_addresses_are_those_that_a_reader_gives(tmp_path):
-    path = slab_file(tmp_path, frame_a() + frame_b())
-    with aolog.Reader(path) as reader:
+    header = HEADER._replace(base=0, base_ordinal=0, salt=SALT, predecessor_base=0, topic=None)
+    (tmp_path / names.slab_name(0)).write_bytes(header.encode_prelude() + frame_a() + frame_b())
+    with aolog.Reader(tmp_path) as reader:
         assert [(r.address, r.key, r.value) for r in reader] == [
             (8192, None, b"hello"),
             (8240, b"k1", b"v1"),
@@ -297,25 +296,11 @@ def test_the_cursor_file_has_its_fields_where_the_document_says(tmp_path):
         == b"\x02\0"
     )
     assert COPIES == (0, 4096)
-    with cursor_of(tmp_path) as file:
-        assert file.stat().size == 8192
-
-
-class cursor_of:  # noqa: N801 -- read as a word
-    """A log's cursor file after one commit."""
-
-    def __init__(self, path: Path) -> None:
-        with aolog.Writer(path) as log:
-            log.append(b"x")
-        with aolog.Reader(path, cursor="c") as reader:
-            reader.commit()
-        self.file = Storage().open_read(f"{path}/cursors/c.cursor")
-
-    def __enter__(self) -> File:
-        return self.file
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
+    with aolog.Writer(tmp_path) as log:
+        log.append(b"x")
+    with aolog.Reader(tmp_path, cursor="c") as reader:
+        reader.commit()
+    assert (tmp_path / "cursors" / "c.cursor").stat().st_size == 8192
 
 
 def test_format_1s_frame_has_its_fields_where_the_document_says():
@@ -376,27 +361,3 @@ def test_the_documents_gap_reasons_are_the_codes_in_their_order():
 
     order = ", ".join(f"`{reason}`" for reason in MILD_TO_GRAVE)
     assert f"in the order {order}." in DOCUMENT
-
-
-# --- pictures of damage ---------------------------------------------------------------------
-
-
-def slab_file(directory: Path, frames: bytes) -> str:
-    """A log whose only slab holds these bytes behind a header that suits the file."""
-    storage = Storage()
-    file = storage.create(f"{directory}/{names.slab_name(0)}")
-    header = SlabHeader(
-        topic_uuid=bytes(16),
-        base=0,
-        base_ordinal=0,
-        salt=SALT,
-        epoch=1,
-        created_us=0,
-        slab_bytes=1 << 20,
-        reach=1 << 33,
-        boot_id=storage.boot_id(),
-        inode=file.stat().inode,
-    )
-    file.pwrite_all([header.encode_prelude(), frames], 0)
-    file.close()
-    return str(directory)

@@ -20,7 +20,7 @@ from aolog.format.slab import DATA_BEGIN
 from aolog.log.identity import decide_uuid
 from aolog.record import Gap, Record
 from tests.aolog.commands import answer, failure, run, well
-from tests.aolog.conftest import WAYS, Way, by_iteration, read_all, slab_files, snapshot
+from tests.aolog.conftest import WAYS, Way, by_iteration, commit, read_all, slab_files, snapshot
 
 PER_SLAB = 20
 SLAB_BYTES = DATA_BEGIN + 1000  # two frames
@@ -75,16 +75,9 @@ def put(ours: Log, theirs: Log, *which: int) -> None:
         shutil.copy(theirs.slabs[i], ours.slabs[i])
 
 
-def commit(path: str, cursor: str = "c", records: int = 1) -> None:
-    with aolog.Reader(path, cursor=cursor) as reader:
-        for _ in range(records):
-            reader.read()
-        reader.commit()
-
-
 def take_cursor(ours: Log, theirs: Log, name: str = "stray") -> None:
     """A cursor of the other log's among ours."""
-    commit(theirs.path, name)
+    commit(theirs.path, cursor=name)
     target = Path(ours.path, "cursors")
     target.mkdir(exist_ok=True)
     shutil.copy(Path(theirs.path, "cursors", f"{name}.cursor"), target)

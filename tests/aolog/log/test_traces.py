@@ -10,20 +10,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import aolog
-from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
 from tests.aolog.commands import failure, fill, run
-from tests.aolog.conftest import slab_files, snapshot
-
-
-def commit(path: str) -> None:
-    with aolog.Reader(path, cursor="c") as reader:
-        reader.read()
-        reader.commit()
+from tests.aolog.conftest import commit, slab_files, snapshot
+from tests.publish.job import JOB, task
 
 
 def with_a_cursor(path: str) -> None:
@@ -33,10 +26,8 @@ def with_a_cursor(path: str) -> None:
 
 def with_a_published_slab(path: str) -> None:
     """The root's manifest names the slab until the next publication."""
-    root, job = Path(path).parent, "ab" * 16
-    with PendingLog(root, Path(path).name, job) as pending:
-        pending.append_arrow(pa.record_batch({"value": [b"a", b"b"]}))
-    publish(root, job, pending.slabs)
+    root = Path(path).parent
+    publish(root, JOB, task(root, Path(path).name, "a", "b"))
 
 
 def with_an_unfinished_slab(path: str) -> None:

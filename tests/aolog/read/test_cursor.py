@@ -15,6 +15,7 @@ from aolog.testing import SimulatedSystem
 from tests.aolog.conftest import (
     Operation,
     WatchedStorage,
+    commit,
     kill,
     slab_files,
     snapshot,
@@ -31,15 +32,6 @@ def log(log_path: str) -> str:
     return log_path
 
 
-def commit_after(path: str, n: int, name: str = "c", **options: object) -> int:
-    """Reads so many records and commits; the position."""
-    with aolog.Reader(path, cursor=name, **options) as reader:
-        for _ in range(n):
-            assert reader.read() is not None
-        reader.commit()
-        return reader.tell()
-
-
 def rest(path: str, name: str = "c") -> list[bytes | None]:
     return values(path, cursor=name)
 
@@ -49,7 +41,7 @@ def rest(path: str, name: str = "c") -> list[bytes | None]:
 
 @pytest.mark.parametrize("n", range(7))
 def test_a_reader_goes_on_where_the_cursor_stands(log: str, n: int) -> None:
-    commit_after(log, n)
+    commit(log, n)
     assert rest(log) == [b"%d" % i for i in range(n, 6)]
     assert rest(log) == [b"%d" % i for i in range(n, 6)]  # reading alone moves nothing
 
@@ -59,7 +51,7 @@ def test_a_cursor_that_was_never_committed_begins_at_start(log: str) -> None:
     assert values(log, start="latest", cursor="c") == []
     assert values(log, cursor="c") == [b"%d" % i for i in range(6)]
     assert snapshot(log) == before  # and leaves no file
-    commit_after(log, 2)
+    commit(log, 2)
     assert values(log, start="latest", cursor="c") == [b"2", b"3", b"4", b"5"]
 
 
@@ -75,7 +67,7 @@ def test_a_writer_begins_above_every_cursor(log_path: str) -> None:
     writer.sync()
     writer.append(b"lost" * 500)
     writer.flush()
-    stands = commit_after(log_path, 2)
+    stands = commit(log_path, 2)
     kill(writer)
     slab = slab_files(log_path)[0]
     with slab.open("r+b") as file:
@@ -174,7 +166,7 @@ def test_a_cursor_of_another_log_is_refused(tmp_path: Path, kind: str) -> None:
         with aolog.Writer(path, format=kind) as writer:
             for i in range(10):
                 writer.append(b"%s %d" % (path.encode(), i))
-    commit_after(log, 2)
+    commit(log, 2)
     shutil.copytree(Path(log) / "cursors", Path(other) / "cursors")
     before = snapshot(other)
     with pytest.raises(aolog.CursorForeign):
@@ -195,7 +187,7 @@ def test_a_log_that_took_another_course_below_the_cursor_is_told(
         for i in range(5):
             writer.append_many([b"x" * 1000, b"%d" % i])
         writer.flush()
-        commit_after(log_path, 11)
+        commit(log_path, 11)
     cursors = tmp_path / "cursors"
     (Path(log_path) / "cursors").rename(cursors)
     shutil.rmtree(log_path)
@@ -264,7 +256,7 @@ def reader_position_above(path: str, address: int) -> int:
 
 
 def test_a_cursor_has_one_holder(log: str) -> None:
-    commit_after(log, 1)
+    commit(log, 1)
     with aolog.Reader(log, cursor="c") as reader:
         for _ in range(2):
             with pytest.raises(aolog.CursorLocked) as caught:
@@ -283,9 +275,9 @@ def test_a_cursor_has_one_holder(log: str) -> None:
 
 def test_cursors_are_listed_by_name_with_their_lag(log: str) -> None:
     assert aolog.cursors(log) == []
-    commit_after(log, 6, "b")
-    commit_after(log, 1, "a", protect=False)
-    commit_after(log, 0, "Z-9._")
+    commit(log, 6, "b")
+    commit(log, 1, "a", protect=False)
+    commit(log, 0, "Z-9._")
     listed = aolog.cursors(log)
     assert [cursor.name for cursor in listed] == ["Z-9._", "a", "b"]
     assert [cursor.ordinal for cursor in listed] == [0, 1, 6]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.publish.pending import PendingLog
 from aolog.publish.publication import publish
 from tests.aolog.commands import fill, run, well
-from tests.aolog.conftest import slab_files
+from tests.aolog.conftest import commit, slab_files
+from tests.publish.job import JOB, task
 
 SECRET = b"a file of somebody else's\n" * 10
 
@@ -45,12 +45,6 @@ def logged(path: str) -> str:
     fill(path, (b"v%d" % i for i in range(50)), slab_bytes=200, batch_bytes=0)
     commit(path)
     return path
-
-
-def commit(path: str) -> None:
-    with aolog.Reader(path, cursor="c") as reader:
-        reader.read()
-        reader.commit()
 
 
 def test_append_to_a_log_whose_last_slab_is_a_link_changes_nothing(
@@ -145,13 +139,11 @@ def test_prune_makes_no_lock_through_a_link(log_path: str, outside: Path, target
 def test_a_manifest_is_read_and_written_through_no_link(
     tmp_path: Path, outside: Path, name: str
 ) -> None:
-    pa = pytest.importorskip("pyarrow")
     root = tmp_path / "root"
-    with PendingLog(root, "a", "ab" * 16) as pending:
-        pending.append_arrow(pa.record_batch({"value": [b"x"]}))
+    slabs = task(root, "a", "x")
     (root / name).symlink_to(outside / "secret")
     with pytest.raises(aolog.StorageFailed, match=f"{name}: is a symbolic link"):
-        publish(root, "ab" * 16, pending.slabs)
+        publish(root, JOB, slabs)
     assert untouched(outside)
 
 
