@@ -424,6 +424,7 @@ def test_cursors_says_where_bridges_stand_and_what_their_lanes_hold(
     (line,) = run("cursors", log, "--json").stdout.splitlines()
     found = json.loads(line)
     assert (found["name"], found["address"]) == ("bridge", cursor_of(log))
+    assert found["cluster"].startswith("mockCluster")
     assert found["lag"]["records"] == 0
     assert [lane["partition"] for lane in found["lanes"]] == list(range(PARTITIONS))
     assert max(lane["address"] for lane in found["lanes"]) == delivered[-1]
@@ -433,6 +434,7 @@ def test_cursors_says_where_bridges_stand_and_what_their_lanes_hold(
     values = [line.partition(":")[2].strip() for line in in_list.splitlines()]
     assert words.splitlines()[1].split() == " ".join(values).split()  # the same words in both
     assert f"{TOPIC}/3  up to address" in words
+    assert f"bridge: Kafka cluster {found['cluster']}" in words
     assert "no-bridge" not in words
 
 

@@ -4,8 +4,6 @@ it fails if anything is missing."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,32 +85,3 @@ def test_it_ends_with_0_only_if_nothing_is_amiss_and_both_faults_happened_midway
     monkeypatch.setattr(demo_module._Demo, "run", lambda _: result)
     assert run_demo([str(write_lines(tmp_path / "text", 5))]) == bool(changed)
     assert (GOOD.proved in capsys.readouterr().out) == (not changed)
-
-
-DYING = """
-import sys
-from bridge.cli.demo import demo
-
-begin = demo._Forwarding.__init__
-
-def dying(self, log, bootstrap_servers):
-    begin(self, log, bootstrap_servers)
-    words = "import sys; print('last words', file=sys.stderr); sys.exit(7)"
-    self._command = [sys.executable, "-c", words]
-
-demo._Forwarding.__init__ = dying
-try:
-    demo.run_demo(sys.argv[1:])
-except demo.AologError as error:
-    print(error)
-"""
-
-
-def test_a_forwarding_process_that_ends_by_itself_is_an_error_with_its_last_words(
-    tmp_path: Path,
-) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", DYING, str(write_lines(tmp_path / "text", 700))],
-        capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip  # one call
-    assert "the forwarding process ended with 7: last words" in ended.stdout

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bridge.client import Consumer, Producer
+from bridge.client import Consumer
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import SOON_S
 
@@ -23,11 +23,6 @@ def broker():
             ctypes.c_void_p(running._cluster), ctypes.c_int32(0)
         )
         yield running
-
-
-@pytest.fixture
-def produce(broker):
-    return lambda **more: Producer(producer_config(broker, **more))
 
 
 def producer_config(cluster, *, top=None, **properties):

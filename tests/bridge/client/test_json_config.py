@@ -198,20 +198,6 @@ def test_a_secret_may_be_in_a_file_or_the_environment_and_is_never_shown(tmp_pat
         load(file, "producer")
 
 
-HAZDEV_PRODUCER = """{
-    # The hazdev broker configuration
-    "HazdevBrokerConfig": {
-        "Type":"ProducerConfig",
-        "Properties":{
-            # the id of this producer client
-            "client.id":"producer.example",
-            "group.id":"default.producer",
-            "metadata.broker.list":"localhost:9092",
-            "retries":"0"
-        }
-    },
-    "Topic":"test"
-}"""
 HAZDEV_CONSUMER = """{
     "HazdevBrokerConfig": {
         "Type":"ConsumerConfig",
@@ -226,10 +212,7 @@ HAZDEV_CONSUMER = """{
 }"""
 
 
-def test_the_files_of_hazdev_brokers_examples_are_taken_unchanged():
-    producer = load(HAZDEV_PRODUCER, "producer")
-    assert producer.settings["bootstrap.servers"] == SERVERS
-    assert any(notice.startswith("group.id is ignored") for notice in producer.notices)
+def test_the_consumer_of_hazdev_brokers_examples_is_taken_unchanged():
     consumer = load(HAZDEV_CONSUMER, "consumer")
     assert consumer.settings["auto.offset.reset"] == "latest"
     assert consumer.topics == ["test"]

@@ -136,6 +136,3 @@ def test_a_writer_that_blocks_for_the_bridge_goes_on_when_it_has_delivered(
     assert run.stop().position >= end
     values = sorted(int((m.value or b"").split()[0]) for m in consume(broker.bootstrap_servers))
     assert values == list(range(12_000))
-
-
-# --- statuses -------------------------------------------------------------------------------

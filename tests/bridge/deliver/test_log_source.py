@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aolog import Writer
-from bridge.deliver.log_source import READ_BYTES_MAX, READ_BYTES_MIN, READ_RECORDS, LogSource
+from bridge.deliver.log_source import READ_BYTES_MAX, LogSource
 from bridge.deliver.rate_limit import RateLimit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FRAME_BYTES = 70 << 10  # a batch ends with a whole frame: 64 KiB of values by default, and heads
-
-
-@pytest.mark.parametrize(
-    ("length", "records_min", "records_max"),
-    [
-        (20, READ_BYTES_MIN // 60, READ_BYTES_MIN // 20),  # as many bytes as the least
-        (400, READ_RECORDS * 0.8, READ_RECORDS),
-        (10_000, (READ_BYTES_MAX - FRAME_BYTES) // 10_100, READ_BYTES_MAX // 10_000),  # the most
-    ],
-)
-def test_batches_hold_some_thousand_records_within_bounds_of_bytes(
-    tmp_path: Path, length: int, records_min: float, records_max: float
-) -> None:
-    values = [bytes(length - 4) + b"%04x" % i for i in range(3 * int(records_max))]
-    with Writer(tmp_path) as log:
-        for value in values:
-            log.append(value, key=b"", timestamp=1)
-    source = LogSource(str(tmp_path), cursor="c")
-    batches = []
-    while (batch := source.read_batch(0.0)) is not None:
-        batches.append([record.value for record in batch])
-    assert source.read_batch(0.0) is None
-    source.close()
-    assert list(chain.from_iterable(batches)) == values
-    assert len(batches) > 2
-    for count in map(len, batches[1:-1]):
-        assert records_min <= count <= records_max
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,6 @@ from tests.bridge.conftest import (
     records_of,
 )
 
-PRODUCE = 0
 Forward = Callable[..., Run]
 
 

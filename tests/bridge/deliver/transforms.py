@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 
-def same(records):
-    return records
-
-
 def odd_shouted_elsewhere(records):
     """Filters even numbers, changes values and keys, sends every third elsewhere."""
     for record in records:

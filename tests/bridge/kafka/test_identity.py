@@ -93,19 +93,6 @@ def test_after_forget_cluster_another_cluster_gets_all_records(
         forward().end()
 
 
-def test_cursors_shows_the_cluster_that_a_cursor_belongs_to(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
-    fill(log, 10)
-    run("seek", log, "--to", "earliest")
-    assert json.loads(run("cursors", log, "--json"))["cluster"] is None
-    assert "Kafka cluster" not in run("cursors", log)
-    forward(drain=True).end()
-    cluster = json.loads(run("cursors", log, "--json"))["cluster"]
-    assert cluster.startswith("mockCluster")
-    assert f"bridge: Kafka cluster {cluster}" in run("cursors", log)
-
-
 # --- a configuration -------------------------------------------------------------------------
 
 

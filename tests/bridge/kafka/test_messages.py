@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aolog import Reader, Record, Writer
+from aolog import Reader, Writer
 from aolog.format.origin import HEADER_NAME
 from bridge.kafka.messages import messages_of, milliseconds
 from bridge.kafka.stamp import encode_stamp
@@ -72,20 +72,6 @@ def test_columns_are_those_of_the_records(
     assert list(messages.topics) == [record.topic for record in batch]
     assert list(messages.sizes) == [len(r.value or b"") + len(r.key or b"") for r in batch]
     assert {type(size) for size in messages.sizes} == {int}
-
-
-def test_some_of_them_are_taken_cut_off_and_viewed(tmp_path: Path) -> None:
-    batch = batch_of(tmp_path / "log", TIMED)
-    messages, said = messages_of(batch, UUID), said_by(batch)
-    assert part_of(messages.take([0, 5, 199]), 0, 3) == [said[0], said[5], said[199]]
-    assert part_of(messages.take(range(7)), 0, 7) == said[:7]
-    assert part_of(messages, 10, 12) == said[10:12]
-    assert messages.stamp(199) == said[199][-1][-1][1]
-
-    def view(record: Record) -> Record:
-        return record._replace(topic="other")
-
-    assert set(messages_of(batch, UUID, view).topics) == {"other"}
 
 
 @pytest.mark.parametrize(

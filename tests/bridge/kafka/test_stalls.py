@@ -37,13 +37,6 @@ def test_a_lane_that_is_stalled_is_named_with_its_age_until_it_acknowledges() ->
     assert stalls.now(21.0) == []
 
 
-def test_a_slow_acknowledgement_of_each_record_is_progress() -> None:
-    stalls = Stalls()
-    for second in range(60):
-        assert stalls.see({A: sent(1_000, second)}, BEGIN, float(second)) == NONE
-        assert stalls.now(float(second)) == []
-
-
 def test_a_stall_is_logged_once_and_again_each_minute() -> None:
     stalls = stalled()
     said = [s for s in range(8, 200) if stalls.see({A: sent(3, 5)}, BEGIN, float(s))[0]]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient
 
 from aolog import Writer
 from bridge.buffer.buffer import Buffer
@@ -86,25 +86,6 @@ def test_missing_topics_that_are_never_created_are_waited_for_and_named(
     assert process.terminate() == 0
     assert created_lines(process, unknown) == []
     assert_arrived(records_of(log), committed_in(kafka, unknown), topic=unknown)
-
-
-def test_the_topic_of_cursor_records_is_created_compacted_and_logged(
-    kafka: KafkaServer, log: Path, start: Start, unknown: str
-) -> None:
-    cursors = f"{unknown}-cursors"
-    with Writer(log) as writer:
-        append(writer, range(10))
-    process = start(unknown, *EXACTLY, "--cursor-topic", cursors, "--drain")
-    assert process.end() == 0
-    assert (
-        f"topic {cursors} was not there and has been created, with 1 partition, replication "
-        "factor 1 and cleanup.policy=compact" in process.stderr
-    )
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-    resource = ConfigResource(ConfigResource.Type.TOPIC, cursors)
-    config = admin.describe_configs([resource])[resource].result(30)
-    assert config["cleanup.policy"].value == "compact"
-    assert topics_of(kafka)[cursors] == 1
 
 
 def test_no_command_that_looks_creates_the_topic_that_it_looks_at(

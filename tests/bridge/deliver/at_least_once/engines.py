@@ -16,7 +16,6 @@ from bridge.kafka.lane import LaneKey, Refusal
 A: LaneKey = ("t", 0)
 B: LaneKey = ("t", 1)
 LARGE = Refusal("too large", "MSG_SIZE_TOO_LARGE")
-AWAY = Refusal("no leader", "LEADER_NOT_AVAILABLE", passing=True)
 
 
 def at(address: int) -> Position:

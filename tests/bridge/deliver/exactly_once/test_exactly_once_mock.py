@@ -4,7 +4,6 @@ is what the proof at each start is for. About 10 s."""
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from tests.bridge.conftest import (
     consume,
     fill,
     forwarder,
-    notes_of,
     records_of,
 )
 
@@ -87,20 +85,6 @@ def test_a_transaction_that_lasts_longer_than_the_cluster_allows_is_refused(log:
             log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once",
             transaction_seconds=1.0, settings={"transaction.timeout.ms": "1500"},
         )  # fmt: skip  # one call
-
-
-def test_without_a_cluster_it_waits_reports_that_and_stops_on_sigterm(
-    log: Path, run: Callable[..., Process]
-) -> None:
-    fill(log, 50)
-    process = run(*EXACTLY, servers="127.0.0.1:1")
-    status = process.until(lambda s: s["error"])
-    assert (status["state"], status["reachable"]) == ("connecting", False)
-    begin_s = time.monotonic()
-    assert process.terminate(15.0) == 0
-    assert time.monotonic() - begin_s < 10.0
-    notes = notes_of(log)
-    assert (notes["delivery"], notes["clean"]) == ("exactly_once", True)  # it has sent nothing
 
 
 @pytest.mark.parametrize("options", [{"until": 8}, {"keyless": bytes(16)}])
