@@ -149,7 +149,7 @@ def manifest_content(root: str, storage: Storage) -> bytes | None:
 def _roots(log_path: str, names: Iterable[str], storage: Storage) -> dict[str, list[str]]:
     """The directories whose manifests may publish these pending slabs: above the log on the given
     path, and on the real path if the given one leads through links."""
-    real = storage.real_path(absolute(log_path))
+    real = storage.system.realpath(absolute(log_path))
     found = {}
     for name in names:
         roots = dict.fromkeys((root_of(log_path, name), root_of(real, name)))

@@ -114,7 +114,7 @@ def make_copy(
         needed = copied_bytes(found) + _SPARE_BYTES
         if not backup:  # links take no space; how many slabs can be linked shows when it is done
             _require_room(needed, place, storage)
-        uuid = storage.random_bytes(_UUID_BYTES) if new_uuid else None
+        uuid = storage.system.random_bytes(_UUID_BYTES) if new_uuid else None
         left = _left(log, found)
         after, cursors = found, cursor_names(log.path, storage)
         if not dry_run:
@@ -144,7 +144,7 @@ def _free_place(into: str, log: Log) -> Inside:
     if not into:
         raise UsageError("the copy has no name", hint="name a directory that does not exist")
     place = beside(into)
-    real_path = log.storage.real_path
+    real_path = log.storage.system.realpath
     above, inner = real_path(absolute(log.path)), real_path(absolute(into))
     if inner.startswith(f"{above}/"):
         raise UsageError(f"{into}: is inside the log", hint="name a directory beside the log")

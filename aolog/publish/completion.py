@@ -44,7 +44,7 @@ def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage
             salt=slab.salt,
             slab_bytes=seal.header.slab_bytes,
             reach=reach_of(path, before.next_base, seal.header.slab_bytes),
-            boot_id=storage.boot_id(),
+            boot_id=storage.system.boot_id(),
             inode=file.identity(),
             synced=True,
             compressed=seal.header.compressed,

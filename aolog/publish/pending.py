@@ -148,14 +148,14 @@ class PendingLog:
         storage = self._storage
         reach = reach_of(self._path, 0, self._options.slab_bytes)
         storage.make_directory(self._path, self._options.mode)
-        name = pending_name(self._job, storage.random_bytes(16).hex(), self._depth)
+        name = pending_name(self._job, storage.system.random_bytes(16).hex(), self._depth)
         self._names.append(name)  # before the file exists, so that discard removes it
         file = storage.create(Inside(self._path, name))
         header = SlabHeader(
             topic_uuid=bytes(16),
             base=NO_BASE,
             base_ordinal=0,
-            salt=int.from_bytes(storage.random_bytes(4), "little"),
+            salt=int.from_bytes(storage.system.random_bytes(4), "little"),
             epoch=0,
             created_us=clock.now_us(),
             slab_bytes=self._options.slab_bytes,

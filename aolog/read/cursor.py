@@ -89,7 +89,7 @@ def check_end(log: Log, position: Position) -> None:
         return
     end = seek.latest(log).address
     if position.epoch <= header.epoch:
-        cut_off = slab.seal() is None and header.boot_id != log.storage.boot_id()
+        cut_off = slab.seal() is None and header.boot_id != log.storage.system.boot_id()
         if position.address <= end or cut_off:
             return
     raise CursorDiverged(

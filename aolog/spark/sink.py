@@ -66,7 +66,7 @@ def batch_writer(
     """For `DataSource.writer`. Raises, on the driver and before any task starts, UsageError for invalid
     options, columns or mode, LogLocked if a Writer has the log open, StorageError."""
     read = _checked(options, schema, stream=False, overwrite=overwrite)
-    return BatchWriter(read, Storage().random_bytes(16).hex())
+    return BatchWriter(read, Storage().system.random_bytes(16).hex())
 
 
 def stream_writer(

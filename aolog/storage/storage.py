@@ -109,10 +109,6 @@ class Storage:
             raise FileNotFoundError  # removed since it was opened
         return found
 
-    def real_path(self, path: str) -> str:
-        """An absolute path with its symbolic links resolved."""
-        return self.system.realpath(path)
-
     def open_directory(self, path: str | Directory) -> Directory:
         """Opens a directory. Opens an open one a second time, even if its path leads elsewhere now.
         Raises NotALog if there is none."""
@@ -411,14 +407,6 @@ class Storage:
         """Free bytes on a directory's file system, without the reserve for root."""
         with as_storage_error(path, "statvfs"):
             return self.system.free_bytes(path)
-
-    def boot_id(self) -> bytes:
-        """16 bytes that differ after each boot: a boot loses the page cache."""
-        return self.system.boot_id()
-
-    def random_bytes(self, size: int) -> bytes:
-        """Unpredictable bytes."""
-        return self.system.random_bytes(size)
 
     def _no_directory(self, error: OSError, path: str | Directory) -> NotALog:
         if isinstance(path, Directory):

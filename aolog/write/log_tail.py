@@ -198,9 +198,7 @@ class LogTail:
     def datasync(self, slab: ActiveSlab, end: int) -> None:
         """What was written of the slab, up to the address `end`, is on the device on return. The
         caller holds the device. Raises SyncFailed, then and ever after."""
-        if (
-            self.failed is not None
-        ):  # the system reports a failure once: a second call would succeed
+        if self.failed is not None:  # the system reports it once: a second call would succeed
             raise self.failed
         try:
             slab.file.datasync()

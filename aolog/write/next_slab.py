@@ -96,10 +96,10 @@ def begin_slab(
     try:
         header = next_header(
             before,
-            salt=int.from_bytes(storage.random_bytes(4), "little"),
+            salt=int.from_bytes(storage.system.random_bytes(4), "little"),
             slab_bytes=options.slab_bytes,
             reach=reach,
-            boot_id=storage.boot_id(),
+            boot_id=storage.system.boot_id(),
             inode=file.identity(),
             synced=options.sync != "never",
             compressed=options.compression != "none",

@@ -60,7 +60,7 @@ class _Found(NamedTuple):
 
 
 def _random_jump(storage: Storage) -> int:
-    return int.from_bytes(storage.random_bytes(8), "little") % JUMP_MAX // 8 * 8
+    return int.from_bytes(storage.system.random_bytes(8), "little") % JUMP_MAX // 8 * 8
 
 
 def _known_out(log: Log) -> list[int]:
@@ -89,7 +89,7 @@ def _inspect_format_2(log: Log, slab: Slab, stat: Stat) -> _Found:
     header = slab.header
     end, records, greatest_us = slab.end()
     tail_end = end if header is None else _tail_end(slab, end, stat.size)
-    same_boot = header is not None and header.boot_id == log.storage.boot_id()
+    same_boot = header is not None and header.boot_id == log.storage.system.boot_id()
     if same_boot and (marked := max(slab.marked(), slab.data_begin)) < end:
         _write_again(log, slab, marked, end)
     last = LastSlab(
@@ -166,7 +166,7 @@ def open_for_append(
     )
     if found is None:
         _refuse_cursors(log)
-        fresh = Predecessor(first_base, log.storage.random_bytes(16), topic)
+        fresh = Predecessor(first_base, log.storage.system.random_bytes(16), topic)
         return Opening(decision.case.value, 1, first_base), fresh, None
     if decision.case is Case.ONLY_LOST:
         raise HeaderLost(

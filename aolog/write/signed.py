@@ -38,7 +38,6 @@ def append_signed(
             "a signature covers the topic, and neither the record nor the log names one"
         )
     moment = clock.now_us() if timestamp is None else timestamp
-    header = sign(
-        signer, destination, key, value, max(1, moment // 1_000)
-    )  # as the bridge sends it
+    sent_ms = max(1, moment // 1_000)  # as the bridge sends it
+    header = sign(signer, destination, key, value, sent_ms)
     return writer.append(value, key=key, headers=(*headers, header), timestamp=moment, topic=topic)
