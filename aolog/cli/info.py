@@ -26,14 +26,6 @@ from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from aolog.cli.cursor_state import CursorState
-    from aolog.format.slab import SlabHeader
-    from aolog.record import Record
-
-
-def _header(log: Log, order: range) -> SlabHeader | None:
-    """The first intact header, in this order of slabs."""
-    headers = (log.slab(i).header for i in order)
-    return next((header for header in headers if header is not None), None)
 
 
 def _aside(log: str, storage: Storage) -> list[dict[str, object]]:
@@ -53,7 +45,8 @@ def _describe(log: Log) -> dict[str, Any]:
     is pruned meanwhile."""
     log.require_slabs()
     count = len(log.bases)
-    first, last = _header(log, range(count)), _header(log, range(count - 1, -1, -1))
+    first = next((header for i in range(count) if (header := log.slab(i).header)), None)
+    last = log.last_header()
     end = seek.latest(log)
     first_ordinal = seek.earliest(log).ordinal if log.format == 2 else None
     counts = first_ordinal is not None and end.ordinal is not None
@@ -77,9 +70,9 @@ def _describe(log: Log) -> dict[str, Any]:
         "records": end.ordinal - first_ordinal if counts else None,  # type: ignore[operator]  # ints
         "first_ordinal": first_ordinal,
         "end_ordinal": end.ordinal,
-        "first_timestamp": _time(first_us),
-        "last_timestamp": _time(last_us),
-        "greatest_timestamp": _time(None if greatest_us == NO_TIMESTAMP else greatest_us),
+        "first_timestamp": iso_time(first_us),
+        "last_timestamp": iso_time(last_us),
+        "greatest_timestamp": iso_time(None if greatest_us == NO_TIMESTAMP else greatest_us),
     }
 
 
@@ -89,19 +82,11 @@ def _timestamps(log: Log, end_ordinal: int | None) -> tuple[int | None, int | No
     if end_ordinal:
         with Reader(log.path) as reader:
             with suppress(CodecUnavailable):
-                first_us = _timestamp(reader.read())
+                first_us = (record := reader.read()) and record.timestamp
             with suppress(CodecUnavailable, AddressPruned):
                 reader.seek(ordinal=end_ordinal - 1)
-                last_us = _timestamp(reader.read())
+                last_us = (record := reader.read()) and record.timestamp
     return first_us, last_us
-
-
-def _timestamp(record: Record | None) -> int | None:
-    return None if record is None else record.timestamp
-
-
-def _time(timestamp_us: int | None) -> str | None:
-    return None if timestamp_us is None else iso_time(timestamp_us)
 
 
 _BAR = 40  # columns

@@ -1,7 +1,9 @@
 """The input of `aolog append`: files and standard input, read in chunks and cut into records.
 
-A `Splitter` uses memory in proportion to the largest record: it holds at most one unfinished record,
-and refuses a record over the limit as soon as it knows the length. It does no I/O.
+A splitter uses memory in proportion to the largest record: it holds at most one unfinished record,
+and refuses a record over the limit as soon as it knows the length. It does no I/O. `feed` returns the
+records that end in a chunk: exhaust it before the next call. `finish` returns the last record, if the
+end of the input ends it. pending_bytes: of the unfinished record.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import stat
 import struct
 import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 
 from aolog.cli.failing import InputFailed, InputTruncated
 from aolog.errors import RecordTooLarge, counted
@@ -73,21 +75,6 @@ class Source:
 
 
 # --- cutting into records ---------------------------------------------------------------------
-
-
-class Splitter(Protocol):
-    """Cuts chunks into records, in order."""
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of the unfinished record."""
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The records that end in the chunk. Exhaust it before the next call. Raises RecordTooLarge
-        after the records before the large one."""
-
-    def finish(self) -> Iterator[bytes]:
-        """The last record, if the end of the input ends it. Raises InputTruncated."""
 
 
 class _Separated:
@@ -168,7 +155,7 @@ def _too_large(size: int, limit: int, more: str = "") -> RecordTooLarge:
     return RecordTooLarge(f"a record of {size} bytes{more} is over max_record_bytes={limit}")
 
 
-def splitter(delimiter: Delimiter, record_bytes_max: int) -> Splitter:
+def splitter(delimiter: Delimiter, record_bytes_max: int) -> _Separated | _Measured:
     """A new splitter."""
     if delimiter == "length":
         return _Measured(record_bytes_max)

@@ -178,7 +178,7 @@ def record_to_json(record: Record) -> bytes:
     at_us = record.timestamp
     members = {
         "address": record.address,
-        "timestamp": None if at_us is None else iso_time(at_us),
+        "timestamp": iso_time(at_us),
         "timestamp_us": at_us,
         "topic": record.topic,
         **_member("key", record.key),
@@ -189,9 +189,11 @@ def record_to_json(record: Record) -> bytes:
 
 
 @functools.lru_cache(maxsize=256)  # most records of a frame have the same timestamp
-def iso_time(timestamp_us: int) -> str | None:
+def iso_time(timestamp_us: int | None) -> str | None:
     """Microseconds since the epoch as 2026-01-31T12:00:00.000000Z; None outside the
-    years 1 to 9999."""
+    years 1 to 9999, and for None."""
+    if timestamp_us is None:
+        return None
     try:
         moment = _EPOCH + timedelta(microseconds=timestamp_us)
     except OverflowError:
