@@ -354,9 +354,7 @@ class Scan:
             self._open_gap(self.address, end, reason)
         self._close_gap(None if head is None or head.ordinal_unsure else head.base_ordinal)
         if head is not None and head.predecessor_cut:
-            cut_end = min(
-                end + head.predecessor_cut, slab.base
-            )  # the slab itself is not in the gap
+            cut_end = min(end + head.predecessor_cut, slab.base)  # the gap ends before the slab
             self._out.append(Gap(end, cut_end, "torn", None))
         self.address = max(self.address, slab.base)
         self.ordinal = None if head is None else head.base_ordinal
