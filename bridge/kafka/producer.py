@@ -30,13 +30,13 @@ from bridge.kafka.client import (
     words,
 )
 from bridge.kafka.client_log import ListeningLog
-from bridge.kafka.client_statistics import any_up, lanes_of
 from bridge.kafka.error_table import Kind, advice, kind_of
 from bridge.kafka.events import Delivered, Failed, Forbade, KafkaEvent, Put, with_names
 from bridge.kafka.identity import Identity
 from bridge.kafka.lane import Refusal
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.read_back import ReadBack
+from bridge.kafka.stalls import any_up, lanes_of
 from bridge.kafka.telemetry import note_brokers
 from bridge.kafka.topic_creation import TopicCreation
 from bridge.kafka.topic_settings import TopicSettings

@@ -21,7 +21,6 @@ from bridge.errors import DestinationError
 from bridge.kafka.client import DEFAULTS, FIXED, NotReachable, ToldToStop
 from bridge.kafka.cursor_record import encode_cursor
 from bridge.kafka.cursor_topic import CursorTopic
-from bridge.kafka.ends import Ends
 from bridge.kafka.error_table import Kind, kind_of
 from bridge.kafka.events import Failed, Put, with_names
 from bridge.kafka.hanging_transactions import HangingTransactions
@@ -38,7 +37,7 @@ from bridge.kafka.outcomes import (
     Unanswered,
     outcome_of,
 )
-from bridge.kafka.ownership import Ownership
+from bridge.kafka.ownership import Ends, Ownership
 from bridge.kafka.producer import Cluster
 from bridge.kafka.stalls import Sent
 

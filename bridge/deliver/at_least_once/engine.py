@@ -33,7 +33,7 @@ sent more than `hold_s` ago and either nothing at all is acknowledged, or other 
 records of held lanes are counted apart; if they fill a window of their own, the connection is closed.
 
 Poison. The cluster refuses requests, not records. So after a refusal (`suspect`) the lane, or every
-lane that may be meant, is bisected (see bisection), without pauses. A poison record is set aside,
+lane that may be meant, is bisected (see Bisection), without pauses. A poison record is set aside,
 durably, before the next record of its lane is sent: so a later record that has arrived proves that
 the poison was dealt with. With poison "stop" the lane stops before it. Only a record's own fault is
 poison (see error_table); any other fault stops the lane.

@@ -10,8 +10,7 @@ import hypothesis
 import hypothesis.strategies as st
 
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
-from bridge.deliver.at_least_once.bisection import NARROWING
-from bridge.deliver.at_least_once.partition_state import Lane, Mark
+from bridge.deliver.at_least_once.partition_state import NARROWING, Lane, Mark
 from bridge.deliver.position import Position
 from bridge.kafka.lane import Refusal
 
