@@ -32,9 +32,20 @@ def reporter(*, as_json: bool, stop: Callable[[], None]) -> Iterator[Callable[[O
         log = LogLines()
         yield lambda status: log(status.state, _words(status), status.error)
         return
-    lines = _JsonLines(stop)
-    yield lines
-    lines.check()
+    failed: list[OutputClosed | OutputFailed] = []
+
+    def print_line(status: Overview) -> None:
+        if not failed:
+            try:
+                out.json(status._asdict())
+                out.flush()
+            except (OutputClosed, OutputFailed) as error:
+                failed.append(error)
+                stop()
+
+    yield print_line
+    if failed:
+        raise failed[0]
 
 
 def _words(status: Overview) -> str:
@@ -53,29 +64,6 @@ def _words(status: Overview) -> str:
         gaps = counted(status.gaps, "gap", ",")
         text += f", {status.lost_records:,} lost in {gaps} of the log"
     return text
-
-
-class _JsonLines:
-    """JSON lines; see `reporter`."""
-
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._stop = stop
-        self._failed: OutputClosed | OutputFailed | None = None
-
-    def __call__(self, status: Overview) -> None:
-        if self._failed is not None:
-            return
-        try:
-            out.json(status._asdict())
-            out.flush()
-        except (OutputClosed, OutputFailed) as error:
-            self._failed = error
-            self._stop()
-
-    def check(self) -> None:
-        """Raises the failure of standard output, if it failed."""
-        if self._failed is not None:
-            raise self._failed
 
 
 class LogLines:

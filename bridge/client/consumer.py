@@ -70,7 +70,7 @@ class Consumer:
         if options.signing is not None:
             from bridge.client.signing import verifier_of
 
-            self._verifier = verifier_of(options)
+            self._verifier = verifier_of(options.signing, options.base)
         self.last_error: str | None = None
         self._consumer = KafkaConsumer(
             {**self._settings, "error_cb": self._on_error}, logger=CLIENT_LOG

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from bridge.client.config import Source
-    from bridge.client.signing import Signer
+    from bridge.client.signing import Sign
 
 _log = logging.getLogger("bridge.client")
 _WAIT_S = 0.1  # a signal's handler runs so soon
@@ -51,7 +51,7 @@ class Producer:
         for notice in self.notices:
             _log.warning("%s", notice)
         self._is_sync = options.is_sync
-        self._signer = _signer(options)
+        self._sign = _signer(options)
         self._servers = options.settings["bootstrap.servers"]
         self.last_error: str | None = None
         self._default = self._make(options.settings)
@@ -97,9 +97,9 @@ class Producer:
         route = self._routes.get(topic) or self._route_to(topic)
         if key is not None and isinstance(key, str):
             key = key.encode()
-        if self._signer is not None:
+        if self._sign is not None:
             timestamp_ms = timestamp_ms or time.time_ns() // 1_000_000
-            headers = [*headers, self._signer.header(topic, key, data, timestamp_ms)]
+            headers = [*headers, self._sign(topic, key, data, timestamp_ms)]
         where = -1 if partition is None else partition
         delivery = Delivery(route)
         while True:
@@ -226,9 +226,9 @@ class Producer:
     sendHeartbeat = send_heartbeat  # noqa: N815
 
 
-def _signer(options: Any) -> Signer | None:
+def _signer(options: Any) -> Sign | None:
     if options.signing is None:
         return None
     from bridge.client.signing import signer_of
 
-    return signer_of(options)
+    return signer_of(options.signing, options.base)

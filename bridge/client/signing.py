@@ -7,8 +7,10 @@ the record; `drop` drops it, with a log line and a count. It is never returned.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aolog.errors import AologError
 from aolog.format.signature import parse_keys, sign
@@ -16,23 +18,10 @@ from bridge.client.errors import SignatureForged, SignatureMissing, WrongType
 from bridge.config.secrets import read_text
 
 if TYPE_CHECKING:
-    from aolog.format.signature import Key, Keys
-    from bridge.client.config import Options, SigningTable
+    from aolog.format.signature import Keys
+    from bridge.client.config import SigningTable
 
 _APPENDED_BY_THE_BROKER = 2  # confluent-kafka's TIMESTAMP_LOG_APPEND_TIME
-
-
-class Signer:
-    """Signs with one key."""
-
-    def __init__(self, key: Key) -> None:
-        self._key = key
-
-    def header(
-        self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int
-    ) -> tuple[str, bytes]:
-        """The header to send with a message."""
-        return sign(self._key, topic, key, value, timestamp_ms)
 
 
 class Verifier:
@@ -62,30 +51,27 @@ class Verifier:
         raise SignatureMissing(f"{where} has no signature", **place)
 
 
-def signer_of(options: Options) -> Signer:
+Sign: TypeAlias = Callable[[str, "bytes | None", "bytes | None", int], tuple[str, bytes]]
+"""The header to send with a message: by topic, key, value and timestamp in milliseconds."""
+
+
+def signer_of(table: SigningTable, base: Path) -> Sign:
     """Of a producer's configuration. Raises WrongConfiguration."""
-    table = _table(options)
     try:
-        key = load_keys(options.base / table.key_file).signer(table.key_id)
+        key = load_keys(base / table.key_file).signer(table.key_id)
         key.sign(b"")  # a missing library is found now
     except AologError as error:
         raise WrongType([f"Signing: {error}"]) from None
-    return Signer(key)
+    return partial(sign, key)
 
 
-def verifier_of(options: Options) -> Verifier:
+def verifier_of(table: SigningTable, base: Path) -> Verifier:
     """Of a consumer's configuration. Raises WrongConfiguration."""
-    table = _table(options)
     try:
-        keys = load_keys(options.base / table.key_file)
+        keys = load_keys(base / table.key_file)
     except AologError as error:
         raise WrongType([f"Signing: {error}"]) from None
     return Verifier(keys, drops=table.on_failure == "drop")
-
-
-def _table(options: Options) -> SigningTable:
-    assert options.signing is not None
-    return options.signing
 
 
 def load_keys(path: Path) -> Keys:
