@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Reader, Writer
-from aolog.errors import NotALog, StorageError, UsageError, counted
+from aolog.errors import NotALog, StorageError, SyncFailed, UsageError, counted
 from aolog.storage.directory import Inside
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import RECORD_BYTES_MAX
@@ -209,19 +209,23 @@ class DeadLetters:
                     found.add(letter.origin.address)
         return found
 
-    def take(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
-        """Sets records aside, durably on return. records: by address. epoch: of these records. Raises
-        what Writer raises; after StorageFull it may be called again with the same records."""
+    def take(
+        self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int
+    ) -> str | None:
+        """Sets records aside, durably on return; or why the disk did not take them: then it may be called
+        again with the same records. records: by address. epoch: of these records. Raises SyncFailed."""
         if self._drop:
             self.dropped += len(asides)
         else:
             try:
                 self._append(asides, records, epoch)
+            except SyncFailed:
+                raise
             except StorageError as error:
                 if str(error) != self._failed:  # it is retried again and again
                     _log.warning("no record can be set aside in %s: %s", self.path, error)
                 self._failed = str(error)
-                raise
+                return f"no record can be set aside: {error}"
             self.set_aside += len(asides)
             self._failed = ""
         for aside in asides:
@@ -235,6 +239,7 @@ class DeadLetters:
             first.position.address,
             first.refusal.reason,
         )
+        return None
 
     def _append(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
         for position, destination, refusal in asides:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from aolog.errors import StorageError, SyncFailed, counted
+from aolog.errors import counted
 from bridge.deliver.at_least_once.commands import Command, Commit, Connect, SetAside, State
 from bridge.deliver.at_least_once.deduplicate import Deduplicator, read_back
 from bridge.deliver.at_least_once.engine import Engine
@@ -376,12 +376,9 @@ class AtLeastOnce:
                 self._disconnect()
 
     def _set_aside(self, command: SetAside) -> None:
-        try:
-            self._dead.take(command.records, self._sender.records, self._sender.epoch)
-        except SyncFailed:
-            raise
-        except StorageError as error:
-            reason = self._logged = f"no record can be set aside: {error}"
+        reason = self._dead.take(command.records, self._sender.records, self._sender.epoch)
+        if reason is not None:
+            self._logged = reason
             self._do(self._engine.failed(reason, now_s=time.monotonic()))
             return
         self._engine.set_aside(aside.position.address for aside in command.records)

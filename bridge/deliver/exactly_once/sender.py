@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.errors import StorageError, SyncFailed
 from bridge.kafka.events import Put
 from bridge.kafka.stamp import unpack_stamp
 
@@ -89,15 +88,11 @@ class Sender:
 
     def _set_aside(self, ready: Ready) -> str | None:
         """Sets the batch's poison aside, durably, or counts it as dropped; why that failed."""
-        try:
-            self._dead.take(ready.asides, ready.records_aside, ready.epoch)
-        except SyncFailed:
-            raise
-        except StorageError as error:
-            return f"no record can be set aside: {error}"
-        self._prefetch.aside.update(ready.records_aside)
-        ready.asides = ()
-        return None
+        failure = self._dead.take(ready.asides, ready.records_aside, ready.epoch)
+        if failure is None:
+            self._prefetch.aside.update(ready.records_aside)
+            ready.asides = ()
+        return failure
 
     def _check(self) -> list[Command]:
         """Has the lanes checked in which nothing was sent on this connection; commits first what is
