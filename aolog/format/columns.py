@@ -38,7 +38,7 @@ from aolog.format.frame import (
 from aolog.format.native import speed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from aolog.record import Headers
 
@@ -126,22 +126,34 @@ class BodyBuilder:
         self.parts.append(part)
         self.length += pad + len(part)
 
-    def offsets(self, lengths: Iterable[int]) -> None:
-        """Adds the n+1 offsets of entries with these lengths. Raises BodyTooLarge."""
-        try:
-            self.put(array("I", accumulate(lengths, initial=0)).tobytes())
-        except OverflowError:
-            raise BodyTooLarge from None
-
     def binary(self, entries: Sequence[bytes | None]) -> bool:
         """Adds a binary column; whether it has nulls. Raises BodyTooLarge."""
-        nulls = None in entries
-        if nulls:
+        column = _column(entries)
+        nulls = column is None
+        if column is None:
             self.put(_bitmap(entries))
-        column = _column([entry or b"" for entry in entries] if nulls else entries)
-        assert column is not None
+            column = _column([entry or b"" for entry in entries])
+            assert column is not None
         self.put(column)
         return nulls
+
+
+class HeaderLists(NamedTuple):
+    """Headers of all records to encode. offsets: n+1 x u32 as bytes, into all pairs' names and values."""
+
+    offsets: bytes
+    names: list[str]
+    values: list[bytes | None]
+
+
+def split_headers(headers: Sequence[Headers]) -> HeaderLists:
+    """Of tuples of pairs of str, and bytes or None. Raises BodyTooLarge."""
+    pairs = list(chain.from_iterable(headers))
+    try:
+        offsets = array("I", accumulate(map(len, headers), initial=0)).tobytes()
+    except OverflowError:
+        raise BodyTooLarge from None
+    return HeaderLists(offsets, [name for name, _ in pairs], [value for _, value in pairs])
 
 
 def encode_columns(
@@ -150,7 +162,7 @@ def encode_columns(
     timestamps: Sequence[int] | None = None,
     keys: Sequence[bytes | None] | None = None,
     topics: Sequence[str | None] | None = None,
-    headers: Sequence[Headers] | None = None,
+    headers: Sequence[Headers] | HeaderLists | None = None,
 ) -> tuple[int, list[Buffer]]:
     """(bits of the columns, parts of the body in order). Raises BodyTooLarge for more than 4 GiB.
 
@@ -178,12 +190,11 @@ def encode_columns(
         nulls = body.binary([None if t is None else t.encode() for t in topics])
         bits |= TOPICS | (TOPIC_NULLS if nulls else 0)
     if headers is not None:
-        entries = list(chain.from_iterable(headers))
-        body.offsets(map(len, headers))
-        names = [name for name, _ in entries]
-        encoded = {name: name.encode() for name in set(names)}  # usually the same few
-        body.binary([encoded[name] for name in names])
-        nulls = body.binary([value for _, value in entries])
+        split = headers if isinstance(headers, HeaderLists) else split_headers(headers)
+        encoded = {name: name.encode() for name in set(split.names)}  # usually the same few
+        body.put(split.offsets)
+        body.binary(list(map(encoded.__getitem__, split.names)))
+        nulls = body.binary(split.values)
         bits |= HEADERS | (HEADER_NULLS if nulls else 0)
     bits |= VALUE_NULLS if body.binary(values) else 0
     if body.length > BODY_LEN_MAX:

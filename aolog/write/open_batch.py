@@ -6,6 +6,7 @@ batch's address plus the number of records before it.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.format.columns import encode_columns
@@ -13,6 +14,7 @@ from aolog.format.columns import encode_columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from aolog.format.columns import HeaderLists
     from aolog.format.frame import Buffer
     from aolog.record import Headers
     from aolog.write.validate import CheckedRecord
@@ -36,17 +38,17 @@ class RecordColumns(NamedTuple):
 def encode_records(
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None,
-    headers: Sequence[Headers] | None,
-    moments: Sequence[int | None] | None,
+    headers: Sequence[Headers] | HeaderLists | None,
+    moments: Sequence[int | None] | array[int] | None,
     topics: Sequence[str | None] | None,
     now_us: int,
 ) -> RecordColumns:
     """The body of checked records, at least one. A column exists only if a record uses it. now_us: the
-    timestamp of a record that has none."""
-    if moments is not None and _are_none(moments):
-        moments = None
-    stamps = None
-    if moments is not None:
+    timestamp of a record that has none. HeaderLists: not empty."""
+    stamps: Sequence[int] | None = None
+    if isinstance(moments, array):
+        stamps = moments
+    elif moments is not None and not _are_none(moments):
         stamps = [now_us if moment is None else moment for moment in moments]
     bits, parts = encode_columns(
         values,

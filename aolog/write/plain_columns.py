@@ -1,113 +1,121 @@
 """Whole columns checked at once, where their entries are plain: bytes, int, str and tuples, or None. Pure.
 
-`check_record` is the reference. What it would refuse, convert or copy is not plain, and goes there, so
-errors are the same. A plain column is as good as checked: it is immutable but for the lists themselves.
+`check_record` is the reference. What it would refuse or convert is not plain, and goes there, so errors
+are the same. The entries are immutable; the lists are the caller's own copies.
 """
 
 from __future__ import annotations
 
+from array import array
 from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import RecordRefused
+from aolog.format.columns import HeaderLists
 from aolog.format.native import speed
-from aolog.write.validate import INT64, OFFSET_BYTES, check_text, check_topic
+from aolog.write.validate import OFFSET_BYTES, check_text, check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Bytes of all entries, as `check_record` counts them; a bound for those of one record; None if not plain.
-Measured = tuple[int, int] | None
-
 _check_name = partial(check_text, what="a header's name")
 
 
-def measure_plain(
+class PlainColumns(NamedTuple):
+    """size: bytes of all records, as `check_record` counts them. longest: a bound for those of a record,
+    without its value's offset. The columns as `encode_records` takes them."""
+
+    size: int
+    longest: int
+    values: list[bytes | None]
+    keys: list[bytes | None] | None
+    headers: HeaderLists | None
+    timestamps: list[int | None] | array[int] | None
+    topics: list[str | None] | None
+
+
+class _NotPlain(Exception):
+    pass
+
+
+def plain_columns(
     values: list[Any],
     keys: list[Any] | None,
     headers: list[Any] | None,
     timestamps: list[Any] | None,
     topics: list[Any] | None,
-) -> Measured:
-    """Bytes of all records, and a bound for the longest, without its value's offset; None if a column is
-    not plain. Each column is None, or has an entry for each value; there is at least one."""
-    measured = _measure_bytes(values)
-    if measured is None:
-        return None
-    size, longest = measured[0] + OFFSET_BYTES * len(values), measured[1]
-    others = (
-        (keys, _measure_keys),
-        (headers, _measure_headers),
-        (timestamps, _measure_timestamps),
-        (topics, _measure_topics),
-    )
-    for column, measure in others:
-        if column is not None:
-            measured = measure(column)
-            if measured is None:
+) -> PlainColumns | None:
+    """None if a column is not plain. Each column is None, or has an entry for each value; there is at
+    least one."""
+    pairs, moments = None, None
+    try:
+        size, longest = _measure_bytes(values)
+        size += OFFSET_BYTES * len(values)
+        if keys is not None:
+            of_all, most = _measure_bytes(keys, OFFSET_BYTES)
+            size, longest = size + of_all, longest + most
+        if headers is not None:
+            split, of_all, most = _measure_headers(headers)
+            pairs = split if split.names else None
+            size, longest = size + of_all, longest + most
+        if timestamps is not None:
+            moments, of_all = _measure_timestamps(timestamps)
+            size, longest = size + of_all, longest + 8
+        if topics is not None:
+            if set(map(type, topics)) - {str, type(None)}:
                 return None
-            size, longest = size + measured[0], longest + measured[1]
-    return size, longest
-
-
-def _measure_bytes(entries: list[Any]) -> Measured:
-    return speed.measure(entries) or speed.measure(_present(entries))
+            of_all, most = _measure_texts(topics, check_topic)
+            size, longest = size + of_all, longest + most
+    except _NotPlain:
+        return None
+    return PlainColumns(size, longest, values, keys, pairs, moments, topics)
 
 
 def _present(entries: list[Any]) -> list[Any]:
     return [entry for entry in entries if entry is not None]
 
 
-def _measure_keys(keys: list[Any]) -> Measured:
-    present = _present(keys)
-    measured = speed.measure(present)
-    if measured is None or not present:
-        return measured
-    return measured[0] + OFFSET_BYTES * len(present), measured[1] + OFFSET_BYTES
+def _measure_bytes(entries: list[Any], overhead: int = 0) -> tuple[int, int]:
+    """(bytes of all, of the longest), each with its overhead."""
+    present = entries
+    measured = speed.measure(entries)
+    if measured is None:
+        present = _present(entries)
+        measured = speed.measure(present)
+    if measured is None:
+        raise _NotPlain
+    return measured[0] + overhead * len(present), measured[1] + overhead
 
 
-def _measure_headers(headers: list[Any]) -> Measured:
-    if set(map(type, headers)) != {tuple}:
-        return None
-    pairs = list(chain.from_iterable(headers))
-    if not pairs:
-        return 0, 0
-    if set(map(type, pairs)) != {tuple} or set(map(len, pairs)) != {2}:
-        return None
-    names = _measure_texts([name for name, _ in pairs], _check_name)
-    values = _measure_bytes([value for _, value in pairs])
-    if names is None or values is None:
-        return None
-    offsets = 2 * OFFSET_BYTES
-    most = max(map(len, headers))
-    return (
-        names[0] + values[0] + offsets * len(pairs),
-        most * (names[1] + values[1] + offsets),
-    )
+def _measure_headers(headers: list[Any]) -> tuple[HeaderLists, int, int]:
+    split = speed.split(headers)
+    if split is None:
+        raise _NotPlain
+    offsets, names, values, of_values, longest_value, most = split
+    of_names, longest_name = _measure_texts(names, _check_name)
+    size = of_names + of_values + 2 * OFFSET_BYTES * len(names)
+    longest = most * (longest_name + longest_value + 2 * OFFSET_BYTES)
+    return HeaderLists(offsets, names, values), size, longest
 
 
-def _measure_timestamps(timestamps: list[Any]) -> Measured:
-    present = timestamps
-    if set(map(type, timestamps)) != {int}:
-        present = _present(timestamps)
-        if set(map(type, present)) - {int}:
-            return None
-    if present and (min(present) not in INT64 or max(present) not in INT64):
-        return None
-    return 8 * len(present), 8
+def _measure_timestamps(timestamps: list[Any]) -> tuple[list[Any] | array[int], int]:
+    try:
+        return array("q", timestamps), 8 * len(timestamps)
+    except (TypeError, OverflowError):
+        pass
+    try:
+        return timestamps, 8 * len(array("q", _present(timestamps)))
+    except (TypeError, OverflowError):
+        raise _NotPlain from None
 
 
-def _measure_topics(topics: list[Any]) -> Measured:
-    return _measure_texts(_present(topics), check_topic)
-
-
-def _measure_texts(texts: list[Any], check: Callable[[Any], tuple[object, int]]) -> Measured:
-    """check: of one text; returns it and its length in UTF-8, or raises RecordRefused."""
-    if set(map(type, texts)) - {str}:
-        return None
+def _measure_texts(texts: list[Any], check: Callable[[Any], tuple[object, int]]) -> tuple[int, int]:
+    """texts: of exact types. check: of one text or None; returns it and its length in UTF-8, or raises RecordRefused."""
     try:
         lengths = {text: check(text)[1] for text in set(texts)}  # usually few
     except RecordRefused:
-        return None
+        raise _NotPlain from None
+    if len(lengths) == 1:
+        (length,) = lengths.values()
+        return length * len(texts), length
     return sum(map(lengths.__getitem__, texts)), max(lengths.values(), default=0)

@@ -10,7 +10,7 @@ from aolog.format.compression import packer
 from aolog.format.format1 import check_storable
 from aolog.storage import clock
 from aolog.write.open_batch import RecordColumns, encode_records
-from aolog.write.plain_columns import measure_plain
+from aolog.write.plain_columns import plain_columns
 from aolog.write.validate import OFFSET_BYTES, check_record, check_sizes, check_values
 
 if TYPE_CHECKING:
@@ -102,10 +102,10 @@ def _columns_of(
     )
     if not listed:
         return RecordColumns(0, 0, [], now_us, now_us)
-    measured = measure_plain(*given)
-    if measured is not None and measured[1] <= max_record_bytes:
-        check_sizes(measured[0] + 8 * len(listed), 0, max_record_bytes)
-        return encode_records(*given, now_us)
+    plain = plain_columns(*given)
+    if plain is not None and plain.longest <= max_record_bytes:
+        check_sizes(plain.size + 8 * len(listed), 0, max_record_bytes)
+        return encode_records(*plain[2:], now_us)
     absent = zip(given, (None, None, (), None, None), strict=True)
     whole = [[none] * len(listed) if column is None else column for column, none in absent]
     checked = [check_record(*parts) for parts in zip(*whole, strict=True)]

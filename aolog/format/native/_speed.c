@@ -2,7 +2,7 @@
  * Python.
  *
  * It does not know the log's format, files or clocks. It appends to lists, adds lengths, groups, cuts
- * bytes, fills tuples (_rows.c) and passes buffers on (_export.c). It holds the interpreter's lock, so
+ * bytes, fills tuples (_rows.c), splits them (_split.c) and passes buffers on (_export.c). It holds the interpreter's lock, so
  * each call is atomic for other threads.
  *
  * It uses the limited API of CPython 3.11: one build serves every later version. After a type check,
@@ -395,6 +395,7 @@ static PyMethodDef speed_methods[] = {
      "those at the indices. Raises IndexError, OverflowError."},
     {"groups", speed_groups, METH_O,
      "groups(objects): where each of them stands: indices, by object, in order of appearance."},
+    {"split", aolog_split, METH_O, "split(headers): columns of the pairs; see speed.python_split."},
     {"export", aolog_export, METH_O,
      "export((length, buffers, children)): an Arrow array by its C data interface; see speed.py."},
     {NULL, NULL, 0, NULL},

@@ -1,6 +1,6 @@
 """The functions that run once for each record: in C if there was a compiler, otherwise in Python.
 
-The C half, `_speed.c`, `_rows.c` and `_export.c`, does not know the format: it appends values to a list,
+The C half, `_speed.c`, `_rows.c`, `_split.c` and `_export.c`, does not know the format: it appends values to a list,
 adds lengths, cuts bytes, fills tuples, groups, and passes buffers to Arrow. Both halves do the same.
 `backend` names the one in use; `AOLOG_BACKEND=python` in the environment chooses Python.
 """
@@ -139,6 +139,27 @@ def python_total(numbers: array[int], indices: list[int] | None = None) -> tuple
     if min(chosen, default=0) < 0 or total >> 63:
         raise OverflowError("a number is negative, or the sum exceeds an i64")
     return total, max(chosen, default=0)
+
+
+def python_split(
+    headers: list[Any],
+) -> tuple[bytes, list[str], list[bytes | None], int, int, int] | None:
+    """Headers of records as columns: n+1 offsets u32 into all pairs, their names, their values; then bytes
+    of all values, bytes of the longest, and the most pairs of a record. None if one is not a tuple of
+    pairs, themselves tuples, of str, and bytes or None: these types and no others. Raises OverflowError.
+    """
+    if set(map(type, headers)) - {tuple}:
+        return None
+    pairs = list(chain.from_iterable(headers))
+    if set(map(type, pairs)) - {tuple} or set(map(len, pairs)) - {2}:
+        return None
+    names, values = [name for name, _ in pairs], [value for _, value in pairs]
+    measured = python_measure([value for value in values if value is not None])
+    if measured is None or set(map(type, names)) - {str}:
+        return None
+    lengths = list(map(len, headers))
+    offsets = array("I", accumulate(lengths, initial=0)).tobytes()
+    return offsets, names, values, *measured, max(lengths, default=0)
 
 
 def python_groups(objects: list[_Object]) -> dict[_Object, list[int]]:
@@ -293,15 +314,17 @@ export: Callable[[tuple[Any, ...]], object] | None = None if _speed is None else
 if TYPE_CHECKING or _speed is None:
     Gate = PythonGate
     Rows = PythonRows
-    column, measure, rise, total, groups = (
+    column, measure, rise, total, groups, split = (
         python_column,
         python_measure,
         python_rise,
         python_total,
         python_groups,
+        python_split,
     )
 else:
     Gate = _speed.Gate
     Rows = _speed.Rows
     column, measure, rise = _speed.column, _speed.measure, _speed.rise
     total, groups = _speed.total, _speed.groups
+    split = getattr(_speed, "split", python_split)  # absent from a checkout's older build

@@ -87,6 +87,35 @@ def test_columns_and_measures_are_the_same(values):
     assert column[begin:] == b"".join(values)
 
 
+class Text(str):
+    __slots__ = ()
+
+
+PAIRS = st.lists(st.tuples(st.text(max_size=2), st.none() | st.binary(max_size=3)), max_size=3)
+NOT_PLAIN = [None, [("h", b"")], (None,), (["h", b""],), (("h",),), (("h", b"", 1),), ((b"h", b""),),
+             (("h", "v"),), (("h", bytearray()),), ((Text("h"), b""),), ((None, b""),)]  # fmt: skip  # one list
+
+
+@bounded
+@given(st.lists(PAIRS.map(tuple)), st.none() | st.sampled_from(NOT_PLAIN), st.data())
+def test_headers_are_split_in_the_same_way(headers, other, data):
+    if other is not None:
+        headers.insert(data.draw(st.integers(0, len(headers))), other)
+    split = compiled.split(headers)
+    assert split == speed.python_split(headers)
+    if other is not None:
+        assert split is None
+        return
+    pairs = [pair for each in headers for pair in each]
+    assert (
+        split[0]
+        == array("I", [sum(map(len, headers[:n])) for n in range(len(headers) + 1)]).tobytes()
+    )
+    assert split[1:3] == ([name for name, _ in pairs], [value for _, value in pairs])
+    sizes = [len(value) for _, value in pairs if value is not None]
+    assert split[3:] == (sum(sizes), max(sizes, default=0), max(map(len, headers), default=0))
+
+
 @bounded
 @given(st.lists(st.integers(0, 3) | st.integers(0, 200) | st.none() | st.text(max_size=1)))
 def test_groups_are_the_same(objects):

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aolog
+from aolog.format.columns import split_headers
 from aolog.format.frame import KIND_RECORDS
-from aolog.write.plain_columns import measure_plain
+from aolog.write.plain_columns import plain_columns
 from aolog.write.validate import OFFSET_BYTES, check_record
 from tests.aolog.conftest import frames_of, read_all
 
@@ -111,25 +112,28 @@ def test_columns_that_are_plain_are_what_the_check_of_each_record_returns(
         record.update({name: NONE[name] for name in absent})
     columns = [None if name in absent else [record[name] for record in records] for name in NONE]
     assert columns[0] is not None
-    measured = measure_plain(*columns)
+    plain = plain_columns(*columns)
     try:
         checked = [check_record(**record) for record in records]
     except aolog.RecordRefused:
-        assert measured is None
+        assert plain is None
         return
-    given_and_taken = [
-        (record[name], entry)
-        for record, parts in zip(records, checked, strict=True)
-        for name, entry in zip(NONE, parts[:5], strict=True)
-    ]
-    same = all(repr(one) == repr(taken) for one, taken in given_and_taken)  # its types, too
-    assert same or measured is None
     if not odd_places:
-        assert measured is not None
-    if measured is not None:
-        sizes = [parts[5] for parts in checked]
-        assert measured[0] == sum(sizes)
-        assert measured[1] >= max(sizes) - OFFSET_BYTES
+        assert plain is not None
+    if plain is not None:
+        values, keys, headers, timestamps, topics, sizes = map(list, zip(*checked, strict=True))
+        nothing = [None] * len(records)
+        taken = (
+            plain.values,
+            plain.keys or nothing,
+            plain.timestamps or nothing,
+            plain.topics or nothing,
+        )
+        expected = (values, keys, timestamps, topics)
+        assert repr([list(column) for column in taken]) == repr(list(expected))  # types, too
+        assert repr(plain.headers) == repr(split_headers(headers) if any(headers) else None)
+        assert plain.size == sum(sizes)
+        assert plain.longest >= max(sizes) - OFFSET_BYTES
 
 
 @pytest.mark.parametrize("over", [0, 1])
