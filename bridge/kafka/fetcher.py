@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from bridge.errors import DestinationError
 from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, words
@@ -138,6 +138,9 @@ class Fetcher:
             arrived = self._consumer.consume(messages, timeout=timeout_s)
         except KafkaException as failure:
             raise DestinationError(words(failure)) from None
+        if not any(map(Message.error, arrived)):  # an error is true
+            found.messages.extend(arrived)
+            arrived = []
         for message in arrived:
             error = message.error()
             if error is None:

@@ -1,29 +1,36 @@
-"""Kafka's messages as records of a log, each with its origin."""
+"""Runs of Kafka's messages as records of a log, each with its origin."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from typing import TYPE_CHECKING
 
 from bridge.pull.origin import HEADER_NAME
 
 if TYPE_CHECKING:
     from aolog import Writer
+    from aolog.record import Headers
+    from bridge.kafka.runs import Run
     from bridge.pull.origin import Source
 
-FRAME_RECORDS = 500  # at 100 bytes about 64 KiB: damage costs the frames that it touches
+FRAME_RECORDS = 500  # at 100 bytes about 100 KiB: damage costs the frames that it touches
 
 
-def append_frame(writer: Writer, topic: str, source: Source, messages: list[Any]) -> int:
+def append_frame(writer: Writer, source: Source, run: Run) -> int:
     """All of them or none. The address of the first."""
-    prefix = source.prefix
-    stamps = [message.timestamp()[1] * 1_000 for message in messages]
-    keys = [message.key() for message in messages]
-    headers = [
-        (*(message.headers() or ()), (HEADER_NAME, b"%b%d" % (prefix, message.offset())))
-        for message in messages
-    ]
-    values = [message.value() for message in messages]
+    written = source.prefix.replace(b"%", b"%%") + b"%d"
+    # A tuple of one pair for each record.
+    headers: list[Headers] = list(
+        zip(zip(repeat(HEADER_NAME), map(written.__mod__, run.offsets), strict=False))
+    )
+    if run.headers is not None:
+        own = zip(run.headers, headers, strict=True)
+        headers = [(*(theirs or ()), *origin) for theirs, origin in own]
     addresses = writer.append_many(
-        values, keys=keys, headers=headers, timestamps=stamps, topics=[topic] * len(values)
+        run.values,
+        keys=run.keys,
+        headers=headers,
+        timestamps=run.timestamps_us,
+        topics=repeat(run.place[0], len(run.values)),
     )
     return int(addresses[0])

@@ -18,7 +18,6 @@ import logging
 import time
 from contextlib import closing, suppress
 from dataclasses import replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from aolog import Retention, Writer
@@ -27,9 +26,10 @@ from aolog.write.options import SLAB_BYTES
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
+from bridge.kafka.runs import runs_of
 from bridge.pull.archive import Archive
 from bridge.pull.frames import FRAME_RECORDS, append_frame
-from bridge.pull.options import AGAIN_S, FETCH_MESSAGES, FETCH_S, PullStatus
+from bridge.pull.options import AGAIN_S, FETCH_MESSAGES, FETCH_S, STEP_MESSAGES, PullStatus
 from bridge.pull.origin import Origin, Source, clusters_of
 from bridge.pull.positions import Mark, read_positions, save_positions
 from bridge.pull.topics import WantedTopics
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.kafka.catalog import Place
+    from bridge.kafka.fetcher import Fetched
+    from bridge.kafka.runs import Run
     from bridge.pull.options import PullOptions
 
 _log = logging.getLogger("bridge")
@@ -77,7 +79,7 @@ class Puller:
         self._unclaimed: set[Place] = set()
         self._done: set[Place] = set()
         self._read_to: dict[Place, int] = {}
-        self._held: list[Any] = []  # fetched, and not appended yet
+        self._held: list[Run] = []  # fetched, and not appended yet
         self._mark: Mark | None = None
         self._saved: Mark | None = None
         self._joined = options.group is None
@@ -139,12 +141,10 @@ class Puller:
         if now_s >= self._look_due_s and not self._options.drain and self._state != "away":
             self._look_due_s = now_s + _LOOK_S
             self._look()
-        found = self._fetcher.fetch(FETCH_MESSAGES, FETCH_S)
-        self._held += found.messages
+        found = self._fetch()
         self._state, self._error = "waiting" if self._unclaimed else "pulling", None
         if found.away is not None:
             self._state, self._error = "away", found.away
-        self._read_to |= found.ends
         if self._append_held():
             self._done |= {
                 p for p, end in self._read_to.items() if end >= self._ends.get(p, end + 1)
@@ -155,6 +155,19 @@ class Puller:
             self._restart(lost)
         if time.monotonic() >= self._sync_due_s:
             self._checkpoint()
+
+    def _fetch(self) -> Fetched:
+        """Holds what arrives in a while: topics' ids are asked for once for all of it. What the
+        last step found."""
+        until_s = time.monotonic() + FETCH_S
+        left = FETCH_MESSAGES
+        while True:
+            found = self._fetcher.fetch(STEP_MESSAGES, max(0.0, until_s - time.monotonic()))
+            self._held += runs_of(found.messages, FRAME_RECORDS)
+            self._read_to |= found.ends
+            left -= STEP_MESSAGES
+            if len(found.messages) < STEP_MESSAGES or left <= 0:
+                return found
 
     def _connect_anew(self, settings: dict[str, Any]) -> None:
         """Goes on after what was appended. Waits while the log is full: leaving a group needs everything durable."""
@@ -181,10 +194,8 @@ class Puller:
         try:
             self._check_ids()
             while self._held:
-                some = self._held[:FETCH_MESSAGES]
-                for (topic, number), group in groupby(some, lambda m: (m.topic(), m.partition())):
-                    self._append((topic, number), list(group))
-                del self._held[: len(some)]
+                self._append(self._held[0])
+                del self._held[0]
         except StorageFull as error:
             self._hold("full", str(error))
             return False
@@ -202,41 +213,41 @@ class Puller:
     def _check_ids(self) -> None:
         """The topics of what is held still have the ids under which it is written. Those that have
         others were made anew: they begin again, and what was fetched of them is dropped."""
-        names = {message.topic() for message in self._held} & self._ids.keys()
+        names = {run.place[0] for run in self._held} & self._ids.keys()
         anew = {t.name for t in self._catalog.topics(names) if t.id != self._ids[t.name]}
         if not anew:
             return
         for topic in self._catalog.topics(anew):
             _log.warning("topic %s was made anew; it is pulled from its beginning", topic.name)
             self._ids[topic.name] = topic.id
-        self._held = [message for message in self._held if message.topic() not in anew]
+        self._held = [run for run in self._held if run.place[0] not in anew]
         self._restart([place for place in self._sources if place[0] in anew])
 
-    def _append(self, place: Place, messages: list[Any]) -> None:
-        """The messages of one partition, in order. Those that are in the archive already, or whose
-        partition is another process's now, are dropped."""
+    def _append(self, run: Run) -> None:
+        """Those that are in the archive already, or whose partition is another process's now, are
+        dropped."""
+        place = run.place
         source = self._sources.get(place)
         if source is None:
             return
-        skip = {cluster.encode() for cluster in self._options.skip_clusters}
-        for begin in range(0, len(messages), FRAME_RECORDS):
-            some = messages[begin : begin + FRAME_RECORDS]
-            fresh = some
-            if some[0].offset() < self._next[place]:
-                fresh = [message for message in some if message.offset() >= self._next[place]]
-            taken = fresh
-            if skip:
-                taken = [m for m in fresh if not skip & clusters_of(m.headers() or ())]
-            if taken:
-                first = append_frame(self._writer, place[0], source, taken)
-                last = taken[-1].offset()
-                self._mark = Mark(first + len(taken) - 1, Origin(source, last))
-            if fresh:
-                self._next[place] = fresh[-1].offset() + 1
-            self._pulled += len(taken)
-            self._skipped += len(fresh) - len(taken)
+        fresh = run.within(self._next[place], run.offsets[-1] + 1)
+        if fresh.offsets:
+            taken = self._not_skipped(fresh)
+            if taken.offsets:
+                first = append_frame(self._writer, source, taken)
+                last = taken.offsets[-1]
+                self._mark = Mark(first + len(taken.offsets) - 1, Origin(source, last))
+            self._next[place] = fresh.offsets[-1] + 1
+            self._pulled += len(taken.offsets)
+            self._skipped += len(fresh.offsets) - len(taken.offsets)
         if self._next[place] >= self._ends.get(place, self._next[place] + 1):
             self._done.add(place)
+
+    def _not_skipped(self, run: Run) -> Run:
+        if run.headers is None or not self._options.skip_clusters:
+            return run
+        skip = {cluster.encode() for cluster in self._options.skip_clusters}
+        return run.chosen([not skip & clusters_of(headers or ()) for headers in run.headers])
 
     def _checkpoint(self) -> None:
         """Makes all of the log durable, then says how far it got: in a file, and to the group."""
@@ -358,7 +369,7 @@ class Puller:
         """Makes what was appended durable, then leaves the partitions to others."""
         mine = [place for place in places if place in self._sources]
         self._unclaimed -= set(places)
-        self._held = [m for m in self._held if (m.topic(), m.partition()) not in places]
+        self._held = [run for run in self._held if run.place not in places]
         if self._mark != self._saved:
             self._checkpoint()
             if self._mark != self._saved:

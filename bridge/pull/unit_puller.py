@@ -19,6 +19,7 @@ from aolog.errors import StorageFull, UsageError, counted
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
+from bridge.kafka.runs import runs_of
 from bridge.pull.frames import FRAME_RECORDS, append_frame
 from bridge.pull.options import AGAIN_S, FETCH_MESSAGES, FETCH_S, PullStatus
 from bridge.pull.origin import Source
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from bridge.kafka.catalog import Place
+    from bridge.kafka.runs import Run
     from bridge.pull.options import PullOptions
     from bridge.pull.units import Unit
 
@@ -153,12 +155,13 @@ class UnitPuller:
                     found = self._fetcher.fetch(FETCH_MESSAGES, FETCH_S)
                     self._state = "pulling" if found.away is None else "away"
                     self._error = found.away
-                    messages = [m for m in found.messages if at <= m.offset() < unit.end]
-                    if messages:
-                        if not self._append(place, messages):
+                    runs = [r.within(at, unit.end) for r in runs_of(found.messages, FRAME_RECORDS)]
+                    runs = [run for run in runs if run.offsets]
+                    if runs:
+                        if not self._append(runs):
                             break  # left
-                        at = messages[-1].offset() + 1
-                        seen += len(messages)
+                        at = runs[-1].offsets[-1] + 1
+                        seen += sum(len(run.offsets) for run in runs)
                     if found.messages and found.messages[-1].offset() >= unit.end:
                         at = unit.end
                     at = max(at, min(unit.end, found.ends.get(place, 0)))
@@ -179,10 +182,11 @@ class UnitPuller:
         ))  # fmt: skip  # one event
         self._finished += 1
 
-    def _append(self, place: Place, messages: list[Any]) -> bool:
+    def _append(self, runs: list[Run]) -> bool:
         """All of them, after the cluster has said once more that the topic has the id that is
         written. Waits while the cluster is silent or the disk is full. False if the unit
         is to be left before."""
+        place = runs[0].place
         source = self._sources[place]
         while not self._must_leave():
             try:
@@ -195,17 +199,16 @@ class UnitPuller:
                 self._wait("away", str(error))
         else:
             return False
-        for begin in range(0, len(messages), FRAME_RECORDS):
-            some = messages[begin : begin + FRAME_RECORDS]
+        for run in runs:
             while True:
                 try:
-                    append_frame(self._writer, place[0], source, some)
+                    append_frame(self._writer, source, run)
                     break
                 except StorageFull as error:
                     if self._stopping:  # what was appended stays; the next holder goes on after it
                         raise
                     self._wait("full", str(error))
-            self._pulled += len(some)
+            self._pulled += len(run.offsets)
         return True
 
     def _durably(self) -> None:

@@ -1,0 +1,73 @@
+"""Messages as columns: runs of one partition, as the messages came."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from confluent_kafka import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.kafka.runs import Run, runs_of
+
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "topic": st.sampled_from("tu"),
+            "partition": st.integers(0, 1),
+            "timestamp": st.tuples(st.just(1), st.integers(0, 9)),
+            "key": st.none() | st.binary(max_size=1),
+            "headers": st.none() | st.just([("h", b"1"), ("h", None)]),
+            "value": st.none() | st.binary(max_size=1),
+        }
+    ),
+    max_size=9,
+)
+
+
+def made(messages: list[dict[str, Any]]) -> list[Message]:
+    return [Message(offset=3 * i, **message) for i, message in enumerate(messages)]
+
+
+def rows(run: Run) -> list[tuple[Any, ...]]:
+    count = len(run.offsets)
+    columns = [[None] * count if column is None else column for column in run[1:]]
+    return [(run.place, *row) for row in zip(*columns, strict=True)]
+
+
+@given(MESSAGES, st.integers(1, 4))
+def test_runs_are_the_messages_in_their_order(messages: list[dict[str, Any]], most: int) -> None:
+    runs = list(runs_of(made(messages), most))
+    assert [row for run in runs for row in rows(run)] == [
+        (
+            (m["topic"], m["partition"]),
+            3 * i,
+            1_000 * m["timestamp"][1],
+            m["key"],
+            m["headers"],
+            m["value"],
+        )
+        for i, m in enumerate(messages)
+    ]
+    assert all(0 < len(run.offsets) <= most for run in runs)
+
+
+@given(MESSAGES)
+def test_a_run_ends_where_the_partition_changes_and_no_earlier(
+    messages: list[dict[str, Any]],
+) -> None:
+    places = [run.place for run in runs_of(made(messages), len(messages) or 1)]
+    assert all(one != next_one for one, next_one in pairwise(places))
+
+
+@given(MESSAGES.filter(bool), st.integers(-1, 30), st.integers(-1, 30), st.data())
+def test_a_part_of_a_run_is_the_same_part_of_each_column(
+    messages: list[dict[str, Any]], begin: int, end: int, data: st.DataObject
+) -> None:
+    run = next(runs_of(made(messages), 9))
+    assert rows(run.within(begin, end)) == [row for row in rows(run) if begin <= row[1] < end]
+    count = len(run.offsets)
+    wanted = data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    kept = [row for row, is_wanted in zip(rows(run), wanted, strict=True) if is_wanted]
+    assert rows(run.chosen(wanted)) == kept
