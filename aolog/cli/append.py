@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import click
 
@@ -41,9 +42,6 @@ from aolog.read.reader import Reader
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES
 from aolog.write.writer import Writer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ROOM_POLL_S = 0.05  # how often an append that waits for room looks for it, and for a stop signal
 

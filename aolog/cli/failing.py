@@ -16,9 +16,10 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -31,9 +32,6 @@ from aolog.errors import (
     library_missing,
     to_json,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 INTERNAL, STORAGE = AologError.exit_status, StorageError.exit_status

@@ -11,10 +11,8 @@ import select
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from types import FrameType
+from types import FrameType
+from typing import Self
 
 # timeout(1) sends its signal twice, systemd's SendSIGHUP a SIGHUP after SIGTERM: that is one stop.
 _ONE_STOP_S = 0.5

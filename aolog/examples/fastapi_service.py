@@ -9,16 +9,13 @@ no log is open at a fork. A bridge drains all logs: `aolog-bridge run --root LOG
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
 
 from aolog import aio
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 @asynccontextmanager

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 _BEGIN_MS = 1_517_356_800_000  # 2018-01-31, midnight UTC
 _WEEK_MS = 7 * 86_400_000

@@ -20,14 +20,12 @@ from __future__ import annotations
 import importlib
 import struct
 import sys
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from aolog.errors import CodecUnavailable, UsageError, install_command
 from aolog.format.frame import CODEC_SHIFT, FRAME_HEADER_LEN, Buffer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Compression: TypeAlias = Literal["none", "zstd", "lz4"]
 

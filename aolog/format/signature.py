@@ -23,13 +23,11 @@ import binascii
 import hashlib
 import hmac
 import struct
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aolog.errors import UsageError, library_missing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["HEADER_NAME", "Algorithm", "Key", "Keys", "Verdict", "parse_keys", "sign"]
 

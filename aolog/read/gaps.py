@@ -7,13 +7,11 @@ difference to the number that the scan expected is the loss.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from aolog.errors import GapFound, records_lost
 from aolog.record import Gap, GapReason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MILD_TO_GRAVE: tuple[GapReason, ...] = (
     "torn", "torn_or_corrupt", "corrupt", "missing", "foreign", "pruned",

@@ -12,13 +12,11 @@ of string methods and f-strings are plain strings again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable
+from typing import Self
 
 from aolog.errors import UsageError
 from aolog.storage.file import File, as_storage_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Directory(File):

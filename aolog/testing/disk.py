@@ -8,18 +8,15 @@ and drops the others. A rename is one change. An inode without a durable name is
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from random import Random
 
 import xxhash
 
 from aolog.testing.inode import FileNode, fail
 from aolog.testing.outcomes import ROOT, Change, Outcomes, apply_change
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from random import Random
 
 BLOCK = 4096  # bytes: the unit of allocation
 _TICK_NS = 1000  # between two changes: no two have the same time

@@ -9,13 +9,11 @@ succeed. `RandomFaults` draws the same faults for the same seed.
 from __future__ import annotations
 
 import errno as errors
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
 
 SYNCS = frozenset({"fdatasync", "fsync"})
 

@@ -6,17 +6,15 @@ owners or modes. Thread-safe.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+from typing import NamedTuple
 
 from aolog.log import lifetime
 from aolog.testing.calls import SimulatedCalls
 from aolog.testing.disk import Disk
 from aolog.testing.faults import Call, Effect, Fault, Faults, as_faults
 from aolog.testing.machine import Machine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from random import Random
 
 
 class Survivor(NamedTuple):

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+import os
+from typing import Any
 
 from aolog.errors import AologError
 from aolog.write.writer import Writer
-
-if TYPE_CHECKING:
-    import os
 
 _OWN = {"aolog", "bridge"}
 

@@ -27,11 +27,9 @@ reach, by a random distance: two copies of one backup then use different address
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import NamedTuple
 
 _ALIGNMENT = 8
 
