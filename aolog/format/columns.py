@@ -285,13 +285,6 @@ def decode_columns(body: memoryview, count: int, bits: int) -> Columns:
     return columns
 
 
-def decode_frame(frame: Frame, *, codecs: bool = False) -> Columns:
-    """The columns of an intact frame of records. codecs: whether bodies of its slab may be compressed.
-    Raises Malformed, CodecUnavailable."""
-    head = frame.header
-    return decode_columns(_raw(head.flags, frame.body, codecs=codecs), head.records, head.columns)
-
-
 def _raw(flags: int, body: memoryview, *, codecs: bool) -> memoryview:
     """The body, decompressed if it has a codec."""
     if flags < FLAGS_WITH_CODEC:
@@ -325,7 +318,9 @@ def decode_run(frames: list[Frame], *, codecs: bool = False) -> list[Columns | N
 def _decode_or_none(frame: Frame, *, codecs: bool) -> Columns | None:
     with suppress(Malformed):
         if frame.header.kind == KIND_RECORDS:
-            return decode_frame(frame, codecs=codecs)
+            head = frame.header
+            body = _raw(head.flags, frame.body, codecs=codecs)
+            return decode_columns(body, head.records, head.columns)
     return None
 
 

@@ -94,8 +94,7 @@ class FrameHeader(NamedTuple):
     @property
     def frame_len(self) -> int:
         """Bytes from the beginning of the frame to the beginning of the next one."""
-        body_len = self.body_len  # as the function `frame_len`, without its calls
-        return FRAME_HEADER_LEN + body_len + -body_len % ALIGNMENT
+        return FRAME_HEADER_LEN + self.body_len + -self.body_len % ALIGNMENT
 
 
 class Frame(NamedTuple):
@@ -114,11 +113,6 @@ _make_frame = partial(tuple.__new__, Frame)
 def padding(length: int) -> int:
     """How many zeros follow `length` bytes, up to a multiple of 8."""
     return -length % ALIGNMENT
-
-
-def frame_len(body_len: int) -> int:
-    """Bytes of a frame whose body has `body_len` bytes."""
-    return FRAME_HEADER_LEN + body_len + padding(body_len)
 
 
 def _seed(offset: int, salt: int) -> int:

@@ -11,8 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable, UsageError
-from aolog.format.columns import decode_frame
-from aolog.format.compression import Malformed
+from aolog.format.columns import decode_run
 from aolog.format.frame import KIND_RECORDS, Frame
 from aolog.format.slab import NO_PREDECESSOR
 from aolog.log.walk import Damage, Tail, outcomes
@@ -208,15 +207,15 @@ def _time_within(slab: Slab, timestamp_us: int) -> Place | None:
         head = found.header
         if head.kind != KIND_RECORDS or head.timestamp_us < timestamp_us:
             continue
-        skip = 0
         try:
-            stamps = decode_frame(found, codecs=header.compressed).timestamps
-        except Malformed:
-            continue
+            (columns,) = decode_run([found], codecs=header.compressed)
         except CodecUnavailable as error:
             raise slab.located(error, found) from None
-        if stamps is not None:
-            listed = stamps.cast("q").tolist()
+        if columns is None:  # malformed
+            continue
+        skip = 0
+        if columns.timestamps is not None:
+            listed = columns.timestamps.cast("q").tolist()
             skip = next((i for i, stamp in enumerate(listed) if stamp >= timestamp_us), 0)
         address = slab.base + found.offset + skip
         ordinal = header.base_ordinal + head.ordinal + skip

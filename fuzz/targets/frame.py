@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 import aolog
-from aolog.format.columns import decode_frame
-from aolog.format.compression import Malformed
+from aolog.format.columns import decode_run
 from aolog.format.frame import KIND_RECORDS, decode_header, encode_frame
 from aolog.format.frame import Frame as LogFrame
 from aolog.format.slab import Index, Seal, SlabHeader, encode_seal
@@ -306,8 +305,8 @@ def _is_right(found: LogFrame, slab: bytes, log_format: int) -> bool:
         raise Mismatch(f"the frame at {found.offset} is not intact")
     if log_format == 2 and found.header.kind == KIND_RECORDS:
         try:
-            decode_frame(found, codecs=True)
-        except (Malformed, aolog.CodecUnavailable):
+            return decode_run([found], codecs=True) != [None]
+        except aolog.CodecUnavailable:
             return False
     return True
 

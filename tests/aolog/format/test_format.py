@@ -142,7 +142,7 @@ def test_the_worked_examples_addresses_are_those_that_a_reader_gives(tmp_path):
             (8241, None, None),
         ]
     assert "addresses are 8240 and 8241; 8242 to 8343 mean the next frame" in DOCUMENT
-    assert frame.frame_len(58) == 8344 - 8240
+    assert frame.FRAME_HEADER_LEN + 58 + frame.padding(58) == 8344 - 8240
 
 
 def test_the_codecs_are_the_documents():
