@@ -42,16 +42,13 @@ _WRITE_BYTES = 1 << 20  # bytes of frames that are collected for one write
 
 class PendingSlab(NamedTuple):
     """A task's result for the publishing process; small and picklable. log: its name below the root.
-    name: of the file in the log's directory. salt: identifies the slab. least_us, greatest_us: of the
-    records' timestamps."""
+    name: of the file in the log's directory. salt: identifies the slab."""
 
     log: str
     name: str
     bytes: int
     records: int
     salt: int
-    least_us: int
-    greatest_us: int
 
 
 def depth_of(log: str) -> int:
@@ -176,17 +173,8 @@ class PendingLog:
         slab.seal(clock.now_us())
         slab.file.datasync()
         self._storage.sync_directory(self._path)
-        self.slabs.append(
-            PendingSlab(
-                log=self.log,
-                name=self._names[-1],
-                bytes=slab.offset,
-                records=slab.records,
-                salt=slab.header.salt,
-                least_us=slab.least_us,
-                greatest_us=slab.greatest_us,
-            )
-        )
+        name, salt = self._names[-1], slab.header.salt
+        self.slabs.append(PendingSlab(self.log, name, slab.offset, slab.records, salt))
         slab.file.close()
         self._slab = None
 

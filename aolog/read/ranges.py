@@ -22,12 +22,9 @@ from aolog.read.scan import Place, Scan
 from aolog.record import Gap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from aolog.format.columns import Columns
-    from aolog.format.frame import Frame
     from aolog.log.directory import Log
-    from aolog.log.slab_file import Slab
 
 
 class Range(NamedTuple):
@@ -41,18 +38,12 @@ class Range(NamedTuple):
     until: int
 
 
-def read_range(
-    log: Log,
-    wanted: Range,
-    *,
-    audit: Callable[[Slab, Frame, Columns | None], None] | None = None,
-) -> Iterator[RecordFrame | Gap]:
+def read_range(log: Log, wanted: Range) -> Iterator[RecordFrame | Gap]:
     """Frames and gaps of the range, in order. Frames are whole except for `skip`; the caller ignores
     records of the last one from `until` on.
 
     Bytes before `until` that cannot be read, with nothing intact after them, are a gap too; a reader
-    that follows the log would wait there. audit: as for Scan; it gets frames before and after the
-    range too. Raises NotALog, CodecUnavailable, StorageError.
+    that follows the log would wait there. Raises NotALog, CodecUnavailable, StorageError.
     """
     begin, end, since, until = wanted
     first = max(begin, since)  # the range before reports what begins before
@@ -64,7 +55,7 @@ def read_range(
     except AddressBeyondEnd:  # the log was cut since
         yield Gap(first, last, "torn_or_corrupt", None)
         return
-    with Scan(log, place, audit=audit) as scan:
+    with Scan(log, place) as scan:
         while (found := scan.next()) is not None:
             if isinstance(found, RecordFrame):
                 if found.address >= last:
