@@ -115,6 +115,9 @@ def test_verify_tells_what_is_damaged_in_its_exit_status(log_path, ten):
     report = json.loads(told.stdout)
     assert report["gaps"] == [gap._asdict() for gap in aolog.verify(log_path).gaps]
     assert (report["ok"], report["records"]) == (False, 9)
+    (slab,) = slab_files(log_path)
+    os.truncate(slab, slab.stat().st_size - 1)
+    assert " after the end: an append in progress, or a torn end" in run("verify", log_path).stdout
 
 
 # --- prune -------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from aolog.format.columns import (
     encode_columns,
 )
 from aolog.format.compression import Malformed
-from aolog.format.frame import KIND_RECORDS, KIND_SEAL, Frame, FrameHeader
+from aolog.format.frame import BODY_LEN_MAX, KIND_RECORDS, KIND_SEAL, Frame, FrameHeader
 from aolog.read.batch import RecordFrame
 from aolog.record import Record
 
@@ -103,6 +103,15 @@ def test_more_entries_than_pay_for_numpy_come_back():
 
 
 # --- which columns a batch has --------------------------------------------------------------
+
+
+def test_a_column_over_a_frames_bound_is_refused_before_it_is_copied():
+    class Huge(bytes):
+        def __len__(self) -> int:
+            return BODY_LEN_MAX + 1
+
+    with pytest.raises(BodyTooLarge):
+        encode_columns([Huge()])
 
 
 def test_offsets_over_32_bits_are_refused():
