@@ -348,6 +348,13 @@ def refused(
     return caught.value
 
 
+def test_a_file_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    for name in ("file", "file/below", "file/far/below"):
+        for open_ in (aolog.Writer, aolog.Reader):
+            assert str(tmp_path / "file") in str(refused(tmp_path / name, aolog.NotALog, open_))
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "0.slab", "00000000000000000000.slab.bak"])
 def test_a_directory_of_other_things_is_no_log(tmp_path: Path, name: str) -> None:
     (tmp_path / "log").mkdir()
