@@ -24,9 +24,25 @@ if TYPE_CHECKING:
     from bridge.kafka.embedded import EmbeddedBroker
 
 
-PRODUCE = 0  # number of the request in Kafka's protocol
+PRODUCE, INIT_PRODUCER_ID = 0, 22  # numbers of requests in Kafka's protocol
 
 Forward = Callable[..., Run]
+
+
+def test_wrong_credentials_are_an_outage_with_a_reason(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    """31: CLUSTER_AUTHORIZATION_FAILED, here to the request for a producer's number."""
+    broker.push_request_errors(INIT_PRODUCER_ID, [31] * 500)
+    fill(log, 100)
+    run = forward(drain=True)
+    status = run.until(lambda s: s.error and "AUTHORIZATION" in s.error)
+    assert "grant Write on a topic, or IdempotentWrite on the cluster" in (status.error or "")
+    assert status.state in {"connecting", "backing_off", "sending"}
+    assert run.alive
+    broker.clear_request_errors(INIT_PRODUCER_ID)
+    run.end()
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
 
 
 def test_a_forbidden_topic_stops_its_lanes_and_no_others(
