@@ -181,8 +181,7 @@ class Reader:
         self._worker = Worker("aolog-read")
         self._reader: _Reader | None = None
         self._pending: asyncio.Future[Batch | None] | None = None  # a read that nobody has taken
-        self._frames: list[RecordFrame] = []  # not begun, in order
-        self._reading: FrameRecords | None = None
+        self._ahead: list[FrameRecords] = []  # the first may be read in part
         self._position: tuple[int, int | None] = 0, None  # after the batches that were taken
 
     async def __aenter__(self) -> Self:
@@ -213,28 +212,21 @@ class Reader:
         return self._place()[0]
 
     def _place(self) -> tuple[int, int | None]:
-        if self._reading is not None:
-            return self._reading.address, self._reading.ordinal
-        if self._frames:
-            first = self._frames[0]
-            return first.address + first.skip, (
-                None if first.ordinal is None else first.ordinal + first.skip
-            )
+        if self._ahead:
+            return self._ahead[0].address, self._ahead[0].ordinal
         return self._position
 
     async def read(self, timeout: float = 0.0) -> Record | None:
         """The next record; None if there is none within `timeout` seconds."""
         while True:
-            if self._reading is not None:
-                record: Record | None = next(self._reading.records, None)
+            while self._ahead:
+                record: Record | None = next(self._ahead[0].records, None)
                 if record is not None:
                     return record
-                self._reading = None
-            if not self._frames and (batch := await self._fetch(BATCH_BYTES, timeout)) is not None:
-                self._frames = batch.frames
-            if not self._frames:
+                del self._ahead[0]
+            if (batch := await self._fetch(BATCH_BYTES, timeout)) is None:
                 return None
-            self._reading = FrameRecords(self._frames.pop(0), RecordFrame.records)
+            self._ahead = [FrameRecords(frame, RecordFrame.records) for frame in batch.frames]
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """The records up to the end of the log, including those appended meanwhile."""
@@ -251,11 +243,9 @@ class Reader:
 
     async def read_batch(self, max_bytes: int = BATCH_BYTES, timeout: float = 0.0) -> Batch | None:
         """See `aolog.Reader.read_batch`. Begins with the records that were read ahead."""
-        ahead, self._frames = self._frames, []
-        reading, self._reading = self._reading, None
-        if reading is not None and (frame := reading.end()) is not None:
-            ahead = [frame, *ahead]
-        return Batch(ahead) if ahead else await self._fetch(max_bytes, timeout)
+        ahead, self._ahead = self._ahead, []
+        frames = [frame for each in ahead if (frame := each.end()) is not None]
+        return Batch(frames) if frames else await self._fetch(max_bytes, timeout)
 
     async def _fetch(self, max_bytes: int, timeout_s: float) -> Batch | None:
         until_s = time.monotonic() + timeout_s
@@ -281,8 +271,8 @@ class Reader:
     async def seek(self, where: Start | None = None, *, ordinal: int | None = None) -> int:
         """See `aolog.Reader.seek`."""
         address = await self._worker.run(partial(self.log.seek, where, ordinal=ordinal))
-        self._pending = self._reading = None
-        self._frames, self._position = [], (address, self.log.ordinal)
+        self._pending = None
+        self._ahead, self._position = [], (address, self.log.ordinal)
         return address
 
     async def commit(self) -> None:
