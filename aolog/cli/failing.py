@@ -27,6 +27,7 @@ from aolog.cli.output import OutputClosed, out, silence_stdout, to_stderr
 from aolog.errors import (
     AologError,
     StorageError,
+    StorageFailed,
     UsageError,
     escape_controls,
     library_missing,
@@ -34,7 +35,6 @@ from aolog.errors import (
 )
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-INTERNAL, STORAGE = AologError.exit_status, StorageError.exit_status
 INTERRUPTED, OUTPUT_CLOSED = 130, 141  # 128 + the signal that ends other programs there
 TRACEBACK_VARIABLE = "AOLOG_TRACEBACK"  # if set, internal errors print a traceback
 
@@ -131,57 +131,42 @@ class Root(Program, click.Group):
 
 def _report(error: Exception, program: Program, *, as_json: bool) -> int:
     """Prints the error; returns the exit status."""
-    found: dict[str, Any]
-    lines: list[str] | None = None
+    if isinstance(error, click.Abort):
+        return INTERRUPTED
+    ours = _ours(error, program.says)
+    found = {"code": ours.code, "message": ours.reason, "hint": ours.hint, **_plain(ours.details)}
+    if as_json:
+        to_stderr(to_json({"error": {**found, "exit_status": ours.exit_status}}))
+    else:
+        first, *more = program.lines(ours)
+        to_stderr(f"{program.says}: {ours.code}: {first}")
+        for line in more:
+            to_stderr(f"  {line}")
+    return ours.exit_status
+
+
+def _ours(error: Exception, program: str) -> AologError:
+    """The error as one of ours."""
     if isinstance(error, ModuleNotFoundError):
         error = library_missing(error) or error
     match error:
         case AologError():
-            found = {"code": error.code, "message": error.reason}
-            lines = program.lines(error)
-            found |= {"hint": error.hint, **_plain(error.details)}
-            found["exit_status"] = error.exit_status
-        case click.Abort():
-            return INTERRUPTED
+            return error
         case click.ClickException():
-            found = _click_error(error)
+            ctx = getattr(error, "ctx", None)
+            hint = f"see {ctx.command_path} --help" if ctx is not None else None
+            return UsageError(" ".join(error.format_message().split()).removesuffix("."), hint=hint)
         case OSError():
             silence_stdout()  # it may have failed itself, when click printed help
             what = os.strerror(error.errno) if error.errno else str(error)
             where = f"{error.filename}: " if error.filename else ""
-            found = {"code": "storage_failed", "message": where + what, "exit_status": STORAGE}
-            found["errno"] = error.errno
+            return StorageFailed(where + what, errno=error.errno)
         case MemoryError():
-            what = "out of memory: the records are too large for this machine"
-            found = {"code": AologError.code, "message": what, "exit_status": INTERNAL}
-        case _:
-            found = _internal_error(error, program.says)
-    status = int(found["exit_status"])
-    if as_json:
-        to_stderr(to_json({"error": found}))
-    else:
-        first, *more = lines or [found["message"]]
-        to_stderr(f"{program.says}: {found['code']}: {first}")
-        for line in more:
-            to_stderr(f"  {line}")
-    return status
-
-
-def _click_error(error: click.ClickException) -> dict[str, Any]:
-    message = " ".join(error.format_message().split()).removesuffix(".")
-    ctx = getattr(error, "ctx", None)
-    hint = f"see {ctx.command_path} --help" if ctx is not None else None
-    message += f"; {hint}" if hint else ""
-    status = UsageError.exit_status
-    return {"code": UsageError.code, "message": message, "hint": hint, "exit_status": status}
-
-
-def _internal_error(error: Exception, program: str) -> dict[str, Any]:
+            return AologError("out of memory: the records are too large for this machine")
     if os.environ.get(TRACEBACK_VARIABLE):
         click.echo(escape_controls("".join(traceback.format_exception(error))), err=True)
     hint = f"this is a bug in {program}; {TRACEBACK_VARIABLE}=1 prints a traceback"
-    message = f"{type(error).__name__}: {error}; {hint}"
-    return {"code": AologError.code, "message": message, "hint": hint, "exit_status": INTERNAL}
+    return AologError(f"{type(error).__name__}: {error}", hint=hint)
 
 
 def _plain(details: dict[str, object]) -> dict[str, Any]:
