@@ -31,8 +31,6 @@ from bridge.kafka.error_table import row_of
 from bridge.kafka.topics import is_topic_name
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from bridge.client.config import Source
     from bridge.client.heartbeat import Heartbeat, Silence
     from bridge.client.positions import Place, Starts
@@ -324,12 +322,7 @@ class Consumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._end(processed=kind is None)
 
     # --- what is seen -------------------------------------------------------------------------

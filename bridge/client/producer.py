@@ -25,7 +25,6 @@ from bridge.kafka.topics import is_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import TracebackType
 
     from bridge.client.config import Source
     from bridge.client.signing import Sign
@@ -197,12 +196,7 @@ class Producer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- what is seen -------------------------------------------------------------------------

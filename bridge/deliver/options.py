@@ -28,32 +28,12 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwarderOptions:
-    """Raises WrongSetting for values that do not go together.
+    """Raises WrongSetting for values that do not go together. bridge.config.models describes those that
+    OPTIONS names, and bridge.deliver.at_least_once and exactly_once what is promised.
 
-    Where to:
-    bootstrap_servers, settings: of the Kafka client.
-    cluster: the destination's name in the configuration.
+    bootstrap_servers, settings: of the Kafka client. cluster: the destination's name in the configuration.
     topic: for records that name none; by default the log's own. routing: rules, in place of topic.
-    create_topics: "auto" lets the cluster create a missing topic, with its defaults, and logs that;
-    "never" waits for it.
-
-    What is promised, through kills and outages of any length:
-    delivery: "at_least_once": nothing is lost, each partition keeps the order of the log, and records
-    that arrived before a crash are recognised by their stamp and not sent twice. "exactly_once":
-    read_committed consumers see each record once, in order. The cluster must isolate transactions
-    (tried at each start).
-    read_back: for at_least_once. False needs no right to read: after a crash or a lost connection,
-    records that were in flight are sent again and may arrive twice.
-    cursor_topic: for exactly_once: a compacted topic of one partition, created if it is missing, unless
-    create_topics is "never". transaction_records, transaction_seconds: the bounds of a transaction; no
-    consumer sees a record before its commit.
-    poison: for a record that the cluster will never take: "stop" stops its lane (with exactly_once, the
-    log) before it; "dead-letter" writes it to the log in LOG/dead-letter; "drop" counts and logs it.
-    mode: of the dead-letter log's directory, if it is created.
-
-    How much:
-    records_per_second, bytes_per_second: the rate on average. shared_limit: a limit that other logs
-    share.
+    shared_limit: a limit that other logs share.
     drain: end when the records that exist at the start are acknowledged. until: drain up to this
     address and no further (at_least_once).
     prune_delivered: delete slabs that every protecting cursor has passed, all or what a retention
