@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import xxhash
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -43,28 +43,8 @@ _POLL_S = 0.05
 _UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public name
 
 
-class Sendable(Protocol):
-    """What is sent of a bridge.buffer.provider.Message, which this room does not know."""
-
-    @property
-    def topic(self) -> str:
-        """A name that may be wrong."""
-
-    @property
-    def value(self) -> bytes | None:
-        """See Message."""
-
-    @property
-    def key(self) -> bytes | None:
-        """See Message."""
-
-    @property
-    def headers(self) -> Headers:
-        """See Message."""
-
-    @property
-    def timestamp_us(self) -> int:
-        """See Message."""
+Sendable: TypeAlias = "tuple[str, bytes | None, bytes | None, Headers, int]"
+"""A bridge.buffer.provider.Message, which this room does not know."""
 
 
 class KafkaProvider:
@@ -177,11 +157,11 @@ class KafkaProvider:
             raise NotReachable(self._failed)
 
     def _queue(self, message: Sendable) -> None:
-        producer, topic = self._producer, message.topic
+        producer, (topic, _, key, _, _) = self._producer, message
         if producer is None:  # the last one ended
             producer = self._make()
         source, partitions = self._partitions.get(topic) or self._find(producer, topic)
-        partition = partition_of(message.key, source, partitions)
+        partition = partition_of(key, source, partitions)
         outcomes, position = self._outcomes, len(self._outcomes)
 
         def done(error: KafkaError | None, _message: object) -> None:
@@ -227,12 +207,13 @@ class KafkaProvider:
     ) -> None:
         """Puts a message into the client's queue; waits for room. Raises Rejected, NotReachable if
         another message fails meanwhile, and KafkaException, perhaps about other messages."""
-        headers: Any = list(message.headers)
+        topic, value, key, headers, timestamp_us = message
+        all_headers: Any = list(headers)
         while True:
             try:
                 producer.produce(
-                    message.topic, message.value, message.key, partition, done, None,
-                    max(1, message.timestamp_us // 1_000), headers,
+                    topic, value, key, partition, done, None,
+                    max(1, timestamp_us // 1_000), all_headers,
                 )  # fmt: skip  # as the client names them
             except BufferError:
                 self._poll()
