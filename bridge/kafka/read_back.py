@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -37,20 +37,10 @@ _PURPOSE = (
 )
 
 
-class Claims(Protocol):
-    """Decides which messages are records of a log."""
-
-    def add(self, headers: object, key: bytes | None, value: bytes | None) -> None:
-        """A message, in the order of its partition."""
-
-    def last(self) -> int | None:
-        """The greatest address of a record of the log among them; None if there is none."""
-
-
 class ReadBack:
     """Reads partitions: their ends, and this log's stamps in them. Joins no group and commits
     nothing. identity: which cluster it has to be, if that is known. reads: whether records are read;
-    if not, only ends are known, and no partition has a record of the log. purpose: why the bridge
+    if not, only ends are known, and no partition has messages. purpose: why the bridge
     needs the right Read, for the error if it is missing."""
 
     def __init__(
@@ -105,20 +95,15 @@ class ReadBack:
             raise NoAnswer(f"no answer for the ends of {lane[0]}/{lane[1]}")
         return int(found[0]), int(found[1])
 
-    def last_own(self, lane: LaneKey, claims: Claims, begin: int, end: int) -> int | None:
-        """The greatest address of a record of the log in [begin, end); None if there is none. Other
-        producers' records are skipped. Raises NoAnswer after ten seconds without a record, ToldToStop,
-        and Refused without the right Read."""
-        if not self.reads:
-            return None
-        with closing(self._messages(lane, begin, end, ANSWER_S * 2)) as messages:
-            for message in messages:
-                if message is not None:
-                    claims.add(message.headers(), message.key(), message.value())
-        return claims.last()
+    def messages(self, lane: LaneKey, begin: int, end: int) -> Generator[Message, None, None]:
+        """The messages in [begin, end), in order. Raises NoAnswer after ten seconds without one,
+        ToldToStop, and Refused without the right Read."""
+        if self.reads:
+            with closing(self._messages(lane, begin, end, ANSWER_S * 2)) as found:
+                yield from (message for message in found if message is not None)
 
     def check_readable(self, lane: LaneKey, end: int, timeout_s: float | None = None) -> None:
-        """Reads at a partition's end, to see whether the right Read is there. Raises as last_own."""
+        """Reads at a partition's end, to see whether the right Read is there. Raises as messages."""
         if not self.reads:
             return
         timeout_s = ANSWER_S if timeout_s is None else timeout_s

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned
@@ -50,8 +51,7 @@ class _Claim(NamedTuple):
 
 
 class Deduplicator:
-    """Finds the records of one log among the messages of a lane, one lane after the other. Not
-    thread-safe. It raises what Reader raises.
+    """Finds the records of one log among the messages of a lane. It raises what Reader raises.
 
     source: the UUID in the log's stamps. since: the address of the first record that may have to be
     sent. view: changes each record before it is sent.
@@ -69,38 +69,32 @@ class Deduplicator:
         self._path = path
         self._storage = storage
         self._source = source
-        self._since_now = since
+        self._since = since
         self._view = view
-        self.begin()
 
-    def begin(self) -> Deduplicator:
-        """Begins a lane: forgets the messages of the one before."""
-        self._since = self._since_now()
-        self._by_address: dict[int, set[_Claim]] = {}
-        self._last: int | None = None
-        return self
+    def last(self, messages: Iterable[Any]) -> int | None:
+        """The greatest address at which the log holds a record of these messages of a lane; None if there
+        is none. messages: the client's."""
+        since = self._since()
+        last: int | None = None
+        claims: dict[int, set[_Claim]] = {}
+        for message in messages:
+            stamp = decode_stamp(message.headers())
+            if stamp is None or stamp.topic_uuid != self._source or stamp.address < since:
+                continue
+            content = hash((message.key(), message.value()))
+            claim = _Claim(stamp.epoch, stamp.timestamp_us, content)
+            claims.setdefault(stamp.address, set()).add(claim)
+            if len(claims) > CLAIMS_MAX:
+                last, claims = self._greater(claims, last), {}
+        return self._greater(claims, last)
 
-    def add(self, headers: object, key: bytes | None, value: bytes | None) -> None:
-        """Adds a message."""
-        stamp = decode_stamp(headers)
-        if stamp is None or stamp.topic_uuid != self._source or stamp.address < self._since:
-            return
-        claim = _Claim(stamp.epoch, stamp.timestamp_us, hash((key, value)))
-        self._by_address.setdefault(stamp.address, set()).add(claim)
-        if len(self._by_address) > CLAIMS_MAX:
-            self._compare()
-
-    def last(self) -> int | None:
-        """The greatest address at which the log holds the message's record; None if there is none."""
-        self._compare()
-        return self._last
-
-    def _compare(self) -> None:
-        claims, self._by_address = self._by_address, {}
-        if self._last is not None:
-            claims = {address: of for address, of in claims.items() if address > self._last}
+    def _greater(self, claims: dict[int, set[_Claim]], last: int | None) -> int | None:
+        """The greatest claimed address after `last` at which the log holds the record; else `last`."""
+        if last is not None:
+            claims = {address: of for address, of in claims.items() if address > last}
         if not claims:
-            return
+            return last
         with Reader(self._path, storage=self._storage) as reader:
             greatest = max(claims)
             found = self._greatest_held(reader, {greatest: claims[greatest]})
@@ -112,8 +106,7 @@ class Deduplicator:
                     greatest,
                 )
                 found = self._greatest_held(reader, claims)
-        if found is not None:
-            self._last = found
+        return last if found is None else found
 
     def _greatest_held(self, reader: Reader, claims: dict[int, set[_Claim]]) -> int | None:
         """The greatest address at which the log holds the claimed record."""
@@ -213,7 +206,8 @@ def read_back(
             begin = max(min(checkpoint.offset, end), first)  # past the end: the topic is a new one
             own = None
             if begin < end:
-                own = reader.last_own(key, deduplicator.begin(), begin, end)
+                with closing(reader.messages(key, begin, end)) as messages:
+                    own = deduplicator.last(messages)
             held[key] = max(held[key], -1 if own is None else own)
             checkpoint.address = held[key]  # first: another thread may save
             checkpoint.offset = max(begin, end - 1)

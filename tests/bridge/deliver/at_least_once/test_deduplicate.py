@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,5 +24,7 @@ def test_a_record_is_recognised_whatever_its_timestamp(tmp_path: Path, timestamp
     assert uuid is not None
     deduplicator = Deduplicator(str(tmp_path), Storage(), uuid, since=lambda: 0)
     stamp = encode_stamp(uuid, epoch, record.address, record.timestamp)
-    deduplicator.add([(HEADER_NAME, stamp)], record.key, record.value)
-    assert deduplicator.last() == record.address
+    message = SimpleNamespace(
+        headers=lambda: [(HEADER_NAME, stamp)], key=lambda: record.key, value=lambda: record.value
+    )
+    assert deduplicator.last([message]) == record.address
