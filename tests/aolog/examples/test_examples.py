@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.examples import channel, dataframes, retention_by_age
+from aolog.examples import dataframes, retention_by_age
 from tests.aolog.conftest import ROOT, eventually, slab_files, values
 
 
@@ -51,15 +51,6 @@ def test_channel_a_killed_receiver_loses_no_line(tmp_path: Path) -> None:
     rest = run("aolog.examples.channel", "receive", path, "a")
     lines = {*got.splitlines(), *rest.splitlines()}
     assert lines >= {b"%d" % i for i in range(20_000)}
-
-
-def test_channel_and_retention_say_how_to_use_them() -> None:
-    for module in (channel, retention_by_age, dataframes):
-        done = subprocess.run(
-            [sys.executable, "-m", module.__name__], cwd=ROOT, capture_output=True, text=True, check=False
-        )  # fmt: skip  # one call
-        assert done.returncode == 1
-        assert f"python -m {module.__name__}" in done.stderr
 
 
 def test_retention_by_age_deletes_old_slabs_and_keeps_young_ones(log_path: str) -> None:
