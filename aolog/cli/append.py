@@ -330,7 +330,9 @@ def append(
         if isinstance(closing, StorageError) or problem is None:
             problem = closing or problem  # a lost record is worse than one that was not taken
         if problem is not None:
-            count = tally.records if closing is None else _records_in_log(log, tally.first, end)
+            count = (
+                tally.records if closing is None else _records_in_log(log, tally.first_address, end)
+            )
             if not as_json:
                 tell_pruned(writer.pruned_unread)
             elif writer.pruned_unread:

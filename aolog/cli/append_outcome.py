@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from aolog.cli.output import out, tell_pruned, to_stderr
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts the records that the writer took."""
+    """Counts the records that the writer took. The fields are members of the JSON."""
 
     records: int = 0
     bytes: int = 0
-    first: int | None = None
-    last: int | None = None
+    first_address: int | None = None
+    last_address: int | None = None
     null_keys: int = 0
     null_topics: int = 0
     unusable_timestamps: int = 0
@@ -30,9 +30,9 @@ class Tally:
 
     def add(self, address: int, size: int) -> None:
         """Counts one record."""
-        if self.first is None:
-            self.first = address
-        self.last = address
+        if self.first_address is None:
+            self.first_address = address
+        self.last_address = address
         self.records += 1
         self.bytes += size
 
@@ -45,21 +45,15 @@ def print_outcome(
         out.json(
             {
                 "log": log,
-                "records": tally.records,
-                "bytes": tally.bytes,
-                "first_address": tally.first,
-                "last_address": tally.last,
+                **asdict(tally),
                 "durable": writer.durable,
-                "null_keys": tally.null_keys,
-                "null_topics": tally.null_topics,
-                "unusable_timestamps": tally.unusable_timestamps,
-                "unappended_bytes": tally.unappended_bytes,
                 "pruned_unread": pruned_to_json(writer.pruned_unread),
                 "stopped_by": stopped_by.name if stopped_by else None,
             }
         )
         return
-    where = "" if tally.first is None else f"addresses {tally.first}..{tally.last}, "
+    first, last = tally.first_address, tally.last_address
+    where = "" if first is None else f"addresses {first}..{last}, "
     text = f"{counted(tally.records, 'record')}, {counted(tally.bytes, 'byte')}, {where}durable"
     for count, what in (
         (tally.null_keys, "without a key"),

@@ -74,18 +74,16 @@ def _write(records: Iterable[Record], encode: Callable[[Record], bytes]) -> None
 
 
 class _Gaps:
-    """Reports each gap and counts all of them. strict: the error reports the only gap."""
+    """Reports each gap and counts all of them."""
 
-    def __init__(self, *, as_json: bool, strict: bool = False) -> None:
+    def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
-        self._strict = strict
         self._losses = Losses()
 
     def met(self, gap: Gap) -> None:
         """A reader's `on_gap`."""
-        if not self._strict:
-            tell_gap(gap, as_json=self._as_json)
-            self._losses.add(gap)
+        tell_gap(gap, as_json=self._as_json)
+        self._losses.add(gap)
 
     def check(self, log: str) -> None:
         """Raises GapFound if there was a gap."""
@@ -105,7 +103,8 @@ def _open(
     only if it will commit."""
 
     def opened(start: Where, cursor: str | None = None) -> Reader:
-        return start.open(log, cursor=cursor, on_gap=gaps.met, strict=strict)
+        on_gap = None if strict else gaps.met  # the error reports the only gap
+        return start.open(log, cursor=cursor, on_gap=on_gap, strict=strict)
 
     if cursor is None:
         return opened(start)
@@ -192,7 +191,7 @@ def read(
         raise click.UsageError("--commit needs --cursor")
     if strict and skip_gaps:
         raise click.UsageError("--strict and --skip-gaps exclude each other")
-    gaps = _Gaps(as_json=as_json, strict=strict)
+    gaps = _Gaps(as_json=as_json)
     encode = _encoder(format_ or ("json" if as_json else "value"))
     with _open(log, start, cursor, gaps, commit=commit, strict=strict) as reader:
         _write(itertools.islice(reader.up_to(reader.end()), max_records), encode)
