@@ -162,10 +162,9 @@ class Index(NamedTuple):
     def note(self, offset: int, ordinal: int, greatest_before_us: int) -> None:
         """Adds a mark for the frame that begins here, if the last mark is at least 16 KiB before."""
         if not self.offsets or offset - self.offsets[-1] >= INDEX_SPACING:
-            n = len(self.offsets)
-            self.ordinals[n:] = [ordinal]
-            self.greatest_before_us[n:] = [greatest_before_us]
             self.offsets.append(offset)
+            self.ordinals.append(ordinal)
+            self.greatest_before_us.append(greatest_before_us)
 
     def at_offset(self, offset: int) -> Mark | None:
         """The last mark at or before an offset in the slab."""

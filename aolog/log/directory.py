@@ -319,7 +319,9 @@ class Log:
         writer refuses to mix them."""
         if self._format is None and self._format_guess is None:
             found = filter(None, map(self._format_said_by, self.bases[:FORMAT_PROBES]))
-            self._format = next(found, None) or self._format_said_beside()
+            from aolog.log.identity import is_format_2
+
+            self._format = next(found, None) or (2 if is_format_2(self) else None)
         known = self._format or self._format_guess
         if known is not None:
             return known
@@ -329,11 +331,6 @@ class Log:
         except FileNotFoundError:
             return 2
         return self._format_guess
-
-    def _format_said_beside(self) -> int | None:
-        from aolog.log.identity import is_format_2
-
-        return 2 if is_format_2(self) else None
 
     @property
     def says_format(self) -> bool:

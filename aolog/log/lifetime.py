@@ -57,10 +57,10 @@ def died(living: Living) -> None:
         after_fork_in_child(living)
 
 
-def abandon(system: System) -> None:
-    """Simulates the death of the process that used this system."""
+def abandon(system: System | None = None) -> None:
+    """The process that used this system died, or this one is a forked child: all that it had open died."""
     for living, (its_system, _) in list(_open.items()):
-        if its_system is system:
+        if system is None or its_system is system:
             died(living)
 
 
@@ -72,15 +72,10 @@ def close_quietly(living: Living) -> None:
         fault("%s was not closed and now cannot be: %s", living.path, error)
 
 
-def _in_child() -> None:
-    for living in list(_open):
-        died(living)
-
-
 def _at_exit() -> None:
     for living in list(_open):
         close_quietly(living)
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(after_in_child=abandon)
 atexit.register(_at_exit)
