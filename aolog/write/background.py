@@ -50,11 +50,8 @@ class Background:
         self.flush_due_s = self.sync_due_s = NEVER_S
         self.seal_due_s = self.mark_due_s = self.age_due_s = NEVER_S
         self._path = path
-        self._flush_seconds = options.flush_seconds
-        self._sync_seconds = options.sync_seconds
+        self._options = options
         self._syncs = options.sync != "never"
-        self._ages = options.bounds.max_age_s is not None
-        self._slab_seconds = options.slab_seconds
         self._aging: ActiveSlab | None = None  # whose seal_due_s it is
         self._is_needed = (  # and not started yet
             options.flush_seconds is not None
@@ -87,7 +84,7 @@ class Background:
     def check_age(self) -> None:
         """The next check of max_age_s is due in ten seconds, if there is such a bound: slabs age also
         while nobody appends."""
-        if self._ages:
+        if self._options.bounds.max_age_s is not None:
             with suppress(StorageFailed):  # the first append raises it
                 self.start()
             self.age_due_s = time.monotonic() + _AGE_CHECK_S
@@ -100,12 +97,12 @@ class Background:
             self.start()
         self._is_busy = True
         self.mark_due_s = NEVER_S
-        if self.flush_due_s == NEVER_S and self._flush_seconds is not None:
-            self.flush_due_s = time.monotonic() + self._flush_seconds
+        if self.flush_due_s == NEVER_S and self._options.flush_seconds is not None:
+            self.flush_due_s = time.monotonic() + self._options.flush_seconds
             self.look_by(self.flush_due_s)
-        if self._slab_seconds is not None and self._aging is not chain.slab:
+        if self._options.slab_seconds is not None and self._aging is not chain.slab:
             self._aging = chain.slab
-            self.seal_due_s = time.monotonic() + self._slab_seconds
+            self.seal_due_s = time.monotonic() + self._options.slab_seconds
             self.look_by(self.seal_due_s)
         if chain.unread.due_s < self._looks_s:  # a loss was added within the quiet minute
             self.look_by(chain.unread.due_s)
@@ -113,7 +110,7 @@ class Background:
     def sync_in_time(self, *, needed: bool) -> None:
         """A flush has happened: the next interval's sync is due, if there is something to sync."""
         if needed and self._syncs:
-            self.sync_due_s = time.monotonic() + self._sync_seconds
+            self.sync_due_s = time.monotonic() + self._options.sync_seconds
             self.look_by(self.sync_due_s)
 
     def look_by(self, due_s: float) -> None:
@@ -139,7 +136,7 @@ class Background:
         if tail.trouble is not None or not tail.lacks_mark or not (is_durable or self._syncs):
             self.mark_due_s = NEVER_S
         elif self.mark_due_s == NEVER_S or not is_durable:
-            self.mark_due_s = now + self._sync_seconds
+            self.mark_due_s = now + self._options.sync_seconds
         elif now >= self.mark_due_s:
             self.mark_due_s, self.sync_due_s = NEVER_S, now
             tail.add_mark()
@@ -156,10 +153,10 @@ class Background:
             self._syncer.wake()
         due_s = min(until_s, self.flush_due_s, self.sync_due_s, self.seal_due_s, self.mark_due_s,
                     self.age_due_s)  # fmt: skip  # one thing, one line
-        if self._is_busy and self._flush_seconds is not None:
+        if self._is_busy and self._options.flush_seconds is not None:
             # Even if all is flushed: otherwise the first append after each flush would wake the
             # thread, which costs as much as the write.
-            due_s = min(due_s, now + self._flush_seconds)
+            due_s = min(due_s, now + self._options.flush_seconds)
             self._is_busy = False
         self._looks_s = due_s
         return None if due_s == NEVER_S else max(0.0, due_s - now)
