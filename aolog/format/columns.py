@@ -38,7 +38,7 @@ from aolog.format.frame import (
 from aolog.format.native import speed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from aolog.record import Headers
 
@@ -148,12 +148,16 @@ class HeaderLists(NamedTuple):
 
 def split_headers(headers: Sequence[Headers]) -> HeaderLists:
     """Of tuples of pairs of str, and bytes or None. Raises BodyTooLarge."""
-    pairs = list(chain.from_iterable(headers))
+    pairs, offsets = list(chain.from_iterable(headers)), offsets_of(map(len, headers))
+    return HeaderLists(offsets, [name for name, _ in pairs], [value for _, value in pairs])
+
+
+def offsets_of(lengths: Iterable[int]) -> bytes:
+    """The n+1 offsets of entries with these lengths. Raises BodyTooLarge."""
     try:
-        offsets = array("I", accumulate(map(len, headers), initial=0)).tobytes()
+        return array("I", accumulate(lengths, initial=0)).tobytes()
     except OverflowError:
         raise BodyTooLarge from None
-    return HeaderLists(offsets, [name for name, _ in pairs], [value for _, value in pairs])
 
 
 def encode_columns(

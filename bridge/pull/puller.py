@@ -86,7 +86,8 @@ class Puller:
         self._pulled = self._skipped = self._lost = 0
         self._state = "pulling"
         self._error: str | None = None
-        self._sync_due_s = self._again_due_s = 0.0
+        self._again_due_s = 0.0
+        self._sync_due_s = time.monotonic() + options.sync_seconds
         self._look_due_s = time.monotonic() + _LOOK_S
         self._fetcher = self._new_fetcher()
 

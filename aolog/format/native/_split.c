@@ -57,10 +57,8 @@ aolog_split(PyObject *Py_UNUSED(module), PyObject *headers)
         PyObject *pairs = PyList_GetItem(headers, i);
         taken = PyTuple_CheckExact(pairs) ? add_pairs(&split, pairs) : 0;
         Py_ssize_t end = PyList_Size(split.names);
-        if ((uint64_t)end > UINT32_MAX) {
-            PyErr_SetString(PyExc_OverflowError, "offsets need more than 32 bits");
-            taken = -1;
-        }
+        if ((uint64_t)end > UINT32_MAX)
+            taken = 0;
         if (taken == 1) {
             uint32_t offset = (uint32_t)end;
             memcpy(at += sizeof offset, &offset, sizeof offset);

@@ -146,7 +146,7 @@ def python_split(
 ) -> tuple[bytes, list[str], list[bytes | None], int, int, int] | None:
     """Headers of records as columns: n+1 offsets u32 into all pairs, their names, their values; then bytes
     of all values, bytes of the longest, and the most pairs of a record. None if one is not a tuple of
-    pairs, themselves tuples, of str, and bytes or None: these types and no others. Raises OverflowError.
+    pairs, themselves tuples, of str, and bytes or None: these types and no others; or there are too many.
     """
     if set(map(type, headers)) - {tuple}:
         return None
@@ -156,6 +156,8 @@ def python_split(
     names, values = [name for name, _ in pairs], [value for _, value in pairs]
     measured = python_measure([value for value in values if value is not None])
     if measured is None or set(map(type, names)) - {str}:
+        return None
+    if len(names) >> 32:
         return None
     lengths = list(map(len, headers))
     offsets = array("I", accumulate(lengths, initial=0)).tobytes()

@@ -115,9 +115,8 @@ def test_a_column_over_a_frames_bound_is_refused_before_it_is_copied():
 
 
 def test_offsets_over_32_bits_are_refused():
-    builder = columns.BodyBuilder()
     with pytest.raises(BodyTooLarge):
-        builder.offsets([2**31, 2**31])
+        columns.offsets_of([2**31, 2**31])
 
 
 # --- hostile bodies -------------------------------------------------------------------------
