@@ -295,12 +295,12 @@ class Supervisor:
         share = _QUEUE_KBYTES // min(self._config.active_max, len(self._workers))
         margin_s = 0.0 if self._fail_fast else _STOP_MARGIN_S
         self._unwatch(worker)
+        self._watch(worker, time.monotonic())  # first: it may find nothing to do
         worker.start(
             drain=self._drain,
             stop_s=max(0.0, self._config.stop_seconds - margin_s),
             status_s=min(self._config.status_seconds, _STATUS_S),
             queue_kbytes=min(_QUEUE_KBYTES_MAX, max(_QUEUE_KBYTES_MIN, share)),
-            before=lambda: self._watch(worker, time.monotonic()),
         )
 
     def _make_room(self, running: list[Worker], queued: int, now_s: float) -> None:

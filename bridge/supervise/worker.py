@@ -37,7 +37,6 @@ from bridge.supervise.status import LogStatus, Phase, state_of
 
 if TYPE_CHECKING:
     import queue
-    from collections.abc import Callable
 
     from aolog import Lag
     from bridge.deliver.forwarder import Forwarder
@@ -106,12 +105,11 @@ class Worker:
         stop_s: float,
         status_s: float,
         queue_kbytes: int,
-        before: Callable[[], None],
     ) -> None:
-        """Forwards in a new thread. before: called first."""
+        """Forwards in a new thread."""
         now_s = time.monotonic()
         self.phase, self.since_s, self.reported_s = Phase.RUNNING, now_s, now_s
-        self.ending, self.watched_s, self.grew, self.idle_s = None, None, False, None
+        self.ending, self.grew, self.idle_s = None, False, None
         self.error = None
         more = {
             "named": not self.fail_fast,
@@ -124,7 +122,6 @@ class Worker:
             target=self._run, args=(more, status_s), name=f"{self.name} to {self.options.cluster}",
             daemon=True,
         )  # fmt: skip  # one thing
-        before()
         self.thread.start()
 
     def stop(self, why: str) -> None:
