@@ -43,18 +43,14 @@ class Partitions:
         """The topics that were found on this connection."""
         return sorted(self._partitions)
 
-    def of(self, topic: str) -> int:
-        """The partitions of a topic that was found."""
-        return self._partitions[topic]
-
-    def find(self, topic: str) -> bool:
-        """Whether the topic is found; if not, call again in a moment. Raises NotReachable, and Refused
+    def find(self, topic: str) -> int:
+        """How many partitions the topic has; 0: call again in a moment. Raises NotReachable, and Refused
         if the topic does not appear in time (a topic that was found before gets less time)."""
         now_s = time.monotonic()
         if topic in self._partitions:
             if now_s - self._found_s[topic] >= REREAD_S:
                 self._read_again(topic, now_s)
-            return True
+            return self._partitions[topic]
         asked_s = self._asked_s.setdefault(topic, now_s)
         try:
             partitions = self._cluster.partitions(topic)
@@ -66,7 +62,7 @@ class Partitions:
             del self._asked_s[topic]
         elif time.monotonic() - asked_s > (STALLED_S if topic in self._found_s else TOPIC_WAIT_S):
             raise Refused(self._cluster.missing(topic), UNKNOWN_TOPIC)
-        return bool(partitions)
+        return partitions
 
     def gone(self, now_s: float) -> str | None:
         """Why a topic that was found is missing now; None if none is. Asks every ten seconds at most."""

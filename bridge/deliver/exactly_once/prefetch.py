@@ -199,8 +199,8 @@ class Prefetch:
         """How many partitions the topic has, or why nothing can ever be sent there. None: read again
         in a moment."""
         try:
-            if self._partitions.find(topic):
-                return self._partitions.of(topic)
+            if partitions := self._partitions.find(topic):
+                return partitions
         except Refused as error:
             return Refusal(str(error), error.code)
         except NotReachable as error:
