@@ -205,6 +205,20 @@ class Sending(RuleBasedStateMachine):
             self.backlog.close()
         self.start()
 
+    def kill_and_look(self) -> None:
+        """What another program would deliver if this one were killed now."""
+        known = self.system, self.core, self.backlog
+        messages, set_aside = list(self.destination.messages), list(self.set_aside)
+        self.system = self.system.snapshot()
+        self.start()
+        for _ in range(100):
+            if self.core.all_delivered:
+                break
+            self.core.turn()
+        self.the_last_of_each_key_stands_last()
+        self.destination.messages[:], self.set_aside[:] = messages, set_aside
+        self.system, self.core, self.backlog = known
+
     # --- what must hold
 
     @invariant()
@@ -290,6 +304,35 @@ def test_live_begins_again_although_the_program_never_pauses() -> None:
     machine = live_again(30)
     machine.teardown()
     assert len(machine.destination.messages) == len(machine.must_arrive)
+
+
+def test_a_kill_after_live_began_does_not_repeat_old_messages_after_new_ones() -> None:
+    """What live begins with is let go by the backlog before what came later is delivered: else
+    only the old would be delivered again, and stand last."""
+    machine = live_again(6)
+    assert machine.core.status().in_backlog  # read last, and not delivered
+    machine.send(9)
+    while not machine.core.all_delivered:
+        machine.core.turn()
+        machine.kill_and_look()
+    machine.teardown()
+
+
+def test_nothing_is_sent_after_a_rejected_message_that_cannot_be_stored() -> None:
+    """Each program that ends then would have it sent again."""
+    machine = Sending()
+    machine.begin(1, "always", rejects=True)
+    machine.send(9)
+    machine.aside_is_full = True
+    for _ in range(3):
+        machine.turn(2, 0)
+        assert machine.arrived() == {1, 2, 3, 4}
+        machine.close()
+    machine.aside_is_full = False
+    machine.turn(3, 0)
+    machine.each_key_arrives_in_order()
+    assert len(machine.destination.messages) == 8
+    machine.teardown()
 
 
 def test_a_batch_is_not_delivered_again_if_a_full_disk_took_a_part_of_it_meanwhile() -> None:

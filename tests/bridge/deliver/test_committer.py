@@ -4,8 +4,11 @@ embedded broker; exactly once in test_exactly_once_kafka.py. 5 s."""
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +16,8 @@ from aolog.errors import SyncFailed
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.deliver import committer
+from bridge.deliver.committer import Committer
+from bridge.deliver.position import Position
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import Run, consume, fill, wait_until
 from tests.stalling import StallingSystem
@@ -97,3 +102,24 @@ def test_a_commit_that_fails_ends_the_forwarder_and_the_cursor_stays(
     with pytest.raises(SyncFailed):
         run.end()
     assert run.status.committed == before == cursor(log)
+
+
+def test_a_commit_is_the_cursor_then_checkpoints_then_pruning_and_none_is_repeated() -> None:
+    did: list[object] = []
+    go = threading.Event()
+
+    def commit(address: int) -> None:
+        assert go.wait(60)
+        did.append(address)
+
+    source = SimpleNamespace(
+        committing=lambda position: partial(commit, position.address),
+        prune=lambda: did.append("prune"),
+    )
+    commits = Committer(source, lambda _: None, lambda: lambda: did.append("checkpoints"))  # type: ignore[arg-type]  # what it uses of a source
+    for address in (8, 8, 16, 24, 24):
+        commits.want(Position(address, None))
+    go.set()
+    commits.finish()
+    commits.close()
+    assert did == [8, "checkpoints", "prune", 24, "checkpoints", "prune"]

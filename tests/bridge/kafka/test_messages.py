@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +74,18 @@ def test_columns_are_those_of_the_records(
     assert list(messages.topics) == [record.topic for record in batch]
     assert list(messages.sizes) == [len(r.value or b"") + len(r.key or b"") for r in batch]
     assert {type(size) for size in messages.sizes} == {int}
+
+
+def test_what_is_taken_keeps_no_other_frame_in_memory(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path / "log", TIMED, batch_bytes=600)
+    messages, said = messages_of(batch, UUID), said_by(batch)
+    frames = [weakref.ref(frame.columns.values.data) for frame in batch.frames]  # type: ignore[union-attr]  # none is of a lone record
+    assert len(frames) > 3
+    taken = messages.take([0, 1])
+    del batch, messages
+    gc.collect()
+    assert [frame() is not None for frame in frames[1:]] == [False] * len(frames[1:])
+    assert part_of(taken, 0, 2) == said[:2]
 
 
 @pytest.mark.parametrize(

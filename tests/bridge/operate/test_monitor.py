@@ -13,7 +13,7 @@ from bridge.deliver.log_lines import naming
 from bridge.operate.monitor import POINTS, PRUNED_SHOWN, Monitor
 from bridge.operate.problems import KEPT, Problems
 from bridge.supervise.status import LogStatus, Phase
-from tests.bridge.operate.test_http import LOG, STATUS
+from tests.bridge.operate.test_http import LOG
 
 
 class Watched:
@@ -166,11 +166,3 @@ def test_problems_are_counted_and_bounded_and_one_cause_pushes_out_no_other() ->
         assert len(problems.latest()) == KEPT
     finally:
         logger.removeHandler(problems)
-
-
-def test_a_log_that_cannot_be_measured_stops_nothing(tmp_path: Path) -> None:
-    watched = Watched(tmp_path / "nothing")
-    watched.sample()
-    assert watched.monitor.measured(str(tmp_path / "nothing")).disk is None
-    assert watched.monitor.summary()["seen"] == 41
-    assert STATUS.acknowledged == 10

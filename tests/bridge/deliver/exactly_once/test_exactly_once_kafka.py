@@ -8,13 +8,14 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import aolog
-from aolog import Writer
+from aolog import Reader, Writer
 from bridge.deliver.checkpoints import checkpoints_path
+from bridge.deliver.dead_letter import DeadLetters
 from bridge.errors import CursorTopicUnfit, OtherCluster, Undeliverable
 from bridge.kafka.cursor_record import CursorRecord, decode_cursor
 from tests.bridge.against_kafka import (
@@ -218,6 +219,31 @@ def test_another_cluster_is_refused_before_anything_is_written(
 
 
 # --- what a topic does not take -------------------------------------------------------------
+
+
+def test_what_was_set_aside_before_a_crash_is_not_set_aside_again(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip  # as above
+    take = DeadLetters.take
+
+    def crash(self: DeadLetters, *arguments: Any) -> None:
+        take(self, *arguments)
+        raise RuntimeError("crash")
+
+    name = topic(1)
+    with Writer(log) as writer:
+        append(writer, range(3))
+        writer.append(b"x" * 3_000_000)
+        append(writer, range(3, 5))
+    with monkeypatch.context() as patch:
+        patch.setattr(DeadLetters, "take", crash)
+        with pytest.raises(RuntimeError, match="crash"):
+            exactly(name, poison="dead-letter").end()
+    status = exactly(name, poison="dead-letter").end()
+    assert (status.acknowledged, status.dead_lettered) == (5, 0)
+    assert len(list(Reader(log / "dead-letter"))) == 1
+    assert len(committed_in(kafka, name)) == 5
 
 
 def test_a_topic_that_does_not_exist_is_named_with_all_before_it_committed(

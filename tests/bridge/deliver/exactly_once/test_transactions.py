@@ -188,6 +188,25 @@ def test_a_search_finds_one_refused_record_in_few_connections(poison: int) -> No
     assert (m.position, m.room) == (at(poison), 4_096)
 
 
+def test_if_only_large_transactions_are_refused_they_stay_small_and_grow_again() -> None:
+    m = sending(records=64)
+    sizes, begin = [], 0
+    while begin < 1000:
+        count = m.room
+        sizes.append(count)
+        m.sent(begin * 10, at(begin + count), count, now_s=NOW)
+        if count > 5:
+            assert m.suspect("too large", now_s=NOW) == [Connect()]
+            m.found(at(begin), now_s=NOW)
+        else:
+            m.committed(now_s=NOW)
+            begin += count
+        assert m.state is State.SENDING
+    assert sizes[:3] == [64, 8, 1]
+    assert max(sizes[2:]) <= 8
+    assert len(sizes) < 1000  # not one record at a time
+
+
 @pytest.mark.parametrize("reached", [connecting, proving, committing])
 def test_nothing_is_due_while_the_cluster_is_asked_however_long_it_takes(
     reached: Callable[[], Transactions],
