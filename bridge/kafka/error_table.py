@@ -219,7 +219,8 @@ _rows("_UNKNOWN_GROUP _EXISTING_SUBSCRIPTION _ASSIGN_PARTITIONS _REVOKE_PARTITIO
       " INVALID_SHARE_SESSION_EPOCH FENCED_STATE_EPOCH INVALID_REGULAR_EXPRESSION"
       " STREAMS_INVALID_TOPOLOGY STREAMS_INVALID_TOPOLOGY_EPOCH STREAMS_TOPOLOGY_FENCED"
       " SHARE_SESSION_LIMIT_REACHED", Kind.FAULT,
-      "an answer to a request that the bridge never sends: it has no consumer groups", _REPORT)  # fmt: skip  # as above
+      "a consumer group refuses the member or its request",
+      "check group.id, group.instance.id and the assignors of all members")  # fmt: skip  # as above
 
 ROWS = dict(_ROWS)
 assert len(ROWS) == len(_ROWS), "a code has one row"
