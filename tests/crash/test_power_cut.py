@@ -16,6 +16,7 @@ import pytest
 
 import aolog
 from aolog.storage.storage import Storage
+from aolog.storage.system import System
 from tests.crash.killing import Killer
 from tests.crash.ledger import Id, check, value_of
 from tests.crash.places import image_of, mounted, place
@@ -25,7 +26,7 @@ REASONS = frozenset({"torn", "torn_or_corrupt"})
 _NOUUID = {"ext4": (), "xfs": ("nouuid",)}  # two copies of one XFS are mounted at once
 
 
-class AnotherBoot(Storage):
+class AnotherBoot(System):
     """The machine was started again, as it is after its power was cut."""
 
     def __init__(self) -> None:
@@ -67,7 +68,7 @@ def after_a_cut(path: Path, taken: dict[int, Id], kept: int) -> int:
     if kept == 0:
         return 0  # not even the log's directory is promised
     check(str(path), taken, kept, reasons=REASONS, in_order=False)
-    with aolog.Writer(path, storage=AnotherBoot()) as writer:
+    with aolog.Writer(path, storage=Storage(AnotherBoot())) as writer:
         which = Id(1_000_000, 0, 0)
         address = writer.append(value_of(which))
         if writer.opening.case == "@B sealed":  # cut between a seal and the slab behind it: what

@@ -27,6 +27,7 @@ import aolog
 from aolog.storage import clock as aolog_clock
 from aolog.storage.file import File, Stat
 from aolog.storage.storage import Storage
+from aolog.storage.system import System
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,17 +47,21 @@ class GoldenFile(File):
         return self.stat().inode
 
 
+class GoldenSystem(System):
+    """A machine that never boots."""
+
+    def boot_id(self) -> bytes:
+        return bytes(range(0xB0, 0xC0))
+
+
 class GoldenStorage(Storage):
-    """The real file system on a machine that never boots."""
+    """The real file system."""
 
     def _open(self, path: str, flags: int) -> File:
         plain = super()._open(path, flags)
         golden = GoldenFile(plain.path, plain.fd)
         plain.fd = -1
         return golden
-
-    def boot_id(self) -> bytes:
-        return bytes(range(0xB0, 0xC0))
 
 
 class Clock:
@@ -132,7 +137,7 @@ def write(path: str, clock: Clock, killed: Callable[[], None]) -> tuple[list[aol
         "topic": "orders",
         "flush_seconds": None,
         "sync_seconds": 3600.0,
-        "storage": GoldenStorage(),
+        "storage": GoldenStorage(GoldenSystem()),
     }
     with aolog.Writer(path, **options) as log:
         to = Recorder(log, clock)
@@ -143,7 +148,7 @@ def write(path: str, clock: Clock, killed: Callable[[], None]) -> tuple[list[aol
         again.append(b"in the third slab, opened anew")
         again.append(b"in a batch", key=b"k")
         again.cut()
-        with aolog.Reader(path, cursor="reader", storage=GoldenStorage()) as reader:
+        with aolog.Reader(path, cursor="reader", storage=GoldenStorage(GoldenSystem())) as reader:
             for _ in range(9):
                 reader.read()
             reader.commit()
