@@ -198,7 +198,7 @@ class Log:
         for base, slab in list(self._slabs.items()):
             i = bisect_right(bases, base) - 1
             if i < 0 or bases[i] != base:
-                self._slabs.pop(base).close()
+                self.forget(base)  # a scan in it goes on to its end
             else:
                 slab.limit = self.limit(i)
         return True
@@ -251,44 +251,32 @@ class Log:
         return self.bases[i + 1] - self.bases[i] if i + 1 < len(self.bases) else None
 
     def slab(self, i: int) -> Slab:
-        """The i-th slab, opened. Valid until 16 other slabs are opened. Raises FileNotFoundError if
-        it was pruned since the listing."""
+        """The i-th slab, opened. It is kept until 16 others are opened, and as long as the caller uses
+        it. Raises FileNotFoundError if it was pruned since the listing."""
         base = self.bases[i]
         slab = self._slabs.get(base)
         if slab is None:
-            slab = self.open_slab(i)
+            with self.open_file(base).closed_on_error() as file:
+                slab = Slab(
+                    file,
+                    base,
+                    limit=self.limit(i),
+                    log_format=self._first_format,
+                    is_ours=self._is_ours,
+                )
             self._keep(slab)
         else:
             self._slabs.move_to_end(base)
         return slab
 
-    def open_slab(self, i: int) -> Slab:
-        """The i-th slab, opened. The caller closes it or returns it with `give_back`."""
-        base = self.bases[i]
-        if (opened := self._slabs.pop(base, None)) is not None:
-            return opened
-        with self.open_file(base).closed_on_error() as file:
-            return Slab(
-                file,
-                base,
-                limit=self.limit(i),
-                log_format=self._first_format,
-                is_ours=self._is_ours,
-            )
-
-    def give_back(self, slab: Slab) -> None:
-        """Keeps a slab from `open_slab` open: a reader that seeks often returns to it."""
-        i = self.position(slab.base)
-        if i < 0 or self.bases[i] != slab.base or slab.base in self._slabs:
-            slab.close()
-            return
-        slab.limit = self.limit(i)
-        self._keep(slab)
-
     def _keep(self, slab: Slab) -> None:
-        self._slabs[slab.base] = slab
-        while len(self._slabs) > OPEN_SLABS_MAX:
-            self._slabs.popitem(last=False)[1].close()
+        self._slabs.setdefault(slab.base, slab)
+        if len(self._slabs) > OPEN_SLABS_MAX:
+            self._slabs.popitem(last=False)  # it is closed once nobody uses it
+
+    def forget(self, base: int) -> None:
+        """Does not keep a slab that was read to its end."""
+        self._slabs.pop(base, None)
 
     def _is_ours(self, base: int, header: SlabHeader) -> bool:
         """Whether a header that was found in the slab at `base` has the log's UUID (identity.py).
@@ -302,7 +290,7 @@ class Log:
     def _decide_uuid(self, known: dict[int, bytes | None]) -> None:
         from aolog.log.identity import Headers, log_uuid
 
-        slabs = Headers(self, known)
+        slabs = Headers(self, known, self._keep)
         is_format_1 = slabs[0] is None and self._first_format() == 1
         self._uuid = _NO_UUID if is_format_1 else log_uuid(self, slabs)
         self._uuid_bases = self.bases
@@ -312,7 +300,7 @@ class Log:
                 self.foreign_bases.append(self.bases[i])
         for base, slab in list(self._slabs.items()):
             if slab.header is not None and slab.header.topic_uuid != self._uuid:
-                self._slabs.pop(base).close()  # it was opened before the UUID was decided
+                self.forget(base)  # it was opened before the UUID was decided
 
     def _first_format(self) -> int:
         """The log's format: of the first slab that shows one, or a guess. A log has one format: a

@@ -95,10 +95,16 @@ class _Listed(Protocol):
 class Headers:
     """The UUID in the header of each listed slab: from the first copy that is intact and the slab's
     own. Each header is read once, when it is needed. known: UUIDs known before, by index in the
-    listing."""
+    listing. opened: called with each slab that was opened and has a header."""
 
-    def __init__(self, log: _Listed, known: dict[int, bytes | None] | None = None) -> None:
+    def __init__(
+        self,
+        log: _Listed,
+        known: dict[int, bytes | None] | None = None,
+        opened: Callable[[Slab], None] = lambda _slab: None,
+    ) -> None:
         self._log = log
+        self._opened = opened
         self.known = known if known is not None else {}
 
     def __len__(self) -> int:
@@ -110,13 +116,15 @@ class Headers:
         return self.known[i]
 
     def _look(self, i: int) -> bytes | None:
-        base = self._log.bases[i]
+        base, limit = self._log.bases[i], self._log.limit(i)
         try:
-            with self._log.open_file(base) as file:
-                header = Slab(file, base, limit=self._log.limit(i), log_format=lambda: 2).header
+            slab = Slab(self._log.open_file(base), base, limit=limit, log_format=lambda: 2)
         except (FileNotFoundError, NewerFormat, StorageError):  # pruned meanwhile, or unreadable
             return None
-        return None if header is None else header.topic_uuid
+        if slab.header is None:
+            return None
+        self._opened(slab)
+        return slab.header.topic_uuid
 
 
 def log_uuid(log: _Listed, slabs: Headers, *, to_write: bool = False) -> bytes | None:

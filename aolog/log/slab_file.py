@@ -7,7 +7,7 @@ a log has is directory.py's subject.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from aolog.errors import CodecUnavailable, NewerFormat, counted
 from aolog.format.frame import (
@@ -98,12 +98,6 @@ class Slab:
     def close(self) -> None:
         """Idempotent."""
         self.file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def data_begin(self) -> int:

@@ -224,7 +224,8 @@ def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Au
                 tail_bytes = scan.slab.base + scan.slab.end_offset - end
     listed = []
     for i, base in enumerate(bases):
-        with suppress(FileNotFoundError), log.open_slab(i) as slab:  # pruned meanwhile
+        with suppress(FileNotFoundError):  # pruned meanwhile
+            slab = log.slab(i)
             listed.append(_finish(slabs.get(base) or _begin(log, slab), slab))
     if progress is not None:
         progress(total, total)

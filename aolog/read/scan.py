@@ -99,10 +99,8 @@ class Scan:
         self.blank_tail = True  # whether only zeros follow the last intact frame
 
     def close(self) -> None:
-        """Returns its slab to the log. Idempotent."""
-        if self.slab is not None:
-            self.log.give_back(self.slab)
-            self.slab = self._walker = None
+        """Idempotent."""
+        self.slab = self._walker = None
 
     def __enter__(self) -> Self:
         return self
@@ -279,13 +277,13 @@ class Scan:
             if successor is None:
                 return False
             slab.limit = successor - slab.base
-            if self._walker is not None:
-                self._walker.limit = slab.limit
-                return True  # first read what was written since the last look
+        if self._walker is not None and self._walker.limit is None:
+            self._walker.limit = slab.limit
+            return True  # first read what was written since the last look
         self._next_base = slab.base + slab.limit
         self._left_base = slab.base
         self._left_end = slab.base + slab.file.end(None)
-        slab.close()
+        self.log.forget(slab.base)
         self.slab = self._walker = None
         return True
 
@@ -299,7 +297,7 @@ class Scan:
         if i >= len(self.log.bases):
             return False
         try:
-            slab = self.log.open_slab(i)
+            slab = self.log.slab(i)
         except FileNotFoundError:  # pruned since the listing
             if not self.log.refresh(force=True):  # it is still listed
                 raise StorageFailed(

@@ -78,11 +78,11 @@ def _inspect(log: Log) -> _Found | None:
     """The last slab. Syncs it first: the decision rests on bytes that power loss cannot remove."""
     if not log.bases:
         return None
-    with log.open_slab(len(log.bases) - 1) as slab:
-        slab.file.datasync()
-        stat = slab.file.stat()
-        inspect = _inspect_format_1 if slab.format == 1 else _inspect_format_2
-        return inspect(log, slab, stat)
+    slab = log.slab(len(log.bases) - 1)
+    slab.file.datasync()
+    stat = slab.file.stat()
+    inspect = _inspect_format_1 if slab.format == 1 else _inspect_format_2
+    return inspect(log, slab, stat)
 
 
 def _inspect_format_2(log: Log, slab: Slab, stat: Stat) -> _Found:
@@ -229,10 +229,10 @@ def _unknown(log: Log, last: LastSlab) -> HeaderLost:
 def _last_known(log: Log) -> tuple[SlabHeader | None, int, int]:
     """The header of the last slab that has one, the slab's records and their greatest timestamp."""
     for i in reversed(range(len(log.bases))):
-        with log.open_slab(i) as slab:
-            if slab.header is not None:
-                _, records, greatest_us = slab.end()
-                return slab.header, records, greatest_us
+        slab = log.slab(i)
+        if slab.header is not None:
+            _, records, greatest_us = slab.end()
+            return slab.header, records, greatest_us
     return None, 0, NO_TIMESTAMP
 
 

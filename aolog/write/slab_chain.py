@@ -164,8 +164,8 @@ class SlabChain:
 
     def end_of_whole_frames(self, base: int) -> int:
         """The address after the last whole frame in the file of the slab at `base`."""
-        with Log(self._directory, self.storage) as log, log.open_slab(log.position(base)) as slab:
-            return base + slab.end().offset
+        with Log(self._directory, self.storage) as log:
+            return base + log.slab(log.position(base)).end().offset
 
     def release(self) -> None:
         """Closes the files and releases the log's lock. Idempotent, takes no lock. In a forked child

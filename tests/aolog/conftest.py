@@ -105,19 +105,15 @@ class FrameAt(NamedTuple):
 
 def frames_of(path: str) -> list[FrameAt]:
     """All frames of an intact log, marks and seals too."""
-    log = Log(path, Storage())
     found = []
-    try:
+    with Log(path, Storage()) as log:
         for i in range(len(log.bases)):
-            slab = log.open_slab(i)
+            slab = log.slab(i)
             walker = slab.walker()
             while not isinstance(frame := walker.next(), Tail):
                 head = frame.header
                 place = (Path(slab.file.path), slab.base, frame.offset, frame.end)
                 found.append(FrameAt(*place, head.kind, head.records))
-            slab.close()
-    finally:
-        log.close()
     return found
 
 
