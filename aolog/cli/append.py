@@ -38,6 +38,7 @@ from aolog.errors import (
 )
 from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
+from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import Reader
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES
@@ -150,7 +151,7 @@ def _records_in_log(log: str, first: int | None, end: int) -> int | None:
     if first is None:
         return 0
     try:
-        with Reader(log, first) as reader:
+        with Reader(log, first, on_gap=reported_elsewhere) as reader:
             return sum(1 for _ in reader.up_to(end))
     except AologError:  # for example, retention removed the first one
         return None

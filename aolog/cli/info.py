@@ -19,6 +19,7 @@ from aolog.format.slab import NO_TIMESTAMP
 from aolog.log.directory import Log
 from aolog.log.names import ASIDE_DIRECTORY
 from aolog.read import seek
+from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import Reader
 from aolog.storage.directory import Inside
 from aolog.storage.mounts import limits_of
@@ -80,7 +81,7 @@ def _timestamps(log: Log, end_ordinal: int | None) -> tuple[int | None, int | No
     """Of the first and the last record, as far as they can be decompressed here."""
     first_us = last_us = None
     if end_ordinal:
-        with Reader(log.path) as reader:
+        with Reader(log.path, on_gap=reported_elsewhere) as reader:
             with suppress(CodecUnavailable):
                 first_us = (record := reader.read()) and record.timestamp
             with suppress(CodecUnavailable, AddressPruned):

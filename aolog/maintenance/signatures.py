@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import Reader
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def check_signatures(path: str | os.PathLike[str], keys: Keys) -> Signatures:
     """Reads the whole log. Gaps are left to `verify`. Raises what Reader raises."""
     signed = unsigned = forged = 0
     wrong: list[WrongSignature] = []
-    with Reader(path, protect=False) as reader:
+    with Reader(path, on_gap=reported_elsewhere) as reader:
         for record in reader:
             moment = None if record.timestamp is None else max(1, record.timestamp // 1_000)
             topic = record.topic or reader.topic or ""

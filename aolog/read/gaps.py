@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from aolog.errors import GapFound, records_lost
+from aolog.errors import GapFound, records_lost, warn
 from aolog.record import Gap, GapReason
 
 MILD_TO_GRAVE: tuple[GapReason, ...] = (
@@ -41,8 +41,12 @@ class OpenGap(NamedTuple):
         return Gap(self.begin, self.end, self.reason, lost)
 
 
+def reported_elsewhere(_gap: Gap) -> None:
+    """`on_gap` of an internal reader whose caller reports the gaps of this log in another way."""
+
+
 class GapReport:
-    """Remembers each gap, calls the user, and raises if the reader is strict.
+    """Remembers each gap, calls the user, and raises if the reader is strict; logs it if neither.
 
     gaps: all that were reported, in order. on_gap: called with each. strict: raise GapFound."""
 
@@ -55,12 +59,15 @@ class GapReport:
     def report(self, gap: Gap) -> None:
         """Raises GapFound if the reader is strict, and what `on_gap` raises."""
         self.gaps.append(gap)
+        what = f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason})"
+        lost = records_lost(gap.records_lost)
         if self._on_gap is not None:
             self._on_gap(gap)
+        elif not self._strict:
+            warn("%s: %s, %s lost", self._path, what, lost)
         if self._strict:
             raise GapFound(
-                f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): "
-                f"{records_lost(gap.records_lost)}",
+                f"{what}: {lost}",
                 hint="read again to continue after the gap"
                 + ("" if gap.reason == "pruned" else "; `aolog verify` lists all gaps"),
                 path=self._path,

@@ -46,7 +46,7 @@ class Reader:
     with this timestamp or a later one). cursor: the name of a durable position that `commit` sets; one
     reader at a time may hold it. protect: whether retention keeps the records after the cursor.
     on_gap: called with each Gap that the reader meets. strict: raise GapFound at a gap; the next read
-    continues after it.
+    continues after it. With neither, each gap is logged as a warning.
 
     Methods that read raise CodecUnavailable at records that cannot be decompressed here, each time;
     `details["end"]` is the address after these records.

@@ -10,6 +10,7 @@ from aolog import Gap, Reader, Retention, Writer
 from aolog.errors import AddressPruned, AologError, NotALog, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.retention import check_retention, prune
+from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import resume_at
 from aolog.storage.storage import DIRECTORY_MODE, Storage
 from bridge.buffer.provider import Message
@@ -32,7 +33,7 @@ _DELIVERED = Retention(max_slabs=1)
 def require_own(path: str | os.PathLike[str], storage: Storage) -> None:
     """Raises UsageError for a log with records that no Buffer appended. Changes nothing."""
     try:
-        reader = Reader(path, storage=storage)
+        reader = Reader(path, on_gap=reported_elsewhere, storage=storage)
     except NotALog:
         return
     with reader:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog import Reader, Writer
 from aolog.errors import AddressBeyondEnd, AddressPruned, NoSuchCursor, NotALog, as_utf8, counted
 from aolog.log.cursor_file import read_position
+from aolog.read.gaps import reported_elsewhere
 from aolog.storage.storage import Storage
 from bridge.client import file_system as files
 from bridge.client.heartbeat import make_heartbeat
@@ -213,7 +214,7 @@ class Intake:
             position = read_position(str(self._client.log), CURSOR, self._storage, durable=True)
         except NoSuchCursor:
             return -1
-        with Reader(self._client.log, start=position.address, protect=False) as reader:
+        with Reader(self._client.log, start=position.address, on_gap=reported_elsewhere) as reader:
             record = reader.read()
         return inf if record is None else record.address
 
@@ -243,7 +244,7 @@ class Intake:
 def is_in_log(log: Path, begin: int) -> bool:
     """Whether there is a record at or after an address, or was one: pruned ones were delivered."""
     try:
-        with Reader(log, start=begin, protect=False) as reader:
+        with Reader(log, start=begin, on_gap=reported_elsewhere) as reader:
             return reader.read() is not None
     except AddressPruned:
         return True

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned
+from aolog.read.gaps import reported_elsewhere
 from bridge.deliver.checkpoints import FROM_END
 from bridge.kafka.client import NoAnswer, Refused
 from bridge.kafka.lane import Refusal
@@ -95,7 +96,7 @@ class Deduplicator:
             claims = {address: of for address, of in claims.items() if address > last}
         if not claims:
             return last
-        with Reader(self._path, storage=self._storage) as reader:
+        with Reader(self._path, on_gap=reported_elsewhere, storage=self._storage) as reader:
             greatest = max(claims)
             found = self._greatest_held(reader, {greatest: claims[greatest]})
             if found is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aolog import Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned, CursorDiverged, CursorForeign
 from aolog.log.cursor_file import Position as CursorPosition
+from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import resume_at
 from bridge.deliver.position import Position
 
@@ -45,7 +46,7 @@ def resume_position(source: LogSource, record: CursorRecord | None, local: Posit
 
 def _has(source: LogSource, address: int, timestamp_us: int, epoch: int) -> bool:
     """Whether the log has that record, or lost it with everything that follows in its epoch."""
-    with Reader(source.reader.path, storage=source.storage) as reader:
+    with Reader(source.reader.path, on_gap=reported_elsewhere, storage=source.storage) as reader:
         try:
             reader.seek(address)
         except (AddressBeyondEnd, AddressPruned):

@@ -249,6 +249,23 @@ def test_a_strict_reader_stops_at_a_gap_and_may_continue(log_path: str, how: str
     assert seen == left
 
 
+def test_a_reader_with_neither_on_gap_nor_strict_logs_each_gap_once(
+    log_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = with_a_hole(log_path)
+    with aolog.Reader(log_path) as reader:
+        assert [record.value for record in reader] == left
+        assert list(reader) == []
+        gap = reader.gaps[0]
+    assert [entry.getMessage() for entry in caplog.records if entry.name == "aolog"] == [
+        f"{log_path}: addresses {gap.begin} to {gap.end} cannot be read (corrupt), 3 records lost"
+    ]
+    caplog.clear()
+    with aolog.Reader(log_path, on_gap=lambda _: None) as reader:
+        assert list(reader.values()) == left
+    assert not caplog.records
+
+
 # --- closing and dropping ----------------------------------------------------------------------
 
 
