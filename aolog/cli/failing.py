@@ -124,9 +124,34 @@ def _ending_quietly() -> Iterator[None]:
 
 
 class Root(Program, click.Group):
-    """The group of all commands."""
+    """The group of all commands. An option that takes one value cannot be given twice: click would
+    keep the last value and drop the others without a word."""
 
     program = "aolog"
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As click's; refuses repeated options."""
+        found = super().resolve_command(ctx, args)
+        if found[1] is not None and not ctx.resilient_parsing:
+            _refuse_repeated(found[1], ctx, found[0], found[2])
+        return found
+
+
+def _refuse_repeated(
+    command: click.Command, parent: click.Context, name: str | None, args: list[str]
+) -> None:
+    ctx = command.context_class(command, parent, name, **command.context_settings)
+    if isinstance(command, click.Group):
+        if args and (inner := command.get_command(ctx, args[0])) is not None:
+            _refuse_repeated(inner, ctx, args[0], args[1:])
+        return
+    given: list[click.Parameter] = command.make_parser(ctx).parse_args(list(args))[2]
+    for option in given:
+        if not isinstance(option, click.Option) or option.multiple or option.count:
+            continue
+        if not option.is_flag and given.count(option) > 1:
+            spelled = max(option.opts, key=len)
+            raise click.UsageError(f"{spelled} is given more than once: it takes one value", ctx)
 
 
 def _report(error: Exception, program: Program, *, as_json: bool) -> int:

@@ -134,6 +134,28 @@ def test_a_usage_error_has_its_code_and_with_json_the_same_fields_as_one_of_aolo
     assert told["hint"].startswith("see aolog-bridge")
 
 
+@pytest.mark.parametrize(
+    ("program", "line", "option"),
+    [
+        (main, "run --drain --log LOG --topic t --log OTHER", "--log"),
+        (main, "status --log LOG --json --log LOG", "--log"),
+        (main, "broker --topic a --topic b", "--topic"),
+        (aolog_main, "append LOG --slab-bytes 1M --slab-bytes=2M", "--slab-bytes"),
+    ],
+)
+def test_an_option_of_one_value_is_refused_when_it_is_given_twice(
+    program: click.Command, line: str, option: str, log: Path
+) -> None:
+    found = CliRunner().invoke(program, line.replace("LOG", str(log)).split())
+    assert found.exit_code == 2
+    assert f"{option} is given more than once: it takes one value" in found.stderr
+
+
+def test_a_flag_may_be_repeated(log: Path) -> None:
+    fill(log, 1)
+    assert CliRunner().invoke(aolog_main, ["info", str(log), "--json", "--json"]).exit_code == 0
+
+
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["words", "json"])
 def test_problems_of_a_configuration_are_printed_one_a_line_and_as_a_list(
     tmp_path: Path, flags: list[str]
