@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from aolog.log.retention import Retention
     from aolog.maintenance.backup import backup
     from aolog.maintenance.repair import Repaired, repair
-    from aolog.maintenance.verify import Report, cursors, verify
+    from aolog.maintenance.report import Report
+    from aolog.maintenance.verify import cursors, verify
     from aolog.read.batch import Batch
     from aolog.read.reader import Reader
     from aolog.record import Gap, Lag, Record
@@ -65,7 +66,7 @@ _MODULES = {
     "Reader": "read.reader",
     "Record": "record",
     "Repaired": "maintenance.repair",
-    "Report": "maintenance.verify",
+    "Report": "maintenance.report",
     "Retention": "log.retention",
     "Writer": "write.writer",
     "backend": "format.native.speed",

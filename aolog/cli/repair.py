@@ -25,14 +25,13 @@ Examples:
 \b
 To replace a damaged log, stop its writer and its readers, then:
   aolog repair LOG --into LOG.clean && mv LOG LOG.damaged && mv LOG.clean LOG
-  aolog verify LOG --json > known.json || true
-  aolog verify LOG --baseline known.json  # 0 until something new is damaged
+  aolog verify LOG  # 0 until something new is damaged
 
 Reading never needs a repair: readers skip damage and report a gap. Repair never writes into LOG. The
 copy has the same records at the same addresses, the cursors with their positions, and each file's
 owner and mode. Damaged copies of headers and cursors are written from the intact copies; other damaged
-bytes become zeros. A lost record stays lost: readers of the copy get the same gaps with the same counts,
-and `aolog verify COPY` lists them. The remains of damaged frames stay in LOG: see `aolog salvage`.
+bytes become zeros. A lost record stays lost: readers of the copy get the same gaps with the same counts.
+The copy notes them in known-gaps.json, and `aolog verify COPY` lists them as known. The remains of damaged frames stay in LOG: see `aolog salvage`.
 
 Readers and a writer of LOG may go on; the copy then ends where the log ended when the repair began, or
 a little later. Without --new-uuid, LOG and COPY are one log, and only one of them may be used. With

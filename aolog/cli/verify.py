@@ -11,16 +11,12 @@ from aolog.cli.output import human_bytes, json_option, out, progress, table
 from aolog.cli.parse import log_argument
 from aolog.cli.signatures import print_signatures, read_file, read_keys, signatures_to_json
 from aolog.errors import CorruptionError, counted, one_line
-from aolog.maintenance.baseline import parse_baseline
+from aolog.maintenance.baseline import BYTES_MAX, GAP_CAUSES, Baseline, parse_baseline
 from aolog.maintenance.signatures import check_signatures
-from aolog.maintenance.verify import GAP_CAUSES
 
 if TYPE_CHECKING:
     from aolog.maintenance.baseline import News
-    from aolog.maintenance.verify import Report
-
-
-_BASELINE_BYTES_MAX = 256 << 20  # a report of a million slabs is smaller; FILE may be /dev/zero
+    from aolog.maintenance.report import Report
 
 
 @click.command(
@@ -37,7 +33,8 @@ To accept the gaps that a log has now, and report only new damage:
 
 Exit status 0 if everything is intact, 3 if anything is damaged. Two lists of damage: damage that caused
 a gap, and damage that cost no record (a header copy, a cursor copy). A copy made by `aolog repair` is
-free of the second kind. A lost record stays lost: the copy has the same gaps.
+free of the second kind. A lost record stays lost: the copy has the same gaps, which are known there
+(known-gaps.json in the copy): exit status 0 until something new is damaged.
 
 With --baseline the gaps in FILE, and the lost slab headers and seals that cause them, are known: exit
 status 0 if nothing else is damaged, 3 if a gap is new or has grown, or if there is other damage. FILE
@@ -66,15 +63,13 @@ def verify(
     as_json: bool,  # noqa: FBT001 -- click passes options by name
 ) -> int:
     """Check every byte of LOG; list gaps and damage."""
-    known = (
-        None
-        if baseline is None
-        else parse_baseline(read_file(baseline, _BASELINE_BYTES_MAX), baseline)
-    )
+    known = Baseline([], set())
+    if baseline is not None:
+        known = parse_baseline(read_file(baseline, BYTES_MAX), baseline)
     keys = None if key_file is None else read_keys(key_file)
     with progress("verify", shown=not as_json) as update:
         report = aolog.verify(log, progress=update)
-    news = None if known is None else known.news(report)
+    news = None if baseline is None and not report.known else known.news(report)
     signatures = None if keys is None else check_signatures(log, keys)
     ok = report.ok if news is None else news.ok
     if as_json:
@@ -99,14 +94,15 @@ def _news_to_json(news: News | None) -> dict[str, Any]:
 def report_to_json(report: Report) -> dict[str, Any]:
     """All fields, with names."""
     named = {
-        name: [item._asdict() for item in getattr(report, name)] for name in ("gaps", "findings")
+        name: [item._asdict() for item in getattr(report, name)]
+        for name in ("gaps", "findings", "known")
     }
     return report._asdict() | named
 
 
 def _print(log: str, report: Report, news: News | None) -> None:
     ok = report.ok if news is None else news.ok
-    state = "ok" if report.ok else "ok except for known gaps"
+    state = "ok" if report.ok and not report.gaps else "ok except for known gaps"
     out.line(f"{one_line(log)}: {state if ok else 'DAMAGED'}")
     records, frames = counted(report.records, "record", ","), counted(report.frames, "frame", ",")
     slabs = counted(report.slabs, "slab", ",")

@@ -6,6 +6,7 @@ LOG/JOB.UNIQUE.DEPTH.pending         a slab that a job wrote and may publish (ma
 LOG/cursors/NAME.cursor              the durable position of a reader (cursor_file.py)
 LOG/cursors/NAME.lanes               the bridge's notes on a cursor; not part of the log
 LOG/aside/...                        bytes that recovery and repair saved before removing them
+LOG/known-gaps.json                  the gaps that repair copied from a damaged log (baseline.py)
 LOG/retention.lock                   locked while slabs are pruned (lock.py)
 ROOT/published.jsonl                 the manifest of the logs below ROOT (manifest.py)
 """
@@ -22,6 +23,7 @@ from aolog.storage.storage import absolute, parent_of
 CURSOR_DIRECTORY = "cursors"
 ASIDE_DIRECTORY = "aside"
 RETENTION_LOCK = "retention.lock"
+KNOWN_GAPS_NAME = "known-gaps.json"
 MANIFEST_NAME = "published.jsonl"
 UNBORN_SUFFIX = ".slab.tmp"
 PENDING_SUFFIX = ".pending"

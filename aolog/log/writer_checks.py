@@ -12,6 +12,7 @@ from aolog.errors import NotALog, UsageError, warn
 from aolog.log.names import (
     ASIDE_DIRECTORY,
     CURSOR_DIRECTORY,
+    KNOWN_GAPS_NAME,
     MANIFEST_NAME,
     RETENTION_LOCK,
 )
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from aolog.storage.storage import Storage
 
 _OUR_NAMES = {
-    CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, MANIFEST_NAME, f"{MANIFEST_NAME}.tmp",
-    "lost+found",
+    CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, KNOWN_GAPS_NAME, MANIFEST_NAME,
+    f"{MANIFEST_NAME}.tmp", "lost+found",
 }  # fmt: skip  # a set
 
 

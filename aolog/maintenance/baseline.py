@@ -5,6 +5,9 @@ count in the baseline covers any count; a count that has become unknown is new. 
 (a lost slab header, a damaged seal) is known if the baseline has the same damage of the same slab. All
 other damage is new, even if the baseline has it: it cost no record, and a repair removes it. Slabs and
 gaps are compared by address, so a log's baseline is valid for its copies.
+
+A copy that `repair` made has its gaps in LOG/known-gaps.json: a baseline of its own, which `verify`
+reads by itself. A file that cannot be parsed makes no gap known.
 """
 
 from __future__ import annotations
@@ -13,12 +16,17 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import UsageError
-from aolog.maintenance.verify import GAP_CAUSES
+from aolog.log.names import KNOWN_GAPS_NAME
 
 if TYPE_CHECKING:
-    from aolog.maintenance.verify import Finding, Report
+    from collections.abc import Iterable
+
+    from aolog.log.directory import Log
+    from aolog.maintenance.report import Finding, Report
     from aolog.record import Gap
 
+GAP_CAUSES = {"header_lost", "renamed", "foreign_slab"}  # codes of damage that causes a gap
+BYTES_MAX = 256 << 20  # a report of a million slabs is smaller; the file may be /dev/zero
 _CAUSES = GAP_CAUSES | {"seal"}  # a damaged seal before another slab is a gap of 0 records
 
 
@@ -44,14 +52,15 @@ class Baseline(NamedTuple):
         """The new part of a report."""
         damage = [found for found in report.findings if found.damage]
         return News(
-            [gap for gap in report.gaps if not self._covers(gap)],
+            [gap for gap in report.gaps if gap not in report.known and not self.covers(gap)],
             [found for found in damage if not self._explains(found)],
         )
 
     def _explains(self, found: Finding) -> bool:
         return found.code in _CAUSES and (found.code, _name(found.path)) in self.causes
 
-    def _covers(self, gap: Gap) -> bool:
+    def covers(self, gap: Gap) -> bool:
+        """Whether a gap is known."""
         return any(
             begin <= gap.begin
             and gap.end <= end
@@ -86,3 +95,20 @@ def _count(value: object) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     raise ValueError(value)
+
+
+def known_gaps_content(gaps: Iterable[Gap]) -> bytes:
+    """The content of known-gaps.json."""
+    return json.dumps({"gaps": [gap._asdict() for gap in gaps], "findings": []}).encode() + b"\n"
+
+
+def known_gaps(log: Log, gaps: list[Gap]) -> list[Gap]:
+    """Those of the gaps that the log's own known-gaps.json covers."""
+    if not gaps:
+        return []
+    try:
+        with log.storage.open_read(log.directory / KNOWN_GAPS_NAME) as file:
+            own = parse_baseline(file.pread(min(file.stat().size, BYTES_MAX), 0), file.path)
+    except (FileNotFoundError, UsageError):
+        return []
+    return [gap for gap in gaps if own.covers(gap)]

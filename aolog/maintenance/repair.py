@@ -1,6 +1,6 @@
 """A clean copy of a damaged log, at the same addresses. Reading a damaged log never needs it.
 
-The copy has the log's records, gaps, cursors and manifest, each file with its original's owner, mode
+The copy has the log's records, gaps, cursors and manifest, and a list of the gaps (baseline.py), each file with its original's owner, mode
 and times (copy.py says what each file holds). Nothing is ever written into the log, and none of its
 locks is taken: readers and a writer may go on, and the copy then holds what the log held when the
 repair began, or a little more. `aside/`, pending slabs and files that are no part of a log are not
@@ -28,10 +28,11 @@ from aolog.errors import (
 from aolog.log.cursor_file import cursor_names, position_in
 from aolog.log.directory import Log
 from aolog.log.manifest import manifest_content
-from aolog.log.names import CURSOR_DIRECTORY, MANIFEST_NAME, cursor_path
+from aolog.log.names import CURSOR_DIRECTORY, KNOWN_GAPS_NAME, MANIFEST_NAME, cursor_path, slab_name
 from aolog.maintenance.audit import audit
+from aolog.maintenance.baseline import GAP_CAUSES, known_gaps, known_gaps_content
 from aolog.maintenance.copy import copied_bytes, copy_cursors, copy_file, copy_slabs
-from aolog.maintenance.verify import GAP_CAUSES, judge
+from aolog.maintenance.verify import judge
 from aolog.storage.directory import beside
 from aolog.storage.storage import Storage, absolute, parent_of
 
@@ -247,6 +248,12 @@ def _make(
                     )
                 after = audit(copy, progress=progress)
             _require_alike(log.path, found, after)
+            # A backup accepts no gap that the log itself does not.
+            known = after.gaps if positions is None else known_gaps(log, after.gaps)
+            if known:
+                with storage.open_read(directory / slab_name(first)) as slab:  # for owner and mode
+                    to = directory / KNOWN_GAPS_NAME
+                    copy_file(slab, to, storage, [known_gaps_content(known)])
             directory.adopt(log.directory)
             directory.sync()
             if storage.exists(place):

@@ -8,7 +8,7 @@ have the same information; and notes, which are not damage.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, counted
 from aolog.format.slab import HEADER_COPIES, NO_PREDECESSOR, SlabHeader
@@ -16,10 +16,12 @@ from aolog.log.cursor_file import Cursor, cursor_names, read_copies, read_positi
 from aolog.log.directory import Log
 from aolog.log.names import cursor_path
 from aolog.maintenance.audit import audit
+from aolog.maintenance.baseline import known_gaps
+from aolog.maintenance.report import Finding, Report
 from aolog.read import seek
 from aolog.read.cursor import check_course
 from aolog.read.reader import Reader, resume_at
-from aolog.record import Gap, Lag
+from aolog.record import Lag
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -29,40 +31,6 @@ if TYPE_CHECKING:
     from aolog.maintenance.audit import Audit, SlabAudit
 
 SealState: TypeAlias = Literal["intact", "differs", "damaged", "none"]
-GAP_CAUSES = {"header_lost", "renamed", "foreign_slab"}  # codes of damage that causes a gap
-
-
-class Finding(NamedTuple):
-    """code: stable, for programs. damage: False for a note."""
-
-    code: str
-    path: str
-    message: str
-    damage: bool
-
-
-class Report(NamedTuple):
-    """The result of `verify`.
-
-    ok: no gap and no damage. bytes: of slab files. end: address after the last intact frame. durable:
-    address up to which a mark or a seal says that everything was synced; more may be durable.
-    tail_bytes: after the end and not blank: an append in progress, or a torn end that the next writer
-    sets aside. problems: messages of damage. notes: messages of all other findings. findings: both, with
-    codes.
-    """
-
-    ok: bool
-    records: int
-    frames: int
-    slabs: int
-    bytes: int
-    gaps: list[Gap]
-    end: int
-    durable: int
-    tail_bytes: int
-    problems: list[str]
-    notes: list[str] = []  # noqa: RUF012 -- a default that is never changed
-    findings: list[Finding] = []  # noqa: RUF012 -- the same
 
 
 def verify(
@@ -102,8 +70,9 @@ def judge(log: Log, found: Audit) -> Report:
     for slab in found.slabs:
         if slab.runs and slab.format == 2:
             durable = max(durable, slab.base + slab.durable)
+    known = known_gaps(log, found.gaps)
     return Report(
-        ok=not found.gaps and not problems,
+        ok=len(known) == len(found.gaps) and not problems,
         records=found.records,
         frames=found.frames,
         slabs=len(found.slabs),
@@ -115,6 +84,7 @@ def judge(log: Log, found: Audit) -> Report:
         problems=problems,
         notes=[finding.message for finding in findings if not finding.damage],
         findings=findings,
+        known=known,
     )
 
 

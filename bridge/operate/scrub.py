@@ -19,7 +19,7 @@ from bridge.supervise.status import Phase
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aolog.maintenance.verify import Report
+    from aolog.maintenance.report import Report
     from aolog.storage.storage import Storage
     from bridge.supervise.status import LogStatus
 
@@ -30,7 +30,8 @@ _SHOWN = 3  # findings in a log line
 
 
 class Scrub(NamedTuple):
-    """The last pass over a log. ended_s: seconds since 1970. damage: gaps and other damage, counted.
+    """The last pass over a log. ended_s: seconds since 1970. damage: gaps, except known ones of a
+    repaired copy, and other damage, counted.
     findings: the first of them, as text. gaps: addresses [begin, end) of the first of them."""
 
     ended_s: float
@@ -119,7 +120,8 @@ class Scrubber:
 
 
 def _result(report: Report) -> Scrub:
-    gaps = [f"gap {gap.begin}-{gap.end} ({gap.reason})" for gap in report.gaps]
+    new = [gap for gap in report.gaps if gap not in report.known]
+    gaps = [f"gap {gap.begin}-{gap.end} ({gap.reason})" for gap in new]
     findings = (*gaps, *report.problems)
-    places = tuple((gap.begin, gap.end) for gap in report.gaps[:100])
+    places = tuple((gap.begin, gap.end) for gap in new[:100])
     return Scrub(time.time(), report.bytes, report.records, len(findings), findings[:100], places)

@@ -35,10 +35,30 @@ def test_a_repair_says_what_was_copied_and_that_gaps_stay(log: str, into: Path) 
     )
     assert snapshot(log) == before
     assert values(str(into)) == values(log) == [b"record %d" % i for i in range(10) if i != 3]
-    verified = run("verify", into)
-    assert verified.exit_code == 3  # a record stays lost
+    verified = well("verify", into)  # a record stays lost, and this is known
+    assert verified.stdout.startswith(f"{into}: ok except for known gaps\n")
+    assert "1 gap known, 0 new" in verified.stdout
     assert "Damage that cost no record" not in verified.stdout
     assert failure("repair", log, "--into", into)["code"] == "usage"
+
+
+def test_new_damage_of_a_copy_is_found_and_a_backup_of_it_keeps_what_is_known(
+    log: str, into: Path, tmp_path: Path
+) -> None:
+    well("repair", log, "--into", into)
+    for again, how in ((tmp_path / "backup", "backup"), (tmp_path / "second", "repair")):
+        run(how, into, *(("--into",) if how == "repair" else ()), again)
+        assert aolog.verify(again).ok
+    run("backup", log, tmp_path / "damaged")
+    assert not aolog.verify(tmp_path / "damaged").ok  # nobody has accepted these gaps
+    damage(str(into), b"record 7")
+    said = run("verify", into)
+    assert said.exit_code == 3
+    assert "1 gap known, 1 new" in said.stdout
+    report = aolog.verify(into)
+    assert report.known == report.gaps[:1]
+    (into / "known-gaps.json").write_bytes(b"{")
+    assert not aolog.verify(into).known
 
 
 def test_a_dry_run_says_what_would_be_copied_and_how_much_room_it_takes(
