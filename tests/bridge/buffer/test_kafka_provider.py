@@ -250,6 +250,26 @@ def test_after_a_message_that_is_not_delivered_none_enters_a_full_queue(
     assert Client.arrived == [b"%d" % number for number in range(10)]
 
 
+@NOT_DELIVERED
+def test_after_a_message_that_is_not_delivered_a_new_client_sends(
+    provider: KafkaProvider, outcome: KafkaError, said: str
+) -> None:
+    """Also where the provider is not opened again. What is known to be delivered stays so."""
+    for begin in (0, 5):
+        messages = [item.message for item in items(10)[begin : begin + 5]]
+        Client.plan = [None, None, outcome]
+        for message in messages:
+            provider.send(message)
+        failed = provider.flush()
+        assert list(failed) == [2, 3, 4]
+        assert said in failed[2]
+        for message in messages[2:]:
+            provider.send(message)
+        assert provider.flush() == {}
+    assert Client.arrived == [b"%d" % number for number in range(10)]
+    assert len(Client.made) == 3
+
+
 def test_a_message_that_takes_too_long_is_noticed_by_the_next_one(provider: KafkaProvider) -> None:
     """Not only by `flush`: those that come later do not put it off. Until `flush` has reported it,
     nothing more is taken."""
