@@ -3,7 +3,6 @@ Forwarders run in a thread, or in a process if signals matter."""
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -122,22 +121,3 @@ def test_a_stop_waits_for_no_answer_while_no_broker_is_connected(
     broker.set_rtt_ms(0)
     broker.set_up()
     assert forward(drain=True).end().lag_records == 0
-
-
-# --- stopping -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_an_idle_bridge_at_once(
-    log: Path, run: Callable[..., Process], number: int
-) -> None:
-    fill(log, 100)
-    process = run()
-    process.until(lambda s: s["lag_records"] == 0 and s["state"] == "live")
-    begin_s = time.monotonic()
-    process.popen.send_signal(number)
-    assert process.end(8.0) == 0
-    assert time.monotonic() - begin_s < 10.0
-    assert process.statuses[-1]["state"] == "stopped"
-    with Reader(log) as reader:
-        assert cursor_of(log) == reader.end()

@@ -27,15 +27,6 @@ def test_a_stamp_decodes_to_what_was_encoded(
     assert decode_stamp([(HEADER_NAME, value)]) == Stamp(uuid, epoch, address, timestamp_us)
 
 
-def test_the_bytes_of_a_stamp_are_those_of_its_table() -> None:
-    value = encode_stamp(UUID, 3, 77, -2)
-    assert value == (
-        UUID + b"\x03\0\0\0" + b"\x4d\0\0\0\0\0\0\0" + b"\xfe\xff\xff\xff\xff\xff\xff\xff"
-    )
-    assert len(value) == 36
-    assert encode_stamp(UUID, 3, 77, None)[28:] == b"\0\0\0\0\0\0\0\x80"
-
-
 @pytest.mark.parametrize(
     "headers",
     [

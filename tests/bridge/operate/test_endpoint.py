@@ -123,19 +123,6 @@ def test_a_stalled_lane_blocks_its_log_and_the_whole_process() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        (":9100", ("127.0.0.1", 9100)),
-        ("0.0.0.0:1", ("0.0.0.0", 1)),
-        ("[::1]:80", ("::1", 80)),
-        ("h:0", ("h", 0)),
-    ],
-)
-def test_it_listens_on_loopback_by_default(text: str, address: tuple[str, int]) -> None:
-    assert address_of(text) == address
-
-
-@pytest.mark.parametrize(
     "text", ["", "9100", "host", "h:x", "h:-1", "h:70000", "h:", "h:" + "1" * 5000, "x\0y:80"]
 )
 def test_an_invalid_address_is_refused(text: str) -> None:
