@@ -142,7 +142,7 @@ def test_a_setting_that_the_bridge_has_anyway_is_accepted(value: str) -> None:
         ("sasl.password = {env = 3}", ".sasl.password: env should be a non-empty string, not a number"),
         ('sasl.password = {file = "/no/such"}', ".sasl.password: /no/such: No such file or directory; the file holds the value and nothing else"),
         ('linger.ms = 1\n"linger.ms" = 2', ".linger.ms: appears twice"),
-        ('"receive.message.max.bytes" = 1000', ": the Kafka client refuses a setting: Failed to create consumer"),
+        ('"receive.message.max.bytes" = 1000', ".receive.message.max.bytes: the Kafka client refuses a setting: Failed to create consumer"),
         ('security.protocol = "SASL_SSL"\nsasl.username = "me"', ": the Kafka client refuses a setting: Failed to create"),
     ],
 )  # fmt: skip  # a table
