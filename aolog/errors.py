@@ -161,7 +161,7 @@ class TopicMismatch(UsageError):
 
 class CorruptionError(AologError):
     """Bytes on disk differ from what was written. Intact records stay readable. See `aolog verify`;
-    `aolog repair` makes a clean copy."""
+    `aolog repair` makes a copy with all intact records."""
 
     code = "corrupt"
     exit_status = 3

@@ -52,7 +52,7 @@ def repair(
     dry_run: bool,  # noqa: FBT001 -- the same
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> int:
-    """Make a clean copy of a damaged LOG, at the same addresses."""
+    """Copy the intact records of a damaged LOG, at the same addresses; lost ones stay gaps."""
     with progress("repair", shown=not as_json) as update:
         done = aolog.repair(log, into, new_uuid=new_uuid, dry_run=dry_run, progress=update)
     if as_json:

@@ -87,10 +87,10 @@ FAMILIES = [
     Family("records_skipped", "counter", "Records that were found in the cluster after a restart and"
            " were not sent again.", _WATCH, lambda log, _: log.skipped),
     Family("records_lost", "counter", "Records that were damaged, or pruned before they were delivered,"
-           " where their number is known.", "run `aolog verify LOG`; raise the retention",
+           " where their number is known.", "run `aolog-bridge status --log LOG`; raise the retention",
            lambda log, _: log.lost_records),
     Family("gaps", "counter", "Gaps of the log: damaged, or pruned before they were delivered.",
-           "run `aolog verify LOG`", lambda log, _: log.gaps),
+           "run `aolog-bridge status --log LOG`", lambda log, _: log.gaps),
     Family("records_dead_lettered", "counter", "Records that the cluster never accepts, written to"
            " LOG/dead-letter.", "read them with `aolog read LOG/dead-letter`; then replay",
            lambda log, _: log.dead_lettered),
