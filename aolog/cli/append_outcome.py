@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from aolog.cli.output import out, tell_pruned, to_stderr
-from aolog.errors import counted
+from aolog.errors import AddressPruned, AologError, counted
 from aolog.log.pruned_records import pruned_to_json
+from aolog.read.reader import Reader
 
 if TYPE_CHECKING:
     from signal import Signals
@@ -37,15 +38,38 @@ class Tally:
         self.bytes += size
 
 
+def _deleted(log: str, tally: Tally) -> int | None:
+    """How many records of the run retention has deleted; None if this is unknown. Other writers may
+    have appended since."""
+    if tally.last_address is None:
+        return 0
+    try:
+        with Reader(log) as reader:
+            if reader.tell() <= (tally.first_address or 0):
+                return 0
+            first = reader.ordinal
+            reader.seek(tally.last_address)
+            last = reader.ordinal
+    except AddressPruned:
+        return tally.records
+    except AologError:
+        return None
+    if first is None or last is None:
+        return None
+    return max(0, tally.records - (last + 1 - first))
+
+
 def print_outcome(
     log: str, tally: Tally, writer: Writer, stopped_by: Signals | None, *, as_json: bool
 ) -> None:
     """Prints the outcome of a run without an error, after the writer is closed."""
+    deleted = _deleted(log, tally)
     if as_json:
         out.json(
             {
                 "log": log,
                 **asdict(tally),
+                "deleted": deleted,
                 "durable": writer.durable,
                 "pruned_unread": pruned_to_json(writer.pruned_unread),
                 "stopped_by": stopped_by.name if stopped_by else None,
@@ -55,6 +79,9 @@ def print_outcome(
     first, last = tally.first_address, tally.last_address
     where = "" if first is None else f"addresses {first}..{last}, "
     text = f"{counted(tally.records, 'record')}, {counted(tally.bytes, 'byte')}, {where}durable"
+    if deleted:
+        why = "" if writer.pruned_unread else ": no cursor needs them"
+        text += f"; retention has deleted {deleted} of them already{why}"
     for count, what in (
         (tally.null_keys, "without a key"),
         (tally.null_topics, "without a topic of their own"),

@@ -273,6 +273,18 @@ def test_two_signals_at_once_are_one_stop(log_path):
     assert re.match(r"stopped by SIG(TERM|HUP): 1 record, 1 byte, ", told)
 
 
+def test_the_outcome_says_how_many_records_retention_has_deleted_already(log_path):
+    options = ("--slab-bytes", "10k", "--batch-bytes", "0", "--retention-max-bytes", "30k")
+    lines = b"x" * 999 + b"\n"
+    said = answer("append", log_path, *options, given=lines * 100)
+    assert said["deleted"] == 100 - answer("info", log_path)["records"] > 50
+    text = well("append", log_path, *options, given=lines * 100).stderr
+    assert text.endswith(
+        f"retention has deleted {said['deleted']} of them already: no cursor needs them\n"
+    )
+    assert "deleted" not in well("append", log_path, *options, given=lines).stderr
+
+
 @contextmanager
 def waiting_for_room(log: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """A command that has read 60 lines of 999 bytes, for which the log has no room."""
