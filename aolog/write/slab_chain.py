@@ -8,6 +8,8 @@ the writer's lock.
 
 from __future__ import annotations
 
+import math
+import time
 from typing import TYPE_CHECKING
 
 from aolog import errors as notices
@@ -15,7 +17,7 @@ from aolog.errors import AologError, RetentionFull
 from aolog.log.directory import Log
 from aolog.log.lock import lock_log
 from aolog.log.pruned_records import PrunedUnread
-from aolog.log.retention import prune
+from aolog.log.retention import protecting, prune
 from aolog.log.writer_checks import refuse_foreign, warn_of_limits
 from aolog.write.next_slab import begin_format_1_slab, begin_slab
 from aolog.write.opening import open_for_append
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from aolog.storage.storage import Storage
     from aolog.write.active_slab import ActiveSlab
     from aolog.write.options import WriterOptions
+
+
+_FULL_WARN_S = 1.0  # a cursor that moves makes room before this
 
 
 class SlabChain:
@@ -42,6 +47,7 @@ class SlabChain:
         self.storage = storage
         self._options = options
         self._retention = options.bounds
+        self._full_warn_at_s = 0.0  # 0: there was room; infinite: the warning is logged
         self._known_slabs: Known = {}  # sizes of slabs, so that pruning reads each one once
         self._directory = lock_log(path, storage, options.mode)
         if options.sync != "never":
@@ -132,7 +138,9 @@ class SlabChain:
         if not retention.bounded:
             return True
         if self._prune(needed=self._options.slab_bytes).room or retention.when_full == "prune":
+            self._full_warn_at_s = 0.0
             return True
+        self._warn_of_full_log()
         if retention.when_full == "error":
             raise RetentionFull(
                 f"the log's total of {retention.max_bytes} bytes is reached and cursors still need "
@@ -141,6 +149,22 @@ class SlabChain:
                 path=self.path,
             )
         return False
+
+    def _warn_of_full_log(self) -> None:
+        """Logs once, after a while, that appends find no room: a caller that waits sees nothing else."""
+        now_s = time.monotonic()
+        self._full_warn_at_s = self._full_warn_at_s or now_s + _FULL_WARN_S
+        if now_s < self._full_warn_at_s:
+            return
+        self._full_warn_at_s = math.inf
+        cursors = protecting(self.path, self.storage)
+        slowest = min(cursors, key=lambda name: cursors[name].address, default=None)
+        notices.warn(
+            "%s: appends wait: the log's total of %s bytes is reached, and cursor %r needs the oldest slab",
+            self.path,
+            self._retention.max_bytes,
+            slowest,
+        )
 
     def prune_now(self, *, for_slab: bool = False) -> bool:
         """Prunes what may go now; whether anything went. for_slab: makes room for one more slab.
