@@ -105,7 +105,12 @@ class Checkpoints:
             text = fresh._file.read()
         except FileNotFoundError:
             if begun:
-                _log.warning("%s is missing: scanning partitions from the earliest offset", path)
+                _log.warning(
+                    "%s does not exist: no bridge has used this cursor yet, as after `aolog cursor set`, "
+                    "or the file was lost. Scanning partitions from the earliest offset, so that what "
+                    "arrived is not sent again",
+                    path,
+                )
             return fresh
         try:
             if text is None:

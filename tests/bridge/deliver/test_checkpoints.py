@@ -45,7 +45,8 @@ def test_missing_checkpoints_of_an_existing_cursor_are_lost(
 ) -> None:
     checkpoints = load(tmp_path)
     assert checkpoints.lost
-    assert "is missing" in caplog.text
+    assert "no bridge has used this cursor yet" in caplog.text
+    assert "or the file was lost" in caplog.text
 
 
 GOOD = {"version": 1, "source": UUID.hex(), "clean": True, "lost": False, "lanes": []}
