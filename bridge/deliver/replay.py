@@ -48,7 +48,7 @@ def replay_range(
         if name != REPLAY and (passed := read_position(path, name, storage).address) < end:
             raise UsageError(
                 f"bridge {name!r} has passed {passed} only, and not yet {end}",
-                hint="replay what it has passed; it sends the rest itself",
+                hint=f"give --to cursor:{name} (that is {passed}), or wait: it sends the rest itself",
                 path=path,
             )
     with Reader(path, begin, cursor=REPLAY) as reader:  # an earlier replay may have left its cursor
