@@ -289,6 +289,21 @@ def test_a_refusal_never_quotes_a_secret(tmp_path: Path) -> None:
         assert caught.value.problems
 
 
+def test_a_file_that_is_replaced_is_read_again_unless_the_client_refuses_it(tmp_path: Path) -> None:
+    file = tmp_path / "linger"
+    file.write_text("1")
+    text = with_settings('"linger.ms" = {file = "linger"}')
+    cluster = load_text(text, base=tmp_path).clusters["main"]
+    file.write_text("soon")
+    with pytest.raises(ValueError, match=r"linger\.ms"):
+        cluster.read_again()
+    file.write_text("2")
+    assert cluster.read_again().client_settings() == {"linger.ms": "2"}
+    file.unlink()
+    with pytest.raises(ValueError, match="No such file"):
+        cluster.read_again()
+
+
 def test_a_key_of_the_client_that_ends_in_file_is_no_reference() -> None:
     problems = problems_of(with_settings("sasl.oauthbearer.assertion.file = 3\nacks = 1"))
     assert problems[0].startswith("clusters.main.settings.acks")

@@ -55,3 +55,16 @@ def test_a_refusal_that_teaches_nothing_is_retried_after_growing_pauses() -> Non
         reconnect(e)
     assert pauses[0] > 0
     assert pauses[-1] > 2 * pauses[0]
+
+
+def test_if_the_cluster_names_records_the_same_are_sent_once_more_with_a_report_each() -> None:
+    e = opened()
+    many(e, 1_000)
+    rooms = []
+    for _ in range(2):  # the second time it named none
+        e.suspect("no", "_INVALID_DIFFERENT_RECORD", A, now_s=0.0)
+        reconnect(e)
+        e.lanes[A].opened = True
+        rooms.append(e.lanes[A].room())
+        read(e, 1_002, {A: range(2, 1_002)})
+    assert rooms == [1_000, 31]

@@ -188,6 +188,28 @@ def test_a_search_finds_one_refused_record_in_few_connections(poison: int) -> No
     assert (m.position, m.room) == (at(poison), 4_096)
 
 
+def test_if_the_cluster_may_name_records_the_same_ones_are_sent_again() -> None:
+    m = open_with(4)
+    m.suspect("no", now_s=NOW, names=True)
+    m.found(at(0), now_s=NOW)
+    assert (m.room, m.suspected) == (4, 4)
+    m.sent(0, at(4), 4, now_s=NOW)
+    m.suspect("no", now_s=NOW, names=True)  # it did not
+    m.found(at(0), now_s=NOW)
+    assert m.room == 1
+
+
+def test_if_the_refused_records_are_known_the_rest_is_sent_without_a_pause() -> None:
+    m = open_with(4)
+    assert m.again("no") == [Connect()]
+    m.found(at(0), now_s=NOW)
+    assert (m.room, m.suspected) == (4, 0)
+    m.sent(0, at(3), 3, now_s=NOW)
+    m.again("no", named=True)
+    m.found(at(0), now_s=NOW)
+    assert (m.room, m.suspected) == (4, 3)  # each of them has a report again
+
+
 def test_if_only_large_transactions_are_refused_they_stay_small_and_grow_again() -> None:
     m = sending(records=64)
     sizes, begin = [], 0
