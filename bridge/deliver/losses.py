@@ -28,6 +28,7 @@ class LogLosses(KnownGaps):
     def __init__(self) -> None:
         super().__init__()
         self.ever = KnownGaps()
+        self._pruned: Gap | None = None  # the range of all that retention removed
         self._unlogged: Gap | None = None
         self._quiet_until_s = 0.0
 
@@ -72,20 +73,22 @@ class LogLosses(KnownGaps):
             if self.add(gap, ordinal):
                 new = None if gap.records_lost is None else self.records - before
                 self._unlogged = both(self._unlogged, gap._replace(records_lost=new))
+                self._pruned = both(self._pruned, gap)
         self.warn()
 
     def warn(self, *, at_once: bool = False) -> None:
-        """Logs counted losses that are not logged yet, if that is due."""
-        gap, now_s = self._unlogged, time.monotonic()
-        if gap is None or (now_s < self._quiet_until_s and not at_once):
+        """Logs counted losses that are not logged yet, if that is due: how many, and the range and the
+        number of all so far. Gaps are met in any order, so the ranges of two lines would overlap."""
+        gap, whole, now_s = self._unlogged, self._pruned, time.monotonic()
+        if gap is None or whole is None or (now_s < self._quiet_until_s and not at_once):
             return
         self._unlogged, self._quiet_until_s = None, now_s + WARN_EVERY_S
         _log.warning(
-            "retention removed %s before they were delivered: addresses %d to %d; %s lost so far",
+            "retention removed %s before they were delivered; %s lost so far, addresses %d to %d",
             records_lost(gap.records_lost),
-            gap.begin,
-            gap.end,
             f"{self.records:,}",
+            whole.begin,
+            whole.end,
             extra={"event": "records_pruned"},
         )
 

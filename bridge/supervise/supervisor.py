@@ -153,6 +153,8 @@ class Supervisor:
         finally:
             self._over = True
             self._discovery.close()
+            for worker in self._workers.values():
+                worker.log_losses()
         if report is not None and self._opened:
             report(self.overview())
         return self._exit_status()

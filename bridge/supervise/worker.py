@@ -206,6 +206,11 @@ class Worker:
                 self.error = error
                 self.stand(error)
 
+    def log_losses(self) -> None:
+        """Logs the losses that are not logged yet, also of a thread that did not stop in time."""
+        with naming(self.name):
+            self.losses.warn(at_once=True)
+
     def _log_failure(self, error: BaseException, what: str) -> None:
         text = f"{_code(error)}: {error}"
         if text != self.last_error and not self.fail_fast:

@@ -76,6 +76,23 @@ def test_each_record_counts_once_however_the_gaps_overlap() -> None:
             assert losses.records == len(lost)
 
 
+def test_the_last_warning_has_the_range_and_the_number_of_all_records(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    losses = LogLosses()
+    losses.pruned([(Gap(500, 900, "pruned", 80), 100)])
+    losses.pruned([(Gap(100, 900, "pruned", 160), 20)])  # within the minute: not logged yet
+    losses.pruned([(Gap(900, 950, "pruned", 10), 180)])
+    for _ in range(2):
+        losses.warn(at_once=True)
+    said = [entry.getMessage() for entry in caplog.records]
+    assert [text.split(";")[1] for text in said] == [
+        " 80 lost so far, addresses 500 to 900",
+        " 170 lost so far, addresses 100 to 950",
+    ]
+    assert sum(int(text.split()[2]) for text in said) == losses.records == 170
+
+
 # --- a forwarder ------------------------------------------------------------------------------
 
 
@@ -104,7 +121,8 @@ def test_a_bridge_that_never_reached_its_cluster_counts_pruned_records(
     assert len(said) == 2  # at once, and what followed within the minute at the end
     removed = [int(text.split()[2]) for text in said]
     assert (sum(removed), removed[0] > 0) == (lost, True)
-    assert said[-1].endswith(f"; {lost:,} lost so far")
+    whole = writer.pruned_unread["bridge"]
+    assert said[-1].endswith(f"; {lost:,} lost so far, addresses {whole.begin} to {whole.end}")
 
 
 def test_delivered_and_lost_come_to_all_where_a_writer_is_faster_than_the_bridge(
