@@ -46,9 +46,10 @@ def status(
     """Show the status of a running bridge over HTTP, or what can be read from the disk, and what to
     do about each problem.
 
-    States: connecting, draining (there is a backlog), live (no backlog; the newest
-    records may be under way), blocked (an error stopped it, or it waits to try again), stopped. From the disk: running or stopped, the
-    cursor and the lag after it. Of an archive of `pull --units`, also its finished units.
+    States: connecting, draining (there is a backlog), live (no backlog; the newest records may be
+    under way), blocked (an error stopped it, or it waits to try again), stopped. From the disk:
+    running or stopped, the cursor and the lag after it. Of an archive of `pull --units`, also its
+    finished units.
 
     LOST: records that are damaged in the log, or removed by retention before they were delivered. Of a
     running bridge: since it started. From the disk: since the cursor exists, with the last gaps.
