@@ -13,24 +13,6 @@ def quiet(_: str) -> None:
     """Shows no progress."""
 
 
-def test_probes_take_turns_and_the_first_turn_does_not_count():
-    asked = []
-
-    def probe(name):
-        def sample():
-            asked.append(name)
-            return {"MB": float(len(asked))}
-
-        return Probe(name, sample)
-
-    readings, skipped = read_panel(
-        Panel("case", "title", "how", [probe("a"), probe("b")]), rounds=2, progress=quiet
-    )
-    assert asked == ["a", "b"] * 3
-    assert [one.figures for one in readings] == [{"MB": [3.0, 5.0]}, {"MB": [4.0, 6.0]}]
-    assert skipped == []
-
-
 def test_a_probe_that_cannot_run_is_named_with_its_reason_and_the_others_go_on():
     def absent():
         raise Unavailable("no such tool")

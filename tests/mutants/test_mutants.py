@@ -59,12 +59,6 @@ def test_a_mutant_has_seams_that_exist_and_something_that_must_find_it(one):
     assert one.test is None or exists(one.test)
 
 
-@pytest.mark.parametrize("seam", ["aolog.log:no_such_function", "aolog.log:Log.no_such_method"])
-def test_a_seam_that_does_not_exist_is_an_error(seam):
-    with pytest.raises(LookupError, match=seam):
-        found(seam)
-
-
 def test_the_page_of_proofs_is_what_the_command_writes():
     assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.mutants --page"
 

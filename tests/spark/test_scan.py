@@ -58,6 +58,7 @@ def test_a_session_s_own_kind_of_timestamps_changes_nothing(tmp_path, spark, loa
         ({"path": "/elsewhere"}, "option path: pass it before"),
         ({"onCorruption": "no"}, "option onCorruption: 'no' is neither"),
         ({"columnz": "value"}, "columns"),
+        ({"subscribePattern": ["a"]}, r"option subscribePattern: .* neither text nor a number"),
     ],
 )
 def test_options_that_mean_nothing_here_are_refused(tmp_path, spark, options, message):
@@ -70,9 +71,3 @@ def test_options_that_mean_nothing_here_are_refused(tmp_path, spark, options, me
 def test_what_is_no_path_is_refused(spark, path):
     with pytest.raises(UsageError, match="is neither text nor a path"):
         aolog.spark.scan(spark, path)
-
-
-def test_an_option_that_is_neither_text_nor_a_number_is_refused(tmp_path, spark):
-    write(tmp_path / "a")
-    with pytest.raises(UsageError, match=r"option subscribePattern: .* neither text nor a number"):
-        aolog.spark.scan(spark, tmp_path, subscribePattern=["a"])

@@ -195,7 +195,3 @@ def test_every_single_flipped_bit_of_a_frame_ends_a_run_before_it():
         flipped[bit // 8] ^= 1 << bit % 8
         chunk = bytes(flipped)
         assert intact_frames(chunk, memoryview(chunk), 8192, 8192, 7, 9) == [], f"bit {bit}"
-
-
-def test_a_run_does_not_begin_before_its_chunk():
-    assert intact_frames(frame(), memoryview(frame()), 8192 + 8, 8192, 7, 9) == []

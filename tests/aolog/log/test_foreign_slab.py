@@ -112,18 +112,14 @@ def expect(ours: Log, *foreign: int) -> Way:
     follows; none where nothing does, and where the slabs before are not counted either."""
     kept = [i for i in range(len(ours.slabs)) if i not in foreign]
     gaps = []
-    i = 0
-    while i < len(ours.slabs):
-        begin = i
-        while i in foreign:
-            i += 1
-        if i > begin:
-            last = i == len(ours.slabs)
-            end = ours.base(i - 1) + ours.slabs[i - 1].stat().st_size
-            gaps.append(
-                Gap(ours.base(begin), end, "foreign", None if last else PER_SLAB * (i - begin))
-            )
-        i += 1
+    for i in foreign:
+        end = ours.base(i) + ours.slabs[i].stat().st_size
+        lost = None if i == len(ours.slabs) - 1 else PER_SLAB
+        if i - 1 in foreign:  # one gap with the slab before
+            before = gaps.pop()
+            gaps.append(before._replace(end=end, records_lost=lost and before.records_lost + lost))
+        else:
+            gaps.append(Gap(ours.base(i), end, "foreign", lost))
     return Way(ours.of(*kept), gaps)
 
 

@@ -77,13 +77,6 @@ def test_a_damaged_header_copy_is_named(log: Built, at: int) -> None:
     assert report.gaps == []
 
 
-def test_a_slab_without_a_header_is_named_beside_its_gap(log: Built) -> None:
-    test_gaps.all_copies_of_the_header(log)
-    report = aolog.verify(log.path)
-    assert [found.code for found in report.findings] == ["header_lost"]
-    assert len(report.gaps) == 1
-
-
 def test_a_slab_under_another_name_is_named(log: Built) -> None:
     shutil.copy(log.slabs[0], log.slabs[1])
     report = aolog.verify(log.path)

@@ -364,15 +364,6 @@ def test_a_directory_of_other_things_is_no_log(tmp_path: Path, name: str) -> Non
         refused(tmp_path / "log", aolog.NotALog, open_)
 
 
-def test_a_slab_that_was_never_named_is_swept_away(log_path: str) -> None:
-    abandoned(log_path)
-    unborn = Path(log_path) / f"{12345:020d}.slab.tmp"
-    unborn.write_bytes(b"x" * 100)
-    assert len(values(log_path)) == 5
-    with aolog.Writer(log_path):
-        assert not unborn.exists()
-
-
 def newer(path: str, copies: tuple[int, ...] = (0, 4096)) -> None:
     """The last slab says that it is of a version to come."""
     slab = slab_files(path)[-1]

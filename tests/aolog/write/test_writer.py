@@ -143,14 +143,6 @@ def test_append_many_takes_none_where_one_is_refused(log_path: str) -> None:
 NEVER = {"flush_seconds": None, "sync": "never"}
 
 
-def test_append_is_in_memory_and_flush_shows_it(log_path: str) -> None:
-    with aolog.Writer(log_path, **NEVER) as writer:
-        writer.append(b"a")
-        assert values(log_path) == []
-        assert writer.flush() == writer.end
-        assert values(log_path) == [b"a"]
-
-
 def test_records_are_flushed_after_so_many(log_path: str) -> None:
     with aolog.Writer(log_path, flush_records=3, **NEVER) as writer:
         for shown in (0, 0, 3, 3, 3, 6):
