@@ -14,9 +14,10 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
-from aolog.errors import CorruptionError, NotALog, StorageFailed
+from aolog.errors import AologError, CorruptionError, NotALog, StorageFailed
 from aolog.format.frame import Frame
 from aolog.format.slab import (
     DATA_BEGIN,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth
+_LOOKS_BELOW_MAX = 1_000  # names in a directory that is no log, to find a log in it
 _LOOKS_MAX = 100  # listings before `listed` stops trying, while slabs keep being removed
 FORMAT_PROBES = 8  # slabs read to find a log's format if the first ones are damaged
 _NO_UUID = b""  # a log of format 1 has no UUID, so a slab of format 2 in it is another log's
@@ -206,11 +208,13 @@ class Log:
     def require_slabs(self) -> None:
         """Raises NotALog if there is none."""
         if not self.bases:
-            raise NotALog(
-                "no log: the directory holds no slab",
-                hint="the first append creates it",
-                path=self.path,
-            )
+            hint = "the first append creates it"
+            for name in sorted(self.others)[:_LOOKS_BELOW_MAX]:
+                with suppress(AologError):
+                    if is_log(f"{self.path}/{name}", self.storage):
+                        hint = f"it is a directory of logs: name one of them, as {self.path}/{name}"
+                        break
+            raise NotALog("no log: the directory holds no slab", hint=hint, path=self.path)
 
     def listed(self, look: Callable[[], _T]) -> _T:
         """The result of `look`, which reads listed slabs. Repeats it with a new listing if a slab was

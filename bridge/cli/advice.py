@@ -16,6 +16,7 @@ _BY_STATE = {
 _BY_CODE = {  # of a cursor on disk
     "pruned": 'raise the writer\'s Retention(max_bytes=...), or set when_full="block"',
     "cursor_corrupt": "set it again: aolog-bridge seek LOG --to PLACE",
+    "permission_denied": "run this command as the log's owner, or mend the owner of its files",
     "cursor_foreign": "it is a cursor of another log: restore the log, or seek",
 }
 

@@ -69,8 +69,10 @@ class _Run(GroupedCommand):
         "Status and log lines": "http http_token http_hosts log_max_bytes as_json status_seconds log_format verbose",
     },
 )
-@click.option("--log", "path", type=click.Path(), help="Directory of one log.")
-@click.option("--root", type=click.Path(), help="Directory tree of logs; new logs are found.")
+@click.option("--log", "path", type=click.Path(readable=False), help="Directory of one log.")
+@click.option(
+    "--root", type=click.Path(readable=False), help="Directory tree of logs; new logs are found."
+)
 @click.option(
     "--config", "file", type=click.Path(), help="A file in TOML or JSON; options override it."
 )

@@ -35,8 +35,12 @@ _LOSSES_SHOWN = 5  # of each log; --json lists more
 @click.option(
     "--config", "file", type=click.Path(), help="The bridge's configuration; its `http` is used."
 )
-@click.option("--log", "path", type=click.Path(), help="Read the disk: directory of one log.")
-@click.option("--root", type=click.Path(), help="Read the disk: directory tree of logs.")
+@click.option(
+    "--log", "path", type=click.Path(readable=False), help="Read the disk: directory of one log."
+)
+@click.option(
+    "--root", type=click.Path(readable=False), help="Read the disk: directory tree of logs."
+)
 @click.option("--cursor", default="bridge", show_default=True, help="Name of the cursor on disk.")
 @json_option
 def status(
@@ -106,13 +110,15 @@ def ask(where: str) -> dict[str, Any]:
 
 
 def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any]:
-    from bridge.supervise.discovery import find_logs, missing
+    from bridge.supervise.discovery import find_logs, missing, unlisted_below
 
     if root is not None and (why := missing(root)) is not None:
         raise NotALog(why, hint="name the directory of a tree of logs", path=root)
     logs = {path: path} if path is not None else find_logs(root or "")
     found: dict[str, Any] = {"logs": [_one(name, where, cursor) for name, where in logs.items()]}
     if root is not None:
+        if unlisted := unlisted_below(root):
+            found["unlisted"] = unlisted
         from bridge.pull.units import events_of
 
         if events := events_of(root):
@@ -200,6 +206,8 @@ def _show(found: dict[str, Any]) -> None:
         out.line(table(HEAD, rows))
     elif whole is None:
         out.line("there is no log")
+    for name, why in found.get("unlisted", {}).items():
+        out.line(f"{name} cannot be listed: {why}")
     if (units := found.get("units")) is not None:
         last = units["last"]
         out.line(

@@ -42,6 +42,11 @@ def find_logs(
     return _walk(root, include, exclude)[0]
 
 
+def unlisted_below(root: str) -> dict[str, str]:
+    """Names of directories below the root that cannot be listed, with the reasons."""
+    return _walk(root, ("*",), ())[2]
+
+
 def missing(root: str) -> str | None:
     """Why the root cannot be listed; None if it can."""
     try:

@@ -452,3 +452,12 @@ DURATIONS |= {"2w": 1209600, "m": None, "": None, "7y": None, "-1s": None, "1 h"
 def test_sizes_and_durations_are_read_as_people_write_them():
     assert {text: size_bytes(text) for text in SIZES} == SIZES
     assert {text: duration_seconds(text) for text in DURATIONS} == DURATIONS
+
+
+def test_a_directory_of_logs_is_named_as_such(tmp_path):
+    (tmp_path / "app" / "a-file").parent.mkdir()
+    (tmp_path / "app" / "a-file").touch()
+    assert failure("verify", tmp_path / "app")["hint"] == "the first append creates it"
+    fill(str(tmp_path / "app" / "web"), [b"x"])
+    said = failure("verify", tmp_path / "app")["hint"]
+    assert said == f"it is a directory of logs: name one of them, as {tmp_path}/app/web"

@@ -43,3 +43,4 @@ def test_what_the_disk_shows_has_advice_too() -> None:
     advice = advice_of(row)
     assert "aolog-bridge run" in advice
     assert "Retention(max_bytes=...)" in advice
+    assert "as the log's owner" in advice_of({**row, "error": "permission_denied"})

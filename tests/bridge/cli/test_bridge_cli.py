@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -469,3 +470,27 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert "Example" in shown.stdout
     assert command in CliRunner().invoke(main, ["--help"]).stdout.split()
+
+
+@pytest.mark.skipif(
+    os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root may read everything"
+)
+def test_a_log_that_may_not_be_read_is_reported_as_such(log: Path) -> None:
+    fill(log, 1)
+    log.chmod(0)
+    rights = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+    program = [*(rights if os.geteuid() == 0 else ()), sys.executable, "-m", "bridge"]
+
+    def said(*arguments: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [*program, *arguments], capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    assert said("status", "--root", str(log.parent)) == (
+        0, f"there is no log\n{log.name} cannot be listed: Permission denied\n",
+    )  # fmt: skip  # one value
+    for command in ("status", "run --topic t --bootstrap-servers 127.0.0.1:1"):
+        status, text = said(*command.split(), "--log", str(log))
+        assert (status, "aolog-bridge: permission_denied: " in text) == (4, True)
+    log.chmod(0o700)
