@@ -1,19 +1,36 @@
-"""Runs of Kafka's messages as records of a log, each with its origin."""
+"""Runs of Kafka's messages, and what they are as records of a log, each with its origin."""
 
 from __future__ import annotations
 
+import time
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from bridge.kafka.runs import runs_of
+from bridge.pull.options import FETCH_MESSAGES, FETCH_S, STEP_MESSAGES
 from bridge.pull.origin import HEADER_NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aolog import Writer
     from aolog.record import Headers
+    from bridge.kafka.fetcher import Fetched, Fetcher
     from bridge.kafka.runs import Run
     from bridge.pull.origin import Source
 
 FRAME_RECORDS = 500  # at 100 bytes about 100 KiB: damage costs the frames that it touches
+
+
+def fetch_runs(fetcher: Fetcher) -> Iterator[tuple[Fetched, list[Run]]]:
+    """What arrives in a while, in steps: topics' ids are to be asked for once for all of it. Ends are
+    in the last step."""
+    until_s = time.monotonic() + FETCH_S
+    for _ in range(0, FETCH_MESSAGES, STEP_MESSAGES):
+        found = fetcher.fetch(STEP_MESSAGES, max(0.0, until_s - time.monotonic()))
+        yield found, list(runs_of(found.messages, FRAME_RECORDS))
+        if len(found.messages) < STEP_MESSAGES:
+            return
 
 
 def append_frame(writer: Writer, source: Source, run: Run) -> int:

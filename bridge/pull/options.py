@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 Reset: TypeAlias = Literal["earliest", "latest", "fail"]
 # At most so many at once, and what arrives in so long: topics' ids are asked for once for all of them.
-FETCH_MESSAGES, FETCH_S = 50_000, 0.1
-# In steps: the collector of cycles visits messages that are kept; so few are gone before it comes.
+FETCH_MESSAGES, FETCH_S = 100_000, 0.1
+# In steps, each a frame: the collector of cycles visits messages that are kept, and so few are gone
+# before it comes.
 STEP_MESSAGES = 500
 AGAIN_S = 0.5  # before a full log or disk, a claim or a silent cluster is tried again
 

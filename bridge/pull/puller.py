@@ -26,10 +26,9 @@ from aolog.write.options import SLAB_BYTES
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
-from bridge.kafka.runs import runs_of
 from bridge.pull.archive import Archive
-from bridge.pull.frames import FRAME_RECORDS, append_frame
-from bridge.pull.options import AGAIN_S, FETCH_MESSAGES, FETCH_S, STEP_MESSAGES, PullStatus
+from bridge.pull.frames import append_frame, fetch_runs
+from bridge.pull.options import AGAIN_S, FETCH_S, PullStatus
 from bridge.pull.origin import Origin, Source, clusters_of
 from bridge.pull.positions import Mark, read_positions, save_positions
 from bridge.pull.topics import WantedTopics
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.kafka.catalog import Place
-    from bridge.kafka.fetcher import Fetched
     from bridge.kafka.runs import Run
     from bridge.pull.options import PullOptions
 
@@ -142,7 +140,9 @@ class Puller:
         if now_s >= self._look_due_s and not self._options.drain and self._state != "away":
             self._look_due_s = now_s + _LOOK_S
             self._look()
-        found = self._fetch()
+        for found, runs in fetch_runs(self._fetcher):
+            self._held += runs  # now: the next step may take partitions away
+            self._read_to |= found.ends
         self._state, self._error = "waiting" if self._unclaimed else "pulling", None
         if found.away is not None:
             self._state, self._error = "away", found.away
@@ -156,19 +156,6 @@ class Puller:
             self._restart(lost)
         if time.monotonic() >= self._sync_due_s:
             self._checkpoint()
-
-    def _fetch(self) -> Fetched:
-        """Holds what arrives in a while: topics' ids are asked for once for all of it. What the
-        last step found."""
-        until_s = time.monotonic() + FETCH_S
-        left = FETCH_MESSAGES
-        while True:
-            found = self._fetcher.fetch(STEP_MESSAGES, max(0.0, until_s - time.monotonic()))
-            self._held += runs_of(found.messages, FRAME_RECORDS)
-            self._read_to |= found.ends
-            left -= STEP_MESSAGES
-            if len(found.messages) < STEP_MESSAGES or left <= 0:
-                return found
 
     def _connect_anew(self, settings: dict[str, Any]) -> None:
         """Goes on after what was appended. Waits while the log is full: leaving a group needs everything durable."""

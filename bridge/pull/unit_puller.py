@@ -19,9 +19,8 @@ from aolog.errors import StorageFull, UsageError, counted
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
-from bridge.kafka.runs import runs_of
-from bridge.pull.frames import FRAME_RECORDS, append_frame
-from bridge.pull.options import AGAIN_S, FETCH_MESSAGES, FETCH_S, PullStatus
+from bridge.pull.frames import append_frame, fetch_runs
+from bridge.pull.options import AGAIN_S, FETCH_S, PullStatus
 from bridge.pull.origin import Source
 from bridge.pull.positions import mark_units
 from bridge.pull.topics import WantedTopics
@@ -152,17 +151,21 @@ class UnitPuller:
             self._fetcher.assign({place: at})
             try:
                 while at < unit.end and not self._must_leave():
-                    found = self._fetcher.fetch(FETCH_MESSAGES, FETCH_S)
+                    arrived: list[Run] = []
+                    for found, some in fetch_runs(self._fetcher):
+                        arrived += some
+                        if found.messages and found.messages[-1].offset() >= unit.end:
+                            break
                     self._state = "pulling" if found.away is None else "away"
                     self._error = found.away
-                    runs = [r.within(at, unit.end) for r in runs_of(found.messages, FRAME_RECORDS)]
+                    runs = [run.within(at, unit.end) for run in arrived]
                     runs = [run for run in runs if run.offsets]
                     if runs:
                         if not self._append(runs):
                             break  # left
                         at = runs[-1].offsets[-1] + 1
                         seen += sum(len(run.offsets) for run in runs)
-                    if found.messages and found.messages[-1].offset() >= unit.end:
+                    if arrived and arrived[-1].offsets[-1] >= unit.end:
                         at = unit.end
                     at = max(at, min(unit.end, found.ends.get(place, 0)))
                     if found.out_of_range:
