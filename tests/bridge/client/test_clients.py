@@ -184,14 +184,6 @@ def test_a_timeout_that_is_no_number_is_refused(consume, topic, timeout):
         consume(topic).poll(timeout)
 
 
-def test_poll_returns_when_its_time_is_over_and_at_once_with_0(consume, topic):
-    consumer = consume(topic)
-    began_s = time.monotonic()
-    assert consumer.poll(0) == []
-    assert consumer.poll(300) == []
-    assert 0.29 <= time.monotonic() - began_s < 5
-
-
 def test_poll_returns_with_the_first_record_and_does_not_wait_for_more(producer, consume, topic):
     consumer = consume(topic)
     consumer.poll(500)

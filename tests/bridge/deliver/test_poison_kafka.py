@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from aolog import Reader, Writer
-from bridge.deliver.dead_letter import read_dead_letter
+from aolog import Writer
 from bridge.kafka import topic_settings
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import Run, append, assert_arrived, records_of
+from tests.bridge.deliver.test_poison import letters
 
 if TYPE_CHECKING:
     from bridge.testing.apache_kafka import KafkaServer
@@ -29,16 +29,9 @@ DELIVERIES = pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once
 SOON_S = 120.0
 
 
-def letters(log: Path) -> list[Any]:
-    with Reader(log / "dead-letter") as reader:
-        found = [read_dead_letter(record) for record in reader]
-    assert None not in found
-    return sorted(found, key=lambda letter: letter.origin.address)  # type: ignore[union-attr]
-
-
 def check(log: Path, poison: list[int], arrived: list[Any], topic: str, code: str) -> None:
     """Poison is set aside, each record once; all else arrived."""
-    found = letters(log)
+    found = sorted(letters(log), key=lambda letter: letter.origin.address)
     assert [letter.origin.address for letter in found] == poison
     assert {letter.code for letter in found} == {code}
     rest = [record for record in records_of(log) if record.address not in set(poison)]
