@@ -262,7 +262,8 @@ class AtLeastOnce:
         """As Delivery says."""
         engine, cluster, dead = self._engine, self._cluster, self._dead
         stalled = self._watch.now(time.monotonic())
-        first = next(self._waiting_lanes(), None)
+        waiting = (w for w in self._waiting_lanes() if not self._topics.may_come(w["topic"]))
+        first = next(waiting, None)
         waits = self._watch.too_few or late(stalled) or (first and first["reason"])
         state = engine.state.value
         if engine.state is State.SENDING and not cluster.reachable:

@@ -45,6 +45,9 @@ _log = logging.getLogger("bridge")
 REFUSED_PAUSE_S = 10.0  # and for one that has been missing for long
 FORBIDDEN_PAUSE_S = 60.0  # asking for rights means sending a record, and perhaps a new connection
 SILENT_PAUSE_S = 5.0
+CREATION_S = (
+    2.0  # a cluster that creates topics has created one by then: until then nothing is logged
+)
 SETTLE_S = 10.0  # how long reading pauses for new partitions, each minute
 
 
@@ -77,6 +80,7 @@ class Topics:
         self._give_up = give_up
         self._partitions: dict[str, int] = {}
         self._missing: dict[str, _Missing] = {}
+        self._logged: dict[str, Refusal] = {}  # why a topic waits, as it was logged
         self._silent: dict[LaneKey, float] = {}  # when each is asked again
         self._reread_s: dict[str, float] = {}  # when topics in use were last asked for
         self._reread_due_s = 0.0
@@ -125,6 +129,15 @@ class Topics:
     def __contains__(self, key: LaneKey) -> bool:
         """Whether this object has closed the lane, and will open it."""
         return key in self._silent or (key[1] == NO_PARTITION and key[0] in self._missing)
+
+    def may_come(self, topic: str) -> bool:
+        """Whether the topic was missing for so short a time that the cluster may be creating it."""
+        missing = self._missing.get(topic)
+        return (
+            missing is not None
+            and missing.refusal.passing
+            and time.monotonic() - missing.since_s < CREATION_S
+        )
 
     def hurry(self) -> None:
         """Asks for everything at the next look: somebody may have created or allowed it."""
@@ -182,14 +195,15 @@ class Topics:
         if partitions < found:
             self._grow(topic, partitions, found, now_s)
         self._missing.pop(topic, None)
+        self._logged.pop(topic, None)
         self._engine.open((topic, NO_PARTITION))
 
     def _close(self, topic: str, missing: _Missing) -> None:
-        before = self._missing.get(topic)
-        if before is None or before.refusal != missing.refusal:
+        self._missing[topic] = missing
+        if self._logged.get(topic) != missing.refusal and not self.may_come(topic):
+            self._logged[topic] = missing.refusal
             why, what_to_do = missing.refusal.reason, advice(missing.refusal.code)
             _log.warning("records for %s wait: %s: %s", topic, why, what_to_do)
-        self._missing[topic] = missing
         key = (topic, NO_PARTITION)
         if missing.refusal.is_poison and self._engine.poison != "stop":
             self._engine.open(key)  # the records name an impossible topic: they are set aside

@@ -494,3 +494,29 @@ def test_a_log_that_may_not_be_read_is_reported_as_such(log: Path) -> None:
         status, text = said(*command.split(), "--log", str(log))
         assert (status, "aolog-bridge: permission_denied: " in text) == (4, True)
     log.chmod(0o700)
+
+
+def test_a_topic_that_the_cluster_creates_at_once_is_no_problem(
+    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
+) -> None:
+    fill(log, 10)
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    first = bridge("run", "--log", log, "--topic", "created", "--drain", *servers)
+    assert first.end() == 0
+    assert "the cluster has created it" in first.stderr
+    assert "there is no topic" not in first.stderr
+    waits = bridge(
+        "run",
+        "--log",
+        log,
+        "--topic",
+        "absent",
+        "--cursor",
+        "c",
+        "--create-topics",
+        "never",
+        *servers,
+    )
+    wait_until(lambda: "records for absent wait: there is no topic" in waits.stderr)
+    assert waits.terminate() == 0
+    assert waits.stderr.count("records for absent wait") == 1
