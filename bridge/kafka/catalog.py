@@ -230,6 +230,18 @@ class Catalog:
         ]
         return Topic(name, UUID(bytes=number), found.is_internal, partitions)
 
+    def refuse_embedded(self) -> None:
+        """Raises DestinationError for the embedded broker: without this, a question for offsets fails
+        after five seconds. Also raises what a question raises."""
+        if str(self._metadata().cluster_id).startswith(MOCK_CLUSTER):
+            raise self._of_embedded()
+
+    def _of_embedded(self) -> DestinationError:
+        return DestinationError(
+            f"{self._servers} is the embedded broker, which cannot answer this",
+            hint="use a Kafka: `aolog-bridge cluster` runs one",
+        )
+
     def _is_embedded(self) -> bool:
         with contextlib.suppress(KafkaException):
             found = self._admin.list_topics(timeout=ANSWER_S)
@@ -270,10 +282,7 @@ class Catalog:
                 hint="`aolog-bridge topics` lists the topics",
             )
         if _WANTS_A_CONTROLLER in words(error) and self._is_embedded():
-            return DestinationError(
-                f"{self._servers} is the embedded broker, which cannot answer this",
-                hint="use a Kafka: `aolog-bridge cluster` runs one",
-            )
+            return self._of_embedded()
         kind = Unanswered if _may_pass(error.args[0]) else DestinationError
         return kind(f"{self._servers}: {words(error)}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -450,8 +451,11 @@ def test_a_place_that_kafka_cannot_have_is_refused(log: Path, lane: str) -> None
     assert "is not TOPIC/PARTITION@OFFSET" in said
 
 
-def test_a_question_that_the_embedded_broker_cannot_answer_says_so(broker: EmbeddedBroker) -> None:
-    said = refused(
-        "offsets", "--topic", "t", "--bootstrap-servers", broker.bootstrap_servers, status=6
-    )
+@pytest.mark.parametrize("question", ["offsets --topic t", "consume t"])
+def test_a_question_that_the_embedded_broker_cannot_answer_says_so_at_once(
+    broker: EmbeddedBroker, question: str
+) -> None:
+    begun_s = time.monotonic()
+    said = refused(*question.split(), "--bootstrap-servers", broker.bootstrap_servers, status=6)
     assert "is the embedded broker, which cannot answer this; use a Kafka: `aolog-bridge" in said
+    assert time.monotonic() - begun_s < 4.0
