@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from xml.etree import ElementTree as ET
 
 from rich.console import Console
 
 from bridge.cli.demo.result import Result, table
-from tests.recording import COLUMNS, PICTURE, picture, record
+from tests.recording import COLUMNS, PICTURE
 
 SVG = "{http://www.w3.org/2000/svg}"
 RESULT = Result(
@@ -44,24 +43,3 @@ def test_the_picture_ends_with_the_table_that_the_demo_prints_now():
     at = shown.index(printed[0])
     assert shown[at : at + len(printed)] == printed
     assert shown[-1] == without_numbers(RESULT.proved)
-
-
-PROGRAM = """
-import sys, time
-print("\\033[31mone\\033[0m <&>", end="", flush=True)
-time.sleep(0.7)
-print("\\rtwo    ", flush=True)
-print(sys.stdout.isatty())
-"""
-
-
-def test_each_screen_of_a_program_is_recorded_and_drawn():
-    screens = record([sys.executable, "-c", PROGRAM], "program")
-    texts = [screen.text for screen in screens]
-    assert texts[0] == "$ program"
-    assert "$ program\none <&>" in texts
-    assert texts[-1] == "$ program\ntwo\nTrue"
-    svg = picture(screens, "a title")
-    assert last_screen(svg) == ["$ program", "two", "True"]
-    (red,) = ET.fromstring(svg).findall(f".//{SVG}tspan[@class='red']")
-    assert red.text == "one"

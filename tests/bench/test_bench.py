@@ -121,18 +121,6 @@ def group(*contenders, targets=()):
     )
 
 
-def test_contenders_take_turns_and_the_warm_up_does_not_count(tmp_path):
-    log = []
-    found = measure.measure(
-        group(contender("a", log), contender("b", log)),
-        rounds=2, directory=str(tmp_path), progress=lambda _: None,
-    )  # fmt: skip
-    assert [entry for entry in log if entry.startswith("work")] == ["work a", "work b"] * 3
-    assert [len(one.wall_ns) for one in found] == [2, 2]
-    assert [one.stored_bytes for one in found] == [5, 5]
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_contender_that_did_other_work_is_no_result(tmp_path):
     wrong = [
         contender("short", [], did=2),

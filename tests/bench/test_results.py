@@ -34,30 +34,6 @@ def test_the_results_say_on_what_and_when_they_were_measured():
     assert sorted(named) == sorted({one["case"] for one in everything_in(COMMITTED)})
 
 
-def made(load, value, *cases, size="normal"):
-    """A document as a run makes it, with figures of each round."""
-    machine = {**COMMITTED["runs"][0]["machine"], "load": load}
-    groups = [{"case": case, "value": value, "wall_ns": [1, 2]} for case in cases]
-    return {"size": size, "runs": [{"machine": machine, "cases": list(cases)}], "groups": groups,
-            "panels": [], "targets": [], "bounds": []}  # fmt: skip  # a table
-
-
-def test_cases_that_are_measured_again_replace_what_was_and_leave_the_others(tmp_path):
-    results.publish(str(tmp_path), made(9.0, 1, "append", "read", "memory"))
-    results.publish(str(tmp_path), made(0.25, 2, "append_many", "read"))
-    found = results.load(str(tmp_path))
-    assert [(one["case"], one["value"]) for one in found["groups"]] == [
-        ("append", 1), ("append_many", 2), ("read", 2), ("memory", 1),
-    ]  # fmt: skip  # a list
-    assert [run["cases"] for run in found["runs"]] == [
-        ["append", "memory"],
-        ["append_many", "read"],
-    ]
-    head = table.heading(found)
-    assert "`append`, `memory`: measured" in head
-    assert "Load average at the start: 0.25." in head
-
-
 def test_what_is_missed_is_said():
     changed = json.loads(json.dumps(COMMITTED))
     for one in changed["targets"]:

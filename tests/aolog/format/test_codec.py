@@ -197,16 +197,3 @@ os.wait()
     )
     size, grown = map(int, done.stdout.split())
     assert size // 2 < grown <= 2 * size + (4 << 20)
-
-
-@bounded
-@given(st.data(), st.sampled_from(NAMES))
-def test_a_changed_byte_gives_other_bytes_of_the_same_length_or_is_malformed(data, name):
-    _, body = stored(name, RAW)
-    at = data.draw(st.integers(8, len(body) - 1))
-    changed = bytearray(body)
-    changed[at] ^= data.draw(st.integers(1, 255))
-    try:
-        assert len(unpacked(name, bytes(changed))) == len(RAW)
-    except Malformed:
-        return

@@ -1,4 +1,4 @@
-"""A reader, and a batch, as an Arrow stream: one line each in pyarrow, polars, pandas and DuckDB."""
+"""A reader, and a batch, as an Arrow stream. (In polars, pandas and DuckDB: tests of the examples.)"""
 
 from __future__ import annotations
 
@@ -30,17 +30,6 @@ def test_pyarrow_takes_a_reader_and_gets_every_record(log: str) -> None:
     assert table.num_rows == RECORDS
     found = zip(*(table[name].to_pylist() for name in ("address", "key", "value")), strict=True)
     assert list(found) == [(r.address, r.key, r.value) for r in read_all(log)]
-
-
-def test_polars_takes_a_reader_and_gets_every_record(log: str) -> None:
-    polars = pytest.importorskip("polars")
-    with aolog.Reader(log) as reader:
-        frame = polars.DataFrame(reader)
-        reader.seek("earliest")
-        assert len(polars.from_arrow(reader)) == RECORDS  # of polars 2: a series of structs
-    assert frame.height == RECORDS
-    assert frame["key"].null_count() == RECORDS - 500
-    assert frame["value"][-1] == read_all(log)[-1].value
 
 
 def test_a_stream_and_a_later_iteration_have_each_record_once(log: str) -> None:

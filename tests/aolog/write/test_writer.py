@@ -170,20 +170,6 @@ def test_a_flush_because_of_bytes_leaves_no_record_a_frame_by_itself(log_path: s
     assert min(sizes[:-1]) > 5
 
 
-def test_records_are_flushed_in_time_when_nobody_calls(log_path: str) -> None:
-    with aolog.Writer(log_path, flush_seconds=1.0, sync="never") as writer:
-        writer.append(b"a")
-        assert values(log_path) == []
-        eventually(lambda: values(log_path) == [b"a"])
-
-
-def test_records_are_synced_in_time_when_nobody_calls(log_path: str) -> None:
-    with aolog.Writer(log_path, flush_seconds=0.05, sync_seconds=0.05) as writer:
-        for _ in range(3):
-            address = writer.append(b"a")
-            eventually(lambda address=address: writer.durable > address)
-
-
 def test_a_disk_that_stalls_holds_up_no_flush(log_path: str) -> None:
     disk = StallingSystem()
     quick = {"flush_seconds": 0.01, "sync_seconds": 0.01, "storage": Storage(disk)}
