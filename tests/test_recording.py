@@ -1,4 +1,4 @@
-"""The README's picture of the demo: it is whole, it is of the demo as it is now, and it can be made again."""
+"""The README's picture of the demo is of the demo as it is now."""
 
 from __future__ import annotations
 
