@@ -49,7 +49,7 @@ pytestmark = pytest.mark.kafka
 
 
 SLOW = ("-X", "batch.num.messages=10", "-X", "queue.buffering.max.messages=1500",
-        "--commit-seconds", "0.4", "--status-seconds", "0.05")  # fmt: skip  # a command line
+        "--commit-seconds", "0.4")  # fmt: skip  # a command line
 
 
 @pytest.mark.parametrize(

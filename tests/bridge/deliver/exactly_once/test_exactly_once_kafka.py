@@ -54,8 +54,6 @@ SLOW = (
     "300",
     "--commit-seconds",
     "0.4",
-    "--status-seconds",
-    "0.05",
 )
 
 
@@ -163,7 +161,8 @@ def test_an_older_bridge_on_a_copy_of_the_log_ends_with_the_error_fenced(
     copy = tmp_path / "copy"
     shutil.copytree(log, copy)
     # Still sending when the newer one has started, however long that takes: an idle one is not fenced.
-    older = start(name, *SLOW, "--transaction-records", "100", "--records-per-second", "500")
+    slow = (*EXACTLY, "--commit-seconds", "0.4", "--transaction-records", "100")
+    older = start(name, *slow, "--records-per-second", "500")
     older.until(lambda s: s["acknowledged"] > 500)
     newer = start(name, *SLOW, "--drain", path=copy)
     assert older.end() == 7
@@ -303,7 +302,7 @@ def test_after_a_kill_the_clusters_cursor_tells_how_many_pruned_records_were_del
 ) -> None:
     """The local cursor is older than the cluster's, and the records after it are pruned."""
     name = topic(1)
-    options = (*EXACTLY, "--commit-seconds", "1000", "--status-seconds", "0.05")
+    options = (*EXACTLY, "--commit-seconds", "1000")
     with bounded(log) as writer:
         append(writer, range(1_000))
         writer.flush()
