@@ -236,10 +236,11 @@ def overview(
     is configured and missing, as a sentence."""
     known = [log.status for log in logs if log.status is not None]
     ages = [log.lag_seconds for log in logs if log.lag_seconds is not None]
-    states = {log.state for log in logs} - {"stopped"}
+    states = {log.state for log in logs if log.phase != Phase.REMOVED}
     if waiting_for is not None:
         states.add("blocked")
-    worst = next((s for s in ("blocked", "connecting", "draining") if s in states), "live")
+    order = ("blocked", "connecting", "draining", "live", "stopped")
+    worst = next((state for state in order if state in states), "live")
     running = [log.status for log in logs if log.phase == Phase.RUNNING and log.status is not None]
     counts = {name: sum(getattr(log, name) for log in logs) for name in COUNTED}
     phases = Counter(log.phase for log in logs)

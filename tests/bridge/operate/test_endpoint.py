@@ -74,6 +74,7 @@ def test_all_together_are_in_the_worst_state_and_unknown_lag_stays_so() -> None:
     assert overview([LOG, PARKED]).state == "draining"
     assert overview([PARKED]).state == "live"
     assert overview([]).state == "live"
+    assert overview([LOG._replace(state="stopped")]).state == "stopped"
     whole = overview([LOG, PARKED, STANDING])
     assert (whole.state, whole.logs, whole.standing, whole.error) == ("blocked", 1, 1, "s: no")
     assert (whole.acknowledged, whole.lag_records) == (30, 15)
