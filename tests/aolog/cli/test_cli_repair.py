@@ -47,9 +47,9 @@ def test_new_damage_of_a_copy_is_found_and_a_backup_of_it_keeps_what_is_known(
 ) -> None:
     well("repair", log, "--into", into)
     for again, how in ((tmp_path / "backup", "backup"), (tmp_path / "second", "repair")):
-        run(how, into, *(("--into",) if how == "repair" else ()), again)
+        well(how, into, *(("--into",) if how == "repair" else ()), again)
         assert aolog.verify(again).ok
-    run("backup", log, tmp_path / "damaged")
+    assert run("backup", log, tmp_path / "damaged").exit_code == 3
     assert not aolog.verify(tmp_path / "damaged").ok  # nobody has accepted these gaps
     damage(str(into), b"record 7")
     said = run("verify", into)
