@@ -7,11 +7,11 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from bridge.kafka.runs import runs_of
-from bridge.pull.options import FETCH_MESSAGES, FETCH_S, STEP_MESSAGES
+from bridge.pull.options import FETCH_MESSAGES, FETCH_S, STEP_MESSAGES, STEP_S
 from bridge.pull.origin import HEADER_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from aolog import Writer
     from aolog.record import Headers
@@ -22,14 +22,22 @@ if TYPE_CHECKING:
 FRAME_RECORDS = 500  # at 100 bytes about 100 KiB: damage costs the frames that it touches
 
 
-def fetch_runs(fetcher: Fetcher) -> Iterator[tuple[Fetched, list[Run]]]:
-    """What arrives in a while, in steps: topics' ids are to be asked for once for all of it. Ends are
-    in the last step."""
+def fetch_runs(
+    fetcher: Fetcher, is_enough: Callable[[], bool] | None = None
+) -> Iterator[tuple[Fetched, list[Run]]]:
+    """What arrives in a while, in steps: topics' ids are to be asked for once for all of it. A step
+    that found an error is the last one. is_enough: asked after each step; then steps wait for less."""
     until_s = time.monotonic() + FETCH_S
+    step_s = FETCH_S if is_enough is None else STEP_S
     for _ in range(0, FETCH_MESSAGES, STEP_MESSAGES):
-        found = fetcher.fetch(STEP_MESSAGES, max(0.0, until_s - time.monotonic()))
+        left_s = until_s - time.monotonic()
+        found = fetcher.fetch(STEP_MESSAGES, max(0.0, min(left_s, step_s)))
         yield found, list(runs_of(found.messages, FRAME_RECORDS))
-        if len(found.messages) < STEP_MESSAGES:
+        if found.out_of_range or found.away is not None:
+            return
+        if len(found.messages) < STEP_MESSAGES and (
+            is_enough is None or is_enough() or time.monotonic() >= until_s
+        ):
             return
 
 

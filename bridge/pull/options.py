@@ -16,6 +16,7 @@ FETCH_MESSAGES, FETCH_S = 100_000, 0.1
 # In steps, each a frame: the collector of cycles visits messages that are kept, and so few are gone
 # before it comes.
 STEP_MESSAGES = 500
+STEP_S = 0.01  # while it may be the last step of a drain
 AGAIN_S = 0.5  # before a full log or disk, a claim or a silent cluster is tried again
 
 

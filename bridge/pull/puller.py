@@ -140,7 +140,8 @@ class Puller:
         if now_s >= self._look_due_s and not self._options.drain and self._state != "away":
             self._look_due_s = now_s + _LOOK_S
             self._look()
-        for found, runs in fetch_runs(self._fetcher):
+        is_enough = self._is_read if self._options.drain else None
+        for found, runs in fetch_runs(self._fetcher, is_enough):
             self._held += runs  # now: the next step may take partitions away
             self._read_to |= found.ends
         self._state, self._error = "waiting" if self._unclaimed else "pulling", None
@@ -259,6 +260,11 @@ class Puller:
         if not self._options.drain or not self._joined or self._unclaimed or self._held:
             return False
         return all(place in self._done for place in self._sources)
+
+    def _is_read(self) -> bool:
+        """Whether there is nothing more to fetch for a drain: it is all held, or appended."""
+        left = self._sources.keys() - self._done
+        return all(self._read_to.get(p, -1) >= self._ends.get(p, 0) for p in left)
 
     # --- partitions come and go -------------------------------------------------------------
 
