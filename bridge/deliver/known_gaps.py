@@ -5,8 +5,12 @@ forwarder, and unread records that retention removes are counted at once, while 
 and then read over as a gap. So gaps that overlap become one, and its records are counted by their
 ordinals: from the first that is lost to the last.
 
-The count is never too low. It is too high if records after the first that is not acknowledged were
-delivered: by other lanes, or before a kill, without a commit.
+Of many gaps only the last are kept one by one, and the earlier ones as totals: a log may lose a slab
+each second, for weeks. A gap at an address of the earlier ones counts as one of them.
+
+The count is too high if records after the first that is not acknowledged were delivered: by other
+lanes, or before a kill, without a commit. It is too low only if, after a rewind, there is new damage
+among gaps that are kept as totals.
 """
 
 from __future__ import annotations
@@ -16,11 +20,13 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import Gap
+from aolog.record import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SAVED_MAX = 50  # the last gaps are kept one by one, earlier ones as a total
+SAVED_MAX = 50  # of the last gaps, in the file
+KEPT_MAX = 10_000  # in memory, about 4 MB
 
 
 class Loss(NamedTuple):
@@ -38,20 +44,16 @@ class Loss(NamedTuple):
 
 
 class KnownGaps:
-    """See the module. records: lost, in gaps whose number of records is known; it never falls. changed:
-    set when one is added. One thread at a time adds; any thread may read."""
+    """See the module. records: lost, in gaps whose number of records is known; it never falls. gaps: how
+    many. changed: set when one is added. One thread at a time adds; any thread may read."""
 
     def __init__(self) -> None:
-        self.records = 0
+        self.records = self.gaps = 0
         self.changed = False
         self._known = 0
         self._losses: list[Loss] = []  # by address; none overlap
-        self._gaps_before = 0  # of an earlier process, and not in the list
-
-    @property
-    def gaps(self) -> int:
-        """How many."""
-        return self._gaps_before + len(self._losses)
+        self._earlier = Losses()  # that this process met, and are not in the list
+        self._earlier_to = 0  # gaps that end here or before are not in the list
 
     @property
     def last(self) -> tuple[Loss, ...]:
@@ -60,6 +62,8 @@ class KnownGaps:
 
     def add(self, gap: Gap, ordinal: int | None = None, at_s: int | None = None) -> bool:
         """Counts the new part of a gap; whether there is one. ordinal: records of the log before it."""
+        if gap.end <= self._earlier_to:
+            return False
         losses = self._losses
         begin = bisect_left(losses, gap.begin, key=lambda loss: loss.gap.begin)
         if begin and (losses[begin - 1].gap.end > gap.begin):
@@ -72,10 +76,19 @@ class KnownGaps:
         if end - begin == 1 and whole.gap[:2] == losses[begin].gap[:2]:
             return False
         replaced, losses[begin:end] = losses[begin:end], [whole]
+        self.gaps += 1 - len(replaced)
         self._known += whole.records - sum(old.records for old in replaced)
         self.records = max(self.records, self._known)
         self.changed = True
+        if len(losses) > KEPT_MAX:
+            self._keep(KEPT_MAX // 2)
         return True
+
+    def _keep(self, count: int) -> None:
+        for loss in self._losses[:-count]:
+            self._earlier.add(loss.gap)
+        del self._losses[:-count]
+        self._earlier_to = self._losses[0].gap.begin
 
     def to_json(self) -> dict[str, Any]:
         """The totals, and the last gaps: `from_json` of this has the same counts."""
@@ -91,7 +104,9 @@ class KnownGaps:
         for each in saved["last"]:
             gap = Gap(*(each[name] for name in Gap._fields))
             known.add(gap, each["ordinal"], int(each["at"]))
-        known._gaps_before = int(saved["gaps"]) - len(known._losses)
+        known.gaps = int(saved["gaps"])
+        if known.gaps > len(known._losses) > 0:
+            known._earlier_to = known._losses[0].gap.begin
         known.records = known._known = int(saved["records"])
         known.changed = False
         return known

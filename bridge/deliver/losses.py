@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import logging
 import time
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from aolog.errors import records_lost
 from aolog.log.pruned_records import WARN_EVERY_S, both
-from aolog.record import Losses
 from bridge.deliver.known_gaps import KnownGaps
 from bridge.kafka.telemetry import LOST
 
@@ -94,7 +94,7 @@ class LogLosses(KnownGaps):
 
     def check(self, path: str) -> None:
         """Raises GapFound if there are any. Intact records were delivered."""
-        losses = Losses()
+        losses = deepcopy(self._earlier)
         for loss in self._losses:
             losses.add(loss.gap)
         losses.check(path, "delivered")

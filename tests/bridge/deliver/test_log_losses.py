@@ -14,6 +14,7 @@ import pytest
 
 import aolog
 from aolog import Gap, Retention, Writer
+from bridge.deliver.known_gaps import KnownGaps
 from bridge.deliver.losses import LogLosses
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.embedded import EmbeddedBroker
@@ -74,6 +75,32 @@ def test_each_record_counts_once_however_the_gaps_overlap() -> None:
             losses.add(Gap(5 * first, 5 * last, "pruned", last - first), first)
             lost.update(range(first, last))
             assert losses.records == len(lost)
+
+
+def test_a_ledger_counts_each_gap_once_through_restarts_and_rewinds() -> None:
+    gaps = [Gap(100 * i, 100 * i + 50, "corrupt", 1) for i in range(200)]
+    losses = LogLosses()
+    losses.continue_from(KnownGaps())
+    for met, gap in enumerate(gaps):
+        losses.add(gap, 10 * met)
+    for process in (losses, LogLosses()):  # the forwarder's next run, and another process
+        process.continue_from(KnownGaps.from_json(losses.ever.to_json()))
+        for met, gap in enumerate(gaps):
+            process.add(gap, 10 * met)
+        assert (process.ever.records, process.ever.gaps) == (200, 200)
+        assert (process.records, process.gaps) == (200, 200)
+    process.add(Gap(100_000, 100_050, "corrupt", 1))
+    assert (process.ever.records, process.ever.gaps) == (201, 201)
+
+
+def test_a_log_that_loses_very_many_slabs_is_counted_without_keeping_each() -> None:
+    losses = LogLosses()
+    for _ in range(2):  # and again, after a rewind
+        for i in range(25_000):
+            losses.add(Gap(100 * i, 100 * i + 50, "pruned", 2), 10 * i)
+        assert (losses.records, losses.gaps) == (50_000, 25_000)
+    with pytest.raises(aolog.errors.GapFound, match=r"25000 gaps met .*: 50,000 records lost"):
+        losses.check("log")
 
 
 def test_the_last_warning_has_the_range_and_the_number_of_all_records(
