@@ -104,9 +104,11 @@ def _measure_timestamps(timestamps: list[Any]) -> tuple[list[Any] | array[int], 
     except (TypeError, OverflowError):
         pass
     try:
-        return timestamps, 8 * len(array("q", _present(timestamps)))
+        present = array("q", _present(timestamps))
     except (TypeError, OverflowError):
         raise _NotPlain from None
+    numbers = iter(present)
+    return [None if stamp is None else next(numbers) for stamp in timestamps], 8 * len(present)
 
 
 def _measure_texts(texts: list[Any], check: Callable[[Any], tuple[object, int]]) -> tuple[int, int]:

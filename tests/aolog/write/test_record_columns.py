@@ -39,6 +39,23 @@ def test_columns_are_read_back_exactly_and_are_one_frame(log_path: str) -> None:
     assert [f.records for f in frames_of(log_path) if f.kind == KIND_RECORDS] == [3]
 
 
+class Moment:
+    """A number that is no int, as of a library for times: it cannot be compared."""
+
+    def __index__(self) -> int:
+        return 7
+
+
+@pytest.mark.parametrize("missing", [[], [None]])
+def test_a_timestamp_may_be_any_number_that_has_an_index(
+    log_path: str, missing: list[None]
+) -> None:
+    stamps: list[Any] = [Moment(), Moment(), *missing]
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"a"] * len(stamps), timestamps=stamps)
+    assert [record.timestamp for record in read_all(log_path)][:2] == [7, 7]
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
