@@ -83,7 +83,7 @@ def parse_baseline(text: bytes, name: str) -> Baseline:
             for gap in report["gaps"]
         ]
         causes = {(str(f["code"]), _name(f["path"])) for f in report["findings"]}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise UsageError(
             f"{name}: is not a report of verify",
             hint="make one with `aolog verify LOG --json > FILE`",
