@@ -3,7 +3,7 @@
 Peers are bare loops of confluent-kafka over the same topic that look at each value: `poll` one by one,
 and `consume` in large batches, the fastest way there is. All three fetch with the same settings; with
 the client's own, which wait a second on a full queue, the poll loop takes five times as long. They are
-timed from the first fetch until the last record, on a cluster that is known. Only Apache Kafka has the
+timed from the connection to the cluster until the last record. Only Apache Kafka has the
 topic ids that a pull rests on.
 """
 
@@ -68,7 +68,7 @@ def _group(contenders: list[Contender], missing: list[Skipped]) -> Group:
     return Group(
         "pull",
         f"from {KAFKA}, {_PARTITIONS} partitions, {_VALUE_BYTES}-byte values",
-        "from the first fetch until the last record is taken",
+        "from the connection to the cluster until the last record is taken",
         _VALUE_BYTES,
         contenders,
         (POLL,),
@@ -106,7 +106,6 @@ def _bare(
             "log_level": 0,
         }
     )
-    consumer.list_topics(topic, timeout=_SOON_S)
 
     def work() -> int:
         consumer.assign([TopicPartition(topic, number, 0) for number in range(_PARTITIONS)])
