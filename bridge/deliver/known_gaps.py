@@ -9,8 +9,8 @@ Of many gaps only the last are kept one by one, and the earlier ones as totals: 
 each second, for weeks. A gap at an address of the earlier ones counts as one of them.
 
 The count is too high if records after the first that is not acknowledged were delivered: by other
-lanes, or before a kill, without a commit. It is too low only if, after a rewind, there is new damage
-among gaps that are kept as totals.
+lanes, or before a kill, without a commit. It is too low only if a gap is new, after a rewind, among
+those that are kept as totals.
 """
 
 from __future__ import annotations
