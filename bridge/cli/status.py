@@ -14,7 +14,7 @@ from aolog import Lag, Reader
 from aolog.cli.cursor_state import LAG_HEAD, CursorState, cursor_state, lag_words, state_words
 from aolog.cli.lock_holders import Holders, require_log
 from aolog.cli.output import human_seconds, iso_time, json_option, out, table
-from aolog.errors import NoSuchCursor, NotALog, counted, records_lost
+from aolog.errors import AologError, NoSuchCursor, NotALog, counted, records_lost
 from aolog.storage.storage import Storage
 from bridge.cli.advice import advice_of
 from bridge.deliver.status import pending
@@ -137,7 +137,8 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
         with Reader(path) as reader:
             found_cursor = CursorState(cursor, "ok", None, reader.lag(), held=False)
     lag = found_cursor.lag or Lag(None, 0, None)
-    losses, pruned, at = _losses_of(path, cursor), found_cursor.pruned, found_cursor.position
+    losses, unread = _losses_of(path, cursor)
+    pruned, at = found_cursor.pruned, found_cursor.position
     if pruned is not None and at is not None:
         losses.add(pruned, at.ordinal)
     states = {True: "running", False: "stopped", None: "unknown"}
@@ -148,18 +149,23 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
         "lag_records": lag.records,
         "lag_bytes": lag.bytes,
         "lag_seconds": lag.seconds,
-        "lost_records": losses.records,
+        "lost_records": losses.records if unread is None else None,
         "pruned_records": None if pruned is None else pruned.records_lost,
         "losses": losses.to_json()["last"],
-        "error": None if found_cursor.state == "ok" else found_cursor.state,
+        "error": unread if found_cursor.state == "ok" else found_cursor.state,
     }
 
 
-def _losses_of(path: str, cursor: str) -> KnownGaps:
-    """What bridges have counted for a cursor."""
+def _losses_of(path: str, cursor: str) -> tuple[KnownGaps, str | None]:
+    """What bridges have counted for a cursor; and an error's code if that cannot be read."""
     from bridge.deliver.checkpoints import Checkpoints
+    from bridge.deliver.known_gaps import KnownGaps
 
-    return Checkpoints.load(path, cursor, Storage(), topic_uuid=None, begun=False).losses
+    try:
+        with Reader(path) as reader:
+            return Checkpoints.of(reader, cursor, Storage()).losses, None
+    except AologError as error:
+        return KnownGaps(), error.code
 
 
 HEAD = ("LOG", "CLUSTER", "STATE", *LAG_HEAD, "LOST", "REASON", "WHAT TO DO")

@@ -14,6 +14,8 @@ import pytest
 
 import aolog
 from aolog import Gap, Retention, Writer
+from aolog.storage.storage import Storage
+from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.known_gaps import KnownGaps
 from bridge.deliver.losses import LogLosses
 from bridge.kafka.client import ANSWER_S
@@ -179,6 +181,34 @@ def on_disk(bridge: Callable[..., Process], log: Path) -> dict[str, Any]:
     assert shown.end() == 0
     (row,) = shown.statuses[0]["logs"]
     return dict(row)
+
+
+def test_losses_that_cannot_be_read_or_are_another_log_s_are_not_shown_as_a_log_s_own(
+    tmp_path: Path, bridge: Callable[..., Process]
+) -> None:
+    for name in ("linked", "other", "own"):
+        with Writer(tmp_path / name) as writer:
+            append(writer, range(10))
+        with aolog.Reader(tmp_path / name, cursor="bridge") as reader:
+            reader.commit()
+            checkpoints = Checkpoints.of(reader, "bridge", Storage())
+        checkpoints.losses.add(Gap(100, 200, "corrupt", 5))
+        checkpoints.save()
+    linked, other, own = (
+        tmp_path / name / "cursors/bridge.lanes" for name in ("linked", "other", "own")
+    )
+    other.write_bytes(own.read_bytes())
+    linked.unlink()
+    linked.symlink_to(own)
+    shown = bridge("status", "--root", tmp_path, "--json")
+    assert shown.end() == 0
+    assert [
+        (row["log"], row["lost_records"], row["error"]) for row in shown.statuses[0]["logs"]
+    ] == [
+        ("linked", None, "storage_failed"),
+        ("other", 0, None),
+        ("own", 5, None),
+    ]
 
 
 def test_a_restarted_bridge_counts_losses_after_its_cursor_once(
