@@ -28,7 +28,7 @@ class LogLosses(KnownGaps):
     def __init__(self) -> None:
         super().__init__()
         self.ever = KnownGaps()
-        self._pruned: Gap | None = None  # the range of all that retention removed
+        self._pruned: Gap | None = None  # all that retention removed
         self._unlogged: Gap | None = None
         self._quiet_until_s = 0.0
 
@@ -72,8 +72,8 @@ class LogLosses(KnownGaps):
             before = self.records
             if self.add(gap, ordinal):
                 new = None if gap.records_lost is None else self.records - before
-                self._unlogged = both(self._unlogged, gap._replace(records_lost=new))
-                self._pruned = both(self._pruned, gap)
+                part = gap._replace(records_lost=new)
+                self._unlogged, self._pruned = both(self._unlogged, part), both(self._pruned, part)
         self.warn()
 
     def warn(self, *, at_once: bool = False) -> None:
@@ -86,7 +86,7 @@ class LogLosses(KnownGaps):
         _log.warning(
             "retention removed %s before they were delivered; %s lost so far, addresses %d to %d",
             records_lost(gap.records_lost),
-            f"{self.records:,}",
+            "an unknown number" if whole.records_lost is None else f"{whole.records_lost:,}",
             whole.begin,
             whole.end,
             extra={"event": "records_pruned"},

@@ -109,6 +109,7 @@ def test_the_last_warning_has_the_range_and_the_number_of_all_records(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     losses = LogLosses()
+    losses.add(Gap(10, 20, "corrupt", 3), 2)  # not in the range, so not in the number either
     losses.pruned([(Gap(500, 900, "pruned", 80), 100)])
     losses.pruned([(Gap(100, 900, "pruned", 160), 20)])  # within the minute: not logged yet
     losses.pruned([(Gap(900, 950, "pruned", 10), 180)])
@@ -119,7 +120,7 @@ def test_the_last_warning_has_the_range_and_the_number_of_all_records(
         " 80 lost so far, addresses 500 to 900",
         " 170 lost so far, addresses 100 to 950",
     ]
-    assert sum(int(text.split()[2]) for text in said) == losses.records == 170
+    assert sum(int(text.split()[2]) for text in said) == losses.records - 3 == 170
 
 
 # --- a forwarder ------------------------------------------------------------------------------
