@@ -310,19 +310,22 @@ class Log:
         """The log's format: of the first slab that shows one, or a guess. A log has one format: a
         writer refuses to mix them."""
         if self._format is None and self._format_guess is None:
+            guess = self._guess_format()  # first: a writer may write meanwhile
             found = filter(None, map(self._format_said_by, self.bases[:FORMAT_PROBES]))
             from aolog.log.identity import is_format_2
 
             self._format = next(found, None) or (2 if is_format_2(self) else None)
-        known = self._format or self._format_guess
-        if known is not None:
-            return known
-        try:  # nothing is intact: a slab of format 2 gets its name with the whole prelude written
+            if self._format is None:
+                self._format_guess = guess
+        return self._format or self._format_guess or 2
+
+    def _guess_format(self) -> int | None:
+        """If nothing is intact: a slab of format 2 gets its name with the whole prelude written."""
+        try:
             with self.open_file(self.bases[0]) as file:
-                self._format_guess = 2 if file.stat().size >= DATA_BEGIN else 1
+                return 2 if file.stat().size >= DATA_BEGIN else 1
         except FileNotFoundError:
-            return 2
-        return self._format_guess
+            return None
 
     @property
     def says_format(self) -> bool:
