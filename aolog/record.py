@@ -76,8 +76,9 @@ class Losses:
         self.unknown += gap.records_lost is None
         self._reasons[gap.reason] = self._reasons.get(gap.reason, 0) + 1
 
-    def check(self, path: str, done: str) -> None:
-        """Raises GapFound if there was a gap. done: what happened to intact records, in one word."""
+    def check(self, path: str, done: str, *, where: str | None = None) -> None:
+        """Raises GapFound if there was a gap. done: what happened to intact records, in one word. where:
+        what lists the gaps, if it is not `aolog verify`."""
         if not self.gaps:
             return
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self._reasons.items()))
@@ -87,7 +88,7 @@ class Losses:
             lost += f"an unknown number in {self.unknown} of them"
         raise GapFound(
             f"{counted(self.gaps, 'gap')} met ({reasons}): {lost}",
-            hint=f"intact records were {done}; {self._where_shown()}",
+            hint=f"intact records were {done}; {where or self._where_shown()}",
             path=path,
             gaps=self.gaps,
             records_lost=None if self.unknown else self.records,

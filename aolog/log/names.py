@@ -5,6 +5,7 @@ LOG/00000000000000000000.slab.tmp    a slab that has no name yet (UNBORN_SUFFIX)
 LOG/JOB.UNIQUE.DEPTH.pending         a slab that a job wrote and may publish (manifest.py)
 LOG/cursors/NAME.cursor              the durable position of a reader (cursor_file.py)
 LOG/cursors/NAME.lanes               the bridge's notes on a cursor; not part of the log
+LOG/cursors/NAME.losses              what the bridge has lost for a cursor; not part of the log
 LOG/aside/...                        bytes that recovery and repair saved before removing them
 LOG/known-gaps.json                  the gaps that repair copied from a damaged log (baseline.py)
 LOG/retention.lock                   locked while slabs are pruned (lock.py)
@@ -29,6 +30,7 @@ UNBORN_SUFFIX = ".slab.tmp"
 PENDING_SUFFIX = ".pending"
 CURSOR_SUFFIX = ".cursor"
 NOTES_SUFFIX = ".lanes"
+LOSSES_SUFFIX = ".losses"
 DEPTH_MAX = 99  # directories from a log up to its root; two digits in a name
 
 _BASE_DIGITS = 20  # one more than 2^63 needs

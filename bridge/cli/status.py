@@ -151,6 +151,7 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
         "lag_seconds": lag.seconds,
         "lost_records": losses.records if unread is None else None,
         "pruned_records": None if pruned is None else pruned.records_lost,
+        "gaps": losses.gaps,
         "losses": losses.to_json()["last"],
         "error": unread if found_cursor.state == "ok" else found_cursor.state,
     }
@@ -158,12 +159,12 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
 
 def _losses_of(path: str, cursor: str) -> tuple[KnownGaps, str | None]:
     """What bridges have counted for a cursor; and an error's code if that cannot be read."""
-    from bridge.deliver.checkpoints import Checkpoints
     from bridge.deliver.known_gaps import KnownGaps
+    from bridge.deliver.loss_file import LossFile
 
     try:
         with Reader(path) as reader:
-            return Checkpoints.of(reader, cursor, Storage()).losses, None
+            return LossFile(reader, cursor, Storage()).gaps, None
     except AologError as error:
         return KnownGaps(), error.code
 
@@ -222,7 +223,10 @@ def _show(found: dict[str, Any]) -> None:
             f" by {last['host']} in {human_seconds(last['duration'])}"
         )
     for log in found["logs"]:
-        for loss in log.get("losses", ())[-_LOSSES_SHOWN:]:
+        shown = log.get("losses", ())[-_LOSSES_SHOWN:]
+        if (earlier := log.get("gaps", 0) - len(shown)) > 0 and shown:
+            out.line(f"{log['log']}: {counted(earlier, 'earlier gap', ',')}: see --json")
+        for loss in shown:
             when = iso_time(loss["at"] * 1_000_000)
             out.line(
                 f"{log['log']}: {records_lost(loss['records_lost'])} lost, addresses {loss['begin']} to "

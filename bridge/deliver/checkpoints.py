@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from aolog.errors import StorageError, SyncFailed
 from aolog.log.names import NOTES_SUFFIX, cursor_path
 from bridge.deliver.checkpoint_file import CheckpointFile
-from bridge.deliver.known_gaps import KnownGaps
 from bridge.kafka.identity import Identity
 from bridge.kafka.lane import lane_name
 
@@ -65,7 +64,6 @@ class Checkpoints:
     aside_from: the dead letters from this address of their log on are of that cluster.
     routing: the routing's fingerprint when records were last sent; "" if unknown.
     partitions: how many partitions of each topic are in use; fewer than it has, if it grew.
-    losses: what the cursor has lost since it exists.
     """
 
     path: Inside
@@ -80,7 +78,6 @@ class Checkpoints:
     aside_from: int = 0
     routing: str = ""
     partitions: dict[str, int] = field(default_factory=dict)
-    losses: KnownGaps = field(default_factory=KnownGaps, compare=False)
     _file: CheckpointFile = field(init=False, repr=False, compare=False)
     _saves: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
@@ -159,7 +156,6 @@ class Checkpoints:
             aside_from=int(saved.get("aside_from", 0)),
             routing=str(saved.get("routing") or ""),
             partitions={str(t): int(n) for t, n in saved.get("partitions", {}).items()},
-            losses=KnownGaps.from_json(saved["losses"]) if "losses" in saved else KnownGaps(),
         )
 
     def reroute(self, routing: Routing, position: int) -> None:
@@ -199,12 +195,6 @@ class Checkpoints:
             self.lanes, self.partitions, self.clean = before
             raise
 
-    def save_losses(self) -> None:
-        """Saves them if a loss is new, before the cursor passes it. See `save_if_possible`."""
-        if self.losses.changed:
-            self.losses.changed = False
-            self.save_if_possible()
-
     def save_if_possible(self) -> None:
         """Saves them, in any thread. Older checkpoints only make a restart read more, so on a full disk
         it logs a warning. Raises SyncFailed."""
@@ -239,7 +229,6 @@ class Checkpoints:
             "aside_from": self.aside_from,
             "routing": self.routing,
             "partitions": self.partitions,
-            "losses": self.losses.to_json(),
             "lanes": lanes,
         }
         return json.dumps(saved, separators=(",", ":")).encode()

@@ -18,6 +18,7 @@ from bridge.deliver.dead_letter import dead_letter_path
 from bridge.deliver.delivery import AT_LEAST_ONCE, Delivery
 from bridge.deliver.exactly_once.delivery import ExactlyOnce
 from bridge.deliver.log_source import LogSource
+from bridge.deliver.loss_file import LossFile
 from bridge.deliver.rate_limit import RateLimit
 from bridge.deliver.status import done
 from bridge.deliver.transform import Transforms
@@ -79,8 +80,9 @@ class Forwarder:
         self._stop_asked = self._reopen_asked = False
         self.moved_s = time.monotonic()
         try:
-            self._checkpoints = checkpoints = _checkpoints_of(self._source, options)
-            self._source.losses.continue_from(checkpoints.losses)
+            checkpoints = _checkpoints_of(self._source, options)
+            self._losses = LossFile(reader, options.cursor, self._source.storage)
+            self._source.losses.continue_from(self._losses.gaps)
             self.was_cut_off = not checkpoints.clean  # the bridge before this one
             self.drain_to = until = options.until
             self._until_ordinal = None if until is None else self._source.ordinal_at(until)
@@ -132,13 +134,13 @@ class Forwarder:
                     self._reopen_asked = False
                     delivery.reopen()
                 delivery.turn(now_s)
-                self._checkpoints.save_losses()
+                self._losses.save()
                 if report is not None and time.monotonic() >= report_due_s:
                     report_due_s = time.monotonic() + every_s
                     report(self.status())
             delivery.finish()
             status = self.status()
-            self._checkpoints.save_losses()
+            self._losses.save()
             if report is not None:
                 report(status)
         finally:

@@ -25,7 +25,7 @@ from aolog.record import Losses
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SAVED_MAX = 50  # of the last gaps, in the file
+SAVED_MAX = 1_000  # of the last gaps, in the file, about 120 KB
 KEPT_MAX = 10_000  # in memory, about 4 MB
 
 

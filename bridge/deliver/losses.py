@@ -97,4 +97,4 @@ class LogLosses(KnownGaps):
         losses = deepcopy(self._earlier)
         for loss in self._losses:
             losses.add(loss.gap)
-        losses.check(path, "delivered")
+        losses.check(path, "delivered", where="`aolog-bridge status --log` lists the gaps")

@@ -61,7 +61,7 @@ def test_a_gap_is_passed_counted_and_logged_and_a_drain_over_it_has_its_own_exit
     assert process.statuses[-1]["gaps"] == 1
     said = (
         f"gap: {log}: 1 gap met (1 corrupt): {lost} records lost; intact records were delivered; "
-        "`aolog verify` lists all gaps"
+        "`aolog-bridge status --log` lists the gaps"
     )
     if many:
         assert f"log was drained: {said}" in process.stderr

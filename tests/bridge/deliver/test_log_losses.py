@@ -15,8 +15,8 @@ import pytest
 import aolog
 from aolog import Gap, Retention, Writer
 from aolog.storage.storage import Storage
-from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.known_gaps import KnownGaps
+from bridge.deliver.loss_file import LossFile
 from bridge.deliver.losses import LogLosses
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.embedded import EmbeddedBroker
@@ -80,7 +80,7 @@ def test_each_record_counts_once_however_the_gaps_overlap() -> None:
 
 
 def test_a_ledger_counts_each_gap_once_through_restarts_and_rewinds() -> None:
-    gaps = [Gap(100 * i, 100 * i + 50, "corrupt", 1) for i in range(200)]
+    gaps = [Gap(100 * i, 100 * i + 50, "corrupt", 1) for i in range(2_000)]  # more than are saved
     losses = LogLosses()
     losses.continue_from(KnownGaps())
     for met, gap in enumerate(gaps):
@@ -89,10 +89,10 @@ def test_a_ledger_counts_each_gap_once_through_restarts_and_rewinds() -> None:
         process.continue_from(KnownGaps.from_json(losses.ever.to_json()))
         for met, gap in enumerate(gaps):
             process.add(gap, 10 * met)
-        assert (process.ever.records, process.ever.gaps) == (200, 200)
-        assert (process.records, process.gaps) == (200, 200)
-    process.add(Gap(100_000, 100_050, "corrupt", 1))
-    assert (process.ever.records, process.ever.gaps) == (201, 201)
+        assert (process.ever.records, process.ever.gaps) == (2_000, 2_000)
+        assert (process.records, process.gaps) == (2_000, 2_000)
+    process.add(Gap(1_000_000, 1_000_050, "corrupt", 1))
+    assert (process.ever.records, process.ever.gaps) == (2_001, 2_001)
 
 
 def test_a_log_that_loses_very_many_slabs_is_counted_without_keeping_each() -> None:
@@ -192,11 +192,11 @@ def test_losses_that_cannot_be_read_or_are_another_log_s_are_not_shown_as_a_log_
             append(writer, range(10))
         with aolog.Reader(tmp_path / name, cursor="bridge") as reader:
             reader.commit()
-            checkpoints = Checkpoints.of(reader, "bridge", Storage())
-        checkpoints.losses.add(Gap(100, 200, "corrupt", 5))
-        checkpoints.save()
+            losses = LossFile(reader, "bridge", Storage())
+        losses.gaps.add(Gap(100, 200, "corrupt", 5))
+        losses.save()
     linked, other, own = (
-        tmp_path / name / "cursors/bridge.lanes" for name in ("linked", "other", "own")
+        tmp_path / name / "cursors/bridge.losses" for name in ("linked", "other", "own")
     )
     other.write_bytes(own.read_bytes())
     linked.unlink()
@@ -249,28 +249,35 @@ def test_what_a_bridge_lost_is_shown_after_it_ended_and_pruned(
     delivery: str,
 ) -> None:
     with Writer(log, slab_bytes=32 << 10, batch_bytes=2000) as writer:
-        append(writer, range(3_000))
-    damaged = sorted(log.glob("*.slab"))[1]
-    content = bytearray(damaged.read_bytes())
-    content[len(content) // 2] ^= 1
-    damaged.write_bytes(content)
-    (gap,) = aolog.verify(log).gaps
+        append(writer, range(9_000))
+    slabs = sorted(log.glob("*.slab"))[:-1]
+    for slab in slabs:
+        content = bytearray(slab.read_bytes())
+        content[len(content) // 2] ^= 1
+        slab.write_bytes(content)
+    gaps = aolog.verify(log).gaps
+    assert len(gaps) == len(slabs) > 5
     run = (
         "run", "--log", log, "--topic", topic(1), "--delivery", delivery, "--prune",
         "--bootstrap-servers", kafka.bootstrap_servers, "--drain",
     )  # fmt: skip  # a command line
     process = bridge(*run)
     assert process.end() == 3
-    assert not damaged.exists()
+    assert not any(slab.exists() for slab in slabs)
     assert not aolog.verify(log).gaps
     assert bridge(*run).end() == 0  # it met nothing new
     found = on_disk(bridge, log)
-    assert found["lost_records"] == gap.records_lost
-    (loss,) = found["losses"]
-    assert (loss["begin"], loss["end"], loss["reason"]) == gap[:3]
+    assert (found["lost_records"], found["gaps"]) == (
+        sum(gap.records_lost or 0 for gap in gaps), len(gaps),
+    )  # fmt: skip  # two numbers
+    assert [(loss["begin"], loss["end"], loss["reason"]) for loss in found["losses"]] == [
+        gap[:3] for gap in gaps
+    ]
     shown = bridge("status", "--log", log)
     assert shown.end() == 0
-    assert f"addresses {gap.begin} to {gap.end} (corrupt)" in "".join(shown.lines)
+    text = "".join(shown.lines)
+    assert f"addresses {gaps[-1].begin} to {gaps[-1].end} (corrupt)" in text
+    assert f"{len(gaps) - 5} earlier gap" in text
 
 
 # --- what the bridge prunes itself ------------------------------------------------------------
