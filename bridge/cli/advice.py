@@ -28,6 +28,8 @@ def advice_of(log: dict[str, Any]) -> str:
         said.append("its thread hangs: look at the disk, and restart")
     if log.get("phase") == Phase.PAUSED:
         said.append("resume it on the page")
+    elif log["state"] == "blocked" and log.get("stalled") and not log.get("standing"):
+        said.append("look at the broker of that partition; the bridge goes on by itself")
     elif (what := _BY_STATE.get(log["state"])) is not None:
         said.append(what)
     if log["state"] == "stopped" and log.get("lag_records") != 0 and "phase" not in log:
