@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 from bench.bridges import KAFKA, without_kafka
 from bench.measure import Contender, Group, Promise, Target, Wrong
+from bench.payloads import prove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bench.cases.plan import Plan, Values
+    from bench.cases.plan import Plan
     from bench.measure import Skipped
     from bench.payloads import Proof
     from bridge.testing.apache_kafka import KafkaServer
@@ -33,6 +34,7 @@ _RATIO_MIN = 0.6  # of the poll loop's rate
 _VALUE_BYTES = 100
 _PARTITIONS = 4
 _BATCH = 5_000
+_LONGER = 5  # times the records of other cases: connecting and the last sync take 50 ms
 _SOON_S = 60.0
 
 
@@ -48,17 +50,17 @@ def groups(plan: Plan) -> Iterator[Group]:
 
 def group_of(plan: Plan, server: KafkaServer, topic: str) -> Group:
     """The group, with a new topic of that name on the server."""
-    values = plan.values(_VALUE_BYTES)
-    records = len(values.all)
+    values = plan.values(_VALUE_BYTES).all * _LONGER
+    records, proof = len(values), prove(values)
     server.create_topic(topic, _PARTITIONS)
     _fill(server.bootstrap_servers, topic, values)
     given = server.bootstrap_servers, topic, records
     peer, ours = Promise("-", "-"), Promise("OS", "xxh3 a batch")
     return _group(
         [
-            Contender(POLL, peer, records, partial(_bare, *given, 1), None, values.proof),
-            Contender(CONSUME, peer, records, partial(_bare, *given, _BATCH), None, values.proof),
-            Contender(PULL, ours, records, partial(_pull, *given), _pulled, values.proof),
+            Contender(POLL, peer, records, partial(_bare, *given, 1), None, proof),
+            Contender(CONSUME, peer, records, partial(_bare, *given, _BATCH), None, proof),
+            Contender(PULL, ours, records, partial(_pull, *given), _pulled, proof),
         ],
         [],
     )
@@ -77,11 +79,11 @@ def _group(contenders: list[Contender], missing: list[Skipped]) -> Group:
     )
 
 
-def _fill(servers: str, topic: str, values: Values) -> None:
+def _fill(servers: str, topic: str, values: list[bytes]) -> None:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": servers, "linger.ms": "50"})
-    for i, value in enumerate(values.all):
+    for i, value in enumerate(values):
         while True:
             try:
                 producer.produce(topic, value, partition=i % _PARTITIONS)
@@ -150,7 +152,6 @@ def _pull(servers: str, topic: str, records: int, directory: str) -> Iterator[Ca
 def _pulled(directory: str) -> Proof:
     """The log has every value once, in order for each partition: put together as they were sent."""
     import aolog
-    from bench.payloads import prove
 
     lanes: list[list[bytes]] = [[] for _ in range(_PARTITIONS)]
     with aolog.Reader(str(Path(directory, "log"))) as reader:
