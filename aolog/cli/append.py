@@ -339,5 +339,6 @@ def append(
             elif writer.pruned_unread:
                 problem.details["pruned_unread"] = pruned_to_json(writer.pruned_unread)
             raise _explained(problem, log, tally, count) from problem
-        print_outcome(log, tally, writer, signals.signum, as_json=as_json)
+        bounded = retention.bounded
+        print_outcome(log, tally, writer, signals.signum, bounded=bounded, as_json=as_json)
         return 0 if signals.signum is None else 128 + signals.signum

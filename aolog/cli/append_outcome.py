@@ -60,10 +60,17 @@ def _deleted(log: str, tally: Tally) -> int | None:
 
 
 def print_outcome(
-    log: str, tally: Tally, writer: Writer, stopped_by: Signals | None, *, as_json: bool
+    log: str,
+    tally: Tally,
+    writer: Writer,
+    stopped_by: Signals | None,
+    *,
+    bounded: bool,
+    as_json: bool,
 ) -> None:
-    """Prints the outcome of a run without an error, after the writer is closed."""
-    deleted = _deleted(log, tally)
+    """Prints the outcome of a run without an error, after the writer is closed. bounded: retention may
+    have deleted records of the run."""
+    deleted = _deleted(log, tally) if bounded else 0
     if as_json:
         out.json(
             {
