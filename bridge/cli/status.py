@@ -110,15 +110,15 @@ def ask(where: str) -> dict[str, Any]:
 
 
 def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any]:
-    from bridge.supervise.discovery import find_logs, missing, unlisted_below
+    from bridge.supervise.discovery import logs_and_unlisted, missing
 
     if root is not None and (why := missing(root)) is not None:
         raise NotALog(why, hint="name the directory of a tree of logs", path=root)
-    logs = {path: path} if path is not None else find_logs(root or "")
+    logs, unlisted = ({path: path}, {}) if path is not None else logs_and_unlisted(root or "")
     found: dict[str, Any] = {"logs": [_one(name, where, cursor) for name, where in logs.items()]}
+    if unlisted:
+        found["unlisted"] = unlisted
     if root is not None:
-        if unlisted := unlisted_below(root):
-            found["unlisted"] = unlisted
         from bridge.pull.units import events_of
 
         if events := events_of(root):

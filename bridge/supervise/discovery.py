@@ -42,9 +42,10 @@ def find_logs(
     return _walk(root, include, exclude)[0]
 
 
-def unlisted_below(root: str) -> dict[str, str]:
-    """Names of directories below the root that cannot be listed, with the reasons."""
-    return _walk(root, ("*",), ())[2]
+def logs_and_unlisted(root: str) -> tuple[dict[str, str], dict[str, str]]:
+    """As `find_logs`; and the names of directories that cannot be listed, with the reasons."""
+    found, _, unlisted = _walk(root, ("*",), ())
+    return found, unlisted
 
 
 def missing(root: str) -> str | None:
