@@ -2,6 +2,7 @@
 
 Read in this order: options and forwarder (the life of one delivery), log_source (the log and its
 cursor), router and partitioner (which record goes to which partition), then `at_least_once` or `exactly_once`;
-committer (where the cursor passes a record), checkpoints, dead_letter, losses, rate_limit. seek and
-replay move a cursor by hand. This room does not know that there are other logs.
+committer (where the cursor passes a record), checkpoints, dead_letter; losses, known_gaps and loss_file
+(what is lost, counted once, and kept); rate_limit. seek and replay move a cursor by hand. This room does
+not know that there are other logs.
 """

@@ -6,7 +6,7 @@
 Writes alternate between the slots, so a write that is cut off leaves the other one. Replacing the text
 takes no free block, so a log on a full disk can be drained, which then frees space. A text that
 outgrows its slot needs room: the file is created again, with slots twice as large as the text. A file
-without slots, written by an earlier version, is the text itself.
+without slots, written by an earlier version, is the text itself. Checkpoints and losses are such texts.
 """
 
 from __future__ import annotations

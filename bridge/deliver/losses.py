@@ -1,5 +1,5 @@
 """LogLosses: the records of one log that can no longer be delivered, as one process meets them; and
-those that its cursor has lost since it exists, which the checkpoints keep."""
+those that its cursor has lost since it exists, which loss_file keeps."""
 
 from __future__ import annotations
 

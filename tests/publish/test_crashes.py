@@ -170,8 +170,8 @@ def read_and_commit(storage: Storage, log: str) -> None:
 def test_what_somebody_acted_on_is_not_taken_back(
     act: Callable[[Storage, str], None], log: str
 ) -> None:
-    """The publication is killed behind the manifest's rename and before that is durable; one log's
-    writer renames, or a cursor passes what was published; then the power fails."""
+    """The publication is killed after it has renamed the manifest, which is not durable yet. One log's
+    writer renames, or a cursor passes what was published. Then the power fails."""
     system = SimulatedSystem()
     begin(system)
     system = system.process()

@@ -59,6 +59,16 @@ def state() -> Iterator[Path]:
         rmtree(above)
 
 
+@pytest.fixture
+def mine(state: Path) -> Path:
+    """The application's own directory there."""
+    mine = state / "app"
+    subprocess.run(
+        ["install", "-d", "-o", str(APP), "-g", str(BRIDGE), "-m", "2770", str(mine)], check=True
+    )
+    return mine
+
+
 def append(log: Path, interpreter: str, *options: str) -> None:
     done = run_as(
         APP, ["-m", "aolog", "append", str(log), "--topic", "events", *options], interpreter
@@ -75,12 +85,8 @@ def drain(state: Path, interpreter: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_bridge_of_another_user_drains_and_prunes_and_the_application_goes_on(
-    state: Path, interpreter: str
+    state: Path, mine: Path, interpreter: str
 ) -> None:
-    mine = state / "app"
-    subprocess.run(
-        ["install", "-d", "-o", str(APP), "-g", str(BRIDGE), "-m", "2770", str(mine)], check=True
-    )
     log = mine / "orders"
     bound = ("--mode", "770", "--slab-bytes", "64k", "--retention-max-bytes", "1M")
     append(log, interpreter, *bound, "--when-full", "error")
@@ -95,12 +101,8 @@ def test_a_bridge_of_another_user_drains_and_prunes_and_the_application_goes_on(
 
 
 def test_a_directory_that_the_group_may_only_read_is_refused_by_name(
-    state: Path, interpreter: str
+    state: Path, mine: Path, interpreter: str
 ) -> None:
-    mine = state / "app"
-    subprocess.run(
-        ["install", "-d", "-o", str(APP), "-g", str(BRIDGE), "-m", "2770", str(mine)], check=True
-    )
     append(mine / "orders", interpreter, "--mode", "750")
     done = drain(state, interpreter)
     assert done.returncode != 0
