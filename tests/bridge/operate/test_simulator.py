@@ -199,7 +199,7 @@ def test_every_control_of_the_page_does_what_it_says(
         page.get_by_role("button", name="One error").click()
         page.get_by_role("button", name="kill -9").click()
         expect(page.locator("#events")).to_contain_text("killed -9: the bridge")
-        page.get_by_label("Buffer on disk").uncheck()
+        page.get_by_label("Buffer on disk").click()
         expect(page.locator("#mode")).to_have_value("block")
         expect(page.get_by_label("Crash after produce")).to_be_disabled()
         page.locator("#mode").select_option("log")
