@@ -4,8 +4,8 @@ The turn to use the device goes from thread to thread, first in, first out. The 
 unless an earlier holder already synced what it needs, and passes the turn on. So a thread waits for
 the sync that was under way when it came, and for one more at most, which covers it.
 
-Each thread wakes up only the next one. While the turn travels along the line, those that had it
-append again, and the next sync covers their new records too: nearly every sync is for all threads.
+Those whose records are durable then take turns two at a time: one wakes up while the other one
+appends again, and the next sync covers their new records too: nearly every sync is for all threads.
 If all woke up at once, they would only wait again, for the interpreter's lock.
 """
 
@@ -16,42 +16,44 @@ from collections import deque
 
 
 class GroupCommit:
-    """The turn and the line of threads that wait for it.
+    """The turns and the line of threads that wait for one.
 
-    Call `enter`, and then `leave`, whatever happens in between. threads: those between the two; such
-    a thread must not enter again (in a signal handler), it would wait for itself.
+    Call `enter`, and then `leave`, whatever happens in between. A thread whose target is not durable
+    when its turn comes has the only turn, and may sync. threads: those between the two calls; such a
+    thread must not enter again (in a signal handler), it would wait for itself.
     """
 
     def __init__(self) -> None:
         self.threads: set[int] = set()
         self._mutex = threading.Lock()
-        self._is_taken = False
-        self._line: deque[threading.Lock] = deque()
+        self._turns = 0  # taken: one, or two by threads whose targets are durable
+        self._line: deque[tuple[int, threading.Lock]] = deque()
 
-    def enter(self) -> None:
-        """Waits for the turn."""
+    def enter(self, target: int) -> None:
+        """Waits for a turn. target: the address before which all must be durable."""
         self.threads.add(threading.get_ident())
         with self._mutex:
-            if not self._is_taken:
-                self._is_taken = True
+            if not self._turns:
+                self._turns = 1
                 return
             gate = threading.Lock()
             gate.acquire()
-            self._line.append(gate)
+            self._line.append((target, gate))
         gate.acquire()
 
-    def leave(self) -> None:
-        """Passes the turn on."""
+    def leave(self, durable: int) -> None:
+        """Passes the turn on. durable: every byte before this address is."""
         with self._mutex:
-            if self._line:
-                self._line.popleft().release()
-            else:
-                self._is_taken = False
+            turns, line = self._turns - 1, self._line
+            while line and (turns < 1 or (turns < 2 and line[0][0] <= durable)):
+                line.popleft()[1].release()
+                turns += 1
+            self._turns = max(turns, 0)  # after `release_all` it is 0 already
         self.threads.discard(threading.get_ident())
 
     def release_all(self) -> None:
         """Lets all go on at once: a thread was interrupted, and perhaps it had the turn."""
         with self._mutex:
-            self._is_taken = False
+            self._turns = 0
             while self._line:
-                self._line.popleft().release()
+                self._line.popleft()[1].release()

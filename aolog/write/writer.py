@@ -314,7 +314,7 @@ class Writer(Gate):
         elif not may_be_retried(tail.trouble):  # before the turn, which a fork may have left taken
             tail.refuse()
         try:
-            self._commit.enter()
+            self._commit.enter(target)
             if tail.durable >= target:  # synced by another thread
                 return tail.durable
             with self._lock:
@@ -328,7 +328,7 @@ class Writer(Gate):
             self._meet(error)
             raise
         finally:
-            self._commit.leave()
+            self._commit.leave(tail.durable)
         return tail.durable
 
     # --- what keeps the writer from going on ------------------------------------------------------
