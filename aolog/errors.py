@@ -18,6 +18,7 @@ imported when they are first used: together they cost more than everything that 
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
 TYPE_CHECKING = False  # as typing's, whose import takes longer than this module
@@ -384,9 +385,10 @@ def library_missing(error: ModuleNotFoundError) -> UsageError | None:
     )
 
 
+@cache  # `import_module` takes 3 us to find a loaded module
 def load_optional(module: str) -> ModuleType:
     """Imports one of our modules that needs an optional library. Raises UsageError with the command
-    that installs the library. (`import_module` finds a loaded module in 0.5 us.)"""
+    that installs the library."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

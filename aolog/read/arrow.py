@@ -129,8 +129,7 @@ def _timestamp(frames: list[RecordFrame]) -> _Parts:
 
 
 def _value(frames: list[RecordFrame]) -> _Parts:
-    each = [frame.columns for frame in frames]
-    return _binary([(c.records, c.values or lone(c.value)) for c in each])
+    return _binary([(f.columns.records, f.columns.values or lone(f.columns.value)) for f in frames])
 
 
 def _key(frames: list[RecordFrame]) -> _Parts:
