@@ -77,6 +77,7 @@ class Puller:
         self._unclaimed: set[Place] = set()
         self._done: set[Place] = set()
         self._read_to: dict[Place, int] = {}
+        self._revoked_now: set[Place] = set()  # during the present fetch
         self._held: list[Run] = []  # fetched, and not appended yet
         self._mark: Mark | None = None
         self._saved: Mark | None = None
@@ -144,6 +145,7 @@ class Puller:
         for found, runs in fetch_runs(self._fetcher, is_enough):
             self._held += runs  # now: the next step may take partitions away
             self._read_to |= found.ends
+            self._drop_revoked()
         self._state, self._error = "waiting" if self._unclaimed else "pulling", None
         if found.away is not None:
             self._state, self._error = "away", found.away
@@ -157,6 +159,15 @@ class Puller:
             self._restart(lost)
         if time.monotonic() >= self._sync_due_s:
             self._checkpoint()
+
+    def _drop_revoked(self) -> None:
+        """What one fetch returned of a partition that was revoked in it may be from before. If the
+        partition came back in the same fetch, it begins again after what was appended."""
+        places, self._revoked_now = self._revoked_now, set()
+        if places:
+            back = [p for p in places if p in self._sources or p in self._unclaimed]
+            self._remove(list(places))
+            self._add(back)
 
     def _connect_anew(self, settings: dict[str, Any]) -> None:
         """Goes on after what was appended. Waits while the log is full: leaving a group needs everything durable."""
@@ -304,6 +315,7 @@ class Puller:
         self._add(places)
 
     def _revoked(self, places: list[Place]) -> None:
+        self._revoked_now |= set(places)
         self._remove(places)
 
     def _add(self, places: list[Place]) -> None:
@@ -364,6 +376,8 @@ class Puller:
         mine = [place for place in places if place in self._sources]
         self._unclaimed -= set(places)
         self._held = [run for run in self._held if run.place not in places]
+        for place in places:
+            self._read_to.pop(place, None)
         if self._mark != self._saved:
             self._checkpoint()
             if self._mark != self._saved:
@@ -372,7 +386,6 @@ class Puller:
         for place in mine:
             self._archive.release(self._sources.pop(place))
             del self._next[place]
-            self._read_to.pop(place, None)
             self._done.discard(place)
 
     def _restart(self, places: list[Place]) -> None:

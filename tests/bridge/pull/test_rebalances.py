@@ -1,0 +1,112 @@
+"""Partitions that are revoked and come back while a pull fetches: by a group that answers as it is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+from confluent_kafka import Message
+
+from bridge.kafka.catalog import Partition, Topic
+from bridge.kafka.fetcher import Fetched
+from bridge.pull import puller
+from bridge.pull.options import PullOptions
+from tests.bridge.pull.pulling import origins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+NAME, END = "t", 1_000
+PLACE = (NAME, 0)
+
+
+class Catalog:
+    """Of a cluster with one partition of a thousand records."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def cluster_id(self) -> str:
+        return "cluster"
+
+    def topics(self, names: Iterable[str]) -> list[Topic]:
+        return [Topic(name, UUID(int=1), False, [Partition(0, 1, [1], [1])]) for name in names]
+
+    def offsets(self, places: Iterable[Any], when: str, **_: object) -> dict[Any, int]:
+        return dict.fromkeys(places, 0 if when == "earliest" else END)
+
+    def check_group(self, *_: object) -> None:
+        pass
+
+    def notes(self, *_: object) -> list[str]:
+        return []
+
+
+class Fetcher:
+    """steps: what each fetch does; each returns offsets, and whether the end was read."""
+
+    steps: list[Callable[[Fetcher], tuple[range, bool]]]
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.at: int | None = None
+
+    def subscribe(self, _: object, assigned: Callable[..., None], revoked: Callable[..., None]) -> None:  # fmt: skip  # one line
+        self.assigned, self.revoked = assigned, revoked
+
+    def assign(self, offsets: dict[Any, int]) -> None:
+        self.at = offsets[PLACE]
+
+    def unassign(self, places: Iterable[Any]) -> None:
+        self.at = None if PLACE in places else self.at
+
+    def fetch(self, *_: object) -> Fetched:
+        offsets, is_end = self.steps.pop(0)(self) if self.steps else (range(0), False)
+        messages = [Message(NAME, 0, n, None, b"value %d" % n, timestamp=(1, n)) for n in offsets]
+        return Fetched(messages, {PLACE: END} if is_end else {}, [], None)
+
+    def read(self) -> tuple[range, bool]:
+        assert self.at is not None
+        return range(self.at, END), True
+
+    def nothing(self, *_: object, **__: object) -> None:
+        pass
+
+    pause = resume = commit = close = nothing
+
+
+def given(fetcher: Fetcher) -> tuple[range, bool]:
+    fetcher.assigned([PLACE])
+    return range(0), False
+
+
+def taken(fetcher: Fetcher) -> tuple[range, bool]:
+    """After the last messages and the end were queued."""
+    fetcher.revoked([PLACE])
+    return range(500, END), True
+
+
+def taken_and_given(fetcher: Fetcher) -> tuple[range, bool]:
+    fetcher.revoked([PLACE])
+    fetcher.assigned([PLACE])
+    return range(500, END), True
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [[given, taken, given, Fetcher.read], [given, taken_and_given, Fetcher.read]],
+    ids=["in another fetch", "in the same fetch"],
+)
+def test_a_drain_reads_a_partition_whole_that_was_revoked_in_a_fetch_and_came_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[Any]
+) -> None:
+    monkeypatch.setattr(puller, "Catalog", Catalog)
+    monkeypatch.setattr(puller, "Fetcher", Fetcher)
+    Fetcher.steps = list(steps)
+    log = tmp_path / "root" / "a"
+    options = PullOptions("k:1", (NAME,), str(log), root=str(log.parent), group="g", drain=True)
+    pulling = puller.Puller(options)
+    pulling.run()
+    assert pulling.status()[:2] == ("drained", END)
+    assert [each[2] for each in origins(log)] == list(range(END))
