@@ -122,8 +122,9 @@ def _print(log: str, report: Report, news: News | None) -> None:
         for gap in news.gaps:
             out.line(f"new: [{gap.begin}, {gap.end}) {gap.reason}")
     damage = [found for found in report.findings if found.damage]
-    causes = [found for found in damage if found.code in GAP_CAUSES and report.gaps]
-    others = [found for found in damage if found not in causes]
+    codes = GAP_CAUSES if report.gaps else set()
+    causes = [found for found in damage if found.code in codes]
+    others = [found for found in damage if found.code not in codes]
     notes = [each for each in report.findings if not each.damage and each.code != "tail"]
     for head, part in (
         ("Damage that caused gaps", causes),

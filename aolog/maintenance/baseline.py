@@ -1,6 +1,7 @@
 """Known gaps: compares a new report of `verify` with an earlier one.
 
-A gap is known if a gap of the baseline covers its range and lost at least as many records. An unknown
+A gap is known if a gap of the baseline covers its range and lost at least as many records: the last one
+that begins at or before it, since the gaps of a report do not overlap. An unknown
 count in the baseline covers any count; a count that has become unknown is new. Damage that causes a gap
 (a lost slab header, a damaged seal) is known if the baseline has the same damage of the same slab. All
 other damage is new, even if the baseline has it: it cost no record, and a repair removes it. Slabs and
@@ -13,6 +14,8 @@ reads by itself. A file that cannot be parsed makes no gap known.
 from __future__ import annotations
 
 import json
+from bisect import bisect
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import UsageError
@@ -43,7 +46,7 @@ class News(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """gaps: (begin, end, records lost). causes: (code, name of the slab's file)."""
+    """gaps: (begin, end, records lost), in this order. causes: (code, name of the slab's file)."""
 
     gaps: list[tuple[int, int, int | None]]
     causes: set[tuple[str, str]]
@@ -52,7 +55,7 @@ class Baseline(NamedTuple):
         """The new part of a report."""
         damage = [found for found in report.findings if found.damage]
         return News(
-            [gap for gap in report.gaps if gap not in report.known and not self.covers(gap)],
+            [gap for gap in report.new_gaps if not self.covers(gap)],
             [found for found in damage if not self._explains(found)],
         )
 
@@ -61,11 +64,12 @@ class Baseline(NamedTuple):
 
     def covers(self, gap: Gap) -> bool:
         """Whether a gap is known."""
-        return any(
-            begin <= gap.begin
-            and gap.end <= end
-            and (lost is None or (gap.records_lost is not None and gap.records_lost <= lost))
-            for begin, end, lost in self.gaps
+        before = bisect(self.gaps, gap.begin, key=itemgetter(0))
+        if before == 0:
+            return False
+        _, end, lost = self.gaps[before - 1]
+        return gap.end <= end and (
+            lost is None or (gap.records_lost is not None and gap.records_lost <= lost)
         )
 
 
@@ -88,7 +92,7 @@ def parse_baseline(text: bytes, name: str) -> Baseline:
             f"{name}: is not a report of verify",
             hint="make one with `aolog verify LOG --json > FILE`",
         ) from None
-    return Baseline(gaps, causes)
+    return Baseline(sorted(gaps, key=itemgetter(0, 1)), causes)
 
 
 def _count(value: object) -> int | None:

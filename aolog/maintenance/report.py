@@ -41,3 +41,9 @@ class Report(NamedTuple):
     notes: list[str] = []  # noqa: RUF012 -- a default that is never changed
     findings: list[Finding] = []  # noqa: RUF012 -- the same
     known: list[Gap] = []  # noqa: RUF012 -- the same
+
+    @property
+    def new_gaps(self) -> list[Gap]:
+        """The gaps that are not known."""
+        known = set(self.known)
+        return [gap for gap in self.gaps if gap not in known]

@@ -120,7 +120,7 @@ class Scrubber:
 
 
 def _result(report: Report) -> Scrub:
-    new = [gap for gap in report.gaps if gap not in report.known]
+    new = report.new_gaps
     gaps = [f"gap {gap.begin}-{gap.end} ({gap.reason})" for gap in new]
     findings = (*gaps, *report.problems)
     places = tuple((gap.begin, gap.end) for gap in new[:100])
