@@ -25,7 +25,7 @@ from aolog.errors import (
 )
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.lock import lock_cursor
-from aolog.log.names import CURSOR_DIRECTORY, cursor_path
+from aolog.log.names import BRIDGE_SUFFIXES, CURSOR_DIRECTORY, cursor_path
 from aolog.read.reader import Reader
 from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
@@ -140,11 +140,12 @@ def _protects(log: str, name: str) -> bool:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 def delete(log: str, name: str, yes: bool, as_json: bool) -> None:  # noqa: FBT001 -- as above
-    """Delete cursor NAME of LOG. Retention may then remove records that only it protected."""
+    """Delete cursor NAME of LOG, with a bridge's notes on it. Retention may then remove records that
+    only it protected."""
     found = cursor_state(log, name, Holders(require_log(log)))
     if not yes and not _confirmed(found):
         raise UsageError("not deleted: not confirmed", hint="answer y, or give --yes")
-    _remove(log, name)
+    _remove(log, name, notes=True)
     if as_json:
         out.json({"deleted": name, "address": found.position and found.position.address})
     else:
@@ -159,8 +160,9 @@ def _confirmed(found: CursorState) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _remove(log: str, name: str) -> None:
-    """Removes the file; durable on return. Raises CursorLocked while a reader holds it."""
+def _remove(log: str, name: str, *, notes: bool = False) -> None:
+    """Removes the file; durable on return. notes: also the bridge's files beside it, which another
+    cursor of this name must not inherit. Raises CursorLocked while a reader holds it."""
     storage = Storage()
     try:
         file = lock_cursor(log, name, storage)
@@ -168,4 +170,6 @@ def _remove(log: str, name: str) -> None:
         raise NoSuchCursor(f"no cursor {name!r}", path=log) from None
     with file:
         storage.unlink(cursor_path(log, name))
+        for suffix in BRIDGE_SUFFIXES if notes else ():
+            storage.unlink(cursor_path(log, name, suffix))
         storage.sync_directory(Inside(log, CURSOR_DIRECTORY))

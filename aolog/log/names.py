@@ -31,6 +31,7 @@ PENDING_SUFFIX = ".pending"
 CURSOR_SUFFIX = ".cursor"
 NOTES_SUFFIX = ".lanes"
 LOSSES_SUFFIX = ".losses"
+BRIDGE_SUFFIXES = (NOTES_SUFFIX, LOSSES_SUFFIX)
 DEPTH_MAX = 99  # directories from a log up to its root; two digits in a name
 
 _BASE_DIGITS = 20  # one more than 2^63 needs

@@ -23,7 +23,7 @@ from aolog.errors import StorageFailed
 from aolog.format.frame import Frame
 from aolog.format.slab import DATA_BEGIN, MAGIC, decode_seal_body, encode_seal_again
 from aolog.log.cursor_file import cursor_names, encode_copies, position_in
-from aolog.log.names import CURSOR_DIRECTORY, LOSSES_SUFFIX, NOTES_SUFFIX, cursor_path, slab_name
+from aolog.log.names import BRIDGE_SUFFIXES, CURSOR_DIRECTORY, cursor_path, slab_name
 from aolog.log.walk import Walker
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def copy_cursors(
 
 
 def _copy_notes(log: Log, name: str, directory: Inside) -> None:
-    for suffix in (NOTES_SUFFIX, LOSSES_SUFFIX):
+    for suffix in BRIDGE_SUFFIXES:
         try:
             original = log.storage.open_read(cursor_path(log.path, name, suffix))
         except FileNotFoundError:

@@ -197,6 +197,23 @@ def test_a_cursor_is_set_shown_listed_and_deleted(log_path, ten):
     assert failure("cursor", "delete", log_path, "c", "-y")["code"] == "no_such_cursor"
 
 
+def test_a_deleted_cursor_takes_the_notes_of_a_bridge_with_it_and_no_others(log_path, ten):
+    directory = Path(log_path) / "cursors"
+    for name in ("c", "c.d"):
+        well("cursor", "set", log_path, name, ten[3])
+        for suffix in ("lanes", "losses"):
+            (directory / f"{name}.{suffix}").write_bytes(b"{}")
+    (directory / "c.cursor").write_bytes(b"damaged")
+    well("cursor", "set", log_path, "c", ten[4])
+    assert (directory / "c.lanes").exists(), "a cursor that is set anew is the same one"
+    well("cursor", "delete", log_path, "c", "--yes")
+    assert sorted(each.name for each in directory.iterdir()) == [
+        "c.d.cursor",
+        "c.d.lanes",
+        "c.d.losses",
+    ]
+
+
 def test_a_cursor_that_lost_records_is_listed_as_pruned_with_their_number(log_path, slabs):
     well("cursor", "set", log_path, "slow", "ordinal:2")
     well("cursor", "set", log_path, "fast", "latest")
