@@ -10,7 +10,6 @@ from aolog.cli.lock_holders import require_log
 from aolog.cli.output import human_bytes, json_option, out, tell_pruned
 from aolog.cli.parse import DURATION, SIZE, log_argument
 from aolog.errors import RetentionFull, counted, one_line
-from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
 from aolog.log.retention import prune as prune_log
@@ -65,15 +64,16 @@ def prune(
     pruned = prune_log(log, storage, retention, dry_run=dry_run)
     if as_json:
         found = pruned._asdict()
+        found["room"] = found.pop("holder") is None
         found["pruned_unread"] = pruned_to_json(found.pop("unread"))
         out.json({"log": log, "dry_run": dry_run, **found})
     else:
         _print(log, pruned, dry_run=dry_run)
         out.flush()
         tell_pruned(pruned.unread, would=dry_run)
-    if not pruned.room:
+    if pruned.holder is not None:
         raise RetentionFull(
-            f"--max-bytes {max_bytes} is not met: {_slowest(log, storage)}",
+            f"--max-bytes {max_bytes} is not met: cursor {pruned.holder!r} needs the oldest slab",
             hint="let it catch up, delete it if it is not used, or give --force",
             path=log,
         )
@@ -88,10 +88,3 @@ def _print(log: str, pruned: Pruned, *, dry_run: bool) -> None:
         f"{one_line(log)}: {verb} {counted(pruned.slabs, 'slab')}, {human_bytes(pruned.bytes)}: "
         f"everything before address {pruned.end}"
     )
-
-
-def _slowest(log: str, storage: Storage) -> str:
-    """The protecting cursor with the lowest address."""
-    found = [(read_position(log, name, storage), name) for name in cursor_names(log, storage)]
-    address, name = min(((at.address, name) for at, name in found if at.protects), default=(0, "?"))
-    return f"cursor {name!r} still needs the records from address {address} on"

@@ -156,13 +156,14 @@ def plan(
 
 
 class Pruned(NamedTuple):
-    """What was removed. room: as in Plan. end: everything before this address is removed. unread: by
+    """What was removed. holder: the protecting cursor that still needs slabs that exceed max_bytes; None if
+    there is room. end: everything before this address is removed. unread: by
     protecting cursor, the removed records that it had not read, as a gap of reason "pruned"."""
 
     slabs: int
     bytes: int
     end: int
-    room: bool
+    holder: str | None
     unread: dict[str, Gap]
 
 
@@ -253,7 +254,8 @@ def _decide(
     """The slabs to remove, and the totals of that."""
     with Log(path, storage) as log:
         cursors = protecting(path, storage)
-        needed_from = min((at.address for at in cursors.values()), default=None)
+        slowest = min(cursors, key=lambda name: cursors[name].address, default=None)
+        needed_from = None if slowest is None else cursors[slowest].address
 
         def look() -> tuple[list[SlabSize], Pruned]:
             slabs = _sizes(log, known)
@@ -269,7 +271,8 @@ def _decide(
                 for name, at in cursors.items()
                 if at.address < end and (lost := _newly_lost(log, at, decided.drop)) is not None
             }
-            return going, Pruned(len(going), size, end, decided.room, unread)
+            holder = None if decided.room else slowest
+            return going, Pruned(len(going), size, end, holder, unread)
 
         going, pruned = log.listed(look)  # a dry run has no lock: others may prune meanwhile
     for base in [base for base in known if base < pruned.end]:  # other processes prune too

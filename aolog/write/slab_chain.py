@@ -17,7 +17,7 @@ from aolog.errors import AologError, RetentionFull
 from aolog.log.directory import Log
 from aolog.log.lock import lock_log
 from aolog.log.pruned_records import PrunedUnread
-from aolog.log.retention import protecting, prune
+from aolog.log.retention import prune
 from aolog.log.writer_checks import refuse_foreign, warn_of_limits
 from aolog.write.next_slab import begin_format_1_slab, begin_slab
 from aolog.write.opening import open_for_append
@@ -137,10 +137,11 @@ class SlabChain:
         retention = self._retention
         if not retention.bounded:
             return True
-        if self._prune(needed=self._options.slab_bytes).room or retention.when_full == "prune":
+        holder = self._prune(needed=self._options.slab_bytes).holder
+        if holder is None or retention.when_full == "prune":
             self._full_warn_at_s = 0.0
             return True
-        self._warn_of_full_log()
+        self._warn_of_full_log(holder)
         if retention.when_full == "error":
             raise RetentionFull(
                 f"the log's total of {retention.max_bytes} bytes is reached and cursors still need "
@@ -150,20 +151,18 @@ class SlabChain:
             )
         return False
 
-    def _warn_of_full_log(self) -> None:
+    def _warn_of_full_log(self, holder: str) -> None:
         """Logs once, after a while, that appends find no room: a caller that waits sees nothing else."""
         now_s = time.monotonic()
         self._full_warn_at_s = self._full_warn_at_s or now_s + _FULL_WARN_S
         if now_s < self._full_warn_at_s:
             return
         self._full_warn_at_s = math.inf
-        cursors = protecting(self.path, self.storage)
-        slowest = min(cursors, key=lambda name: cursors[name].address, default=None)
         notices.warn(
             "%s: appends wait: the log's total of %s bytes is reached, and cursor %r needs the oldest slab",
             self.path,
             self._retention.max_bytes,
-            slowest,
+            holder,
         )
 
     def prune_now(self, *, for_slab: bool = False) -> bool:

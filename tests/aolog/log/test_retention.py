@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import aolog
 from aolog.log.retention import Plan, SlabSize, plan, prune
 from aolog.storage.storage import Storage
+from aolog.storage.system import System
 from aolog.testing import Killed
 from tests.aolog.conftest import (
     Operation,
@@ -178,7 +181,7 @@ def test_age_and_count_take_nothing_that_a_cursor_needs(
     hold(log_path, 20, "other")
     pruned = prune(log_path, Storage(), aolog.Retention(**keep))
     assert pruned.slabs == 3
-    assert pruned.room
+    assert pruned.holder is None
     assert pruned.end == int(slabs[3].stem)
     assert slab_files(log_path) == slabs[3:]
     with aolog.Reader(log_path, cursor="c") as reader:
@@ -249,6 +252,40 @@ def test_block_waits_until_a_cursor_commits(log_path: str) -> None:
         appending.result()
         assert seen == [b"%010d" % i + b"x" * 440 for i in range(1, 40)]
     assert_clean(log_path)
+
+
+class AfterPrune(System):
+    """Lists no cursor after each prune: as if each were deleted right then."""
+
+    lock: int | None = None
+
+    def open(self, path: str, *more: Any, **options: Any) -> int:  # type: ignore[override]  # a function there
+        fd = os.open(path, *more, **options)
+        self.lock = fd if path == "retention.lock" else self.lock
+        return fd
+
+    def close(self, fd: int) -> None:  # type: ignore[override]  # a function there
+        self.lock = None if fd == self.lock else self.lock
+        os.close(fd)
+
+    def listdir(self, path: str | int, /) -> list[str]:
+        hidden = ".cursor" if self.lock is None else "hidden"
+        return [name for name in super().listdir(path) if not name.endswith(hidden)]
+
+
+def test_the_warning_names_the_cursor_that_was_in_the_way_also_if_it_is_gone_since(
+    log_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    keep = aolog.Retention(max_bytes=40_000, when_full="error")
+    options: dict[str, Any] = {"slab_bytes": SLAB, "retention": keep, **NEVER}
+    with aolog.Writer(log_path, storage=Storage(AfterPrune()), **options) as writer:
+        fill(writer, 1)
+        hold(log_path, 1)
+        until = time.monotonic() + 20
+        while "appends wait" not in caplog.text and time.monotonic() < until:
+            with contextlib.suppress(aolog.RetentionFull):
+                writer.append(b"x" * 440)
+    assert "and cursor 'c' needs the oldest slab" in caplog.text
 
 
 def test_a_damaged_cursor_frees_nothing(log_path: str) -> None:
