@@ -64,26 +64,28 @@ def serving(
 ) -> Iterator[tuple[str, int]]:
     """Serves in a thread of its own; yields the address that it listens on. Raises UsageError where it
     cannot listen."""
-    answers = _Answers(access, logs, body_bytes, waiting_max)
-    with (
-        ThreadPoolExecutor(THREADS, "ingest") as pool,
-        served(answers.routes(pool), access, "default-src 'none'", limits=LIMITS) as at,
-    ):
-        yield at
+    access = access._replace(reads_need_it=access.token is not None)
+    with ThreadPoolExecutor(THREADS, "ingest") as pool:
+        answers = _Answers(pool, logs, body_bytes, waiting_max)
+        with served(
+            answers.routes(), access, "default-src 'none'", limits=LIMITS, refused=answers.refused
+        ) as at:
+            yield at
 
 
 class _Answers:
     """One method a route."""
 
-    def __init__(self, access: Access, logs: Logs, body_bytes: int, waiting_max: int) -> None:
-        self._access, self._logs = access, logs
+    def __init__(
+        self, pool: ThreadPoolExecutor, logs: Logs, body_bytes: int, waiting_max: int
+    ) -> None:
+        self._pool, self._logs = pool, logs
         self._body_bytes, self._waiting_max = body_bytes, waiting_max
         self._waiting = 0
         self._metrics = Metrics(lambda: self._waiting, lambda: len(logs.state()))
 
-    def routes(self, pool: ThreadPoolExecutor) -> Starlette:
+    def routes(self) -> Starlette:
         """The application."""
-        self._pool = pool
         return Starlette(
             routes=[
                 Route("/topics/{topic}", self._append, methods=["POST"]),
@@ -94,18 +96,21 @@ class _Answers:
             ]
         )
 
+    def refused(self, method: str, status: int) -> None:
+        """A request was refused before its route: counted if it was an append."""
+        if method == "POST":
+            self._metrics.answered(status, 0.0)
+
     async def _in_pool(self, call: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     async def _append(self, request: Request) -> Response:
         begun_s = time.monotonic()
-        answer = await self._append_if_allowed(request)
+        answer = await self._append_if_few_wait(request)
         self._metrics.answered(answer.status_code, time.monotonic() - begun_s)
         return answer
 
-    async def _append_if_allowed(self, request: Request) -> Response:
-        if self._lacks_token(request):
-            return _no_token()
+    async def _append_if_few_wait(self, request: Request) -> Response:
         if self._waiting >= self._waiting_max:
             return _later("too many requests wait")
         self._waiting += 1
@@ -113,10 +118,6 @@ class _Answers:
             return await self._append_body(request)
         finally:
             self._waiting -= 1
-
-    def _lacks_token(self, request: Request) -> bool:
-        token, given = self._access.token, request.headers.get("authorization")
-        return token is not None and not self._access.may_act(given)
 
     async def _append_body(self, request: Request) -> Response:
         topic = request.path_params["topic"]
@@ -148,8 +149,6 @@ class _Answers:
         return json_response(taken._asdict())
 
     async def _read(self, request: Request) -> Response:
-        if self._lacks_token(request):
-            return _no_token()
         topic, start = request.path_params["topic"], request.query_params.get("from")
         if not self._logs.accepts(topic):
             return error(404, "this topic is not accepted", "see --topic")
@@ -171,23 +170,15 @@ class _Answers:
             lines, media_type="application/x-ndjson", headers={"Aolog-Next": str(after)}
         )
 
-    async def _topics(self, request: Request) -> Response:
-        if self._lacks_token(request):
-            return _no_token()
+    async def _topics(self, _: Request) -> Response:
         return json_response({"topics": self._logs.state()})
 
-    async def _show_metrics(self, request: Request) -> Response:
-        if self._lacks_token(request):
-            return _no_token()
+    async def _show_metrics(self, _: Request) -> Response:
         body, kind = self._metrics.exposition()
         return Response(body, media_type=kind)
 
     async def _healthz(self, _: Request) -> Response:
         return json_response({"ok": True})
-
-
-def _no_token() -> Response:
-    return error(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
 
 
 def _later(why: str) -> Response:

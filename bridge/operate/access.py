@@ -26,11 +26,13 @@ OPEN_PATHS = ("/", "/healthz", "/readyz")
 
 class Access(NamedTuple):
     """What was configured. token: the text, or a function that returns the present one. hosts: names in
-    the Host header that are accepted besides `localhost`."""
+    the Host header that are accepted besides `localhost`. reads_need_it: on loopback, too, reading needs the
+    token."""
 
     where: str
     token: str | Callable[[], str] | None = None
     hosts: tuple[str, ...] = ()
+    reads_need_it: bool = False
 
     def address(self) -> tuple[str, int]:
         """HOST and PORT to listen on. Raises UsageError for another interface without a token."""
@@ -57,7 +59,8 @@ class Access(NamedTuple):
 
     def may_read(self, path: str, authorization: str | None) -> bool:
         """Whether a request may see what `path` shows."""
-        if path in OPEN_PATHS or _is_loopback(address_of(self.where)[0]):
+        on_loopback = _is_loopback(address_of(self.where)[0])
+        if path in OPEN_PATHS or (on_loopback and not self.reads_need_it):
             return True
         return self.may_act(authorization)
 

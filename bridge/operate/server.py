@@ -110,16 +110,17 @@ def served(
     *,
     limits: Limits = LIMITS,
     sample: Callable[[], None] = lambda: None,
+    refused: Callable[[str, int], None] = lambda _method, _status: None,
 ) -> Iterator[tuple[str, int]]:
     """Serves an application in a thread of its own; yields the address that it listens on.
 
     policy: the Content-Security-Policy. streams: end with the server. sample: called each second
-    in that thread. Raises UsageError where it cannot listen."""
+    in that thread. refused: called for each request that the application does not see. Raises UsageError where it cannot listen."""
     host, port = access.address()
     listener = _listen(access.where, host, port)
     server = uvicorn.Server(
         uvicorn.Config(
-            _Guard(app, access, policy, limits),
+            _Guard(app, access, policy, limits, refused),
             interface="asgi3",
             http=type("_Connection", (_Connection,), {"wait_s": limits.connection_s}),
             ws="none",
@@ -182,8 +183,15 @@ def _run(server: uvicorn.Server, listener: socket.socket, sample: Callable[[], N
 class _Guard:
     """Every request passes here: host, token, headers, deadline."""
 
-    def __init__(self, app: ASGIApp, access: Access, policy: str, limits: Limits) -> None:
-        self._app, self._access, self._limits = app, access, limits
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        policy: str,
+        limits: Limits,
+        refused: Callable[[str, int], None],
+    ) -> None:
+        self._app, self._access, self._limits, self._refused = app, access, limits, refused
         given = {**_HEADERS, "Content-Security-Policy": policy}
         self._headers = [(k.lower().encode(), v.encode()) for k, v in given.items()]
 
@@ -202,6 +210,8 @@ class _Guard:
         elif not self._access.may_read(path, headers.get(b"authorization", b"").decode("latin-1")):
             refused = error(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
             refused.headers["WWW-Authenticate"] = "Bearer"
+        if refused is not None:
+            self._refused(scope["method"], refused.status_code)
         answer: Callable[[Scope, Receive, Send], Awaitable[None]] = refused or self._app
         deadline_s = None if path == "/events" and refused is None else self._limits.request_s
         try:

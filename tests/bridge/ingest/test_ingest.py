@@ -56,11 +56,11 @@ class Client:
 def ingesting(
     root: Path, token: str | None = None, topics: tuple[str, ...] = (), **given: Any
 ) -> Iterator[Client]:
-    options = given.pop("options", {})
+    options, where = given.pop("options", {}), given.pop("where", "127.0.0.1:0")
     logs = Logs(str(root), topics, options)
     given.setdefault("body_bytes", 1 << 20)
     try:
-        with serving(Access("127.0.0.1:0", token), logs, **given) as at:
+        with serving(Access(where, token), logs, **given) as at:
             yield Client(at)
     finally:
         logs.close()
@@ -179,9 +179,10 @@ def test_with_a_token_every_request_needs_it_except_the_probe(tmp_path: Path) ->
         Access("0.0.0.0:0").address()
 
 
-def test_the_metrics_count_what_was_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["127.0.0.1:0", "0.0.0.0:0"])
+def test_the_metrics_count_what_was_answered(tmp_path: Path, where: str) -> None:
     body = lines({"value": "a"}, {"value": "b"})
-    with ingesting(tmp_path, TOKEN) as client:
+    with ingesting(tmp_path, TOKEN, where=where) as client:
         bearer = f"Bearer {TOKEN}"
         for _ in range(2):
             client.post("t", body, Idempotency_Key="one", Authorization=bearer)
