@@ -2,7 +2,7 @@
 
     log ► read ► route ► lanes ► Kafka ► acknowledged ► cursor ► prune
 
-Rooms, in the order of their imports: kafka, config, deliver (one log), supervise (many logs), operate,
+Rooms, in the order of their imports: config, kafka, deliver (one log), supervise (many logs), operate,
 buffer (`Buffer`, for programs that send), client, pull, ingest, testing, cli. The guarantees are in
 aolog/docs/explanation/guarantees.md.
 """
@@ -10,6 +10,8 @@ aolog/docs/explanation/guarantees.md.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from bridge.config import client_check as _client_check
 
 if TYPE_CHECKING:
     from bridge.buffer.buffer import Buffer
@@ -42,6 +44,16 @@ _MODULES = {
     "Provider": "buffer.provider",
     "Rejected": "errors",
 }
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    """Imports Kafka's client only when a configuration is read."""
+    from bridge.kafka.settings import check
+
+    check(settings)
+
+
+_client_check.check = _check_settings
 
 
 def __getattr__(name: str) -> Any:

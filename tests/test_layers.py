@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = {
     "aolog": ("errors", "record", "format", "storage", "log", "write", "read", "maintenance",
               "publish", "aio", "cli", "spark", "examples", "testing"),
-    "bridge": ("errors", "kafka", "config", "deliver", "supervise", "buffer", "operate", "client",
+    "bridge": ("errors", "config", "kafka", "deliver", "supervise", "buffer", "operate", "client",
                "pull", "ingest", "testing", "cli", "deploy", "examples"),
 }  # fmt: skip  # a table
 APART = ({"write", "read"},)  # neither imports the other

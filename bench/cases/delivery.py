@@ -218,7 +218,7 @@ def _topic(to: Destination, directory: str) -> str:
 
 def _keys() -> list[bytes]:
     """One for each partition, in order."""
-    from bridge.kafka.partition import partition_of
+    from bridge.config.partition import partition_of
 
     found: dict[int, bytes] = {}
     for i in count():

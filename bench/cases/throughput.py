@@ -241,7 +241,7 @@ def _contender(
 def _records(plan: Plan, length: int, directory: str) -> _Records:
     """Written to a log too."""
     import aolog
-    from bridge.kafka.partition import partition_of
+    from bridge.config.partition import partition_of
     from bridge.kafka.stamp import encode_stamp
 
     size = plan.size

@@ -58,7 +58,7 @@ def topic_name(
     _context: click.Context, _parameter: click.Parameter, name: str | None
 ) -> str | None:
     """Checks the name of a topic, for click."""
-    from bridge.kafka.topics import TOPIC_NAME
+    from bridge.config.names import TOPIC_NAME
 
     if name is not None and re.fullmatch(TOPIC_NAME, name) is None:
         raise click.BadParameter(

@@ -24,7 +24,7 @@ from bridge.client.consumer import Consumer, until
 from bridge.client.delivery import send_failed
 from bridge.client.errors import KeyRefused, MissingTopic
 from bridge.client.heartbeat import make_heartbeat
-from bridge.kafka.topics import is_topic_name
+from bridge.config.names import is_topic_name
 
 if TYPE_CHECKING:
     import re

@@ -31,11 +31,10 @@ from bridge.client.errors import (
 )
 from bridge.client.json_text import parse
 from bridge.client.properties import KAFKA_FAST, REFUSED, Side, translate
-from bridge.config.names import check_servers
+from bridge.config.names import TOPIC_NAME, check_servers
 from bridge.config.secrets import read_text
 from bridge.config.settings import read_settings
 from bridge.errors import WrongConfiguration
-from bridge.kafka.topics import TOPIC_NAME
 
 Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 Source: TypeAlias = "Given | Options"

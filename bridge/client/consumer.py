@@ -26,9 +26,9 @@ from bridge.client.heartbeat import HeartbeatWatch, heartbeat_in
 from bridge.client.metrics import families
 from bridge.client.positions import Positions, is_incremental
 from bridge.client.received import Received, received
+from bridge.config.names import is_topic_name
 from bridge.kafka.client import ALL_DOWN, CLIENT_LOG, away, words
 from bridge.kafka.error_table import row_of
-from bridge.kafka.topics import is_topic_name
 
 if TYPE_CHECKING:
     from bridge.client.config import Source

@@ -20,8 +20,8 @@ from bridge.client.delivery import Delivery, Failures, Route, send_failed
 from bridge.client.errors import ClientClosed, MissingTopic
 from bridge.client.heartbeat import HeartbeatSender
 from bridge.client.metrics import families
+from bridge.config.names import is_topic_name
 from bridge.kafka.client import ALL_DOWN, CLIENT_LOG, away
-from bridge.kafka.topics import is_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,9 +1,10 @@
 """What a user configures: a file or options, checked whole before anything starts.
 
 It owns types, bounds and defaults, the rules of routing, and where secrets are read (secrets). It
-connects to nothing, and does not know how a value is used.
+connects to nothing, and does not know how a value is used. The Kafka client's own check of settings is
+given to it (client_check).
 
-Read in this order: names (of cursors, servers, addresses), secrets, settings (of the Kafka client),
-routing (where a record goes), models (every key), load (reads a file,
-reports what is wrong).
+Read in this order: names (of topics, cursors, servers, addresses), named_function (of the user's), secrets
+and current_text (files that are replaced), settings (of the Kafka client), routing and partition (where a
+record goes), models (every key), load (reads a file, reports what is wrong).
 """

@@ -27,13 +27,13 @@ from aolog.errors import AologError
 from aolog.log.retention import Retention
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import check_mode, read_mode
-from bridge.config.names import address_of, check_cursor, check_servers
+from bridge.config import client_check
+from bridge.config.named_function import FUNCTION_NAME, load_function
+from bridge.config.names import TOPIC_NAME, address_of, check_cursor, check_servers
 from bridge.config.routing import PartitionRule, Rule
 from bridge.config.secrets import Setting, Stamps, exposures, stamps
 from bridge.config.settings import plain_values, read_settings, refused_keys
 from bridge.errors import WrongConfiguration, WrongSetting
-from bridge.kafka.named_function import FUNCTION_NAME, load_function
-from bridge.kafka.topics import TOPIC_NAME
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's
 _PATH = r"^[^\x00]*$"  # the system's rule
@@ -77,8 +77,6 @@ def _take_settings(value: object, info: ValidationInfo, *, check: bool = True) -
 
 def _refused(settings: dict[str, Setting]) -> list[str]:
     """What the Kafka client refuses, or the bridge for the sake of its guarantees."""
-    from bridge.kafka.settings import check
-
     try:
         plain = plain_values(settings)
     except WrongSetting as error:
@@ -86,7 +84,7 @@ def _refused(settings: dict[str, Setting]) -> list[str]:
 
     def refusal(part: Mapping[str, Any]) -> str | None:
         try:
-            check(dict(part))
+            client_check.check(dict(part))
         except WrongSetting as error:
             return _without_secrets(str(error), settings)
         return None

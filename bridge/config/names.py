@@ -1,4 +1,4 @@
-"""Valid names: of a bridge's cursor, of a cluster's servers, of the HTTP endpoint."""
+"""Valid names: of a topic, of a bridge's cursor, of a cluster's servers, of the HTTP endpoint."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import re
 from aolog.errors import UsageError
 from aolog.log.names import check_cursor_name
 from bridge.errors import WrongSetting
+
+TOPIC_NAME = "[A-Za-z0-9._-]{1,249}"
+"""Kafka's rule for names of topics, as a regular expression."""
+_NO_TOPICS = {".", ".."}
+_INTERNAL = {
+    "__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state",
+}  # fmt: skip  # a table
 
 # As librdkafka reads them: with or without a protocol and a port.
 _SERVER = re.compile(
@@ -17,6 +24,11 @@ _SERVER = re.compile(
 _PORT_MAX = 65_535
 
 REPLAY = "replay"  # a replay's own cursor
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether records may go to a topic of this name. Kafka reserves some."""
+    return re.fullmatch(TOPIC_NAME, name) is not None and name not in _NO_TOPICS | _INTERNAL
 
 
 def check_cursor(name: str) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import xxhash
 
-from bridge.kafka.partition import partition_of, partition_of_address
+from bridge.config.partition import partition_of, partition_of_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bridge.config.named_function import load_function
 from bridge.config.secrets import Setting, is_reference, setting_of
 from bridge.errors import WrongSetting
-from bridge.kafka.named_function import load_function
 
 _OAUTH_CB = "oauth_cb"
 

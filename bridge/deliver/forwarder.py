@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from aolog.read.reader import lag_from
 from aolog.record import Lag
+from bridge.config.names import is_topic_name
 from bridge.config.routing import Routing
 from bridge.deliver.at_least_once.delivery import AtLeastOnce
 from bridge.deliver.checkpoints import Checkpoints
@@ -23,7 +24,6 @@ from bridge.deliver.rate_limit import RateLimit
 from bridge.deliver.status import done
 from bridge.deliver.transform import Transforms
 from bridge.errors import WrongSetting
-from bridge.kafka.topics import is_topic_name
 
 if TYPE_CHECKING:
     import os

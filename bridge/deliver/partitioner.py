@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.format.native.speed import groups
-from bridge.kafka.partition import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
+from bridge.config.partition import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

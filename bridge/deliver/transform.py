@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from aolog.errors import load_optional
 from aolog.read.batch import Batch
 from aolog.record import Record
+from bridge.config.named_function import load_function
 from bridge.config.routing import FILTERED
 from bridge.kafka.error_table import TRANSFORM_FAILED
 from bridge.kafka.lane import Refusal
-from bridge.kafka.named_function import load_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from bridge.config.names import is_topic_name
 from bridge.kafka.admission import Admission
 from bridge.kafka.certificate import CertificateProbe
 from bridge.kafka.client import (
@@ -40,7 +41,6 @@ from bridge.kafka.stalls import any_up, lanes_of
 from bridge.kafka.telemetry import note_brokers
 from bridge.kafka.topic_creation import TopicCreation
 from bridge.kafka.topic_settings import TopicSettings
-from bridge.kafka.topics import is_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

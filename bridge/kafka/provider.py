@@ -16,6 +16,7 @@ import xxhash
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from aolog.errors import UsageError
+from bridge.config.partition import partition_of
 from bridge.errors import Rejected
 from bridge.kafka.client import (
     ALL_DOWN,
@@ -29,7 +30,6 @@ from bridge.kafka.client import (
     words,
 )
 from bridge.kafka.error_table import Kind, kind_of
-from bridge.kafka.partition import partition_of
 from bridge.kafka.settings import check
 from bridge.kafka.topic_creation import TopicCreation
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aolog.errors import UsageError
+from bridge.config.names import TOPIC_NAME
 from bridge.errors import DestinationError
-from bridge.kafka.topics import TOPIC_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

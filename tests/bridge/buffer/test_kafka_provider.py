@@ -18,10 +18,10 @@ from bridge.buffer.buffer import Buffer
 from bridge.buffer.memory_queue import Item
 from bridge.buffer.provider import Message, NotDelivered
 from bridge.buffer.provider_sender import ProviderSender
+from bridge.config.partition import partition_of_key
 from bridge.errors import WrongSetting
 from bridge.kafka.client import NotReachable
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.kafka.partition import partition_of_key
 from bridge.kafka.provider import KafkaProvider
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, consume_any, wait_until

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from aolog import Retention
 from bridge.cli import main
 from bridge.config.load import load, load_text
-from bridge.config.models import Config
+from bridge.config.models import Cluster, Config
 from bridge.config.routing import Rule
 from bridge.deliver.options import OPTIONS, ForwarderOptions
 from bridge.errors import WrongConfiguration
@@ -149,6 +149,11 @@ def test_a_setting_that_the_bridge_has_anyway_is_accepted(value: str) -> None:
 def test_a_problem_of_a_setting_is_reported_with_its_key(setting: str, problem: str) -> None:
     (said,) = problems_of(with_settings(setting))
     assert said.startswith(f"clusters.main.settings{problem}")
+
+
+def test_a_setting_of_a_model_that_is_built_in_python_is_checked_too() -> None:
+    with pytest.raises(ValueError, match="lingerms: the Kafka client refuses a setting: No such"):
+        Cluster(bootstrap_servers="k:1", settings={"lingerms": 1})
 
 
 def test_all_problems_are_reported_at_once() -> None:

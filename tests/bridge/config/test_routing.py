@@ -10,14 +10,14 @@ import sys
 import pytest
 from confluent_kafka import Producer
 
-from bridge.config.routing import Destination, Routing, Rule, clusters_of
-from bridge.kafka.embedded import EmbeddedBroker
-from bridge.kafka.partition import (
+from bridge.config.partition import (
     partition_of,
     partition_of_address,
     partition_of_key,
     partition_without_key,
 )
+from bridge.config.routing import Destination, Routing, Rule, clusters_of
+from bridge.kafka.embedded import EmbeddedBroker
 
 
 def test_a_key_goes_where_librdkafkas_murmur2_partitioner_sends_it() -> None:

@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from aolog import Reader, Writer
+from bridge.config.partition import partition_of_key
 from bridge.errors import Undeliverable
-from bridge.kafka.partition import partition_of_key
 from tests.bridge.against_kafka import (
     Budget,
     Start,

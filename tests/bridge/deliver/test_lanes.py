@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from aolog import Writer
+from bridge.config.partition import partition_of_key
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.status import Status
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.kafka.partition import partition_of_key
 from tests.bridge.conftest import (
     TOPIC,
     Run,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from aolog import Writer
+from bridge.config.partition import partition_of_address
 from bridge.config.routing import Routing, Rule
 from bridge.errors import Undeliverable
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.kafka.partition import partition_of_address
 from tests.bridge.conftest import (
     PARTITIONS,
     TOPIC,

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from aolog import Writer
+from bridge.config.partition import partition_of_key
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
-from bridge.kafka.partition import partition_of_key
 from bridge.testing.apache_kafka import KafkaCluster, KafkaUnavailable
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import (
