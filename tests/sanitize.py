@@ -31,13 +31,12 @@ LONG_TESTS = [
     "tests/aolog/read/test_reader.py",
     "tests/aolog/write/test_writer.py",
     "tests/bridge/client/test_clients.py",
-    "tests/bridge/deliver/test_messages.py",
+    "tests/bridge/kafka/test_messages.py",
     "tests/bridge/deliver/at_least_once/test_batch_planner.py",
 ]
 # They begin processes without the environment that loads the sanitizers, or without the compiled half.
 SKIPPED = [
     "test_what_the_compiled_half_does_is_tested_in_python_too",
-    "test_without_the_compiled_half_rows_are_taken_by_calls",
     "test_without_the_compiled_half_a_delivery_is_the_same",
 ]
 FLAGS = [
