@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import pytest
 
 import aolog
+from aolog.format.frame import Buffer
 from aolog.log.directory import Log
 from aolog.log.walk import Tail
 from aolog.maintenance.verify import verify
@@ -29,9 +30,6 @@ from aolog.storage.directory import Directory
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
 from fuzz import shapes, ways
-
-if TYPE_CHECKING:
-    from aolog.format.frame import Buffer
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(Path(aolog.__file__).parent)

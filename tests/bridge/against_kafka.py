@@ -7,18 +7,14 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from aolog import Reader, Writer
 from bridge.kafka.cursor_record import CursorName
+from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.conftest import SOON_S, Message, Process, consume, ends_of, message_of
-
-if TYPE_CHECKING:
-    from bridge.testing.apache_kafka import KafkaServer
-
-Start = Callable[..., Process]
 
 EXACTLY = ("--delivery", "exactly_once")
 CURSORS = "aolog-bridge-cursors"

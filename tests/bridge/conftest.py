@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -34,9 +34,7 @@ from bridge.kafka import producer as kafka
 from bridge.kafka import read_back
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing import MemoryProvider, embedded_broker  # noqa: F401 -- a fixture
-
-if TYPE_CHECKING:
-    from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka import KafkaServer
 
 TOPIC = "t"
 NOWHERE = "127.0.0.1:1"  # no server listens on port 1
@@ -140,10 +138,13 @@ def cursor_of(log: Path, name: str = "bridge") -> int:
     return read_position(str(log), name, Storage()).address
 
 
-def fill(log: Path, count: int, *, keys: int = 50, size: int = 20, **options: Any) -> None:
-    """Records of which each says its number."""
+def fill(
+    log: Path, numbers: int | range, *, keys: int = 50, size: int = 20, **options: Any
+) -> None:
+    """Appends records of which each says its number: so many, or these."""
     with Writer(log, **options) as writer:
-        append(writer, range(count), keys=keys, size=size)
+        given = range(numbers) if isinstance(numbers, int) else numbers
+        append(writer, given, keys=keys, size=size)
 
 
 def bounded(log: Path, **options: Any) -> Writer:
@@ -301,6 +302,9 @@ class Run:
         return self.end(8.0)
 
 
+Forward = Callable[..., Run]  # the fixture `forward`
+
+
 def statuses_until_end(
     statuses: Callable[[], list[Any]], alive: Callable[[], bool], seconds: float
 ) -> Iterator[Any]:
@@ -351,7 +355,7 @@ def forward(
     log: Path,
     monkeypatch: pytest.MonkeyPatch,
     committed: dict[str, list[int]],
-) -> Iterator[Callable[..., Run]]:
+) -> Iterator[Forward]:
     """Starts a forwarder on the log; whatever becomes of it, each commit is checked: nothing
     before the cursor is missing from the broker."""
     runs: list[Run] = []
@@ -454,8 +458,11 @@ class Process:
         self._listener.join(SOON_S)
 
 
+Start = Callable[..., Process]  # the fixtures `bridge`, `run` and `start`
+
+
 @pytest.fixture
-def bridge(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+def bridge(tmp_path: Path) -> Iterator[Start]:
     """Starts `python -m bridge ARGUMENTS`."""
     started: list[Process] = []
 
@@ -470,9 +477,7 @@ def bridge(tmp_path: Path) -> Iterator[Callable[..., Process]]:
 
 
 @pytest.fixture
-def run(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
-) -> Callable[..., Process]:
+def run(bridge: Start, broker: EmbeddedBroker, log: Path) -> Start:
     """Starts `python -m bridge run` on the log and the embedded broker."""
 
     def start(*arguments: str, path: Path = log, servers: str | None = None) -> Process:
@@ -488,7 +493,7 @@ def run(
 
 
 @pytest.fixture
-def start(bridge: Callable[..., Process], kafka: KafkaServer, log: Path) -> Callable[..., Process]:
+def start(bridge: Start, kafka: KafkaServer, log: Path) -> Start:
     """Starts `python -m bridge run` on the log and Apache Kafka."""
 
     def start(topic: str, *arguments: str, path: Path = log) -> Process:
@@ -501,7 +506,7 @@ def start(bridge: Callable[..., Process], kafka: KafkaServer, log: Path) -> Call
 
 
 @pytest.fixture
-def forward_to(forward: Callable[..., Run], kafka: KafkaServer) -> Callable[..., Run]:
+def forward_to(forward: Forward, kafka: KafkaServer) -> Forward:
     """Starts a forwarder in a thread, draining to Apache Kafka."""
 
     def start(topic: str, **options: object) -> Run:

@@ -10,15 +10,13 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka import KafkaServer
 
 __all__ = ["leave_open", "unverified"]
 

@@ -13,10 +13,8 @@ import struct
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, BinaryIO, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final
 
 __all__ = ["END_TXN", "INIT_PRODUCER_ID", "LateProxy"]
 

@@ -6,8 +6,9 @@ of whom has no right until `grant`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
     AclBinding,
@@ -19,9 +20,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from bridge.testing.apache_kafka import POM, KafkaServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = ["Right", "StrictKafka", "User"]
 

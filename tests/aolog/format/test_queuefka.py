@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,6 @@ import aolog
 from aolog.format import format1
 from aolog.format.slab import HEADER_COPIES, HEADER_LEN
 from aolog.write.recovery_cases import Case
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "queuefka"
 LOGS: dict[str, Any] = json.loads((GOLDEN / "payloads.json").read_text(encoding="utf-8"))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING
 
 import pytest
 
 import aolog
+from aolog.record import Record
 from tests.aolog.conftest import read_all, slab_files
-
-if TYPE_CHECKING:
-    from aolog.record import Record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import aolog
 from aolog.format.frame import KIND_RECORDS
+from aolog.storage.file import File
 from tests.aolog.conftest import (
     SOON_S,
     Child,
@@ -25,9 +25,6 @@ from tests.aolog.conftest import (
     slab_files,
     values,
 )
-
-if TYPE_CHECKING:
-    from aolog.storage.file import File
 
 NEVER = {"flush_seconds": None, "sync": "never"}
 

@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import xxhash
@@ -23,9 +22,6 @@ from tests.aolog.conftest import (
     slab_files,
     values,
 )
-
-if TYPE_CHECKING:
-    pass
 
 NEVER = {"flush_seconds": None, "sync": "never"}
 GIB = 1 << 30

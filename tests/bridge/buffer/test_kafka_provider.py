@@ -8,7 +8,7 @@ import time
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -26,11 +26,6 @@ from bridge.kafka.provider import KafkaProvider
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, consume_any, wait_until
 from tests.kafka.plugin import TopicFactory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Act = Callable[[], object]
 
 QUICK: dict[str, Any] = {"live_after_s": 0.2, "retry_max_s": 0.5, "close_s": 60.0}
 

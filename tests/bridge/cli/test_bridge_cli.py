@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -29,18 +28,14 @@ from bridge.cli.report import reporter
 from bridge.config.names import check_servers
 from bridge.errors import WrongSetting
 from bridge.kafka.client import away
+from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.settings import check
 from bridge.supervise.status import Overview, overview
-from tests.bridge.conftest import Process, fill, notes_of, wait_until
-
-if TYPE_CHECKING:
-    from bridge.kafka.embedded import EmbeddedBroker
-
-NOWHERE = "127.0.0.1:1"  # nobody listens on port 1
+from tests.bridge.conftest import NOWHERE, Start, fill, notes_of, wait_until
 
 
 @pytest.fixture
-def refuse(bridge: Callable[..., Process], log: Path) -> Callable[..., str]:
+def refuse(bridge: Start, log: Path) -> Callable[..., str]:
     """Runs it on the log with arguments that it refuses; what it says on standard error."""
 
     def refuse(*arguments: str, status: int = 2, path: Path | None = None) -> str:
@@ -176,9 +171,7 @@ def test_problems_of_a_configuration_are_printed_one_a_line_and_as_a_list(
         assert all(problem.startswith("  ") for problem in problems)
 
 
-def test_a_tree_without_logs_is_drained_with_a_warning(
-    bridge: Callable[..., Process], tmp_path: Path
-) -> None:
+def test_a_tree_without_logs_is_drained_with_a_warning(bridge: Start, tmp_path: Path) -> None:
     process = bridge("run", "--root", tmp_path, "--drain", "--bootstrap-servers", NOWHERE)
     assert process.end() == 0
     assert f"there is no log below {tmp_path}" in process.stderr
@@ -189,7 +182,7 @@ def test_a_tree_without_logs_is_drained_with_a_warning(
     [("--log", signal.SIGTERM, 143), ("--root", signal.SIGINT, 130)],
 )
 def test_a_drain_that_is_stopped_before_its_time_does_not_say_that_it_is_done(
-    bridge: Callable[..., Process], tmp_path: Path, where: str, number: int, status: int
+    bridge: Start, tmp_path: Path, where: str, number: int, status: int
 ) -> None:
     """Else who removes what is drained removes what is not."""
     log = tmp_path / "root" / "log"
@@ -257,7 +250,7 @@ def test_a_damaged_cursor_is_refused_with_its_own_exit_status_and_kept(
 
 
 def test_with_json_every_line_of_output_is_one_status_of_a_known_shape(
-    run: Callable[..., Process], log: Path
+    run: Start, log: Path
 ) -> None:
     fill(log, 500)
     process = run("--drain")
@@ -291,7 +284,7 @@ def test_an_option_that_is_no_setting_does_not_repeat_what_may_be_a_secret(log: 
 
 
 def test_a_secret_that_others_can_read_is_warned_about(
-    bridge: Callable[..., Process], log: Path, broker: EmbeddedBroker, tmp_path: Path
+    bridge: Start, log: Path, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     """In the process list; not in a private file."""
     fill(log, 10)
@@ -360,7 +353,7 @@ STATUS = overview([])._replace(
 
 
 def test_the_bridge_and_the_disk_report_an_idle_log_equally(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
+    bridge: Start, broker: EmbeddedBroker, log: Path
 ) -> None:
     """Also in the middle of a frame, where a lane stands."""
     with Writer(log, slab_bytes=9000, batch_bytes=1000) as writer:
@@ -405,7 +398,7 @@ def test_an_error_distinguishes_advertised_brokers_from_configured_ones() -> Non
 
 
 def test_a_cluster_that_cannot_be_reached_is_named_at_once_with_the_reason(
-    bridge: Callable[..., Process], log: Path
+    bridge: Start, log: Path
 ) -> None:
     fill(log, 0)
     process = bridge(
@@ -428,7 +421,7 @@ def test_a_cluster_that_cannot_be_reached_is_named_at_once_with_the_reason(
 
 
 def test_a_broker_to_try_things_out_serves_other_processes_and_prints_what_arrives(
-    bridge: Callable[..., Process], log: Path
+    bridge: Start, log: Path
 ) -> None:
     broker = bridge("broker", "--topic", "t")
     wait_until(lambda: broker.lines, seconds=30)
@@ -497,7 +490,7 @@ def test_a_log_that_may_not_be_read_is_reported_as_such(log: Path) -> None:
 
 
 def test_a_topic_that_the_cluster_creates_at_once_is_no_problem(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, log: Path
+    bridge: Start, broker: EmbeddedBroker, log: Path
 ) -> None:
     fill(log, 10)
     servers = ("--bootstrap-servers", broker.bootstrap_servers)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,11 @@ from bridge.deliver.replay import replay_range
 from bridge.deliver.seek import seek
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
+    NOWHERE,
     PARTITIONS,
     TOPIC,
-    Process,
-    Run,
+    Forward,
+    Start,
     append,
     assert_arrived,
     consume,
@@ -31,9 +31,6 @@ from tests.bridge.conftest import (
     records_of,
     wait_until,
 )
-
-Forward = Callable[..., Run]
-NOWHERE = "127.0.0.1:1"
 
 
 def run(*arguments: object) -> Result:
@@ -103,8 +100,7 @@ def test_a_seek_back_for_what_is_missing_sends_only_that(
     assert "400 records between: sent if Kafka lacks them" in run(*back, "--dry-run").stdout
     assert told(*back)["forgot"] is False
     committed.clear()
-    with Writer(log) as writer:
-        append(writer, range(1000, 1100))
+    fill(log, range(1000, 1100))
     status = forward(drain=True).end()
     assert (status.acknowledged, status.skipped) == (100, 400)
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
@@ -113,8 +109,7 @@ def test_a_seek_back_for_what_is_missing_sends_only_that(
 def test_a_seek_forward_leaves_out_what_lies_between(
     broker: EmbeddedBroker, log: Path, forward: Forward, delivered: list[int]
 ) -> None:
-    with Writer(log) as writer:
-        append(writer, range(1000, 1100))
+    fill(log, range(1000, 1100))
     records = records_of(log)
     run("seek", log, "--to", records[1050].address)
     assert forward(drain=True).end().acknowledged == 50
@@ -217,8 +212,7 @@ def test_a_range_is_sent_again_and_the_bridge_does_not_notice(
     assert arrived == sorted(delivered + delivered[100:301])
     assert cursor_of(log) == before
     assert sorted(p.name for p in (log / "cursors").iterdir()) == ["bridge.cursor", "bridge.lanes"]
-    with Writer(log) as writer:
-        append(writer, range(1000, 1010))
+    fill(log, range(1000, 1010))
     status = forward(drain=True).end()
     assert (status.acknowledged, status.skipped) == (10, 0)
 
@@ -255,7 +249,7 @@ def test_a_replay_over_a_gap_says_so_with_its_own_status_and_is_over_all_the_sam
     log: Path,
     forward: Forward,
     committed: dict[str, list[int]],
-    bridge: Callable[..., Process],
+    bridge: Start,
 ) -> None:
     fill(log, 300, batch_bytes=1000)
     forward(drain=True).end()
@@ -284,7 +278,7 @@ def test_a_replay_over_a_gap_says_so_with_its_own_status_and_is_over_all_the_sam
 
 
 def test_a_replay_that_cannot_send_says_why_and_how_far_it_came_when_it_is_stopped(
-    bridge: Callable[..., Process], log: Path, delivered: list[int]
+    bridge: Start, log: Path, delivered: list[int]
 ) -> None:
     del delivered
     process = bridge(
@@ -300,8 +294,7 @@ def test_what_the_bridge_has_not_passed_is_not_replayed(
     broker: EmbeddedBroker, log: Path, delivered: list[int]
 ) -> None:
     """Its stamps would make a restart take what lies before them for delivered."""
-    with Writer(log) as writer:
-        append(writer, range(1000, 1010))
+    fill(log, range(1000, 1010))
     with pytest.raises(UsageError, match=r"not yet .*; give --to cursor:bridge"):
         replay_range(str(log), 0, cursor_before(log), topic=TOPIC, bootstrap_servers=NOWHERE)
     assert not (log / "cursors/replay.cursor").exists()
@@ -357,8 +350,7 @@ def test_dead_letters_go_where_they_were_meant_to_and_only_once(
     for message in (*own, *here):
         assert message.headers[0] == ("h", b"1")
         assert [name for name, _ in message.headers] == ["h", "aolog-origin"]
-    with Writer(log) as writer:
-        append(writer, range(100, 120))
+    fill(log, range(100, 120))
     status = forward(drain=True, poison="dead-letter").end()
     assert (status.acknowledged, status.skipped, status.dead_lettered) == (20, 0, 0)
 

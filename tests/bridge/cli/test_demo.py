@@ -4,7 +4,6 @@ it fails if anything is missing."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from bridge.cli.demo import demo as demo_module
 from bridge.cli.demo.demo import run_demo
 from bridge.cli.demo.result import Result
-from tests.bridge.conftest import Process, records_of
+from tests.bridge.conftest import Start, records_of
 
 GOOD = Result(
     input="x", records=10, bytes=100, seconds=1.0, records_per_s=10, outage_s=3.0, outage_at=0.35,
@@ -28,9 +27,7 @@ def write_lines(path: Path, count: int) -> Path:
 
 
 @pytest.mark.timeout(180)
-def test_a_small_file_goes_through_outage_and_kill_whole(
-    bridge: Callable[..., Process], tmp_path: Path
-) -> None:
+def test_a_small_file_goes_through_outage_and_kill_whole(bridge: Start, tmp_path: Path) -> None:
     text = write_lines(tmp_path / "text", 700)
     kept = tmp_path / "kept"
     process = bridge("demo", str(text), "--json", "--keep", str(kept))
@@ -54,9 +51,7 @@ def test_a_small_file_goes_through_outage_and_kill_whole(
     assert values[-700:] == values[:700]
 
 
-def test_a_directory_that_is_in_use_is_not_written_into(
-    bridge: Callable[..., Process], tmp_path: Path
-) -> None:
+def test_a_directory_that_is_in_use_is_not_written_into(bridge: Start, tmp_path: Path) -> None:
     text = write_lines(tmp_path / "text", 5)
     kept = tmp_path / "kept"
     kept.mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+import uuid
 
 import pytest
 
@@ -23,6 +24,14 @@ def broker():
             ctypes.c_void_p(running._cluster), ctypes.c_int32(0)
         )
         yield running
+
+
+@pytest.fixture
+def topic(broker):
+    """A new topic of one partition."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(name, 1)
+    return name
 
 
 def producer_config(cluster, *, top=None, **properties):

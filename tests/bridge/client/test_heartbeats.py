@@ -2,7 +2,6 @@
 
 import json
 import time
-import uuid
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,13 +13,6 @@ from tests.bridge.client.conftest import consumer_config, drained, producer_conf
 from tests.bridge.conftest import SOON_S
 
 BEAT = {"Type": "Heartbeat", "Time": "2026-01-31T12:00:00.000Z", "Topic": "t", "ClientId": "c"}
-
-
-@pytest.fixture
-def topic(broker):
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    broker.create_topic(name, 1)
-    return name
 
 
 def test_a_heartbeat_is_recognised_and_is_what_the_ancestors_send():

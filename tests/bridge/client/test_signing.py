@@ -1,7 +1,6 @@
 """Signatures between a producer or a log's writer and a consumer."""
 
 import base64
-import uuid
 
 import pytest
 from confluent_kafka import Producer as Plain
@@ -12,13 +11,6 @@ from tests.bridge.client.conftest import consumer_config, drained, producer_conf
 
 KEY = f"one hmac-sha256 {base64.b64encode(b'a shared secret of many bytes').decode()}\n"
 OTHER = f"one hmac-sha256 {base64.b64encode(b'somebody elses secret here').decode()}\n"
-
-
-@pytest.fixture
-def topic(broker):
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    broker.create_topic(name, 1)
-    return name
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,10 +18,8 @@ from bridge.deliver import committer
 from bridge.deliver.committer import Committer
 from bridge.deliver.position import Position
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bridge.conftest import Run, consume, fill, wait_until
+from tests.bridge.conftest import Forward, Run, consume, fill, wait_until
 from tests.stalling import StallingSystem
-
-Forward = Callable[..., Run]
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ Against the embedded broker."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,10 +12,11 @@ from aolog import Retention, Writer
 from aolog.log.retention import prune
 from aolog.storage.storage import Storage
 from bridge.deliver import log_source as source_module
+from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
     TOPIC,
-    Process,
-    Run,
+    Forward,
+    Start,
     append,
     assert_arrived,
     consume,
@@ -25,11 +24,6 @@ from tests.bridge.conftest import (
     fill,
     records_of,
 )
-
-if TYPE_CHECKING:
-    from bridge.kafka.embedded import EmbeddedBroker
-
-Forward = Callable[..., Run]
 
 
 def damage(log: Path, *, at: float = 0.5, length: int = 64) -> None:
@@ -43,7 +37,7 @@ def damage(log: Path, *, at: float = 0.5, length: int = 64) -> None:
 
 @pytest.mark.parametrize("many", [False, True], ids=["log", "root"])
 def test_a_gap_is_passed_counted_and_logged_and_a_drain_over_it_has_its_own_exit_status(
-    broker: EmbeddedBroker, log: Path, bridge: Callable[..., Process], many: bool
+    broker: EmbeddedBroker, log: Path, bridge: Start, many: bool
 ) -> None:
     fill(log, 3000, batch_bytes=1000)
     whole = records_of(log)

@@ -7,9 +7,7 @@ import json
 import signal
 import struct
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
@@ -19,9 +17,9 @@ from confluent_kafka.cimpl import NewPartitions
 from aolog import Reader, Writer
 from bridge.config.partition import partition_of_key
 from bridge.errors import Undeliverable
+from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import (
     Budget,
-    Start,
     committed_in,
     fill_mixed,
     kill_over_and_over,
@@ -29,18 +27,16 @@ from tests.bridge.against_kafka import (
     set_limit,
 )
 from tests.bridge.conftest import (
-    Process,
-    Run,
+    Forward,
+    Start,
     append,
     assert_arrived,
     cursor_of,
+    fill,
     records_of,
     wait_until,
 )
-
-if TYPE_CHECKING:
-    from bridge.testing.apache_kafka import KafkaServer
-    from tests.kafka.plugin import TopicFactory
+from tests.kafka.plugin import TopicFactory
 
 pytestmark = pytest.mark.kafka
 
@@ -107,8 +103,7 @@ def test_a_frozen_broker_is_waited_for_and_its_records_are_not_sent_again(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     name = topic(1)
-    with Writer(log) as writer:
-        append(writer, range(20_000))
+    fill(log, 20_000)
     process = start(name, "-X", "batch.num.messages=50", "-X", "socket.timeout.ms=2000")
     process.until(lambda s: s["acknowledged"] > 500)
     kafka.pause()
@@ -144,7 +139,7 @@ def test_a_stopped_lane_goes_on_after_sighup_once_its_topic_takes_more(
 
 @pytest.mark.parametrize("size", [1, 3, 10_000])
 def test_after_the_refusal_of_a_lanes_first_record_no_later_one_arrives(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run], size: int
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Forward, size: int
 ) -> None:
     """Kafka takes the second request of a producer whose first it refused; the cursor, or a look
     at what has arrived, would then pass the first."""
@@ -166,7 +161,7 @@ def test_after_the_refusal_of_a_lanes_first_record_no_later_one_arrives(
 
 
 def test_a_missing_topic_delays_no_other_and_gets_its_records_once_it_exists(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Forward
 ) -> None:
     name, late = topic(1), f"late-{time.time_ns()}"
     with Writer(log) as writer:
@@ -192,13 +187,12 @@ def grow(kafka: KafkaServer, topic: str, partitions: int) -> None:
 
 
 def test_a_topic_that_grew_while_lanes_were_uneven_gets_every_record_once(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run]
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Forward
 ) -> None:
     """A crash left one lane far ahead of the cursor and the other empty, and then the topic grew:
     records of the empty lane now belong to the other one, which does not hold them."""
     name = topic(2)
-    with Writer(log) as writer:
-        append(writer, range(1000))
+    fill(log, 1000)
     records = records_of(log)
     with Reader(log, cursor="bridge") as reader:
         reader.commit()
@@ -245,7 +239,7 @@ def test_a_topic_that_grew_while_lanes_were_uneven_gets_every_record_once(
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_a_topic_deleted_under_way_is_named_within_seconds_and_used_with_fewer_partitions(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run],
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Forward,
     delivery: str,
 ) -> None:  # fmt: skip  # one call
     name, cursors = topic(2), topic(1, {"cleanup.policy": "compact"})
@@ -267,7 +261,7 @@ def test_a_topic_deleted_under_way_is_named_within_seconds_and_used_with_fewer_p
 
 
 def test_new_partitions_are_used_once_all_that_was_read_is_delivered_even_after_a_kill(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Callable[..., Process]
+    kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     name = topic(2)
 

@@ -4,17 +4,15 @@ Forwarders run in a thread, or in a process if signals matter."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from aolog import Reader, Writer
+from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
-    Process,
-    Run,
-    append,
+    Forward,
+    Start,
     assert_arrived,
     consume,
     cursor_of,
@@ -22,12 +20,6 @@ from tests.bridge.conftest import (
     notes_of,
     records_of,
 )
-
-if TYPE_CHECKING:
-    from bridge.kafka.embedded import EmbeddedBroker
-
-Forward = Callable[..., Run]
-
 
 # --- what arrives ---------------------------------------------------------------------------
 
@@ -90,7 +82,7 @@ def test_a_format_1_log_is_forwarded_and_resumed(
 
 @pytest.mark.parametrize("lost", [False, True], ids=["checkpoints", "damaged checkpoints"])
 def test_records_that_arrived_after_the_last_commit_are_not_sent_again(
-    broker: EmbeddedBroker, log: Path, run: Callable[..., Process], forward: Forward, lost: bool
+    broker: EmbeddedBroker, log: Path, run: Start, forward: Forward, lost: bool
 ) -> None:
     fill(log, 2000)
     process = run("--commit-seconds", "600")
@@ -111,8 +103,7 @@ def test_a_stop_waits_for_no_answer_while_no_broker_is_connected(
     run = forward(stop_s=60.0)
     run.until(lambda s: s.acknowledged == 100)
     broker.set_rtt_ms(60_000)
-    with Writer(log) as writer:
-        append(writer, range(100, 200))
+    fill(log, range(100, 200))
     run.until(lambda s: s.outstanding > 0)
     broker.set_down()
     run.until(lambda s: not s.reachable)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from aolog import Writer
+from bridge.testing.apache_kafka import KafkaServer
 from tests.aolog.conftest import small_disk
-from tests.bridge.conftest import Process
-
-if TYPE_CHECKING:
-    from bridge.testing.apache_kafka import KafkaServer
-    from tests.kafka.plugin import TopicFactory
+from tests.bridge.conftest import Start
+from tests.kafka.plugin import TopicFactory
 
 __all__ = ["small_disk"]
 
@@ -38,7 +35,7 @@ def fill_up(disk: Path, keep: int = 0) -> None:
 
 @pytest.fixture
 def drain(
-    kafka: KafkaServer, topic: TopicFactory, bridge: Callable[..., Process], disk: Path
+    kafka: KafkaServer, topic: TopicFactory, bridge: Start, disk: Path
 ) -> Callable[[str], tuple[int, str]]:
     """Drains and prunes the log on the disk: exit status and standard error."""
     name = topic(1)

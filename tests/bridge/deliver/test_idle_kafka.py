@@ -4,18 +4,13 @@ and a broker that is gone is named all the same."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from aolog import Writer
 from tests.bridge.against_kafka import EXACTLY
-from tests.bridge.conftest import Process, append
-
-if TYPE_CHECKING:
-    from tests.kafka.rights import StrictKafka
+from tests.bridge.conftest import Start, fill
+from tests.kafka.rights import StrictKafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -24,13 +19,12 @@ IDLE_S = 9.0  # the broker closes idle connections after 3 s, twice or three tim
 
 @pytest.mark.parametrize("delivery", [(), EXACTLY], ids=["at least once", "exactly once"])
 def test_an_idle_bridge_stays_reachable_and_names_a_broker_that_is_gone(
-    kafka_3_9: StrictKafka, log: Path, bridge: Callable[..., Process], delivery: tuple[str, ...]
+    kafka_3_9: StrictKafka, log: Path, bridge: Start, delivery: tuple[str, ...]
 ) -> None:
     server = kafka_3_9.server
     topic = f"idle-{log.parent.name}"
     server.create_topic(topic)
-    with Writer(log) as writer:
-        append(writer, range(10))
+    fill(log, 10)
     process = bridge(
         "run", "--log", log, "--topic", topic, "--json", "--status-seconds", "0.05",
         "--bootstrap-servers", server.bootstrap_servers, *delivery,
@@ -41,8 +35,7 @@ def test_an_idle_bridge_stays_reachable_and_names_a_broker_that_is_gone(
     told = process.statuses[quiet:]
     assert len(told) > 20
     assert {(s["reachable"], s["state"], s["error"]) for s in told} == {(True, "live", None)}
-    with Writer(log) as writer:
-        append(writer, range(10, 20))
+    fill(log, range(10, 20))
     process.until(lambda s: s["acknowledged"] == 20, 5.0)
     server.kill()
     try:

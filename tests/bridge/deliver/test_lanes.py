@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aolog import Writer
 from bridge.config.partition import partition_of_key
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.status import Status
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
     TOPIC,
-    Run,
+    Forward,
     answer_within,
-    append,
     assert_arrived,
     consume,
     fill,
     records_of,
 )
-
-Forward = Callable[..., Run]
 
 
 @pytest.fixture
@@ -51,8 +47,7 @@ def test_a_leader_that_is_down_delays_only_its_own_partitions(
     if when == "at the start":
         run.stop()
     two.set_down(2)
-    with Writer(log) as writer:
-        append(writer, range(2000, 150_000))
+    fill(log, range(2000, 150_000))
     up = wanted(log)
     before = 2000
     if when == "at the start":

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import KafkaError
 
-from aolog import Writer
 from bridge.testing.apache_kafka import KafkaServer, free_ports
 from tests.bridge.against_kafka import EXACTLY, committed_in
-from tests.bridge.conftest import append, assert_arrived, records_of
+from tests.bridge.conftest import Process, Start, assert_arrived, fill, records_of
 from tests.kafka.late import END_TXN, INIT_PRODUCER_ID, LateProxy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.bridge.conftest import Process
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -39,7 +34,7 @@ class Behind(NamedTuple):
     server: KafkaServer
     topic: str
     proxy: LateProxy
-    start: Callable[..., Process]
+    start: Start
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +56,11 @@ def server(
 
 
 @pytest.fixture
-def behind(
-    server: tuple[KafkaServer, LateProxy, str], log: Path, bridge: Callable[..., Process]
-) -> Behind:
+def behind(server: tuple[KafkaServer, LateProxy, str], log: Path, bridge: Start) -> Behind:
     kafka, proxy, at = server
     topic = f"late-{log.parent.name}"
     kafka.create_topic(topic, 3)
-    with Writer(log) as writer:
-        append(writer, range(COUNT))
+    fill(log, COUNT)
 
     def start(*arguments: str) -> Process:
         return bridge(

@@ -6,40 +6,37 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import aolog
-from aolog import Gap, Retention, Writer
+from aolog import Gap, Retention
 from aolog.storage.storage import Storage
 from bridge.deliver.known_gaps import KnownGaps
 from bridge.deliver.loss_file import LossFile
 from bridge.deliver.losses import LogLosses
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.embedded import EmbeddedBroker
+from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.conftest import (
     NOWHERE,
     SOON_S,
-    Process,
-    Run,
+    Forward,
+    Start,
     append,
     bounded,
     consume,
+    fill,
     gone,
     records_of,
 )
-
-if TYPE_CHECKING:
-    from bridge.testing.apache_kafka import KafkaServer
-    from tests.kafka.plugin import TopicFactory
+from tests.kafka.plugin import TopicFactory
 
 SECONDS = (
     ANSWER_S + 5.0
 )  # "within seconds of the loss"; a question to a silent cluster may come first
-Forward = Callable[..., Run]
 
 
 # --- each loss once ---------------------------------------------------------------------------
@@ -177,7 +174,7 @@ def test_delivered_and_lost_come_to_all_where_a_writer_is_faster_than_the_bridge
     assert len(consume(broker.bootstrap_servers)) == status.acknowledged
 
 
-def on_disk(bridge: Callable[..., Process], log: Path) -> dict[str, Any]:
+def on_disk(bridge: Start, log: Path) -> dict[str, Any]:
     shown = bridge("status", "--log", log, "--json")
     assert shown.end() == 0
     (row,) = shown.statuses[0]["logs"]
@@ -185,11 +182,10 @@ def on_disk(bridge: Callable[..., Process], log: Path) -> dict[str, Any]:
 
 
 def test_losses_that_cannot_be_read_or_are_another_log_s_are_not_shown_as_a_log_s_own(
-    tmp_path: Path, bridge: Callable[..., Process]
+    tmp_path: Path, bridge: Start
 ) -> None:
     for name in ("linked", "other", "own"):
-        with Writer(tmp_path / name) as writer:
-            append(writer, range(10))
+        fill(tmp_path / name, 10)
         with aolog.Reader(tmp_path / name, cursor="bridge") as reader:
             reader.commit()
             losses = LossFile(reader, "bridge", Storage())
@@ -213,7 +209,7 @@ def test_losses_that_cannot_be_read_or_are_another_log_s_are_not_shown_as_a_log_
 
 
 def test_a_restarted_bridge_counts_losses_after_its_cursor_once(
-    broker: EmbeddedBroker, log: Path, forward: Forward, bridge: Callable[..., Process]
+    broker: EmbeddedBroker, log: Path, forward: Forward, bridge: Start
 ) -> None:
     with bounded(log) as writer:
         append(writer, range(300))
@@ -245,11 +241,10 @@ def test_what_a_bridge_lost_is_shown_after_it_ended_and_pruned(
     kafka: KafkaServer,
     topic: TopicFactory,
     log: Path,
-    bridge: Callable[..., Process],
+    bridge: Start,
     delivery: str,
 ) -> None:
-    with Writer(log, slab_bytes=32 << 10, batch_bytes=2000) as writer:
-        append(writer, range(9_000))
+    fill(log, 9_000, slab_bytes=32 << 10, batch_bytes=2000)
     slabs = sorted(log.glob("*.slab"))[:-1]
     for slab in slabs:
         content = bytearray(slab.read_bytes())
@@ -287,8 +282,7 @@ def test_what_a_bridge_lost_is_shown_after_it_ended_and_pruned(
 def test_the_bridge_s_own_pruning_takes_nothing_that_another_cursor_needs(
     broker: EmbeddedBroker, log: Path, forward: Forward, prune: bool | Retention
 ) -> None:
-    with Writer(log, slab_bytes=32 << 10, batch_bytes=2000) as writer:
-        append(writer, range(9_000))
+    fill(log, 9_000, slab_bytes=32 << 10, batch_bytes=2000)
     with aolog.Reader(log, cursor="slow") as reader:
         for _ in range(10):
             reader.read()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from bridge.buffer.file_provider import FileProvider
 from bridge.config.load import load_text
 from bridge.deliver.rate_limit import RateLimit
 from bridge.supervise.options import cluster_options
-from tests.bridge.conftest import Process
+from tests.bridge.conftest import Start
 from tests.bridge.deliver.test_poison import with_large
 
 LARGE = ["--drain", "--poison", "dead-letter"]
@@ -28,7 +27,7 @@ def modes(log: Path) -> set[tuple[bool, int]]:
 
 @pytest.mark.parametrize(("given", "expected"), [(None, 0o700), ("750", 0o750)])
 def test_a_dead_letter_log_has_the_mode_that_run_is_given(
-    run: Callable[..., Process], log: Path, given: str | None, expected: int
+    run: Start, log: Path, given: str | None, expected: int
 ) -> None:
     with_large(log)
     process = run(*LARGE, *([] if given is None else ["--mode", given]))
@@ -36,9 +35,7 @@ def test_a_dead_letter_log_has_the_mode_that_run_is_given(
     assert modes(log / "dead-letter") == {(True, expected), (False, expected & 0o666)}
 
 
-def test_the_bridges_files_in_a_log_have_the_logs_modes(
-    run: Callable[..., Process], log: Path
-) -> None:
+def test_the_bridges_files_in_a_log_have_the_logs_modes(run: Start, log: Path) -> None:
     for given in (0o750, 0o700):
         path = log / f"{given:o}"
         with aolog.Writer(path, mode=given) as writer:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from aolog import Writer
 from bridge.deliver.log_source import READ_BYTES_MAX, LogSource
 from bridge.deliver.rate_limit import RateLimit
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FRAME_BYTES = 70 << 10  # a batch ends with a whole frame: 64 KiB of values by default, and heads
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from aolog import Writer
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
-from tests.bridge.conftest import Run, append
+from tests.bridge.conftest import Forward, fill
 from tests.kafka.plugin import TopicFactory
 
 pytestmark = pytest.mark.kafka
@@ -24,15 +22,14 @@ STEPS, STEP_S = 10, 0.06  # from before the first connection until records flow
 def test_a_stop_at_any_moment_of_a_start_warns_of_nothing(
     topic: TopicFactory,
     log: Path,
-    forward_to: Callable[..., Run],
+    forward_to: Forward,
     delivery: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     name = topic(2)
     errors: list[str] = []
     for step in range(STEPS):
-        with Writer(log) as writer:
-            append(writer, range(2_000))
+        fill(log, 2_000)
         run = forward_to(name, delivery=delivery, drain=False, transaction_records=100)
         stop = threading.Timer(step * STEP_S, run.forwarder.stop)
         stop.start()

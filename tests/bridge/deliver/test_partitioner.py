@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import hypothesis.strategies as st
 import pytest
@@ -13,11 +13,7 @@ from hypothesis import given
 from bridge.config.routing import Destination, PartitionRule
 from bridge.deliver import partitioner
 from bridge.deliver.partitioner import Partitioner, lanes_by_topic
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bridge.kafka.lane import LaneKey
+from bridge.kafka.lane import LaneKey
 
 UUID = bytes(range(16))
 _KEYS = st.lists(st.one_of(st.none(), st.binary(max_size=9)), min_size=1, max_size=40)

@@ -21,10 +21,11 @@ from tests.bridge.conftest import (
     PARTITIONS,
     SOON_S,
     TOPIC,
+    Forward,
     Message,
-    Run,
     append,
     consume,
+    fill,
     records_of,
 )
 from tests.bridge.pasts import (
@@ -35,7 +36,6 @@ from tests.bridge.pasts import (
     put_back_in_place,
 )
 
-Forward = Callable[..., Run]
 CUTS = 3
 NEVER_S = 1e6  # nothing is committed, or synced, by time
 
@@ -112,8 +112,7 @@ def test_after_a_power_cut_new_records_arrive_and_forwarded_ones_are_not_sent_ag
 
 def part_of(log: Path, count: int, part: int, forward: Forward) -> None:
     """A log of which a part was forwarded."""
-    with Writer(log) as writer:
-        append(writer, range(count))
+    fill(log, count)
     forward(log, until=records_of(log)[part].address).end()
 
 
@@ -143,8 +142,7 @@ def test_a_log_and_its_copy_are_forwarded_to_one_topic_and_neither_is_taken_for_
     forward(log, drain=True).end()
     for turn in range(1, 3):  # each finds what the other has put there meanwhile
         for path, begin in ((log, 200), (copy, 1100)):
-            with Writer(path) as writer:
-                append(writer, range(begin + turn * 50, begin + turn * 50 + 50))
+            fill(path, range(begin + turn * 50, begin + turn * 50 + 50))
             forward(path, drain=True).end()
     found = numbers(consume(broker.bootstrap_servers))
     for number in shared:  # neither knew whether the other would send them

@@ -5,9 +5,7 @@ and nothing is sent. 12 s."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,17 +13,13 @@ from aolog import Writer
 from aolog.errors import CursorDiverged
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
+from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import committed_in
-from tests.bridge.conftest import Run, append, cursor_of
+from tests.bridge.conftest import Forward, Run, append, cursor_of, fill
 from tests.bridge.pasts import copy_of, numbers, once, put_back_anew, put_back_in_place
-
-if TYPE_CHECKING:
-    from bridge.testing.apache_kafka import KafkaServer
-    from tests.kafka.plugin import TopicFactory
+from tests.kafka.plugin import TopicFactory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
-
-Forward = Callable[..., Run]
 
 
 @pytest.fixture
@@ -40,8 +34,7 @@ def exactly(forward_to: Forward, committed: dict[str, list[int]]) -> Forward:
 
 
 def more(log: Path, begin: int, end: int) -> None:
-    with Writer(log) as writer:
-        append(writer, range(begin, end))
+    fill(log, range(begin, end))
 
 
 def test_a_log_restored_as_other_files_goes_on_above_the_clusters_cursor(

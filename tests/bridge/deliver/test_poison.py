@@ -4,7 +4,6 @@ and that nothing else waits. Against the embedded broker, which is made to refus
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ from bridge.kafka.producer import Cluster
 from bridge.kafka.telemetry import REGISTRY
 from tests.bridge.conftest import (
     TOPIC,
-    Process,
-    Run,
+    Forward,
+    Start,
     append,
     assert_arrived,
     consume,
@@ -34,8 +33,6 @@ from tests.bridge.conftest import (
     notes_of,
     records_of,
 )
-
-Forward = Callable[..., Run]
 
 
 def letters(log: Path) -> list[Any]:
@@ -99,7 +96,7 @@ def test_a_dead_letter_keeps_the_record_its_origin_and_the_reason(
 
 
 def test_a_dropped_record_is_counted_logged_and_passed(
-    broker: EmbeddedBroker, log: Path, run: Callable[..., Process]
+    broker: EmbeddedBroker, log: Path, run: Start
 ) -> None:
     large = with_large(log)
     process = run("--drain", "--poison", "drop")

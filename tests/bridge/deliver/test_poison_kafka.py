@@ -5,21 +5,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pytest
 
 from aolog import Writer
 from bridge.kafka import topic_settings
+from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import committed_in
-from tests.bridge.conftest import Run, append, assert_arrived, records_of
+from tests.bridge.conftest import Forward, append, assert_arrived, fill, records_of
 from tests.bridge.deliver.test_poison import letters
-
-if TYPE_CHECKING:
-    from bridge.testing.apache_kafka import KafkaServer
-    from tests.kafka.plugin import TopicFactory
+from tests.kafka.plugin import TopicFactory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -45,7 +42,7 @@ class Drain(Protocol):
 
 
 @pytest.fixture
-def drain(forward_to: Callable[..., Run], caplog: pytest.LogCaptureFixture) -> Drain:
+def drain(forward_to: Forward, caplog: pytest.LogCaptureFixture) -> Drain:
     def drain(topic: str, delivery: str, **options: Any) -> int:
         begin_s = time.monotonic()
         with caplog.at_level(logging.INFO, "bridge"):
@@ -82,7 +79,7 @@ def test_a_thousand_records_without_a_key_for_a_compacted_topic_cost_seconds(
 
 @DELIVERIES
 def test_records_over_a_topics_bound_are_known_to_a_byte(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Callable[..., Run],
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Forward,
     delivery: str,
 ) -> None:  # fmt: skip  # one call
     """One of each size from below the bound to above it."""
@@ -107,8 +104,7 @@ def test_requests_too_large_for_a_topic_that_takes_each_of_their_records_are_mad
     delivery: str,
 ) -> None:  # fmt: skip  # one call
     name = topic(1, {"max.message.bytes": "5000", "retention.ms": "-1"})
-    with Writer(log) as writer:
-        append(writer, range(100), size=1000, keys=1)
+    fill(log, 100, size=1000, keys=1)
     drain(name, delivery)
     assert_arrived(records_of(log), committed_in(kafka, name), topic=name)
 

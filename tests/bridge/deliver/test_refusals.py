@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aolog import Writer
+from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
     TOPIC,
-    Process,
-    Run,
+    Forward,
+    Start,
     append,
     assert_arrived,
     consume,
@@ -20,13 +19,7 @@ from tests.bridge.conftest import (
     records_of,
 )
 
-if TYPE_CHECKING:
-    from bridge.kafka.embedded import EmbeddedBroker
-
-
 PRODUCE, INIT_PRODUCER_ID = 0, 22  # numbers of requests in Kafka's protocol
-
-Forward = Callable[..., Run]
 
 
 def test_wrong_credentials_are_an_outage_with_a_reason(
@@ -58,8 +51,7 @@ def test_a_forbidden_topic_stops_its_lanes_and_no_others(
             writer.append(b"%d" % number, topic="own")
     run.until(lambda s: s.standing == 1)
     broker.clear_request_errors(PRODUCE)
-    with Writer(log) as writer:
-        append(writer, range(100, 200), keys=1)
+    fill(log, range(100, 200), keys=1)
     status = run.until(lambda s: s.acknowledged == 200 and s.state == "blocked")
     assert status.standing == 1
     assert "TOPIC_AUTHORIZATION_FAILED" in (status.error or "")
@@ -73,7 +65,7 @@ def test_a_forbidden_topic_stops_its_lanes_and_no_others(
 
 
 def test_a_record_too_large_for_the_client_is_named_and_everything_before_it_is_delivered(
-    broker: EmbeddedBroker, log: Path, run: Callable[..., Process]
+    broker: EmbeddedBroker, log: Path, run: Start
 ) -> None:
     with Writer(log) as writer:
         append(writer, range(300))

@@ -5,23 +5,19 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from aolog import Writer
 from bridge.buffer.buffer import Buffer
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.errors import Undeliverable
 from bridge.kafka.provider import KafkaProvider
 from tests.bridge.against_kafka import EXACTLY, committed_in, messages_in, raw_committed
-from tests.bridge.conftest import Process, Run, append, assert_arrived, records_of
-
-if TYPE_CHECKING:
-    from tests.kafka.rights import Right, StrictKafka, User
+from tests.bridge.conftest import Forward, Process, Start, assert_arrived, fill, records_of
+from tests.kafka.rights import Right, StrictKafka, User
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -101,14 +97,11 @@ def place(strict_kafka: StrictKafka) -> Place:
     return made
 
 
-def killed_and_drained(
-    place: Place, log: Path, bridge: Callable[..., Process], *options: str
-) -> Process:
+def killed_and_drained(place: Place, log: Path, bridge: Start, *options: str) -> Process:
     """A bridge that is killed under way, and another one that drains."""
     run = ("run", "--log", log, "--topic", place.topic, "--json", "--status-seconds", "0.05",
            "--commit-seconds", "0.1", *place.user.arguments, *options)  # fmt: skip  # a command line
-    with Writer(log) as writer:
-        append(writer, range(COUNT))
+    fill(log, COUNT)
     first = bridge(*run, "-X", "batch.num.messages=10")
     first.until(lambda s: s["acknowledged"] > 100)
     first.kill()
@@ -117,9 +110,7 @@ def killed_and_drained(
     return second
 
 
-def deliver_with_least_rights(
-    place: Place, log: Path, bridge: Callable[..., Process], delivery: str
-) -> None:
+def deliver_with_least_rights(place: Place, log: Path, bridge: Start, delivery: str) -> None:
     at_least_once = delivery == AT_LEAST_ONCE
     place.user.grant(rights_of(ALO if at_least_once else ONCE, place.topic, place.cursors))
     options = () if at_least_once else (*EXACTLY, "--cursor-topic", place.cursors)
@@ -130,7 +121,7 @@ def deliver_with_least_rights(
 
 @pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
 def test_the_least_rights_suffice_for_a_delivery_that_is_killed_and_goes_on(
-    place: Place, log: Path, bridge: Callable[..., Process], delivery: str
+    place: Place, log: Path, bridge: Start, delivery: str
 ) -> None:
     deliver_with_least_rights(place, log, bridge, delivery)
 
@@ -151,7 +142,7 @@ MISSING = [
 def test_a_right_that_is_missing_is_named_before_anything_is_sent_and_granted_while_it_waits(
     place: Place,
     log: Path,
-    forward: Callable[..., Run],
+    forward: Forward,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     what: str,
@@ -160,8 +151,7 @@ def test_a_right_that_is_missing_is_named_before_anything_is_sent_and_granted_wh
     said: str,
 ) -> None:
     monkeypatch.setattr(topics, "SILENT_PAUSE_S", 0.5)
-    with Writer(log) as writer:
-        append(writer, range(100))
+    fill(log, 100)
     rights = rights_of(what, place.topic, place.cursors)
     (lacking,) = (each for each in rights if each[2] == right
                   and each[1] == {TOPIC: place.topic, CURSORS: place.cursors}.get(on, each[1])
@@ -191,13 +181,12 @@ def test_a_right_that_is_missing_is_named_before_anything_is_sent_and_granted_wh
 def test_a_drain_into_a_forbidden_topic_ends_with_an_error_that_names_the_right(
     place: Place,
     log: Path,
-    forward: Callable[..., Run],
+    forward: Forward,
     monkeypatch: pytest.MonkeyPatch,
     delivery: str,
 ) -> None:
     monkeypatch.setattr(topics, "REFUSED_PAUSE_S", 0.5)
-    with Writer(log) as writer:
-        append(writer, range(100))
+    fill(log, 100)
     what = ALO if delivery == AT_LEAST_ONCE else ONCE
     rights = rights_of(what, f"other-{place.topic}", place.cursors)
     place.user.grant([*rights, ("Topic", place.topic, "Describe")])
@@ -213,7 +202,7 @@ def test_a_drain_into_a_forbidden_topic_ends_with_an_error_that_names_the_right(
 
 
 def test_without_reading_back_no_right_to_read_is_needed_and_records_may_arrive_twice(
-    place: Place, log: Path, bridge: Callable[..., Process]
+    place: Place, log: Path, bridge: Start
 ) -> None:
     place.user.grant([("Topic", place.topic, "Write")])
     second = killed_and_drained(place, log, bridge, "--no-read-back")
@@ -222,11 +211,8 @@ def test_without_reading_back_no_right_to_read_is_needed_and_records_may_arrive_
     assert "are sent again, and may arrive twice" in second.stderr
 
 
-def test_a_place_in_kafka_needs_the_right_to_read(
-    place: Place, log: Path, bridge: Callable[..., Process]
-) -> None:
-    with Writer(log) as writer:
-        append(writer, range(10))
+def test_a_place_in_kafka_needs_the_right_to_read(place: Place, log: Path, bridge: Start) -> None:
+    fill(log, 10)
     place.user.grant([("Topic", place.topic, "Write")])
     run = ("run", "--log", log, "--topic", place.topic, "--drain", "--no-read-back")
     assert bridge(*run, *place.user.arguments).end() == 0
@@ -255,12 +241,11 @@ def test_a_buffer_needs_the_right_to_write(place: Place, tmp_path: Path) -> None
 
 
 def test_a_topic_of_cursor_records_is_created_only_with_the_right_to(
-    strict_kafka: StrictKafka, log: Path, forward: Callable[..., Run]
+    strict_kafka: StrictKafka, log: Path, forward: Forward
 ) -> None:
     place = place_in(strict_kafka)
     strict_kafka.server.create_topic(place.topic)
-    with Writer(log) as writer:
-        append(writer, range(10))
+    fill(log, 10)
     place.user.grant(rights_of(ONCE, place.topic, place.cursors))
     run = forward(
         topic=place.topic, bootstrap_servers=place.user.bootstrap_servers, drain=True,
@@ -277,7 +262,7 @@ def test_a_topic_of_cursor_records_is_created_only_with_the_right_to(
 
 @pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
 def test_kafka_3_9_asks_for_the_same_rights(
-    kafka_3_9: StrictKafka, log: Path, bridge: Callable[..., Process], delivery: str
+    kafka_3_9: StrictKafka, log: Path, bridge: Start, delivery: str
 ) -> None:
     place = place_in(kafka_3_9)
     place.make()

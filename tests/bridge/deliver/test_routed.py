@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
     PARTITIONS,
     TOPIC,
+    Forward,
     Run,
     assert_arrived,
     consume,
@@ -37,7 +37,7 @@ def fill_topics(log: Path, count: int) -> None:
 
 
 def test_records_follow_the_rules_also_after_a_restart(
-    forward: Callable[..., Run], broker: EmbeddedBroker, log: Path
+    forward: Forward, broker: EmbeddedBroker, log: Path
 ) -> None:
     for name in ("turns", "fixed"):
         broker.create_topic(name, PARTITIONS)
@@ -62,9 +62,7 @@ def test_records_follow_the_rules_also_after_a_restart(
     assert sorted(addresses) == [r.address for r in records]
 
 
-def test_a_record_for_a_partition_that_does_not_exist_waits(
-    forward: Callable[..., Run], log: Path
-) -> None:
+def test_a_record_for_a_partition_that_does_not_exist_waits(forward: Forward, log: Path) -> None:
     fill_topics(log, 8)
     routing = Routing(TOPIC, [Rule(record_topic="fixed", topic=TOPIC, partition=PARTITIONS)])
     with pytest.raises(Undeliverable, match=f"there is no partition {PARTITIONS} in topic 't'"):
@@ -73,7 +71,7 @@ def test_a_record_for_a_partition_that_does_not_exist_waits(
 
 
 def test_two_clusters_share_a_log_each_with_a_cursor_of_its_own(
-    forward: Callable[..., Run], broker: EmbeddedBroker, log: Path
+    forward: Forward, broker: EmbeddedBroker, log: Path
 ) -> None:
     fill_topics(log, 4_000)
     rules = [Rule(record_topic="turns.*", cluster="other", topic=TOPIC)]

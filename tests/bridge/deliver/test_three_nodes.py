@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +15,7 @@ from bridge.config.partition import partition_of_key
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.testing.apache_kafka import KafkaCluster, KafkaUnavailable
 from tests.bridge.against_kafka import committed_in
-from tests.bridge.conftest import (
-    Run,
-    append,
-    assert_arrived,
-    consume,
-    records_of,
-)
+from tests.bridge.conftest import Forward, append, assert_arrived, consume, fill, records_of
 
 pytestmark = [
     pytest.mark.kafka,
@@ -54,7 +48,7 @@ def in_place(cluster: KafkaCluster) -> tuple[str, int]:
 
 @pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
 def test_a_leader_is_killed_and_nothing_is_lost_or_repeated(
-    cluster: KafkaCluster, log: Path, forward: Callable[..., Run], delivery: str
+    cluster: KafkaCluster, log: Path, forward: Forward, delivery: str
 ) -> None:
     name, dying = in_place(cluster)
     victim = dying + 1
@@ -86,7 +80,7 @@ def test_a_leader_is_killed_and_nothing_is_lost_or_repeated(
 
 
 def test_while_a_partition_has_no_leader_the_others_flow_on(
-    cluster: KafkaCluster, log: Path, forward: Callable[..., Run]
+    cluster: KafkaCluster, log: Path, forward: Forward
 ) -> None:
     """Without replicas nobody leads a partition until its node is back."""
     name, dying = in_place(cluster)
@@ -98,8 +92,7 @@ def test_while_a_partition_has_no_leader_the_others_flow_on(
     )
     run.until(lambda s: s.acknowledged >= 2_000)
     cluster.nodes[victim].kill()
-    with Writer(log) as writer:
-        append(writer, range(2_000, 8_000))
+    fill(log, range(2_000, 8_000))
     records = records_of(log)
     waiting = [r for r in records[2_000:] if partition_of_key(r.key or b"", PARTITIONS) == dying]
     assert 0 < len(waiting) < 6_000
@@ -115,7 +108,7 @@ def test_while_a_partition_has_no_leader_the_others_flow_on(
 
 @pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
 def test_too_few_replicas_in_sync_are_a_reason_while_it_waits(
-    cluster: KafkaCluster, log: Path, forward: Callable[..., Run], delivery: str
+    cluster: KafkaCluster, log: Path, forward: Forward, delivery: str
 ) -> None:
     controller = cluster.controller
     victim = next(node for node in (1, 2, 3) if node != controller)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,8 @@ from bridge.kafka.identity import Identity
 from tests.bridge.conftest import (
     PARTITIONS,
     TOPIC,
+    Forward,
     Process,
-    Run,
     append,
     assert_arrived,
     consume,
@@ -35,7 +34,6 @@ from tests.bridge.conftest import (
 )
 from tests.kafka.late import LateProxy
 
-Forward = Callable[..., Run]
 AUDIT = "audit"
 LANE = {"topic": TOPIC, "partition": 0, "offset": 0, "address": -1}
 
@@ -60,8 +58,7 @@ def test_a_cursor_of_another_cluster_is_refused_and_nothing_changes(
     fill(log, 100)
     forward(drain=True).end()
     stood, notes = cursor_of(log), Path(checkpoints_path(str(log), "bridge")).read_bytes()
-    with Writer(log) as writer:
-        append(writer, range(100, 150))
+    fill(log, range(100, 150))
     with pytest.raises(OtherCluster, match="is of mockCluster") as refused:
         forward(bootstrap_servers=other.bootstrap_servers, drain=True).end()
     assert refused.value.hint is not None
@@ -155,8 +152,7 @@ def test_a_name_that_leads_to_another_cluster_while_the_bridge_runs_loses_nothin
         assert producer.flush(60) == 0
         broker.set_down()
         switch.turn(other.bootstrap_servers)
-        with Writer(log) as writer:
-            append(writer, range(100, 150))
+        fill(log, range(100, 150))
         with pytest.raises(OtherCluster):
             running.end()
         broker.set_up()

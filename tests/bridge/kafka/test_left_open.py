@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from bridge.kafka import hanging_transactions
 from bridge.kafka.cursor_record import CursorName
-
-if TYPE_CHECKING:
-    from bridge.kafka.lane import LaneKey
+from bridge.kafka.lane import LaneKey
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from aolog import Writer
+from aolog import Record
 from aolog.format.origin import HEADER_NAME
 from bridge.kafka.cursor_record import CursorRecord, encode_cursor
 from bridge.kafka.stamp import encode_stamp
-from tests.bridge.against_kafka import CURSORS, EXACTLY, Start, committed_in, name_of, raw_committed
-from tests.bridge.conftest import append, assert_arrived, cursor_of, records_of
+from bridge.testing.apache_kafka import KafkaServer
+from tests.bridge.against_kafka import CURSORS, EXACTLY, committed_in, name_of, raw_committed
+from tests.bridge.conftest import (
+    Message,
+    Process,
+    Start,
+    assert_arrived,
+    cursor_of,
+    fill,
+    records_of,
+)
 from tests.kafka.hanging import leave_open, unverified
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aolog import Record
-    from bridge.testing.apache_kafka import KafkaServer
-    from tests.bridge.conftest import Message, Process
-    from tests.kafka.plugin import TopicFactory
+from tests.kafka.plugin import TopicFactory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -31,14 +33,12 @@ class Halfway:
     """A bridge was killed when it had delivered half of the log; the rest is to come."""
 
     def __init__(self, kafka: KafkaServer, topic: str, log: Path, start: Start):
-        with Writer(log) as writer:
-            append(writer, range(COUNT))
+        fill(log, COUNT)
         process = start(topic, *EXACTLY)
         last = records_of(log)[-1].address
         process.until(lambda s: s["acknowledged"] == COUNT and cursor_of(log) > last)
         process.kill()
-        with Writer(log) as writer:
-            append(writer, range(COUNT, 2 * COUNT))
+        fill(log, range(COUNT, 2 * COUNT))
         self.kafka, self.topic, self.log, self._start = kafka, topic, log, start
         self.name = name_of(log)
         self._where = {m.key: m.partition for m in committed_in(kafka, topic, 2)}

@@ -5,18 +5,15 @@ from __future__ import annotations
 import gc
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from aolog import Reader, Writer
 from aolog.format.origin import HEADER_NAME
-from bridge.kafka.messages import messages_of, milliseconds
+from aolog.read.batch import Batch
+from bridge.kafka.messages import Messages, messages_of, milliseconds
 from bridge.kafka.stamp import encode_stamp
-
-if TYPE_CHECKING:
-    from aolog.read.batch import Batch
-    from bridge.kafka.messages import Messages
 
 UUID = bytes(range(16))
 US = 1_700_000_000_123_456

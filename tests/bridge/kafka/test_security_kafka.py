@@ -25,6 +25,7 @@ from bridge.testing.apache_kafka import KafkaServer, make_certificate
 from tests.bridge.conftest import (
     TOPIC,
     Process,
+    Start,
     assert_arrived,
     consume,
     fill,
@@ -104,7 +105,7 @@ TLS = '"security.protocol" = "SSL"\n"ssl.ca.location" = "{ca}"\n'
 
 
 @pytest.fixture
-def forward(bridge: Callable[..., Process], secured: Secured, tmp_path: Path) -> Forward:
+def forward(bridge: Start, secured: Secured, tmp_path: Path) -> Forward:
     """Forwards a log of 100 records by a configuration with these settings; process and topic."""
 
     def forward(
@@ -225,7 +226,7 @@ _SHORT_SESSION = ("-X", "session.timeout.ms=6000")
 
 
 def test_pulls_and_a_mirror_use_a_password_that_is_replaced_without_a_restart(
-    secured: Secured, bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+    secured: Secured, bridge: Start, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     """After a file that is no password, which changes nothing."""
     server, _ = secured

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from aolog import Writer
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.supervise.status import state_of
 from bridge.testing.apache_kafka import KafkaServer
-from tests.bridge.conftest import Run, append
+from tests.bridge.conftest import Forward, fill
 from tests.kafka.plugin import TopicFactory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120), pytest.mark.xdist_group("kafka")]
@@ -23,20 +21,18 @@ def test_a_broker_that_falls_silent_is_named_within_ten_seconds(
     kafka: KafkaServer,
     topic: TopicFactory,
     log: Path,
-    forward: Callable[..., Run],
+    forward: Forward,
     caplog: pytest.LogCaptureFixture,
     delivery: str,
 ) -> None:
     """With exactly once it is the transaction's coordinator that does not answer."""
     name = topic(1)
-    with Writer(log) as writer:
-        append(writer, range(100))
+    fill(log, 100)
     run = forward(log, topic=name, bootstrap_servers=kafka.bootstrap_servers, delivery=delivery)
     run.until(lambda s: s.acknowledged == 100)
     with caplog.at_level("INFO", "bridge"):
         kafka.pause()
-        with Writer(log) as writer:
-            append(writer, range(100, 200))
+        fill(log, range(100, 200))
         run.until(lambda s: s.outstanding)
         begun_s = time.monotonic()
         status = run.until(lambda s: s.stalled, 15.0)

@@ -6,21 +6,16 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from aolog import Writer
 from bridge.buffer.buffer import Buffer
 from bridge.kafka.provider import KafkaProvider
-from tests.bridge.against_kafka import EXACTLY, Start, committed_in
-from tests.bridge.conftest import Process, append, assert_arrived, records_of
-
-if TYPE_CHECKING:
-    from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka import KafkaServer
+from tests.bridge.against_kafka import EXACTLY, committed_in
+from tests.bridge.conftest import Process, Start, assert_arrived, fill, records_of
 
 pytestmark = pytest.mark.kafka
 
@@ -49,8 +44,7 @@ def created_lines(process: Process, topic: str) -> list[str]:
 def test_a_missing_topic_is_created_with_the_clusters_defaults_and_logged_once(
     kafka: KafkaServer, log: Path, start: Start, unknown: str
 ) -> None:
-    with Writer(log) as writer:
-        append(writer, range(100))
+    fill(log, 100)
     process = start(unknown, "--drain")
     assert process.end() == 0
     (line,) = created_lines(process, unknown)
@@ -70,8 +64,7 @@ def test_missing_topics_that_are_never_created_are_waited_for_and_named(
 ) -> None:
     """The topic of cursor records, and then that of the records."""
     cursors = f"{unknown}-cursors"
-    with Writer(log) as writer:
-        append(writer, range(100))
+    fill(log, 100)
     before = topics_of(kafka)
     process = start(unknown, *EXACTLY, *NEVER, "--cursor-topic", cursors)
     never = "and --create-topics=never creates none"
@@ -89,10 +82,9 @@ def test_missing_topics_that_are_never_created_are_waited_for_and_named(
 
 
 def test_no_command_that_looks_creates_the_topic_that_it_looks_at(
-    kafka: KafkaServer, log: Path, bridge: Callable[..., Process], unknown: str
+    kafka: KafkaServer, log: Path, bridge: Start, unknown: str
 ) -> None:
-    with Writer(log) as writer:
-        append(writer, range(10))
+    fill(log, 10)
     before = topics_of(kafka)
     servers = ("--bootstrap-servers", kafka.bootstrap_servers)
     assert bridge("seek", log, "--to", f"kafka:{unknown}/0@5", *servers).end() == 6

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from bridge.config.current_text import CurrentText
 from bridge.config.settings import read_settings
 from bridge.operate.access import Access, wrong_token
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OLD, NEW = "0123456789abcdef", "fedcba9876543210"
 

@@ -10,7 +10,6 @@ import re
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from bridge.operate.log_lines import _Json, _Text
 from bridge.operate.monitor import Monitor
 from bridge.supervise.status import STUCK_S, Phase, overview, state_of
 from tests.aolog.commands import on_terminal
-from tests.bridge.conftest import NOWHERE, Process, fill, wait_until
+from tests.bridge.conftest import NOWHERE, Process, Start, fill, wait_until
 from tests.bridge.operate.test_http import LOG, STATUS
 
 PARKED = LOG._replace(log="p", phase=Phase.PARKED, state="live", silent_s=None)
@@ -161,7 +160,7 @@ def where(process: Process) -> tuple[str, int]:
 
 
 def test_a_process_is_seen_from_outside_as_it_runs(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+    bridge: Start, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     fill(tmp_path / "root/a", 100)
     config = tmp_path / "bridge.toml"
@@ -192,7 +191,7 @@ def test_a_process_is_seen_from_outside_as_it_runs(
 
 
 def test_a_bridge_that_was_killed_counts_as_an_abnormal_restart_and_one_that_stopped_does_not(
-    run: Callable[..., Process], broker: EmbeddedBroker, log: Path
+    run: Start, broker: EmbeddedBroker, log: Path
 ) -> None:
     def cut_off(process: Process, acknowledged: int) -> tuple[bool, int, str]:
         at = where(process)
@@ -220,7 +219,7 @@ def test_a_bridge_that_was_killed_counts_as_an_abnormal_restart_and_one_that_sto
 
 
 def test_a_missing_root_is_reported_and_not_ready_until_it_exists(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+    bridge: Start, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     root = tmp_path / "root"
     config = tmp_path / "bridge.toml"
@@ -248,9 +247,7 @@ def test_a_missing_root_is_reported_and_not_ready_until_it_exists(
 
 
 @pytest.mark.parametrize("what", ["nothing", "a file", "an empty directory"])
-def test_status_of_a_root_without_logs_says_so(
-    bridge: Callable[..., Process], tmp_path: Path, what: str
-) -> None:
+def test_status_of_a_root_without_logs_says_so(bridge: Start, tmp_path: Path, what: str) -> None:
     root = tmp_path / "root"
     if what == "a file":
         root.write_bytes(b"")
@@ -265,7 +262,7 @@ def test_status_of_a_root_without_logs_says_so(
     assert process.stderr.startswith(f"aolog-bridge: not_a_log: {root}: {why}; ")
 
 
-def test_status_from_the_disk(bridge: Callable[..., Process], log: Path) -> None:
+def test_status_from_the_disk(bridge: Start, log: Path) -> None:
     fill(log, 10)
     with Reader(log, cursor="bridge") as reader:
         reader.read()
@@ -285,7 +282,7 @@ def test_status_from_the_disk(bridge: Callable[..., Process], log: Path) -> None
     assert "stopped" in never.lines[1]
 
 
-def test_status_reports_that_no_bridge_answers(bridge: Callable[..., Process]) -> None:
+def test_status_reports_that_no_bridge_answers(bridge: Start) -> None:
     process = bridge("status", "--http", NOWHERE, "--json")
     assert process.end(30) == 6
     assert json.loads(process.stderr)["error"]["code"] == "not_running"
@@ -293,7 +290,7 @@ def test_status_reports_that_no_bridge_answers(bridge: Callable[..., Process]) -
         assert bridge("status", *arguments).end(30) == 2
 
 
-def test_status_rejects_the_answer_of_another_program(bridge: Callable[..., Process]) -> None:
+def test_status_rejects_the_answer_of_another_program(bridge: Start) -> None:
     class Other(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -308,7 +305,7 @@ def test_status_rejects_the_answer_of_another_program(bridge: Callable[..., Proc
 
 
 def test_secrets_are_in_no_answer_and_no_line(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+    bridge: Start, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     fill(tmp_path / "root/a", 1)
     (tmp_path / "secret").write_text("hunter2\n")
@@ -328,7 +325,7 @@ def test_secrets_are_in_no_answer_and_no_line(
 
 
 def test_a_running_log_is_paused_resumed_and_shown_in_the_browser_s_words(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+    bridge: Start, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     token = "0123456789abcdef"
     (tmp_path / "token").write_text(token + "\n")
@@ -380,7 +377,7 @@ def test_a_running_log_is_paused_resumed_and_shown_in_the_browser_s_words(
 
 
 def test_top_prints_the_logs_of_a_running_bridge(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+    bridge: Start, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     fill(tmp_path / "root/a", 10)
     running = bridge(

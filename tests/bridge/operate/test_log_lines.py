@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from bridge.deliver.log_lines import naming
 from bridge.operate import log_lines
 from bridge.operate.log_lines import REPEATS_MAX, Repetition
 from tests.aolog.commands import on_terminal
-from tests.bridge.conftest import NOWHERE, Process, fill, wait_until
+from tests.bridge.conftest import NOWHERE, Start, fill, wait_until
 
 
 class Shown(logging.Handler):
@@ -76,9 +76,7 @@ def test_lines_that_differ_in_words_level_or_log_are_not_alike(
     assert len(shown.records) == 150
 
 
-def test_lines_are_json_unless_standard_error_is_a_terminal(
-    bridge: Callable[..., Process], log: Path
-) -> None:
+def test_lines_are_json_unless_standard_error_is_a_terminal(bridge: Start, log: Path) -> None:
     fill(log, 1)
     arguments = ("run", "--root", log.parent, "--topic", "t", "--bootstrap-servers", NOWHERE)
     process = bridge(*arguments)

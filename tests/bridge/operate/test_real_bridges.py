@@ -11,7 +11,7 @@ import pytest
 
 from aolog import Writer
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bridge.conftest import Process, append, fill
+from tests.bridge.conftest import Start, append, fill
 from tests.bridge.deliver.test_damaged_log import damage
 from tests.bridge.operate.conftest import violations
 from tests.bridge.operate.test_browser import HOSTILE
@@ -20,11 +20,11 @@ from tests.bridge.operate.test_endpoint import where
 sync_api = pytest.importorskip("playwright.sync_api")
 expect = sync_api.expect
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.browser]
-Start = Callable[..., str]
+Serve = Callable[..., str]
 
 
 @pytest.fixture
-def served(bridge: Callable[..., Process], broker: EmbeddedBroker) -> Start:
+def served(bridge: Start, broker: EmbeddedBroker) -> Serve:
     """Starts `run --http` on a tree of logs; the address of its page."""
 
     def start(root: Path, *arguments: str, servers: str | None = None) -> str:
@@ -45,7 +45,7 @@ def details(page: sync_api.Page, log: str) -> None:
 
 def test_a_bridge_that_runs_shows_numbers_that_add_up_and_follow_the_log(
     page: sync_api.Page,
-    served: Start,
+    served: Serve,
     tmp_path: Path,
 ) -> None:
     fill(tmp_path / "root/app", 300, slab_bytes=4096, batch_bytes=500)
@@ -58,8 +58,7 @@ def test_a_bridge_that_runs_shows_numbers_that_add_up_and_follow_the_log(
     details(page, "app")
     expect(page.locator("#strip .sent").first).to_be_visible()
     expect(page.locator("#strip .pending")).to_have_count(0)
-    with Writer(tmp_path / "root/app") as writer:
-        append(writer, range(300, 350))
+    fill(tmp_path / "root/app", range(300, 350))
     expect(page.locator("#n-acknowledged")).to_have_text("350", timeout=20_000)
     expect(page.locator("#n-seen")).to_have_text("350")
     assert violations(page) == []
@@ -67,7 +66,7 @@ def test_a_bridge_that_runs_shows_numbers_that_add_up_and_follow_the_log(
 
 def test_a_bridge_that_is_cut_off_from_its_broker_shows_what_waits_and_why(
     page: sync_api.Page,
-    served: Start,
+    served: Serve,
     broker: EmbeddedBroker,
     tmp_path: Path,
 ) -> None:
@@ -93,7 +92,7 @@ def test_a_bridge_that_is_cut_off_from_its_broker_shows_what_waits_and_why(
 
 def test_hostile_names_are_text_and_a_damaged_slab_is_shown(
     page: sync_api.Page,
-    served: Start,
+    served: Serve,
     broker: EmbeddedBroker,
     tmp_path: Path,
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from aolog.storage.storage import Storage
@@ -11,7 +10,7 @@ from bridge.kafka.embedded import EmbeddedBroker
 from bridge.operate.scrub import Scrub, Scrubber
 from bridge.supervise.status import Phase
 from tests.aolog.conftest import slab_files
-from tests.bridge.conftest import Process, fill, wait_until
+from tests.bridge.conftest import Start, fill, wait_until
 from tests.bridge.operate.test_endpoint import get, where
 from tests.bridge.operate.test_http import LOG
 
@@ -38,7 +37,7 @@ def first_pass(scrubber: Scrubber, log: Path) -> Scrub:
 
 
 def test_a_flipped_byte_of_a_sealed_slab_appears_in_the_metrics_the_status_and_the_log(
-    bridge: Callable[..., Process], broker: EmbeddedBroker, tmp_path: Path
+    bridge: Start, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     log = tmp_path / "root/a"
     fill(log, 2_000, slab_bytes=16 << 10, batch_bytes=1_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import hypothesis
 import hypothesis.strategies as st
@@ -12,12 +12,7 @@ import hypothesis.strategies as st
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
 from bridge.deliver.at_least_once.partition_state import NARROWING, Lane, Mark
 from bridge.deliver.position import Position
-from bridge.kafka.lane import Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bridge.kafka.lane import LaneKey
+from bridge.kafka.lane import LaneKey, Refusal
 
 
 def given(

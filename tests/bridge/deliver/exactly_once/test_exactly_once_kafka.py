@@ -6,9 +6,8 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,11 +17,11 @@ from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.errors import CursorTopicUnfit, OtherCluster, Undeliverable
 from bridge.kafka.cursor_record import CursorRecord, decode_cursor
+from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import (
     CURSORS,
     EXACTLY,
     Budget,
-    Start,
     committed_in,
     fill_mixed,
     kill_over_and_over,
@@ -31,20 +30,19 @@ from tests.bridge.against_kafka import (
 )
 from tests.bridge.conftest import (
     SOON_S,
+    Forward,
     Process,
-    Run,
+    Start,
     append,
     assert_arrived,
     bounded,
     cursor_of,
+    fill,
     gone,
     notes_of,
     records_of,
 )
-
-if TYPE_CHECKING:
-    from bridge.testing.apache_kafka import KafkaServer
-    from tests.kafka.plugin import TopicFactory
+from tests.kafka.plugin import TopicFactory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -58,7 +56,7 @@ SLOW = (
 
 
 @pytest.fixture
-def exactly(forward_to: Callable[..., Run]) -> Callable[..., Run]:
+def exactly(forward_to: Forward) -> Forward:
     """Starts a forwarder in a thread, draining exactly once."""
     return lambda topic, **options: forward_to(topic, delivery="exactly_once", **options)
 
@@ -137,8 +135,7 @@ def test_a_stop_while_the_broker_hangs_takes_seconds_and_the_next_start_resolves
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     name = topic(2)
-    with Writer(log) as writer:
-        append(writer, range(20_000))
+    fill(log, 20_000)
     process = start(name, *SLOW, "--stop-seconds", "2")
     process.until(lambda s: s["acknowledged"] > 500)
     kafka.pause()
@@ -156,8 +153,7 @@ def test_an_older_bridge_on_a_copy_of_the_log_ends_with_the_error_fenced(
     kafka: KafkaServer, topic: TopicFactory, log: Path, tmp_path: Path, start: Start
 ) -> None:
     name = topic(3)
-    with Writer(log) as writer:
-        append(writer, range(20_000))
+    fill(log, 20_000)
     copy = tmp_path / "copy"
     shutil.copytree(log, copy)
     # Still sending when the newer one has started, however long that takes: an idle one is not fenced.
@@ -186,12 +182,11 @@ def test_an_older_bridge_on_a_copy_of_the_log_ends_with_the_error_fenced(
      (1, {"cleanup.policy": "compact,delete"}, "cleanup.policy=")],
 )  # fmt: skip  # a table
 def test_an_unfit_cursor_topic_is_refused_before_anything_is_written(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run],
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Forward,
     partitions: int, config: dict[str, str], said: str,
 ) -> None:  # fmt: skip  # as above
     name, cursors = topic(1), topic(partitions, config)
-    with Writer(log) as writer:
-        append(writer, range(10))
+    fill(log, 10)
     with pytest.raises(CursorTopicUnfit, match=said) as caught:
         exactly(name, cursor_topic=cursors).end()
     assert (caught.value.code, caught.value.exit_status) == ("cursor_topic_unfit", 8)
@@ -201,14 +196,12 @@ def test_an_unfit_cursor_topic_is_refused_before_anything_is_written(
 
 
 def test_another_cluster_is_refused_before_anything_is_written(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run]
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Forward
 ) -> None:
     name, cursors = topic(1), topic(1, {"cleanup.policy": "compact"})
-    with Writer(log) as writer:
-        append(writer, range(10))
+    fill(log, 10)
     exactly(name).end()
-    with Writer(log) as writer:
-        append(writer, range(10, 20))
+    fill(log, range(10, 20))
     notes = json.dumps({**notes_of(log), "cluster": "another"})
     Path(checkpoints_path(str(log), "bridge")).write_text(notes)
     with pytest.raises(OtherCluster, match="is of another"):
@@ -221,7 +214,7 @@ def test_another_cluster_is_refused_before_anything_is_written(
 
 
 def test_what_was_set_aside_before_a_crash_is_not_set_aside_again(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run],
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Forward,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip  # as above
     take = DeadLetters.take
@@ -246,7 +239,7 @@ def test_what_was_set_aside_before_a_crash_is_not_set_aside_again(
 
 
 def test_a_topic_that_does_not_exist_is_named_with_all_before_it_committed(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Callable[..., Run],
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Forward,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip  # one call
     monkeypatch.setattr("bridge.deliver.exactly_once.partitions.TOPIC_WAIT_S", 0.5)
@@ -273,8 +266,7 @@ def test_the_delivery_changes_only_after_an_orderly_stop(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start
 ) -> None:
     name = topic(2)
-    with Writer(log) as writer:
-        append(writer, range(20_000))
+    fill(log, 20_000)
     process = start(name, *SLOW)
     process.until(lambda s: s["acknowledged"] > 100)
     process.kill()
@@ -297,7 +289,7 @@ def test_after_a_kill_the_clusters_cursor_tells_how_many_pruned_records_were_del
     topic: TopicFactory,
     log: Path,
     start: Start,
-    exactly: Callable[..., Run],
+    exactly: Forward,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The local cursor is older than the cluster's, and the records after it are pruned."""

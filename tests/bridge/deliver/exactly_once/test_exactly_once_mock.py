@@ -4,7 +4,6 @@ is what the proof at each start is for. About 10 s."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from bridge.kafka import cursor_topic
 from bridge.kafka.cursor_topic import CursorTopic
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
-    Process,
-    Run,
+    Forward,
+    Start,
     assert_arrived,
     consume,
     fill,
@@ -45,7 +44,7 @@ def compacted(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, unknown: 
 
 @pytest.mark.usefixtures("compacted")
 def test_a_cluster_that_shows_aborted_records_is_refused_before_anything_of_the_log_is_sent(
-    broker: EmbeddedBroker, log: Path, forward: Callable[..., Run]
+    broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
     fill(log, 50)
     with pytest.raises(NotIsolated, match="a record that was aborted") as caught:
@@ -58,7 +57,7 @@ def test_a_cluster_that_shows_aborted_records_is_refused_before_anything_of_the_
 
 @pytest.mark.parametrize("made", [False, True], ids=["no cursor topic", "cursor topic"])
 def test_the_embedded_broker_is_refused_by_its_name_before_it_is_asked_what_it_cannot_answer(
-    broker: EmbeddedBroker, log: Path, run: Callable[..., Process], made: bool
+    broker: EmbeddedBroker, log: Path, run: Start, made: bool
 ) -> None:
     fill(log, 50)
     if made:
