@@ -1,9 +1,6 @@
 """The three file clients as processes that are killed, on a real Apache Kafka, by hazdev-broker's files."""
 
 import json
-import signal
-import subprocess
-import sys
 import time
 import uuid
 
@@ -13,28 +10,9 @@ from bridge.client import Producer
 from bridge.client.json_text import parse
 from tests.bridge.client.conftest import producer_config
 from tests.bridge.client.test_file_clients import ARCHIVE, CONSUMER, PRODUCER, visible
-from tests.bridge.conftest import SOON_S, consume
+from tests.bridge.conftest import SOON_S, consume, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
-
-
-class Running:
-    def __init__(self, config):
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "bridge", "files", str(config)],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def kill(self):
-        self.process.kill()
-        self.process.communicate()
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        _, said = self.process.communicate(timeout=SOON_S)
-        assert self.process.returncode == 0, said
-        return said
 
 
 def config(tmp_path, text, kafka, **changed):
@@ -52,14 +30,7 @@ def config(tmp_path, text, kafka, **changed):
     return path
 
 
-def until(condition):
-    until_s = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < until_s
-        time.sleep(0.1)
-
-
-def test_each_line_arrives_once_though_the_client_is_killed(tmp_path, kafka, topic):
+def test_each_line_arrives_once_though_the_client_is_killed(tmp_path, bridge, kafka, topic):
     inbox, archive = tmp_path / "in", tmp_path / "arch"
     inbox.mkdir()
     archive.mkdir()
@@ -68,19 +39,21 @@ def test_each_line_arrives_once_though_the_client_is_killed(tmp_path, kafka, top
     for i in range(8):
         (inbox / f"{i}.default").write_text("".join(f"{i}-{j}\n" for j in range(100)))
     for wait_s in (1.5, 2.0):
-        running = Running(file)
+        running = bridge("files", file)
         time.sleep(wait_s)
         running.kill()
-    running = Running(file)
-    until(lambda: len(visible(archive)) == 8)
-    running.stop()
+    running = bridge("files", file)
+    wait_until(lambda: len(visible(archive)) == 8)
+    assert running.terminate(SOON_S) == 0
     values = [m.value for m in consume(kafka.bootstrap_servers, name, 1)]
     assert sorted(values) == sorted(b"%d-%d" % (i, j) for i in range(8) for j in range(100))
     assert visible(inbox) == []
 
 
 @pytest.mark.parametrize("text", [CONSUMER, ARCHIVE], ids=["counted", "daily"])
-def test_each_message_is_in_one_file_though_the_client_is_killed(tmp_path, kafka, topic, text):
+def test_each_message_is_in_one_file_though_the_client_is_killed(
+    tmp_path, bridge, kafka, topic, text
+):
     name, out = topic(2), tmp_path / "out"
     out.mkdir()
     changed = {"TimePerFile": 1} if text == CONSUMER else {}
@@ -88,7 +61,7 @@ def test_each_message_is_in_one_file_though_the_client_is_killed(tmp_path, kafka
     sent = 0
     with Producer(producer_config(kafka, producer_type="async")) as producer:
         for last in (False, False, True):
-            running = Running(file)
+            running = bridge("files", file)
             for _ in range(205):
                 producer.send(name, b"m%d" % sent)
                 sent += 1
@@ -103,8 +76,8 @@ def test_each_message_is_in_one_file_though_the_client_is_killed(tmp_path, kafka
         names = [n for n in visible(out) if n.endswith("default.default")]
         return sorted(b"".join((out / n).read_bytes() for n in names).split())
 
-    until(lambda: len(found()) >= len(wanted))
-    running.stop()
+    wait_until(lambda: len(found()) >= len(wanted))
+    assert running.terminate(SOON_S) == 0
     assert found() == wanted
     if text == CONSUMER:
         counts = [

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +14,7 @@ from aolog import Reader
 from bridge.cli import main
 from bridge.pull.origin import origin_of
 from bridge.testing.apache_kafka import KafkaServer
+from tests.bridge.conftest import Process
 
 
 def produce(kafka: KafkaServer, topic: str, numbers: range, partitions: int = 1, **more) -> None:
@@ -57,56 +54,36 @@ def pulled(*arguments, **options) -> None:
     assert result.exit_code == 0, (result.output, result.exception)
 
 
-class Killed:
-    """A pull in a process of its own, that is started again when it was killed."""
+class Killed(Process):
+    """A pull that can be started again after it was killed."""
 
     def __init__(self, kafka: KafkaServer, log: Path, topic: str, *more: str) -> None:
-        self._errors = log.with_name(f"{log.name}.errors")
-        self._command = [
-            sys.executable, "-m", "bridge", "pull", "--topic", topic, "--log", str(log),
+        self._command = (
+            "pull", "--topic", topic, "--log", str(log),
             "--bootstrap-servers", kafka.bootstrap_servers, "--json", *more,
-        ]  # fmt: skip  # one command
+        )  # fmt: skip  # one command
+        self._directory = log.parent
         self.start()
 
     def start(self) -> None:
-        self.status = {"pulled": 0, "state": "", "positions": {}}
-        with self._errors.open("wb") as errors:
-            self.process = subprocess.Popen(
-                self._command, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
-        self._thread = threading.Thread(target=self._listen, args=[self.process], daemon=True)
-        self._thread.start()
-
-    def _listen(self, process) -> None:
-        with process.stdout:
-            for line in process.stdout:
-                self.status = json.loads(line)
+        super().__init__(self._directory, *self._command)
 
     @property
-    def errors(self) -> str:
-        """What it wrote."""
-        return self._errors.read_text()
+    def status(self) -> dict:
+        """The last one."""
+        return [{"pulled": 0, "state": "", "positions": {}}, *self.statuses][-1]
 
-    def until(self, reached: Callable[[dict], bool], within_s: float = 30) -> None:
-        until_s = time.monotonic() + within_s
+    def until(self, reached: Callable[[dict], bool], seconds: float = 30) -> None:
+        """Waits for a status of which it holds; earlier ones do not count."""
+        until_s = time.monotonic() + seconds
         while not reached(self.status):
             assert time.monotonic() < until_s, self.status
-            assert self.process.poll() is None, self.errors
+            assert self.popen.poll() is None, self.stderr
             time.sleep(0.01)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self._end()
 
     def stop(self) -> None:
         self.until(lambda status: status["state"] != "")  # it handles signals from then on
-        self.process.terminate()
-        self._end()
-        assert self.process.returncode == 0, self.errors
-
-    def _end(self) -> None:
-        self.process.wait(60)
-        self._thread.join()
+        assert self.terminate(60) == 0, self.stderr
 
 
 SLOWLY = ("-X", "fetch.message.max.bytes=20000", "-X", "queued.min.messages=200")

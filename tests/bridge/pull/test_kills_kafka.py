@@ -64,7 +64,7 @@ def test_three_processes_and_a_broker_that_are_killed_leave_each_offset_once(
         assert time.monotonic() < until_s, [p.status for p in processes]
         time.sleep(0.5)
     for process in processes:
-        if process.process.poll() is None:
+        if process.popen.poll() is None:
             process.stop()
     assert origins(*logs) == expected(name, count, partitions) == read(kafka, name, partitions)
     assert sum(len(origins(log)) > 0 for log in logs) > 1, "one process did it all"

@@ -32,7 +32,7 @@ def test_topics_come_by_pattern_and_go_by_a_file_while_it_runs(kafka, topic, tmp
     file.write_text(f"{other}\n")
     kafka.create_topic(f"{name}-new")
     produce(kafka, f"{name}-new", range(10))
-    process.process.send_signal(signal.SIGHUP)
+    process.popen.send_signal(signal.SIGHUP)
     process.until(lambda status: status["pulled"] == 30)
     file.write_text("")
     process.until(lambda status: f"{other}/0" not in status["positions"])

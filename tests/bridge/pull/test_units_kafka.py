@@ -28,15 +28,15 @@ def test_workers_that_are_killed_cost_a_unit_each_and_the_archive_has_each_recor
     workers = [Killed(kafka, log, name, *more) for log in logs]
     killed = 0
     for worker in itertools.islice(itertools.cycle(workers), 4):
-        if worker.process.poll() is not None:
+        if worker.popen.poll() is not None:
             continue
         worker.until(lambda status: status["positions"] != {})
         time.sleep(chance.uniform(0, 0.1))
-        killed += worker.process.poll() is None
+        killed += worker.popen.poll() is None
         worker.kill()
         worker.start()
     for worker in workers:
-        assert worker.process.wait(60) == 0, worker.errors
+        assert worker.popen.wait(60) == 0, worker.stderr
     assert killed > 1
     assert origins(*logs) == expected(name, count, partitions)
     assert sum(len(origins(log)) > 0 for log in logs) == 3, "more workers than partitions"
