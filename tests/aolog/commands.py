@@ -11,14 +11,13 @@ import subprocess
 import sys
 import termios
 import tty
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from click.testing import CliRunner, Result
 
-import aolog
 from aolog.cli import main
-from tests.aolog.conftest import ROOT, SOON_S, slab_files
+from tests.aolog.conftest import ROOT, SOON_S
 
 
 def run(*args: object, given: bytes | str | None = None) -> Result:
@@ -102,20 +101,3 @@ def on_terminal(module: str, *args: object, stop_at: bytes | None = None) -> tup
         finally:
             child.kill()
             os.close(leader)
-
-
-def fill(path: str, records: Iterable[bytes | None], **options: object) -> list[int]:
-    """A closed log; the records' addresses."""
-    with aolog.Writer(path, **options) as log:
-        return [log.append(value) for value in records]
-
-
-def damage(path: str, value: bytes) -> None:
-    """Turns a bit of the record that holds these bytes."""
-    for slab in slab_files(path):
-        data = bytearray(slab.read_bytes())
-        if (at := data.find(value)) >= 0:
-            data[at] ^= 1
-            slab.write_bytes(data)
-            return
-    raise AssertionError(value)

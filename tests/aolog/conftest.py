@@ -13,10 +13,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import pytest
 
@@ -34,6 +34,8 @@ from fuzz import shapes, ways
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(Path(aolog.__file__).parent)
 SOON_S = 20.0  # a generous bound for what must happen soon; nothing waits for it when all is well
+# A writer that flushes only when it is told to.
+NEVER: dict[str, Any] = {"flush_seconds": None, "sync": "never"}
 
 
 @pytest.fixture
@@ -78,6 +80,12 @@ def refuse_threads(monkeypatch: pytest.MonkeyPatch, named: str = "") -> None:
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
+def fill(path: str | Path, records: Iterable[bytes | None], **options: object) -> list[int]:
+    """A closed log; the records' addresses."""
+    with aolog.Writer(path, **options) as log:
+        return [log.append(value) for value in records]
+
+
 # --- looking at a log ------------------------------------------------------------------------
 
 
@@ -113,6 +121,27 @@ def frames_of(path: str) -> list[FrameAt]:
                 place = (Path(slab.file.path), slab.base, frame.offset, frame.end)
                 found.append(FrameAt(*place, head.kind, head.records))
     return found
+
+
+def overwrite(path: Path, offset: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def flip(path: Path, offset: int, length: int = 1) -> None:
+    """Each bit of so many bytes."""
+    old = path.read_bytes()[offset : offset + length]
+    overwrite(path, offset, bytes(byte ^ 0xFF for byte in old))
+
+
+def damage(path: str, value: bytes) -> None:
+    """Alters the record that holds these bytes."""
+    for slab in slab_files(path):
+        if (at := slab.read_bytes().find(value)) >= 0:
+            flip(slab, at)
+            return
+    raise AssertionError(value)
 
 
 def snapshot(path: str) -> dict[str, bytes | None]:

@@ -20,15 +20,14 @@ from aolog.log.retention import Retention, prune
 from aolog.maintenance import verify
 from aolog.read.reader import return_to
 from aolog.storage.storage import Storage
-from tests.aolog.commands import answer, fill, well
-from tests.aolog.conftest import frames_of, kill, slab_files, values
+from tests.aolog.commands import answer, well
+from tests.aolog.conftest import fill, frames_of, kill, overwrite, slab_files, values
 
 
 def test_two_copies_of_a_log_do_not_give_out_the_same_addresses(
     log_path: str, tmp_path: Path
 ) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"before")
+    fill(log_path, [b"before"])
     lives = []
     for name in ("a", "b"):
         copy = str(tmp_path / name)
@@ -43,8 +42,7 @@ def test_two_copies_of_a_log_do_not_give_out_the_same_addresses(
 
 
 def test_two_readers_that_create_one_cursor_at_once_do_not_both_hold_it(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
+    fill(log_path, [b"a"])
     for attempt in range(10):
         name = f"c{attempt}"
         files = [CursorFile(log_path, name, Storage()) for _ in range(2)]
@@ -127,10 +125,9 @@ def test_the_end_is_after_the_last_body_and_not_the_last_header(log_path: str) -
     frames = frames_of(log_path)
     (slab,) = slab_files(log_path)
     for broken in (1, 5, 30):
-        with slab.open("r+b") as file:
-            for frame in frames[-broken:]:
-                file.seek(frame.begin + FRAME_HEADER_LEN)
-                file.write(bytes(frame.end - file.tell()))
+        for frame in frames[-broken:]:
+            body = frame.begin + FRAME_HEADER_LEN
+            overwrite(slab, body, bytes(frame.end - body))
         left = (len(frames) - broken) * 10
         assert values(log_path) == [b"a" * 100] * left
         with aolog.Reader(log_path) as reader:

@@ -17,6 +17,7 @@ from aolog.log.manifest import Transaction
 from aolog.storage import clock
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
+from tests.aolog.conftest import fill
 from tests.publish.job import (
     FIRST,
     OLD,
@@ -43,8 +44,7 @@ def _still_and_quiet():
 def append_to_all(system: SimulatedSystem) -> None:
     """A Writer on each log, which finishes what is published."""
     for log in OLD:
-        with aolog.Writer(f"{ROOT}/{log}", storage=Storage(system), flush_seconds=None) as writer:
-            writer.append(b"later")
+        fill(f"{ROOT}/{log}", [b"later"], storage=Storage(system), flush_seconds=None)
 
 
 def repeat(system: SimulatedSystem) -> None:

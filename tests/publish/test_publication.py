@@ -36,7 +36,7 @@ from aolog.storage.storage import Storage
 from aolog.storage.system import REAL, System
 from aolog.testing import Fault, Killed, SimulatedSystem
 from bridge.supervise.discovery import Discovery, find_logs, is_gone
-from tests.aolog.conftest import SOON_S
+from tests.aolog.conftest import SOON_S, fill
 from tests.publish.job import (
     FIRST,
     JOB,
@@ -98,8 +98,7 @@ def killed_behind_commit(system: SimulatedSystem, **options: object) -> Simulate
 def test_a_log_whose_manifest_cannot_be_read_is_named_and_kept(tmp_path: Path) -> None:
     """Of slabs that are published and not renamed, which nothing else says."""
     root = tmp_path / "root"
-    with aolog.Writer(root / "sound") as writer:
-        writer.append(b"x")
+    fill(root / "sound", [b"x"])
     slabs = task(root, "a/log", "1", "2")
 
     with pytest.raises(Killed):
@@ -152,8 +151,7 @@ def test_a_log_that_is_opened_through_a_link_has_all_that_is_published(tmp_path,
         by = elsewhere / "there/log"
     assert read(by) == ["1", "2"]
     assert aolog.verify(by).records == 2
-    with aolog.Writer(by) as writer:
-        writer.append(b"3")
+    fill(by, [b"3"])
     assert not [name for name in os.listdir(by) if name.endswith(".pending")]
     assert read(by) == read(root / "b/log") == ["1", "2", "3"]
 
@@ -278,8 +276,7 @@ def test_slabs_follow_what_is_there_in_their_order(tmp_path):
 
 
 def test_the_root_may_be_a_log_itself(tmp_path):
-    with aolog.Writer(tmp_path) as log:
-        log.append(b"old")
+    fill(tmp_path, [b"old"])
     publish(tmp_path, JOB, task(tmp_path, ".", "1"), transaction=FIRST)
     assert read(tmp_path) == ["old", "1"]
     publish(tmp_path, JOB, task(tmp_path, ".", "1"), transaction=FIRST)
@@ -362,15 +359,13 @@ def test_a_log_inside_a_log_is_refused(tmp_path):
         with pytest.raises(aolog.UsageError, match="inside the log"):
             publish(tmp_path, JOB, slabs)
         abort(tmp_path, JOB, slabs)
-    with aolog.Writer(tmp_path / "c") as log:
-        log.append(b"old")
+    fill(tmp_path / "c", [b"old"])
     with pytest.raises(aolog.UsageError, match="inside the log"):
         check_free(tmp_path, ["c/d"])
 
 
 def test_a_log_of_queuefkas_and_a_foreign_directory_are_refused(tmp_path):
-    with aolog.Writer(tmp_path / "q", format="queuefka") as log:
-        log.append(b"old")
+    fill(tmp_path / "q", [b"old"], format="queuefka")
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / "notes.txt").write_text("mine")
     for name, error in (("q", "format 1"), ("f", "other files")):
@@ -468,8 +463,7 @@ def test_a_log_that_was_appended_to_by_another_path_meanwhile_is_refused_and_hid
     """There its root is not seen, nor what it published."""
     system = killed_behind_commit(begun())
     system.replace(f"{ROOT}/a", "/elsewhere")
-    with aolog.Writer("/elsewhere", storage=Storage(system)) as log:
-        log.append(b"by another path")
+    fill("/elsewhere", [b"by another path"], storage=Storage(system))
     system.replace("/elsewhere", f"{ROOT}/a")
     for open_ in (aolog.Reader, aolog.Writer, aolog.verify):
         with pytest.raises(CorruptionError, match="by another path"):
@@ -521,8 +515,7 @@ def test_a_manifest_goes_on_naming_slabs_of_a_log_that_is_away(tmp_path, mount):
     """A killed publication; then the log's file system is not mounted while others are published.
     With a mount point there is an empty directory in its place."""
     root = tmp_path / "root"
-    with aolog.Writer(root / "a") as log:
-        log.append(b"0")
+    fill(root / "a", [b"0"])
     slabs = task(root, "a", "1")
     publish(root, JOB, slabs, transaction=FIRST)
     *_, slab = sorted((root / "a").glob("*.slab"))

@@ -10,6 +10,7 @@ from aolog.format.origin import HEADER_NAME
 from aolog.spark.kafka_sink import messages_of
 from aolog.spark.origins import Origins
 from bridge.kafka.stamp import decode_stamp
+from tests.aolog.conftest import fill
 
 
 def batch_of(rows, **others):
@@ -35,9 +36,7 @@ def test_rows_of_many_logs_and_slabs_have_the_stamps_that_the_bridge_would_give(
     rows, expected = [], []
     for name, format_ in (("a", "aolog"), ("deep/b", "aolog"), ("old", "queuefka")):
         path = tmp_path / name
-        with aolog.Writer(path, slab_bytes=5000, batch_bytes=0, format=format_) as log:
-            for _ in range(30):
-                log.append(b"." * 500)
+        fill(path, (b"." * 500 for _ in range(30)), slab_bytes=5000, batch_bytes=0, format=format_)
         with aolog.Reader(path) as reader:
             while (batch := reader.read_batch(1000)) is not None:
                 for record in batch:
@@ -75,8 +74,7 @@ def test_a_root_that_is_a_log_is_the_one_that_its_rows_name(tmp_path):
 
 @pytest.mark.parametrize(("us", "ms"), [(None, 0), (-5, 0), (1_999, 1), (10**15, 10**12)])
 def test_messages_have_what_their_rows_have(tmp_path, us, ms):
-    with aolog.Writer(tmp_path / "a") as log:
-        log.append(b"x")
+    fill(tmp_path / "a", [b"x"])
     pair = pa.struct([("key", pa.string()), ("value", pa.binary())])
     headers = pa.array(
         [[{"key": "h", "value": None}, {"key": None, "value": b"v"}]], pa.list_(pair)

@@ -16,6 +16,7 @@ from aolog.errors import AologError, GapFound, UsageError
 from aolog.publish.publication import publish
 from aolog.spark import listing, planning
 from aolog.spark.partition import pieces_in
+from tests.aolog.conftest import fill, flip
 from tests.publish.job import JOB, task
 from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
 
@@ -247,10 +248,7 @@ def test_timestamps_in_milliseconds_bound_as_in_kafka(tmp_path):
 def damaged(path):
     """A log with one damaged record, and the addresses of the others."""
     addresses = write(path, 30, value=bytes(100))
-    slab = next(path.glob("*.slab"))
-    data = bytearray(slab.read_bytes())
-    data[addresses[10] + 60] ^= 1
-    slab.write_bytes(data)
+    flip(next(path.glob("*.slab")), addresses[10] + 60)
     return addresses[:10] + addresses[11:]
 
 
@@ -414,8 +412,7 @@ def test_a_schema_that_cannot_be_is_named(tmp_path, schema, says):
 
 def test_logs_of_both_formats_are_read_together_where_only_one_has_timestamps(tmp_path):
     write(tmp_path / "new", 2)
-    with aolog.Writer(tmp_path / "old", format="queuefka") as log:
-        log.append(b"old")
+    fill(tmp_path / "old", [b"old"], format="queuefka")
     rows = table(tmp_path).to_pylist()
     assert [(row["log"], row["value"]) for row in rows] == [("new", b"value")] * 2 + [
         ("old", b"old")

@@ -12,10 +12,10 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-import aolog
 from aolog.spark.datasource import source_class
 from aolog.spark.kafka_sink import KafkaTarget, sender
 from aolog.spark.sink import batch_writer, stream_writer
+from tests.aolog.conftest import fill
 from tests.spark.driving import batch_reader, source, struct
 from tests.spark.standalone import bare_python
 
@@ -36,8 +36,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(kind: str, path: Path) -> object:
     """Each kind of thing that this package sends to workers."""
     if not path.exists():
-        with aolog.Writer(path) as log:
-            log.append(b"x")
+        fill(path, [b"x"])
     match kind:
         case "class":
             return source_class()

@@ -10,6 +10,7 @@ import pytest
 
 import aolog
 import aolog.spark
+from tests.aolog.conftest import overwrite
 
 pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
 
@@ -53,9 +54,7 @@ def test_verification_counts_as_the_log_s_own(tmp_path, spark):
     for name, count in (("a", 60), ("b", 3)):
         write(tmp_path / name, count, value=b"." * 1000, slab_bytes=20_000)
     slabs = sorted((tmp_path / "a").glob("*.slab"))
-    data = bytearray(slabs[1].read_bytes())
-    data[10_000:13_000] = bytes(3000)
-    slabs[1].write_bytes(data)
+    overwrite(slabs[1], 10_000, bytes(3000))
     slabs[2].unlink()
     found = aolog.spark.verify(spark, tmp_path, min_partitions=5)
     assert not found.ok

@@ -16,6 +16,7 @@ import aolog
 from aolog.errors import CursorLocked, UsageError
 from aolog.publish.publication import publish
 from aolog.spark import listing, watching
+from tests.aolog.conftest import overwrite
 from tests.publish.job import JOB, task
 from tests.spark.driving import run, source, struct
 
@@ -179,9 +180,7 @@ def test_a_trigger_that_wants_all_gets_all(tmp_path):
 def test_a_limit_in_damage_goes_on_behind_it(tmp_path):
     addresses = write(tmp_path / "log", 30, value=b"." * 100)
     slab = next((tmp_path / "log").glob("*.slab"))
-    data = bytearray(slab.read_bytes())
-    data[addresses[5] : addresses[15]] = bytes(addresses[15] - addresses[5])
-    slab.write_bytes(data)
+    overwrite(slab, addresses[5], bytes(addresses[15] - addresses[5]))
     for option in ({"maxRecordsPerTrigger": 3}, {"maxBytesPerTrigger": 300}):
         query = Query(tmp_path / "log", onCorruption="skip", **option)
         query.all()

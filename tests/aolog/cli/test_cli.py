@@ -20,8 +20,8 @@ from aolog.errors import CursorLocked
 from aolog.log.units import duration_seconds, size_bytes
 from aolog.storage.system import System
 from bridge.cli import main as bridge_main
-from tests.aolog.commands import answer, damage, ended, failure, fill, run, started, well
-from tests.aolog.conftest import eventually, slab_files, snapshot
+from tests.aolog.commands import answer, ended, failure, run, started, well
+from tests.aolog.conftest import damage, eventually, fill, slab_files, snapshot
 
 COMMANDS = [
     "append", "read", "tail", "info", "verify", "repair", "salvage", "prune",

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import aolog
 from aolog.cli.input import DELIMITERS, splitter
 from aolog.cli.record_parts import parse_spec, timestamp_us
-from tests.aolog.commands import answer, ended, failure, fill, run, started, well
-from tests.aolog.conftest import SOON_S, eventually, read_all, slab_files, snapshot, values
+from tests.aolog.commands import answer, ended, failure, run, started, well
+from tests.aolog.conftest import SOON_S, eventually, fill, read_all, slab_files, snapshot, values
 
 
 def test_lines_become_records_and_the_last_needs_no_newline(log_path):

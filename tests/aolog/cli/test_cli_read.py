@@ -13,8 +13,8 @@ import pytest
 
 import aolog
 from aolog.cli import output
-from tests.aolog.commands import damage, ended, failure, fill, run, started, well
-from tests.aolog.conftest import ROOT, SOON_S, snapshot
+from tests.aolog.commands import ended, failure, run, started, well
+from tests.aolog.conftest import ROOT, SOON_S, damage, fill, snapshot
 
 
 @pytest.fixture

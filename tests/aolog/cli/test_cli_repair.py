@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import aolog
-from tests.aolog.commands import answer, damage, failure, fill, run, well
-from tests.aolog.conftest import slab_files, snapshot, values
-from tests.aolog.read import test_gaps
+from tests.aolog.commands import answer, failure, run, well
+from tests.aolog.conftest import damage, fill, flip, slab_files, snapshot, values
 
 
 @pytest.fixture
@@ -17,7 +16,7 @@ def log(log_path: str) -> str:
     """Ten records of a frame each; the fourth is damaged, and a header copy."""
     fill(log_path, [b"record %d" % i for i in range(10)], batch_bytes=0)
     damage(log_path, b"record 3")
-    test_gaps.flip(slab_files(log_path)[0], 0, 512)
+    flip(slab_files(log_path)[0], 0, 512)
     return log_path
 
 

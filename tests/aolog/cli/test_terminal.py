@@ -9,7 +9,8 @@ import re
 import pytest
 
 import aolog
-from tests.aolog.commands import fill, on_terminal, well
+from tests.aolog.commands import on_terminal, well
+from tests.aolog.conftest import fill
 
 # A colour, a title, a line that overwrites itself, C1's beginning of a command, a line of Unicode's,
 # text that runs backwards, DEL, and what is no text.

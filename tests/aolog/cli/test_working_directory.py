@@ -8,7 +8,8 @@ import pytest
 
 import aolog
 from aolog.storage.storage import absolute
-from tests.aolog.commands import ended, fill, started
+from tests.aolog.commands import ended, started
+from tests.aolog.conftest import fill
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 import aolog
 from aolog.record import Gap
 from aolog.write import recovery_cases
+from tests.aolog.conftest import overwrite
 from tests.golden.format2 import make
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "format2"
@@ -104,8 +105,7 @@ def test_a_writer_mends_a_copy_and_continues_above_its_reach(copy):
 
 def test_every_slab_without_its_two_header_copies_is_read_by_its_seal(copy):
     for name in SLABS[:2]:
-        with (Path(copy) / name).open("r+b") as file:
-            file.write(bytes(8192))
+        overwrite(Path(copy) / name, 0, bytes(8192))
     with aolog.Reader(copy) as reader:
         assert list(reader) == RECORDS
         assert reader.gaps == []

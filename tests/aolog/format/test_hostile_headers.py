@@ -9,13 +9,13 @@ import pytest
 from aolog import Reader, Writer
 from aolog.errors import UsageError
 from aolog.format.slab import HEADER_COPIES, HEADER_LEN, SlabHeader, decode_slab_header
+from tests.aolog.conftest import fill
 
 
 @pytest.mark.parametrize("fields", [{"base_ordinal": 2**63 - 1}, {"epoch": 2**32 - 1}])
 def test_a_writer_reports_that_no_header_can_follow(tmp_path: Path, fields: dict[str, int]) -> None:
     """Not a slab that no reader believes, with what was synced in it."""
-    with Writer(tmp_path) as writer:
-        writer.append(b"old")
+    fill(tmp_path, [b"old"])
     (slab,) = tmp_path.glob("*.slab")
     octets = bytearray(slab.read_bytes()[:-8])  # not closed: another epoch
     header = decode_slab_header(bytes(octets[:HEADER_LEN]))

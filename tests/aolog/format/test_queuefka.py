@@ -18,6 +18,7 @@ import aolog
 from aolog.format import format1
 from aolog.format.slab import HEADER_COPIES, HEADER_LEN
 from aolog.write.recovery_cases import Case
+from tests.aolog.conftest import fill
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "queuefka"
 LOGS: dict[str, Any] = json.loads((GOLDEN / "payloads.json").read_text(encoding="utf-8"))
@@ -67,15 +68,12 @@ def test_a_golden_is_written_anew_byte_for_byte(name, tmp_path):
 
 def test_a_record_that_holds_a_slab_of_format_2_is_a_record(tmp_path):
     """Where the second copy of a header would be."""
-    with aolog.Writer(tmp_path / "other") as writer:
-        writer.append(b"x")
+    fill(tmp_path / "other", [b"x"])
     header = next((tmp_path / "other").glob("*.slab")).read_bytes()[:HEADER_LEN]
     first = b"first"
     begin = 2 * format1.FRAME_HEADER_LEN + len(first)
     held = bytes(HEADER_COPIES[1] - begin) + header
-    with aolog.Writer(tmp_path / "log", format="queuefka") as writer:
-        for value in (first, held, b"last"):
-            writer.append(value)
+    fill(tmp_path / "log", (first, held, b"last"), format="queuefka")
     with next((tmp_path / "log").glob("*.slab")).open("rb") as file:
         file.seek(HEADER_COPIES[1])
         assert file.read(HEADER_LEN) == header

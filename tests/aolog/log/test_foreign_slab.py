@@ -20,7 +20,16 @@ from aolog.format.slab import DATA_BEGIN
 from aolog.log.identity import decide_uuid
 from aolog.record import Gap, Record
 from tests.aolog.commands import answer, failure, run, well
-from tests.aolog.conftest import WAYS, Way, by_iteration, commit, read_all, slab_files, snapshot
+from tests.aolog.conftest import (
+    WAYS,
+    Way,
+    by_iteration,
+    commit,
+    fill,
+    read_all,
+    slab_files,
+    snapshot,
+)
 
 PER_SLAB = 20
 SLAB_BYTES = DATA_BEGIN + 1000  # two frames
@@ -181,9 +190,7 @@ def test_a_slab_of_format_2_in_a_log_of_format_1_is_foreign(
     make: Callable[[int], tuple[Log, Log]], log_path: str
 ) -> None:
     _, theirs = make(3)
-    with aolog.Writer(log_path, format="queuefka", slab_bytes=100) as writer:
-        for i in range(12):
-            writer.append(b"%032d" % i)
+    fill(log_path, (b"%032d" % i for i in range(12)), format="queuefka", slab_bytes=100)
     slabs = slab_files(log_path)
     records = read_all(log_path)
     assert len(slabs) == 5
@@ -241,8 +248,7 @@ def test_row_3_an_only_slab_against_all_cursors_is_read_but_not_written(
     assert snapshot(ours.path) == before
     assert [r.value for r in read_all(ours.path)] == [r.value for r in theirs.of(0)]
     well("cursor", "delete", ours.path, "c", "--yes")
-    with aolog.Writer(ours.path) as writer:
-        writer.append(b"next")
+    fill(ours.path, [b"next"])
 
 
 @pytest.mark.parametrize("cursors", ["none", "differ", "of a third log"])
@@ -311,5 +317,4 @@ def test_a_writer_begins_no_log_among_the_cursors_of_one_that_is_gone(
         aolog.Writer(ours.path)
     assert snapshot(ours.path) == before
     shutil.rmtree(Path(ours.path, "cursors"))
-    with aolog.Writer(ours.path) as writer:
-        writer.append(b"new")
+    fill(ours.path, [b"new"])

@@ -17,6 +17,7 @@ from aolog.storage.storage import Storage
 from aolog.storage.system import System
 from aolog.testing import Killed
 from tests.aolog.conftest import (
+    NEVER,
     Operation,
     WatchedStorage,
     assert_clean,
@@ -28,7 +29,6 @@ from tests.aolog.conftest import (
 )
 
 SLAB = 10_000
-NEVER = {"flush_seconds": None, "sync": "never"}
 
 
 def fill(writer: aolog.Writer, n: int, first: int = 0) -> None:

@@ -10,8 +10,8 @@ import pytest
 import aolog
 from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
-from tests.aolog.commands import damage, failure, fill, run
-from tests.aolog.conftest import snapshot
+from tests.aolog.commands import failure, run
+from tests.aolog.conftest import damage, fill, snapshot
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a log away")
 

@@ -14,8 +14,8 @@ import pytest
 
 import aolog
 from aolog.publish.publication import publish
-from tests.aolog.commands import failure, fill, run
-from tests.aolog.conftest import commit, slab_files, snapshot
+from tests.aolog.commands import failure, run
+from tests.aolog.conftest import commit, fill, slab_files, snapshot
 from tests.publish.job import JOB, task
 
 

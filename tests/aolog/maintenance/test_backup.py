@@ -14,8 +14,8 @@ from aolog.log.retention import prune
 from aolog.maintenance.repair import Repaired
 from aolog.storage.storage import Storage
 from aolog.testing import Call, SimulatedSystem
-from tests.aolog.commands import failure, fill, well
-from tests.aolog.conftest import read_all, slab_files, snapshot, values
+from tests.aolog.commands import failure, well
+from tests.aolog.conftest import fill, overwrite, read_all, slab_files, snapshot, values
 
 
 @pytest.fixture
@@ -104,9 +104,7 @@ def test_no_cursor_of_a_copy_is_below_it_if_slabs_are_pruned_after_a_commit_mean
 
 def test_a_damaged_slab_is_copied_and_not_linked(log: str, tmp_path: Path) -> None:
     first = slab_files(log)[0]
-    with first.open("r+b") as file:
-        file.seek(9_000)
-        file.write(b"wrong")
+    overwrite(first, 9_000, b"wrong")
     done = aolog.backup(log, tmp_path / "copy")
     assert [gap.reason for gap in done.gaps] == ["corrupt"]
     assert not is_linked(slab_files(str(tmp_path / "copy"))[0], log)

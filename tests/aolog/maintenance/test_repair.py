@@ -32,12 +32,14 @@ from aolog.maintenance.repair import Repaired
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
 from aolog.testing import Killed
-from tests.aolog.commands import fill
 from tests.aolog.conftest import (
     WAYS,
     WatchedStorage,
     by_iteration,
+    fill,
+    flip,
     one_by_one,
+    overwrite,
     raising_at,
     read_all,
     slab_files,
@@ -85,7 +87,7 @@ def broken(shapes: dict[str, Built], tmp_path: Path) -> Built:
     shutil.copytree(shapes["sealed"].path, path)
     log = shapes["sealed"].at(str(path))
     test_gaps.body(log.frames[1][2])
-    test_gaps.flip(log.slabs[0], 0, 512)
+    flip(log.slabs[0], 0, 512)
     test_gaps.head(log.seals[2]._replace(slab=log.slabs[2]))
     return log
 
@@ -282,7 +284,7 @@ def test_a_copy_goes_where_nothing_is_and_not_into_the_log(broken: Built, tmp_pa
 
 def test_a_log_without_any_header_is_refused(broken: Built, into: Path) -> None:
     for slab in broken.slabs:
-        test_gaps.zeros(slab, 0, DATA_BEGIN)
+        overwrite(slab, 0, bytes(DATA_BEGIN))
         test_gaps.trailer(slab)
     assert_refused(broken.path, HeaderLost, into)
     assert not into.exists()
@@ -465,7 +467,7 @@ def test_a_second_repair_to_the_same_place_is_refused(broken: Built, into: Path)
 def test_a_log_of_format_1_is_copied_byte_for_byte(log_path: str, into: Path) -> None:
     fill(log_path, [b"%05d" % i for i in range(100)], format="queuefka", slab_bytes=300)
     commit(log_path, "c", 50)
-    test_gaps.flip(slab_files(log_path)[1], 10)
+    flip(slab_files(log_path)[1], 10)
     before, resumed = one_by_one(log_path), by_iteration(log_path, cursor="c")
     assert before.gaps
     with pytest.raises(UsageError, match="format 1"):

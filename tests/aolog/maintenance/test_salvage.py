@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import aolog
-from tests.aolog.commands import fill, well
-from tests.aolog.conftest import frames_of, read_all, slab_files, snapshot
+from tests.aolog.commands import well
+from tests.aolog.conftest import fill, flip, frames_of, read_all, slab_files, snapshot
 from tests.aolog.read import test_gaps
 
 VALUES = [b"value %04d" % i for i in range(40)]
@@ -44,7 +44,7 @@ def plain(text: str | None) -> bytes | None:
 def test_each_line_for_people_says_that_it_is_unverified(log_path: str) -> None:
     fill(log_path, [b"first", b"second \x1b[31m", b"third"], batch_bytes=0)
     frame = frames_of(log_path)[1]
-    test_gaps.flip(frame.slab, frame.begin + 17)  # of the header: the body is intact
+    flip(frame.slab, frame.begin + 17)  # of the header: the body is intact
     result = well("salvage", log_path)
     assert result.stdout == f"{frame.begin}\tunverified\theader\tsecond \\x1b[31m\n"
     assert result.stderr == f"{log_path}: 1 record, unverified, found in damaged frames\n"
@@ -53,7 +53,7 @@ def test_each_line_for_people_says_that_it_is_unverified(log_path: str) -> None:
 def test_a_wrong_byte_in_a_value_costs_that_byte(log: str) -> None:
     records = read_all(log)
     frame = frames_of(log)[1]
-    test_gaps.flip(frame.slab, frame.end - 12)  # near the end of the last value
+    flip(frame.slab, frame.end - 12)  # near the end of the last value
     lines = salvage(log)
     assert [line["address"] for line in lines] == [record.address for record in records[10:20]]
     assert {(line["slab"], line["offset"], line["reason"]) for line in lines} == {
@@ -75,7 +75,7 @@ def test_a_body_whose_own_hash_is_right_is_read_under_a_wrong_header(log: str, b
     """Of the header's fields, those that the body needs are whole."""
     records = read_all(log)
     frame = frames_of(log)[1]
-    test_gaps.flip(frame.slab, frame.begin + byte)
+    flip(frame.slab, frame.begin + byte)
     lines = salvage(log)
     if byte == 2:  # the kind: not of records, as far as it says
         assert lines == []

@@ -25,8 +25,8 @@ from aolog.log.directory import Log
 from aolog.maintenance.baseline import known_gaps_content, parse_baseline
 from aolog.maintenance.report import Report
 from aolog.storage.storage import Storage
-from tests.aolog.commands import failure, fill, run
-from tests.aolog.conftest import frames_of, slab_files
+from tests.aolog.commands import failure, run
+from tests.aolog.conftest import fill, flip, frames_of, overwrite, slab_files
 from tests.aolog.maintenance.test_repair import commit
 from tests.aolog.read import test_gaps
 from tests.aolog.read.test_gaps import Built, build
@@ -72,7 +72,7 @@ def test_verify_ends_beside_a_writer_that_appends_faster_than_it_is_read(tmp_pat
 
 @pytest.mark.parametrize("at", [0, 4096])
 def test_a_damaged_header_copy_is_named(log: Built, at: int) -> None:
-    test_gaps.flip(log.slabs[1], at, 512)
+    flip(log.slabs[1], at, 512)
     report = aolog.verify(log.path)
     assert [found.code for found in report.findings] == ["header_copy"]
     assert f"copy at {at} is damaged; the other is intact" in report.problems[0]
@@ -94,9 +94,7 @@ def reseal(log: Built, i: int, **changes: Any) -> None:
     seal, at = slab.seal(), log.seals[i].begin
     assert seal is not None
     parts = encode_seal(seal._replace(**changes), at, flags=FLAG_DURABLE, timestamp_us=5)
-    with log.slabs[i].open("r+b") as file:
-        file.seek(at)
-        file.write(b"".join(parts))
+    overwrite(log.slabs[i], at, b"".join(parts))
     listed.close()
 
 
@@ -152,12 +150,10 @@ def test_frames_that_do_not_count_are_named(log: Built) -> None:
     listed = Log(log.path, Storage())
     salt = listed.slab(1).header.salt
     listed.close()
-    data = bytearray(frame.slab.read_bytes())
-    head = decode_header(bytes(data), frame.begin, frame.begin, salt)
+    head = decode_header(frame.slab.read_bytes(), frame.begin, frame.begin, salt)
     assert head is not None
     made = encode_header(head._replace(ordinal=head.ordinal + 1), frame.begin, salt)
-    data[frame.begin : frame.begin + FRAME_HEADER_LEN] = made
-    frame.slab.write_bytes(data)
+    overwrite(frame.slab, frame.begin, made)
     assert codes(log.path) == ["seal_differs"]
 
 
@@ -174,9 +170,7 @@ def test_a_frame_of_nonsense_with_right_hashes_is_a_gap_and_no_crash(
     bits = columns.VALUES | columns.TIMESTAMPS
     body: list[bytes | memoryview] = [bytes(size - short)]
     made, _ = encode_frame(frame.begin, header.salt, body, count=min(count, size), columns=bits)
-    data = bytearray(frame.slab.read_bytes())
-    data[frame.begin : frame.end] = b"".join(made)
-    frame.slab.write_bytes(data)
+    overwrite(frame.slab, frame.begin, b"".join(made))
     (gap,) = aolog.verify(log.path).gaps
     assert gap[:3] == (frame.base + frame.begin, frame.base + frame.end, "corrupt")
 
@@ -189,9 +183,9 @@ def test_cursors_are_named_with_what_is_wrong(log: Built, tmp_path: Path) -> Non
     fill(other, [b"theirs"])
     names = ("fine", "one", "both", "before")
     files = {name: commit(log.path, name, 5, 5) for name in names}
-    test_gaps.flip(files["one"], 20)
-    test_gaps.flip(files["both"], 20)
-    test_gaps.flip(files["both"], 4096 + 20)
+    flip(files["one"], 20)
+    flip(files["both"], 20)
+    flip(files["both"], 4096 + 20)
     shutil.copy(commit(other, "c", 1), Path(log.path, "cursors", "foreign.cursor"))
     log.slabs[0].unlink()
     report = aolog.verify(log.path)
@@ -256,7 +250,7 @@ def test_each_byte_is_read_about_once(log_path: str) -> None:
 
 
 def test_the_command_tells_damage_by_what_it_cost(log: Built) -> None:
-    test_gaps.flip(log.slabs[0], 0, 512)
+    flip(log.slabs[0], 0, 512)
     commit(log.path, "c", 1)
     result = run("verify", log.path)
     assert result.exit_code == 3
@@ -330,7 +324,7 @@ def test_what_causes_a_known_gap_is_known_too(log: Built, tmp_path: Path, what: 
 
 def test_a_baseline_of_a_log_holds_for_its_repaired_copy(log: Built, tmp_path: Path) -> None:
     test_gaps.body(log.frames[1][2])
-    test_gaps.flip(log.slabs[0], 0, 512)
+    flip(log.slabs[0], 0, 512)
     test_gaps.head(log.seals[2]._replace(slab=log.slabs[2]))
     known = baseline_of(log.path, tmp_path / "known.json")
     assert run("verify", log.path, "--baseline", known).exit_code == 3  # a header copy

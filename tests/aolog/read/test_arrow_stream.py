@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import aolog
-from tests.aolog.conftest import frames_of, read_all
+from tests.aolog.conftest import fill, frames_of, overwrite, read_all
 
 pa = pytest.importorskip("pyarrow")
 
@@ -36,8 +36,7 @@ def test_a_stream_and_a_later_iteration_have_each_record_once(log: str) -> None:
     with aolog.Reader(log) as reader:
         first = reader.read()
         stream = reader.to_arrow(["value"])
-        with aolog.Writer(log) as writer:
-            writer.append(b"later")
+        fill(log, [b"later"])
         assert first is not None
         streamed = [value for batch in stream for value in batch["value"].to_pylist()]
         rest = [record.value for record in reader]
@@ -56,9 +55,7 @@ def test_a_stream_ends_however_fast_the_writer_is(log: str) -> None:
 
 def test_a_gap_in_a_stream_is_reported_or_raised_as_in_an_iteration(log: str) -> None:
     frame = next(f for f in frames_of(log) if f.records == 1000)
-    with frame.slab.open("r+b") as slab:
-        slab.seek(frame.begin + 5_000)
-        slab.write(b"wrong")
+    overwrite(frame.slab, frame.begin + 5_000, b"wrong")
     met: list[aolog.Gap] = []
     with aolog.Reader(log, on_gap=met.append) as reader:
         assert pa.table(reader).num_rows == RECORDS - sum(gap.records_lost or 0 for gap in met)

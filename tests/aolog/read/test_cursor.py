@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.aolog.conftest import (
     Operation,
     WatchedStorage,
     commit,
+    fill,
     kill,
     slab_files,
     snapshot,
@@ -69,9 +71,7 @@ def test_a_writer_begins_above_every_cursor(log_path: str) -> None:
     writer.flush()
     stands = commit(log_path, 2)
     kill(writer)
-    slab = slab_files(log_path)[0]
-    with slab.open("r+b") as file:
-        file.truncate(8192 + 48)
+    os.truncate(slab_files(log_path)[0], 8192 + 48)
     with aolog.Reader(log_path, cursor="c") as reader:
         assert reader.read() is None  # it waits above the end
         with aolog.Writer(log_path) as writer:
@@ -163,9 +163,7 @@ def test_commits_take_turns_so_that_the_one_before_stays(log: str) -> None:
 def test_a_cursor_of_another_log_is_refused(tmp_path: Path, kind: str) -> None:
     log, other = str(tmp_path / "log"), str(tmp_path / "other")
     for path in (log, other):
-        with aolog.Writer(path, format=kind) as writer:
-            for i in range(10):
-                writer.append(b"%s %d" % (path.encode(), i))
+        fill(path, (b"%s %d" % (path.encode(), i) for i in range(10)), format=kind)
     commit(log, 2)
     shutil.copytree(Path(log) / "cursors", Path(other) / "cursors")
     before = snapshot(other)
@@ -179,8 +177,7 @@ def test_a_log_that_took_another_course_below_the_cursor_is_told(
     log_path: str, tmp_path: Path
 ) -> None:
     """Restored from a backup without its cursors' knowledge, then written."""
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
+    fill(log_path, [b"a"])
     backup = tmp_path / "backup"
     shutil.copytree(log_path, backup)
     with aolog.Writer(log_path) as writer:
@@ -296,9 +293,7 @@ def test_a_commit_on_a_full_simulated_disk_needs_no_room() -> None:
     """To the byte."""
     system = SimulatedSystem()
     storage = Storage(system)
-    with aolog.Writer("/log", batch_bytes=0, storage=storage) as writer:
-        for i in range(5):
-            writer.append(b"%d" % i)
+    fill("/log", (b"%d" % i for i in range(5)), batch_bytes=0, storage=storage)
     with aolog.Reader("/log", cursor="c", storage=storage) as reader:
         reader.read()
         reader.commit()

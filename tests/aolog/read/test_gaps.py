@@ -7,6 +7,7 @@ way of reading, from the beginning and from inside of the damage, and against `v
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import time
@@ -29,6 +30,8 @@ from tests.aolog.conftest import (
     FrameAt,
     Way,
     by_batch,
+    fill,
+    flip,
     frames_of,
     kill,
     read_all,
@@ -106,14 +109,6 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
 # --- what is done ----------------------------------------------------------------------------
 
 
-def flip(path: Path, offset: int, length: int = 1) -> None:
-    with path.open("r+b") as file:
-        file.seek(offset)
-        old = file.read(length)
-        file.seek(offset)
-        file.write(bytes(byte ^ 0xFF for byte in old))
-
-
 def body(frame: FrameAt) -> None:
     flip(frame.slab, frame.begin + FRAME_HEADER_LEN + 60)
 
@@ -129,12 +124,6 @@ def both_headers(slab: Path) -> None:
 
 def trailer(slab: Path) -> None:
     flip(slab, slab.stat().st_size - 4)
-
-
-def zeros(slab: Path, begin: int, end: int) -> None:
-    with slab.open("r+b") as file:
-        file.seek(begin)
-        file.write(bytes(end - begin))
 
 
 def gap(first: FrameAt, last: FrameAt, reason: str = "corrupt", lost: int | None = None) -> Gap:
@@ -246,8 +235,7 @@ def a_slab_is_gone_and_its_neighbours_are_damaged(log: Built) -> list[Gap]:
 @case("sealed")
 def a_slab_is_cut_in_a_frame(log: Built) -> list[Gap]:
     frame = log.frames[1][2]
-    with frame.slab.open("r+b") as file:
-        file.truncate(frame.begin + 99)
+    os.truncate(frame.slab, frame.begin + 99)
     return [Gap(frame.address, log.base(2), "corrupt", 3 * PER_FRAME)]
 
 
@@ -384,9 +372,7 @@ class Queuefka(NamedTuple):
 @pytest.fixture
 def queuefka(log_path: str) -> Queuefka:
     """Three slabs of ten records of 28 bytes and their header, and a last one that is empty."""
-    with aolog.Writer(log_path, format="queuefka", slab_bytes=359) as writer:
-        for i in range(30):
-            writer.append(b"%028d" % i)
+    fill(log_path, (b"%028d" % i for i in range(30)), format="queuefka", slab_bytes=359)
     slabs = slab_files(log_path)
     assert [slab.stat().st_size for slab in slabs] == [360, 360, 360, 0]
     return Queuefka(log_path, slabs, read_all(log_path))

@@ -18,9 +18,11 @@ from tests.aolog.conftest import (
     WatchedStorage,
     Way,
     by_iteration,
+    fill,
     frames_of,
     in_thread,
     open_below,
+    overwrite,
     slab_files,
     snapshot,
 )
@@ -84,9 +86,7 @@ def test_read_returns_none_at_the_end_and_continues_when_there_is_more(log_path:
 
 
 def test_a_batch_puts_small_frames_together_up_to_its_size(log_path: str) -> None:
-    with aolog.Writer(log_path, batch_bytes=0) as writer:
-        for _ in range(10):
-            writer.append(b"x" * 100)
+    fill(log_path, (b"x" * 100 for _ in range(10)), batch_bytes=0)
     sizes = []
     with aolog.Reader(log_path) as reader:
         while (batch := reader.read_batch(max_bytes=3 * 144)) is not None:
@@ -191,9 +191,7 @@ def with_a_hole(path: str) -> list[bytes]:
         writer.append_many([b"c", b"d", b"e"])
         writer.append_many([b"f"])
     frame = frames_of(path)[1]
-    with frame.slab.open("r+b") as file:
-        file.seek(frame.begin + 50)
-        file.write(b"\xff\xff")
+    overwrite(frame.slab, frame.begin + 50, b"\xff\xff")
     return [b"a", b"b", b"f"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import aolog
 from aolog.record import Record
-from tests.aolog.conftest import read_all, slab_files
+from tests.aolog.conftest import fill, read_all, slab_files
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -106,8 +106,7 @@ def test_times_are_exact_to_the_microsecond_in_any_zone_and_century(log_path: st
 
 @pytest.mark.parametrize("start", ["first", "", None, 1.5, True, b"earliest", [5]])
 def test_a_place_of_the_wrong_kind_is_refused(log_path: str, start: object) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
+    fill(log_path, [b"a"])
     with pytest.raises(aolog.UsageError):
         aolog.Reader(log_path, start)
 

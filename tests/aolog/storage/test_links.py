@@ -11,8 +11,8 @@ import pytest
 
 import aolog
 from aolog.publish.publication import publish
-from tests.aolog.commands import fill, run, well
-from tests.aolog.conftest import commit, slab_files
+from tests.aolog.commands import run, well
+from tests.aolog.conftest import commit, fill, slab_files
 from tests.publish.job import JOB, task
 
 SECRET = b"a file of somebody else's\n" * 10

@@ -12,8 +12,8 @@ import pytest
 import aolog
 from aolog.log.retention import prune
 from aolog.storage.storage import Storage
-from tests.aolog.commands import fill, well
-from tests.aolog.conftest import slab_files
+from tests.aolog.commands import well
+from tests.aolog.conftest import fill, slab_files
 
 
 @pytest.fixture(params=[0o022, 0o000, 0o077], ids="umask {:03o}".format)

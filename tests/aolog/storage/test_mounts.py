@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import aolog
 from aolog.storage.mounts import limits_of, parse_mount
 from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, well
+from tests.aolog.conftest import fill
 
 # Lines as kernels 4.19 to 6.18 wrote them, and one of each kind that counts.
 MOUNTINFO = r"""
@@ -92,16 +92,14 @@ def in_memory(small_disk, monkeypatch) -> Path:
 def test_a_writer_whose_syncs_do_nothing_warns_once(in_memory, caplog) -> None:
     with caplog.at_level(logging.WARNING, "aolog"):
         for name in "ab":
-            with aolog.Writer(in_memory / name) as writer:
-                writer.append(b"x")
+            fill(in_memory / name, [b"x"])
     (message,) = [m for m in caplog.messages if " is on " in m]
     assert str(in_memory) in message
     assert "tmpfs" in message
 
 
 def test_info_names_the_file_system_and_its_limits(in_memory) -> None:
-    with aolog.Writer(in_memory / "log", sync="never") as writer:
-        writer.append(b"x")
+    fill(in_memory / "log", [b"x"], sync="never")
     said = answer("info", in_memory / "log")
     assert said["file_system"] == "tmpfs"
     assert said["mount_point"] == str(in_memory)

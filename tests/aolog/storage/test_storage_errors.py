@@ -15,16 +15,16 @@ import aolog
 from aolog.storage.storage import Storage
 from aolog.testing import Fault, SimulatedSystem
 from tests.aolog.conftest import (
+    NEVER,
     Operation,
     WatchedStorage,
     assert_clean,
     eventually,
+    fill,
     read_all,
     slab_files,
     values,
 )
-
-NEVER = {"flush_seconds": None, "sync": "never"}
 
 
 class Faults:
@@ -175,8 +175,7 @@ def test_a_new_log_on_a_full_disk_leaves_nothing_in_the_way(
         aolog.Writer(disk / "log", preallocate=True, slab_bytes=100_000)
     assert not list((disk / "log").glob("*.slab*"))
     weight.unlink()
-    with aolog.Writer(disk / "log", preallocate=True, slab_bytes=100_000) as writer:
-        writer.append(b"a")
+    fill(disk / "log", [b"a"], preallocate=True, slab_bytes=100_000)
     assert values(str(disk / "log")) == [b"a"]
 
 
@@ -361,8 +360,7 @@ def test_a_failed_fsync_of_the_directory_ends_the_writer(log_path: str) -> None:
     assert caught.value.details["durable"] == writer.durable > 8192
     with pytest.raises(aolog.SyncFailed):
         writer.close()
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"z")
+    fill(log_path, [b"z"])
     assert [value[:1] for value in values(log_path)] == [b"x", b"z"]
 
 

@@ -15,6 +15,7 @@ import pytest
 import aolog
 from aolog.format.frame import KIND_RECORDS
 from tests.aolog.conftest import (
+    NEVER,
     PACKAGE,
     ROOT,
     SOON_S,
@@ -28,8 +29,6 @@ from tests.aolog.conftest import (
     slab_files,
     values,
 )
-
-NEVER = {"flush_seconds": None, "sync": "never"}
 
 
 class Device:

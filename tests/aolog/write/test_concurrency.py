@@ -13,6 +13,7 @@ import aolog
 from aolog.format.frame import KIND_RECORDS
 from aolog.storage.file import File
 from tests.aolog.conftest import (
+    NEVER,
     SOON_S,
     Child,
     Operation,
@@ -25,9 +26,6 @@ from tests.aolog.conftest import (
     slab_files,
     values,
 )
-
-NEVER = {"flush_seconds": None, "sync": "never"}
-
 
 # --- threads on one writer ---------------------------------------------------------------------
 

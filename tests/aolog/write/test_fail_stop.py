@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -19,18 +18,18 @@ from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail
 from aolog.write.open_batch import OpenBatch
 from tests.aolog.conftest import (
+    NEVER,
     PACKAGE,
     Operation,
     WatchedStorage,
     assert_clean,
     eventually,
+    fill,
     in_thread,
     open_below,
     refuse_threads,
     values,
 )
-
-NEVER: dict[str, Any] = {"flush_seconds": None, "sync": "never"}
 
 
 class Interrupted(BaseException):
@@ -186,8 +185,7 @@ def test_a_slab_is_not_made_anew_while_a_follower_may_have_it_open(log_path: str
         armed = False
         with pytest.raises(aolog.UsageError, match="writer failed"):
             writer.close()
-        with aolog.Writer(log_path) as writer:
-            writer.append(b"second")
+        fill(log_path, [b"second"])
         followed += reader
         assert [record.value for record in followed] == [b"x" * 1000, b"second"]
         assert reader.gaps == []

@@ -14,6 +14,7 @@ import xxhash
 import aolog
 from aolog.write.validate import RECORD_BYTES_MAX
 from tests.aolog.conftest import (
+    NEVER,
     WAYS,
     WatchedStorage,
     assert_clean,
@@ -23,7 +24,6 @@ from tests.aolog.conftest import (
     values,
 )
 
-NEVER = {"flush_seconds": None, "sync": "never"}
 GIB = 1 << 30
 
 

@@ -22,13 +22,16 @@ from aolog.storage.storage import Storage
 from aolog.storage.system import System
 from aolog.testing import Killed
 from tests.aolog.conftest import (
+    NEVER,
     ROOT,
     Child,
     WatchedStorage,
     assert_clean,
     by_iteration,
+    fill,
     frames_of,
     kill,
+    overwrite,
     raising_at,
     read_all,
     slab_files,
@@ -36,27 +39,14 @@ from tests.aolog.conftest import (
     values,
 )
 
-MANUAL = {"flush_seconds": None, "sync": "never"}
-
 
 def abandoned(path: str, n: int = 5, **options: object) -> list[int]:
     """A log as a killed process leaves it: flushed, not closed. The addresses."""
-    writer = aolog.Writer(path, **{**MANUAL, **options})
+    writer = aolog.Writer(path, **{**NEVER, **options})
     addresses = [writer.append(b"%020d" % i) for i in range(n)]
     writer.flush()
     kill(writer)
     return addresses
-
-
-def cut(path: Path, size: int) -> None:
-    with path.open("r+b") as file:
-        file.truncate(size)
-
-
-def overwrite(path: Path, offset: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(offset)
-        file.write(data)
 
 
 def aside(path: str) -> list[Path]:
@@ -67,8 +57,7 @@ def aside(path: str) -> list[Path]:
 
 
 def test_a_closed_log_is_case_b_and_keeps_its_epoch(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
+    fill(log_path, [b"a"])
     for _ in range(3):
         with aolog.Writer(log_path) as writer:
             assert writer.opening.case == "@B sealed"
@@ -78,8 +67,7 @@ def test_a_closed_log_is_case_b_and_keeps_its_epoch(log_path: str) -> None:
 
 @pytest.mark.parametrize("junk", [b"junk after the seal", bytes(500)], ids=["junk", "zeros"])
 def test_bytes_after_a_seal_are_case_c_and_no_gap(log_path: str, junk: bytes) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
+    fill(log_path, [b"a"])
     (slab,) = slab_files(log_path)
     sealed = slab.read_bytes()
     slab.write_bytes(sealed + junk)
@@ -126,7 +114,7 @@ def test_a_torn_frame_is_case_f_cut_copied_and_told(
     slab = slab_files(log_path)[0]
     last = frames_of(log_path)[-1]
     torn = slab.read_bytes()[last.begin : last.end - 8]
-    cut(slab, last.end - 8)
+    os.truncate(slab, last.end - 8)
     with aolog.Writer(log_path) as writer:
         opening = writer.opening
         assert opening.case == "@F unsealed_torn"
@@ -147,8 +135,7 @@ def test_a_torn_frame_is_case_f_cut_copied_and_told(
 
 
 def test_a_last_slab_without_header_is_case_g_and_kept_whole(log_path: str) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
+    fill(log_path, [b"a"])
     abandoned(log_path)
     slab = slab_files(log_path)[-1]
     overwrite(slab, 0, bytes(DATA_BEGIN))
@@ -176,8 +163,7 @@ def test_an_only_slab_without_header_is_case_h_and_refused(log_path: str) -> Non
 def test_a_copied_log_is_case_k_and_never_gives_an_address_twice(
     log_path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
+    fill(log_path, [b"a"])
     copied = str(tmp_path / "copy")
     shutil.copytree(log_path, copied)
     with aolog.Writer(log_path) as original:
@@ -200,8 +186,7 @@ def test_an_inode_of_another_generation_is_another_file(log_path: str) -> None:
         def generation(self, fd: int) -> int:
             return super().generation(fd) ^ 1
 
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"a")
+    fill(log_path, [b"a"])
     with aolog.Writer(log_path, storage=Storage(Again())) as writer:
         assert writer.opening is not None
         assert (writer.opening.case, writer.opening.epoch) == ("@K copied", 2)
@@ -215,7 +200,7 @@ def test_format_1_with_an_unfinished_frame_is_case_r(log_path: str, short: int) 
     addresses = abandoned(log_path, format="queuefka")
     (slab,) = slab_files(log_path)
     torn = slab.read_bytes()[addresses[-1] : addresses[-1] + 28 - short]
-    cut(slab, addresses[-1] + 28 - short)
+    os.truncate(slab, addresses[-1] + 28 - short)
     with aolog.Writer(log_path, format="queuefka") as writer:
         assert writer.opening.case == "@R queuefka_torn"
         assert writer.append(b"next") == addresses[-1]
@@ -262,8 +247,7 @@ def test_a_hole_before_the_last_intact_frame_is_kept(log_path: str) -> None:
 
 
 def torn_log(path: str) -> None:
-    with aolog.Writer(path, batch_bytes=0) as writer:
-        writer.append(b"sealed")
+    fill(path, [b"sealed"], batch_bytes=0)
     abandoned(path, batch_bytes=0, preallocate=True, slab_bytes=100_000)
     slab = slab_files(path)[-1]
     last = [frame for frame in frames_of(path) if frame.kind == KIND_RECORDS][-1]
@@ -326,8 +310,7 @@ def test_recovery_that_dies_anywhere_is_repeated_with_the_same_outcome(
     assert [records, gaps] == outcome
     assert {found.read_bytes() for found in aside(path)} == {aside(path)[0].read_bytes()}
     assert not list(Path(path).rglob("*.tmp"))
-    with aolog.Writer(path) as writer:
-        writer.append(b"next")
+    fill(path, [b"next"])
     assert values(path) == [*(record.value for record in records), b"next"]
 
 
@@ -377,7 +360,7 @@ def newer(path: str, copies: tuple[int, ...] = (0, 4096)) -> None:
 def test_a_newer_format_is_refused_and_not_repaired(log_path: str) -> None:
     abandoned(log_path)
     newer(log_path)
-    cut(slab_files(log_path)[0], slab_files(log_path)[0].stat().st_size - 8)
+    os.truncate(slab_files(log_path)[0], slab_files(log_path)[0].stat().st_size - 8)
     (Path(log_path) / f"{12345:020d}.slab.tmp").write_bytes(b"x")
     for open_ in (aolog.Writer, aolog.Reader, aolog.verify):
         error = refused(log_path, aolog.NewerFormat, open_)
@@ -388,7 +371,7 @@ def test_a_newer_format_is_refused_and_not_repaired(log_path: str) -> None:
 def test_another_topic_or_format_is_refused_before_anything_is_mended(log_path: str) -> None:
     abandoned(log_path, topic="orders")
     slab = slab_files(log_path)[0]
-    cut(slab, slab.stat().st_size - 8)
+    os.truncate(slab, slab.stat().st_size - 8)
     error = refused(log_path, aolog.TopicMismatch, topic="others")
     assert "'orders'" in str(error)
     refused(log_path, aolog.UsageError, format="queuefka")
@@ -421,8 +404,7 @@ w.close()
         refused(log_path, aolog.LogLocked)
         child.say("close")
         child.wait()
-    with aolog.Writer(log_path) as writer:
-        writer.append(b"ours")
+    fill(log_path, [b"ours"])
     assert values(log_path) == [b"theirs", b"ours"]
 
 
@@ -447,7 +429,7 @@ def test_without_permission_is_an_error_of_its_own(tmp_path: Path) -> None:
         path = where / "log"
         abandoned(str(path), batch_bytes=0)
         slab = slab_files(str(path))[0]
-        cut(slab, slab.stat().st_size - 8)
+        os.truncate(slab, slab.stat().st_size - 8)
         before = snapshot(str(where))
 
         def asked(*calls: str, at: Path = path) -> list[str]:

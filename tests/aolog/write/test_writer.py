@@ -16,6 +16,7 @@ from aolog.format.frame import KIND_RECORDS
 from aolog.format.slab import HEADER_LEN, decode_slab_header
 from aolog.storage.storage import Storage
 from tests.aolog.conftest import (
+    NEVER,
     Child,
     Operation,
     WatchedStorage,
@@ -139,8 +140,6 @@ def test_append_many_takes_none_where_one_is_refused(log_path: str) -> None:
 
 
 # --- flush and sync --------------------------------------------------------------------------
-
-NEVER = {"flush_seconds": None, "sync": "never"}
 
 
 def test_records_are_flushed_after_so_many(log_path: str) -> None:

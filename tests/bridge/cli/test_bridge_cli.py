@@ -499,17 +499,8 @@ def test_a_topic_that_the_cluster_creates_at_once_is_no_problem(
     assert "the cluster has created it" in first.stderr
     assert "there is no topic" not in first.stderr
     waits = bridge(
-        "run",
-        "--log",
-        log,
-        "--topic",
-        "absent",
-        "--cursor",
-        "c",
-        "--create-topics",
-        "never",
-        *servers,
-    )
+        "run", "--log", log, "--topic", "absent", "--cursor", "c", "--create-topics", "never", *servers,
+    )  # fmt: skip  # a command line
     wait_until(lambda: "records for absent wait: there is no topic" in waits.stderr)
     assert waits.terminate() == 0
     assert waits.stderr.count("records for absent wait") == 1

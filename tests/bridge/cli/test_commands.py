@@ -17,6 +17,7 @@ from bridge.cli import main
 from bridge.deliver.replay import replay_range
 from bridge.deliver.seek import seek
 from bridge.kafka.embedded import EmbeddedBroker
+from tests.aolog.conftest import overwrite
 from tests.bridge.conftest import (
     NOWHERE,
     PARTITIONS,
@@ -255,9 +256,7 @@ def test_a_replay_over_a_gap_says_so_with_its_own_status_and_is_over_all_the_sam
     forward(drain=True).end()
     whole = len(records_of(log))
     (slab,) = log.glob("*.slab")
-    data = bytearray(slab.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 50] = bytes(50)
-    slab.write_bytes(data)
+    overwrite(slab, slab.stat().st_size // 2, bytes(50))
     rest = len(records_of(log))
     assert 0 < rest < whole
     committed.clear()

@@ -13,6 +13,7 @@ from aolog.log.retention import prune
 from aolog.storage.storage import Storage
 from bridge.deliver import log_source as source_module
 from bridge.kafka.embedded import EmbeddedBroker
+from tests.aolog.conftest import flip
 from tests.bridge.conftest import (
     TOPIC,
     Forward,
@@ -29,10 +30,7 @@ from tests.bridge.conftest import (
 def damage(log: Path, *, at: float = 0.5, length: int = 64) -> None:
     """Bytes in the middle of the first slab are not what was written."""
     slab = min(log.glob("*.slab"))
-    data = bytearray(slab.read_bytes())
-    begin = int(len(data) * at)
-    data[begin : begin + length] = bytes(255 - b for b in data[begin : begin + length])
-    slab.write_bytes(data)
+    flip(slab, int(slab.stat().st_size * at), length)
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["log", "root"])

@@ -208,19 +208,9 @@ def test_a_topic_that_grew_while_lanes_were_uneven_gets_every_record_once(
                 max(1, (record.timestamp or 0) // 1000), [("aolog", stamp)],
             )  # fmt: skip  # one call
     assert producer.flush(30) == 0
-    (log / "cursors/bridge.lanes").write_text(
-        json.dumps(
-            {
-                "version": 1,
-                "source": uuid.hex(),
-                "clean": False,
-                "lost": False,
-                "lanes": [
-                    {"topic": name, "partition": p, "offset": 0, "address": -1} for p in (0, 1)
-                ],
-            }
-        )
-    )
+    lanes = [{"topic": name, "partition": p, "offset": 0, "address": -1} for p in (0, 1)]
+    notes = {"version": 1, "source": uuid.hex(), "clean": False, "lost": False, "lanes": lanes}
+    (log / "cursors/bridge.lanes").write_text(json.dumps(notes))
     grow(kafka, name, 4)
     status = forward_to(name).end()
     messages = messages_in(kafka, name, 4)

@@ -39,8 +39,7 @@ class Behind(NamedTuple):
 
 @pytest.fixture(scope="module")
 def server(
-    kafka: KafkaServer,
-    tmp_path_factory: pytest.TempPathFactory,
+    kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[KafkaServer, LateProxy, str]]:
     """Of its own, since its clients are told to connect to the proxy. kafka: skips where none can
     be had."""

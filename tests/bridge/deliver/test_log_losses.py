@@ -20,6 +20,7 @@ from bridge.deliver.losses import LogLosses
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.apache_kafka import KafkaServer
+from tests.aolog.conftest import flip
 from tests.bridge.conftest import (
     NOWHERE,
     SOON_S,
@@ -238,18 +239,12 @@ def test_a_restarted_bridge_counts_losses_after_its_cursor_once(
 @pytest.mark.kafka
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_what_a_bridge_lost_is_shown_after_it_ended_and_pruned(
-    kafka: KafkaServer,
-    topic: TopicFactory,
-    log: Path,
-    bridge: Start,
-    delivery: str,
+    kafka: KafkaServer, topic: TopicFactory, log: Path, bridge: Start, delivery: str
 ) -> None:
     fill(log, 9_000, slab_bytes=32 << 10, batch_bytes=2000)
     slabs = sorted(log.glob("*.slab"))[:-1]
     for slab in slabs:
-        content = bytearray(slab.read_bytes())
-        content[len(content) // 2] ^= 1
-        slab.write_bytes(content)
+        flip(slab, slab.stat().st_size // 2)
     gaps = aolog.verify(log).gaps
     assert len(gaps) == len(slabs) > 5
     run = (

@@ -99,10 +99,7 @@ def test_of_a_log_and_its_copy_one_goes_on_and_the_other_is_refused(
     ["writer", pytest.param("bridge", marks=pytest.mark.slow)],
 )
 def test_after_a_power_cut_the_clusters_cursor_is_ahead_and_new_records_arrive(
-    kafka: KafkaServer,
-    topic: TopicFactory,
-    exactly: Forward,
-    first: str,
+    kafka: KafkaServer, topic: TopicFactory, exactly: Forward, first: str
 ) -> None:
     """first: who comes first after it."""
     name = topic(2)

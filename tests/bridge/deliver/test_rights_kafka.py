@@ -179,11 +179,7 @@ def test_a_right_that_is_missing_is_named_before_anything_is_sent_and_granted_wh
 
 @pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
 def test_a_drain_into_a_forbidden_topic_ends_with_an_error_that_names_the_right(
-    place: Place,
-    log: Path,
-    forward: Forward,
-    monkeypatch: pytest.MonkeyPatch,
-    delivery: str,
+    place: Place, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch, delivery: str
 ) -> None:
     monkeypatch.setattr(topics, "REFUSED_PAUSE_S", 0.5)
     fill(log, 100)

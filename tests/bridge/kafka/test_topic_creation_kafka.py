@@ -97,11 +97,7 @@ def test_no_command_that_looks_creates_the_topic_that_it_looks_at(
 
 @pytest.mark.parametrize("creates", ["auto", "never"])
 def test_a_buffer_creates_a_missing_topic_only_where_it_may(
-    kafka: KafkaServer,
-    tmp_path: Path,
-    unknown: str,
-    creates: str,
-    caplog: pytest.LogCaptureFixture,
+    kafka: KafkaServer, tmp_path: Path, unknown: str, creates: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = KafkaProvider(kafka.bootstrap_servers, create_topics=creates)
     with Buffer(provider, tmp_path / "waiting", mode="buffer") as buffer:

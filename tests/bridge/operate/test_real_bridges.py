@@ -44,9 +44,7 @@ def details(page: sync_api.Page, log: str) -> None:
 
 
 def test_a_bridge_that_runs_shows_numbers_that_add_up_and_follow_the_log(
-    page: sync_api.Page,
-    served: Serve,
-    tmp_path: Path,
+    page: sync_api.Page, served: Serve, tmp_path: Path
 ) -> None:
     fill(tmp_path / "root/app", 300, slab_bytes=4096, batch_bytes=500)
     page.goto(served(tmp_path / "root"))
@@ -65,10 +63,7 @@ def test_a_bridge_that_runs_shows_numbers_that_add_up_and_follow_the_log(
 
 
 def test_a_bridge_that_is_cut_off_from_its_broker_shows_what_waits_and_why(
-    page: sync_api.Page,
-    served: Serve,
-    broker: EmbeddedBroker,
-    tmp_path: Path,
+    page: sync_api.Page, served: Serve, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     log = tmp_path / "root/app"
     fill(log, 100)
@@ -91,10 +86,7 @@ def test_a_bridge_that_is_cut_off_from_its_broker_shows_what_waits_and_why(
 
 
 def test_hostile_names_are_text_and_a_damaged_slab_is_shown(
-    page: sync_api.Page,
-    served: Serve,
-    broker: EmbeddedBroker,
-    tmp_path: Path,
+    page: sync_api.Page, served: Serve, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     name = HOSTILE.replace("/", "\u2215")
     log = tmp_path / "root" / name

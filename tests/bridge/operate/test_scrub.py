@@ -9,7 +9,7 @@ from aolog.storage.storage import Storage
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.operate.scrub import Scrub, Scrubber
 from bridge.supervise.status import Phase
-from tests.aolog.conftest import slab_files
+from tests.aolog.conftest import overwrite, slab_files
 from tests.bridge.conftest import Start, fill, wait_until
 from tests.bridge.operate.test_endpoint import get, where
 from tests.bridge.operate.test_http import LOG
@@ -17,11 +17,8 @@ from tests.bridge.operate.test_http import LOG
 
 def flip_a_byte(log: Path) -> None:
     """In a record of the first slab, which is sealed."""
-    with slab_files(str(log))[0].open("r+b") as slab:
-        data = slab.read()
-        at = data.index(b"....", 9_000)
-        slab.seek(at)
-        slab.write(b"!")
+    slab = slab_files(str(log))[0]
+    overwrite(slab, slab.read_bytes().index(b"....", 9_000), b"!")
 
 
 def scrubber_of(log: Path, **given: float) -> Scrubber:

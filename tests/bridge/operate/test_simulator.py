@@ -171,8 +171,7 @@ def test_its_end_leaves_no_process_and_no_file() -> None:
 
 
 def test_every_control_of_the_page_does_what_it_says(
-    page: sync_api.Page,
-    simulation: Simulation,
+    page: sync_api.Page, simulation: Simulation
 ) -> None:
     begin(simulation)
     with serving(Access("127.0.0.1:0"), simulation) as at:

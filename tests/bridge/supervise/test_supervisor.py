@@ -23,6 +23,7 @@ from bridge.supervise import supervisor as supervisor_module
 from bridge.supervise import worker as worker_module
 from bridge.supervise.status import LogStatus, Overview
 from bridge.supervise.supervisor import Supervisor
+from tests.aolog.conftest import overwrite
 from tests.bridge.conftest import (
     NOWHERE,
     SOON_S,
@@ -75,6 +76,9 @@ class Running:
         return self.end(seconds)
 
 
+Supervise = Callable[..., Running]
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
@@ -83,7 +87,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def supervise(
     broker: EmbeddedBroker, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Running]]:
+) -> Iterator[Supervise]:
     """Starts a supervisor of the root and the broker."""
     answer_within(monkeypatch, 1.0)
     monkeypatch.setattr(supervisor_module, "_LOOK_S", 0.02)
@@ -132,7 +136,7 @@ def is_asleep(logs: dict[str, LogStatus]) -> bool:
 
 
 def test_a_tree_is_drained_a_few_logs_at_a_time(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
     logs = [root / f"{i % 3}/log-{i}" for i in range(9)]
     for log in logs:
@@ -146,7 +150,7 @@ def test_a_tree_is_drained_a_few_logs_at_a_time(
 
 
 def test_a_drain_ends_with_the_worst_of_what_failed_and_drains_the_rest(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
     fill(root / "good", 100)
     fill(root / "damaged", 10)
@@ -160,7 +164,7 @@ def test_a_drain_ends_with_the_worst_of_what_failed_and_drains_the_rest(
 
 
 def test_a_drain_fails_for_a_configured_log_that_is_missing(
-    supervise: Callable[..., Running], root: Path
+    supervise: Supervise, root: Path
 ) -> None:
     run = supervise(drain=True, root=None, logs=[str(root / "x")])
     assert run.end() == 2
@@ -169,7 +173,7 @@ def test_a_drain_fails_for_a_configured_log_that_is_missing(
 
 @pytest.mark.parametrize(("exclude", "status"), [([], 4), (["hid*"], 0)])
 def test_a_drain_says_that_a_directory_could_not_be_listed(
-    supervise: Callable[..., Running],
+    supervise: Supervise,
     broker: EmbeddedBroker,
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -193,7 +197,7 @@ def test_a_drain_says_that_a_directory_could_not_be_listed(
 
 
 def test_turns_that_are_shorter_than_connecting_takes_get_something_done(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
     """Each log was stopped before it was connected, and a drain had no end."""
     logs = [root / name for name in ("a", "b")]
@@ -207,13 +211,11 @@ def test_turns_that_are_shorter_than_connecting_takes_get_something_done(
 
 
 def test_gaps_are_a_drains_failure_at_its_end_and_not_at_a_turns(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
     for name in ("a", "b"):
         fill(root / name, 4_000, batch_bytes=2_000)
-    with (root / "a/00000000000000000000.slab").open("r+b") as slab:
-        slab.seek(20_000)
-        slab.write(b"\xff" * 500)
+    overwrite(root / "a/00000000000000000000.slab", 20_000, b"\xff" * 500)
     intact = len(records_of(root / "a"))
     assert 0 < intact < 4_000
     run = supervise(drain=True, active_max=1, slice_seconds=1.0, records_per_second=1_500)
@@ -229,7 +231,7 @@ def test_gaps_are_a_drains_failure_at_its_end_and_not_at_a_turns(
 
 
 def test_a_parked_log_that_loses_records_says_so(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
     with bounded(root / "a") as writer:
         append(writer, range(100))
@@ -248,7 +250,7 @@ def test_a_parked_log_that_loses_records_says_so(
 
 @pytest.mark.parametrize("notify", [True, False], ids=["inotify", "rescan"])
 def test_an_idle_log_costs_no_thread_and_wakes_when_it_grows(
-    supervise: Callable[..., Running],
+    supervise: Supervise,
     broker: EmbeddedBroker,
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -276,7 +278,7 @@ def test_an_idle_log_costs_no_thread_and_wakes_when_it_grows(
 
 
 def test_a_log_with_nothing_to_do_is_parked_from_the_start_and_connects_to_no_cluster(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
     for name in ("a", "b"):
         fill(root / name, 50, slab_bytes=8192)
@@ -300,7 +302,7 @@ def test_a_log_with_nothing_to_do_is_parked_from_the_start_and_connects_to_no_cl
 
 
 def test_a_drain_in_turns_ends_beside_writers_that_go_on(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
     """What is drained is what was there when its first turn began."""
     over = threading.Event()
@@ -328,7 +330,7 @@ def test_a_drain_in_turns_ends_beside_writers_that_go_on(
 
 
 def test_records_appended_while_a_log_is_being_parked_are_forwarded(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
     with Writer(root / "a", flush_seconds=None) as writer:
         writer.append(b"0")
@@ -344,7 +346,7 @@ def test_records_appended_while_a_log_is_being_parked_are_forwarded(
 
 
 def test_a_removed_log_is_released_and_not_created_again(
-    supervise: Callable[..., Running], root: Path, tmp_path: Path
+    supervise: Supervise, root: Path, tmp_path: Path
 ) -> None:
     fill(root / "a", 50)
     fill(root / "b", 50)
@@ -365,7 +367,7 @@ def test_a_removed_log_is_released_and_not_created_again(
 
 
 def test_a_log_without_end_leaves_the_others_their_turn(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
     logs = [root / name for name in ("a", "b", "c")]
     for log in logs:
@@ -398,10 +400,7 @@ def test_a_log_without_end_leaves_the_others_their_turn(
 
 
 def test_a_cursor_in_use_is_waited_for_and_logged_once(
-    supervise: Callable[..., Running],
-    broker: EmbeddedBroker,
-    root: Path,
-    caplog: pytest.LogCaptureFixture,
+    supervise: Supervise, broker: EmbeddedBroker, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     fill(root / "a", 10)
@@ -424,7 +423,7 @@ def test_a_cursor_in_use_is_waited_for_and_logged_once(
 
 
 def test_an_unreachable_cluster_delays_no_other_cluster(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
     fill(root / "a", 20)
     with Writer(root / "b") as writer:
@@ -464,7 +463,7 @@ def test_an_unreachable_cluster_delays_no_other_cluster(
 
 
 def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_logged_once(
-    supervise: Callable[..., Running],
+    supervise: Supervise,
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -493,7 +492,7 @@ def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_logged_once(
 
 
 def test_a_parked_log_is_refused_by_another_cluster_with_its_first_record(
-    supervise: Callable[..., Running], other: EmbeddedBroker, root: Path
+    supervise: Supervise, other: EmbeddedBroker, root: Path
 ) -> None:
     """Until then it needs no connection."""
     for name in "abc":
@@ -514,10 +513,7 @@ def test_a_parked_log_is_refused_by_another_cluster_with_its_first_record(
 
 
 def test_a_new_configuration_takes_effect_and_values_that_cannot_change_are_named(
-    supervise: Callable[..., Running],
-    broker: EmbeddedBroker,
-    root: Path,
-    caplog: pytest.LogCaptureFixture,
+    supervise: Supervise, broker: EmbeddedBroker, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     broker.create_topic("second", 2)
@@ -560,7 +556,7 @@ def test_a_new_configuration_takes_effect_and_values_that_cannot_change_are_name
 
 
 def test_a_reload_retries_blocked_logs_also_without_a_file(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
     fill(root / "a", 30, keys=1)
     broker.push_request_errors(0, [10])  # PRODUCE, MSG_SIZE_TOO_LARGE
@@ -574,11 +570,8 @@ def test_a_reload_retries_blocked_logs_also_without_a_file(
     assert_all_arrived(broker, root / "a")
 
 
-# --- ends -----------------------------------------------------------------------------------
-
-
 def test_rates_of_each_log_and_of_all_can_change_while_it_runs(
-    supervise: Callable[..., Running], broker: EmbeddedBroker, root: Path
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
     logs = [root / name for name in ("a", "b")]
     for log in logs:

@@ -46,13 +46,7 @@ from tests.kafka.plugin import TopicFactory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
-SLOW = (
-    *EXACTLY,
-    "--transaction-records",
-    "300",
-    "--commit-seconds",
-    "0.4",
-)
+SLOW = (*EXACTLY, "--transaction-records", "300", "--commit-seconds", "0.4")
 
 
 @pytest.fixture
