@@ -26,11 +26,9 @@ def broker():
         yield running
 
 
-@pytest.fixture
-def topic(broker):
-    """A new topic of one partition."""
+def new_topic(broker: EmbeddedBroker, partitions: int = 1) -> str:
     name = f"t-{uuid.uuid4().hex[:8]}"
-    broker.create_topic(name, 1)
+    broker.create_topic(name, partitions)
     return name
 
 

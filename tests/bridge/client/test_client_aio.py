@@ -1,20 +1,17 @@
 """The asyncio clients on the embedded broker."""
 
 import asyncio
-import uuid
 
 import pytest
 
 from bridge.client import AsyncConsumer, AsyncProducer
 from bridge.client.errors import KeyRefused, MissingTopic, SendFailed
-from tests.bridge.client.conftest import SHORT_SESSION, consumer_config, producer_config
+from tests.bridge.client.conftest import SHORT_SESSION, consumer_config, new_topic, producer_config
 
 
 @pytest.fixture
 def topic(broker):
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    broker.create_topic(name, 2)
-    return name
+    return new_topic(broker, 2)
 
 
 def test_messages_are_sent_side_by_side_and_received_without_heartbeats(broker, topic):

@@ -21,6 +21,7 @@ from tests.bridge.client.conftest import (
     SHORT_SESSION,
     consumer_config,
     drained,
+    new_topic,
     producer_config,
 )
 from tests.bridge.conftest import NOWHERE, SOON_S
@@ -28,9 +29,7 @@ from tests.bridge.conftest import NOWHERE, SOON_S
 
 @pytest.fixture
 def topic(broker):
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    broker.create_topic(name, 4)
-    return name
+    return new_topic(broker, 4)
 
 
 @pytest.fixture

@@ -9,10 +9,15 @@ from prometheus_client.exposition import generate_latest
 
 from bridge.client import Consumer, Producer
 from bridge.client.heartbeat import Heartbeat, HeartbeatWatch, heartbeat_in
-from tests.bridge.client.conftest import consumer_config, drained, producer_config
+from tests.bridge.client.conftest import consumer_config, drained, new_topic, producer_config
 from tests.bridge.conftest import SOON_S
 
 BEAT = {"Type": "Heartbeat", "Time": "2026-01-31T12:00:00.000Z", "Topic": "t", "ClientId": "c"}
+
+
+@pytest.fixture
+def topic(broker):
+    return new_topic(broker)
 
 
 def test_a_heartbeat_is_recognised_and_is_what_the_ancestors_send():
