@@ -117,56 +117,40 @@ def _first_head(log: Log, i: int) -> bytes:
     return log.slab(i).file.pread(_HEAD_LEN, 0).ljust(_HEAD_LEN, b"\0")
 
 
-class Commits:
-    """Commits a reader's cursor, which it owns. Close it when no commit is running.
+def prepared(log: Log, cursor: CursorFile, position: Position) -> Callable[[], None]:
+    """Returns the call that makes the position durable in the cursor.
 
     The log is durable up to a position before the cursor is: a cursor is never past what survives.
-    A disk may be slow, so a commit has two steps: `prepare` looks at the log, in the thread that
-    reads it; the call that it returns waits for the disk, in any thread.
+    A disk may be slow, so a commit has two steps: this one looks at the log, in the thread that reads
+    it; the call waits for the disk, in any thread. Make one call at a time, in order. It raises
+    LogClosed if the cursor is closed, CursorLocked if it is the cursor's first commit, and
+    StorageError. `prepared` raises StorageError.
     """
+    published = list(log.published.values())
+    last = _last_slab(log, position.address)
 
-    def __init__(self, log: Log, cursor: CursorFile) -> None:
-        self._log = log
-        self._cursor = cursor
+    def commit() -> None:
+        if published:  # by a job that may have been killed before its manifest was durable
+            from aolog.log.manifest import sync_roots
 
-    @property
-    def position(self) -> Position | None:
-        """The committed position; None if there was no commit yet."""
-        return self._cursor.position
+            sync_roots(log.path, published, log.storage)
+        if last is not None:
+            with last:
+                last.datasync()
+        cursor.commit(position)
 
-    def prepare(self, position: Position) -> Callable[[], None]:
-        """Returns the call that makes the position durable. Make one call at a time, in order. It
-        raises LogClosed after `close`, CursorLocked if it is the cursor's first commit, and
-        StorageError. `prepare` raises StorageError."""
-        published = list(self._log.published.values())
-        last = self._last_slab(position.address)
+    return commit
 
-        def commit() -> None:
-            if published:  # by a job that may have been killed before its manifest was durable
-                from aolog.log.manifest import sync_roots
 
-                sync_roots(self._log.path, published, self._log.storage)
-            if last is not None:
-                with last:
-                    last.datasync()
-            self._cursor.commit(position)
-
-        return commit
-
-    def _last_slab(self, address: int) -> File | None:
-        """The log's last slab, if the position is in it: the others are sealed and durable. None if
-        the writer does not sync. Format 1 does not record that, and counts as synced. A file of its
-        own: the reader may close the slab before the commit."""
-        log = self._log
-        i = log.position(address)
-        if i < 0 or i + 1 < len(log.bases):
-            return None
-        try:
-            header = log.slab(i).header
-            return None if header is not None and not header.synced else log.open_file(log.bases[i])
-        except FileNotFoundError:  # pruned since it was listed
-            return None
-
-    def close(self) -> None:
-        """Releases the cursor for the next reader. Idempotent."""
-        self._cursor.close()
+def _last_slab(log: Log, address: int) -> File | None:
+    """The log's last slab, if the position is in it: the others are sealed and durable. None if the
+    writer does not sync. Format 1 does not record that, and counts as synced. A file of its own: the
+    reader may close the slab before the commit."""
+    i = log.position(address)
+    if i < 0 or i + 1 < len(log.bases):
+        return None
+    try:
+        header = log.slab(i).header
+        return None if header is not None and not header.synced else log.open_file(log.bases[i])
+    except FileNotFoundError:  # pruned since it was listed
+        return None

@@ -18,7 +18,7 @@ from aolog.log.directory import Log
 from aolog.log.pruned_records import both, pruned_before
 from aolog.read import seek
 from aolog.read.batch import Batch, FrameRecords, RecordFrame
-from aolog.read.cursor import Commits, check_end, identity, resume
+from aolog.read.cursor import check_end, identity, prepared, resume
 from aolog.read.gaps import GapReport
 from aolog.read.lag import lag
 from aolog.read.scan import Scan
@@ -75,14 +75,14 @@ class Reader:
         self._watch: Watch | None = None
         self._reading: FrameRecords | None = None  # the frame that is read record by record
         self._held: RecordFrame | None = None  # the next frame, if it was read ahead
-        self._commits: Commits | None = None
+        self._cursor: CursorFile | None = None
         self._log = Log(self.path, self._storage)
         try:
             self._log.require_slabs()
             position = None
             if cursor is not None:
-                self._commits = Commits(self._log, CursorFile(self.path, cursor, self._storage))
-                position = self._commits.position
+                self._cursor = CursorFile(self.path, cursor, self._storage)
+                position = self._cursor.position
             if position is None:
                 place = self._log.listed(partial(seek.find, self._log, start, None))
             else:
@@ -110,9 +110,7 @@ class Reader:
         self._check()
         if (where is None) == (ordinal is None):
             raise UsageError("seek needs either a place or an ordinal")
-        place = self._place("earliest" if where is None else where, ordinal)
-        self._scan.close()
-        self._move(place)
+        self._move(self._place("earliest" if where is None else where, ordinal))
         return self._address
 
     def tell(self) -> int:
@@ -147,7 +145,7 @@ class Reader:
     @property
     def has_cursor_position(self) -> bool:
         """Whether the named cursor was ever committed."""
-        return self._commits is not None and self._commits.position is not None
+        return self._cursor is not None and self._cursor.position is not None
 
     def end(self) -> int:
         """The address after the last record now."""
@@ -356,8 +354,8 @@ class Reader:
 
     def _release(self) -> None:
         self._drop_frames()
-        if self._commits is not None:
-            self._commits.close()
+        if self._cursor is not None:
+            self._cursor.close()
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -394,9 +392,7 @@ def return_to(reader: Reader, address: int, ordinal: int | None) -> None:
         place = reader._place(address)
     except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above it
         place = reader._place("latest")
-    place = place._replace(address=address, ordinal=ordinal)
-    reader._scan.close()
-    reader._move(place)
+    reader._move(place._replace(address=address, ordinal=ordinal))
 
 
 def resume_at(reader: Reader, position: Position, *, kept_outside: bool = False) -> None:
@@ -407,7 +403,6 @@ def resume_at(reader: Reader, position: Position, *, kept_outside: bool = False)
     place = reader._log.listed(lambda: resume(reader._log, position))
     if kept_outside:
         reader._log.listed(lambda: check_end(reader._log, position))
-    reader._scan.close()
     reader._move(place)
 
 
@@ -416,9 +411,9 @@ def prepare_commit(reader: Reader, address: int, ordinal: int | None) -> Callabl
     commits it. Another thread may make that call while this thread reads. Make one call at a time, in
     order, before `close`. ordinal: records of the log before the position, None if unknown."""
     reader._check()
-    if reader._commits is None:
+    if reader._cursor is None:
         raise UsageError("the reader has no cursor to commit", hint='open it with cursor="name"')
-    return reader._commits.prepare(position_at(reader, address, ordinal))
+    return prepared(reader._log, reader._cursor, position_at(reader, address, ordinal))
 
 
 def position_at(reader: Reader, address: int, ordinal: int | None) -> Position:
