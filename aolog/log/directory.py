@@ -17,7 +17,14 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
-from aolog.errors import AologError, CorruptionError, NotALog, StorageFailed
+from aolog.errors import (
+    AologError,
+    CorruptionError,
+    NewerFormat,
+    NotALog,
+    StorageError,
+    StorageFailed,
+)
 from aolog.format.frame import Frame
 from aolog.format.slab import (
     DATA_BEGIN,
@@ -27,7 +34,8 @@ from aolog.format.slab import (
     SlabHeader,
     decode_slab_header,
 )
-from aolog.log.manifest import resolve
+from aolog.log.identity import cursor_uuids, log_uuid
+from aolog.log.manifest import names_log, resolve
 from aolog.log.names import PENDING_SUFFIX, UNBORN_SUFFIX, slab_base, slab_name
 from aolog.log.slab_file import Slab
 from aolog.log.walk import Damage
@@ -147,6 +155,7 @@ class Log:
         self.directory = storage.open_directory(path)
         self.foreign_bases: list[int] = []  # slabs of other logs that were found so far
         self._uuid: bytes | None = None  # None: no header was read yet
+        self._uuids: dict[int, bytes | None] = {}  # by base: of the headers that decided it
         self._uuid_bases: list[int] | None = None  # the listing on which it was decided
         self._format: int | None = None
         self._format_guess: int | None = None  # used if no slab of this listing shows it
@@ -283,28 +292,41 @@ class Log:
         self._slabs.pop(base, None)
 
     def _is_ours(self, base: int, header: SlabHeader) -> bool:
-        """Whether a header that was found in the slab at `base` has the log's UUID (identity.py).
-        The UUID is decided with the first header, and again if another UUID appears in another
-        listing. Raises IdentityUnclear."""
+        """Whether a header that was found in the slab at `base` has the log's UUID. It is decided with
+        the first header, and again if another UUID appears in another listing."""
         uuid = header.topic_uuid
         if uuid != self._uuid and self._uuid_bases is not self.bases:
-            self._decide_uuid({self.position(base): uuid} if header.base == base else {})
+            self._uuids = {base: uuid} if header.base == base else {}
+            self.decide_uuid()
         return self._uuid is None or uuid == self._uuid
 
-    def _decide_uuid(self, known: dict[int, bytes | None]) -> None:
-        from aolog.log.identity import Headers, log_uuid
-
-        slabs = Headers(self, known, self._keep)
-        is_format_1 = slabs[0] is None and self._first_format() == 1
-        self._uuid = _NO_UUID if is_format_1 else log_uuid(self, slabs)
+    def decide_uuid(self, *, to_write: bool = False) -> None:
+        """Decides the log's UUID, from which it follows which slabs are foreign (identity.py). to_write:
+        for a writer. Raises IdentityUnclear."""
+        if self._uuid_in(self.bases[0]) is None and self._first_format() == 1:
+            self._uuid = _NO_UUID
+        else:
+            listed = self.path, self.storage, self.bases, self._uuid_in
+            self._uuid = log_uuid(*listed, to_write=to_write)
         self._uuid_bases = self.bases
-        self.foreign_bases = []
-        for i, said in slabs.known.items():
-            if said is not None and said != self._uuid:
-                self.foreign_bases.append(self.bases[i])
+        said = self._uuids.items()
+        self.foreign_bases = [base for base, uuid in said if uuid not in {None, self._uuid}]
         for base, slab in list(self._slabs.items()):
             if slab.header is not None and slab.header.topic_uuid != self._uuid:
                 self.forget(base)  # it was opened before the UUID was decided
+
+    def _uuid_in(self, base: int) -> bytes | None:
+        """The UUID in the header of a listed slab: from the first copy that is intact and the slab's
+        own. Each header is read once, when it is needed."""
+        if base not in self._uuids:
+            self._uuids[base] = None
+            limit = self.limit(self.position(base))
+            with suppress(FileNotFoundError, NewerFormat, StorageError):  # pruned, or unreadable
+                slab = Slab(self.open_file(base), base, limit=limit, log_format=lambda: 2)
+                if slab.header is not None:
+                    self._keep(slab)
+                    self._uuids[base] = slab.header.topic_uuid
+        return self._uuids[base]
 
     def _first_format(self) -> int:
         """The log's format: of the first slab that shows one, or a guess. A log has one format: a
@@ -312,12 +334,18 @@ class Log:
         if self._format is None and self._format_guess is None:
             guess = self._guess_format()  # first: a writer may write meanwhile
             found = filter(None, map(self._format_said_by, self.bases[:FORMAT_PROBES]))
-            from aolog.log.identity import is_format_2
-
-            self._format = next(found, None) or (2 if is_format_2(self) else None)
+            self._format = next(found, None) or (2 if self._has_traces_of_format_2() else None)
             if self._format is None:
                 self._format_guess = guess
         return self._format or self._format_guess or 2
+
+    def _has_traces_of_format_2(self) -> bool:
+        return (
+            bool(self.unborn)  # a slab of format 1 never has a temporary name
+            or self.has_pending
+            or any(cursor_uuids(self.path, self.storage))
+            or names_log(self.path, self.storage)
+        )
 
     def _guess_format(self) -> int | None:
         """If nothing is intact: a slab of format 2 gets its name with the whole prelude written."""

@@ -28,40 +28,33 @@ A damaged header, cursor, manifest or directory is no evidence; here it is no er
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from aolog.errors import AologError, IdentityUnclear, NewerFormat, StorageError
+from aolog.errors import AologError, IdentityUnclear
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.manifest import names_log
 from aolog.log.names import slab_name
-from aolog.log.slab_file import Slab
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from aolog.storage.directory import Directory
-    from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
 
-class SlabUuids(Protocol):
-    """The UUID in each slab's header, in the order of the log; None if no header is intact. Reading
-    an item may cost a system call."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, i: int, /) -> bytes | None: ...
-
-
 def decide_uuid(
-    slabs: SlabUuids, cursors: Callable[[], Iterable[bytes]], *, to_write: bool
+    bases: Sequence[int],
+    uuid_of: Callable[[int], bytes | None],
+    cursors: Callable[[], Iterable[bytes]],
+    *,
+    to_write: bool,
 ) -> bytes | None:
     """The log's UUID by the table above; None: undecided. At least one slab must have a header.
-    cursors: called only if the cursors' UUIDs are needed, and read only as far as needed."""
-    first = next(i for i in range(len(slabs)) if slabs[i] is not None)
-    last = next(i for i in reversed(range(len(slabs))) if slabs[i] is not None)
-    if slabs[first] == slabs[last] and (first < last or not to_write):
-        return slabs[first]
-    votes = Counter(uuid for i in range(first, last + 1) if (uuid := slabs[i]) is not None)
+    uuid_of: the UUID in the header of the slab at a base, None if none is intact; a call may cost a
+    system call. cursors: called only if the cursors' UUIDs are needed, and read only as far as needed."""
+    first = next(base for base in bases if uuid_of(base) is not None)
+    last = next(base for base in reversed(bases) if uuid_of(base) is not None)
+    if uuid_of(first) == uuid_of(last) and (first < last or not to_write):
+        return uuid_of(first)
+    votes = Counter(uuid for uuid in map(uuid_of, bases) if uuid is not None)
     (most, count), *others = votes.most_common(2)
     by_slabs = None if others and others[0][1] == count else most
     named: set[bytes] = set()
@@ -78,85 +71,39 @@ def decide_uuid(
 _NAMED_MAX = 3  # slabs and cursors of each UUID that the error lists
 
 
-class _Listed(Protocol):
-    """A log as far as it is listed: `Log` is one."""
-
-    path: str
-    storage: Storage
-    directory: Directory
-    bases: list[int]
-    unborn: list[str]
-    has_pending: bool
-
-    def open_file(self, base: int, /) -> File: ...
-    def limit(self, i: int, /) -> int | None: ...
-
-
-class Headers:
-    """The UUID in the header of each listed slab: from the first copy that is intact and the slab's
-    own. Each header is read once, when it is needed. known: UUIDs known before, by index in the
-    listing. opened: called with each slab that was opened and has a header."""
-
-    def __init__(
-        self,
-        log: _Listed,
-        known: dict[int, bytes | None] | None = None,
-        opened: Callable[[Slab], None] = lambda _slab: None,
-    ) -> None:
-        self._log = log
-        self._opened = opened
-        self.known = known if known is not None else {}
-
-    def __len__(self) -> int:
-        return len(self._log.bases)
-
-    def __getitem__(self, i: int) -> bytes | None:
-        if i not in self.known:
-            self.known[i] = self._look(i)
-        return self.known[i]
-
-    def _look(self, i: int) -> bytes | None:
-        base, limit = self._log.bases[i], self._log.limit(i)
-        try:
-            slab = Slab(self._log.open_file(base), base, limit=limit, log_format=lambda: 2)
-        except (FileNotFoundError, NewerFormat, StorageError):  # pruned meanwhile, or unreadable
-            return None
-        if slab.header is None:
-            return None
-        self._opened(slab)
-        return slab.header.topic_uuid
-
-
-def log_uuid(log: _Listed, slabs: Headers, *, to_write: bool = False) -> bytes | None:
-    """The log's UUID; None if no slab has a header. Raises IdentityUnclear."""
-    if not any(slabs[i] is not None for i in range(len(slabs))):
+def log_uuid(
+    path: str,
+    storage: Storage,
+    bases: Sequence[int],
+    uuid_of: Callable[[int], bytes | None],
+    *,
+    to_write: bool,
+) -> bytes | None:
+    """The UUID of the log with these slabs, as `decide_uuid` decides it; None if no slab has a header.
+    Raises IdentityUnclear."""
+    if not any(uuid_of(base) is not None for base in bases):
         return None
     decided = decide_uuid(
-        slabs,
-        lambda: (uuid for _, uuid in cursor_uuids(log.path, log.storage)),
-        to_write=to_write,
+        bases, uuid_of, lambda: (uuid for _, uuid in cursor_uuids(path, storage)), to_write=to_write
     )
     if decided is None:
+        found = [(slab_name(base), uuid) for base in bases if (uuid := uuid_of(base)) is not None]
+        found += [(f"cursor {name}", uuid) for name, uuid in cursor_uuids(path, storage)]
         raise IdentityUnclear(
             "its parts belong to different logs, and nothing shows which log this is: "
-            + _listed(log, slabs),
+            + _listed(found),
             hint="move the other log's slabs elsewhere, or delete its cursors with `aolog cursor "
             "delete`; nothing was changed",
-            path=log.path,
+            path=path,
         )
     return decided
 
 
-def _listed(log: _Listed, slabs: Headers) -> str:
+def _listed(found: list[tuple[str, bytes]]) -> str:
     """Each UUID, with the slabs and cursors that have it."""
-    found: dict[bytes, list[str]] = {}
-    for i, base in enumerate(log.bases):
-        if (uuid := slabs[i]) is not None:
-            found.setdefault(uuid, []).append(slab_name(base))
-    for name, uuid in cursor_uuids(log.path, log.storage):
-        found.setdefault(uuid, []).append(f"cursor {name}")
     parts = []
-    for uuid, names in found.items():
+    for uuid in dict.fromkeys(uuid for _, uuid in found):
+        names = [name for name, its in found if its == uuid]
         more = len(names) - _NAMED_MAX
         some = ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
         parts.append(f"{uuid.hex()} in {some}")
@@ -177,13 +124,3 @@ def cursor_uuids(path: str, storage: Storage) -> Iterator[tuple[str, bytes]]:
             continue
         if position.epoch > 0:
             yield name, position.topic_uuid
-
-
-def is_format_2(log: _Listed) -> bool:
-    """Whether the directory has something that only a log of format 2 has."""
-    return (
-        bool(log.unborn)  # a slab of format 1 never has a temporary name
-        or log.has_pending
-        or any(cursor_uuids(log.path, log.storage))
-        or names_log(log.path, log.storage)
-    )

@@ -18,7 +18,7 @@ from aolog.errors import (
 from aolog.format.frame import padding
 from aolog.format.slab import NO_TIMESTAMP, SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.identity import Headers, cursor_uuids, log_uuid
+from aolog.log.identity import cursor_uuids
 from aolog.log.names import CURSOR_DIRECTORY
 from aolog.log.walk_format1 import QueuefkaWalker
 from aolog.write.cut_tail import cut_tail
@@ -156,7 +156,7 @@ def open_for_append(
     slabs and cursors contradict each other, and TopicMismatch.
     """
     if log.bases and log.format == 2:
-        log_uuid(log, Headers(log), to_write=True)
+        log.decide_uuid(to_write=True)
     found = _inspect(log)
     decision = decide(
         found.last if found else None,

@@ -278,7 +278,8 @@ def test_every_combination_of_slabs_and_cursors_lands_on_its_row() -> None:
                 if any(slabs):
                     for to_write in (False, True):
                         row, wanted = row_of(slabs, cursors, to_write=to_write)
-                        found = decide_uuid(slabs, lambda: cursors, to_write=to_write)  # noqa: B023
+                        bases, uuid_of = range(count), slabs.__getitem__
+                        found = decide_uuid(bases, uuid_of, lambda: cursors, to_write=to_write)  # noqa: B023
                         assert found == wanted, (slabs, cursors, row)
                         seen.add(row)
     assert seen == set(range(1, 8))
