@@ -206,22 +206,22 @@ def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Au
             records += columns.records
             frames += 1
 
-    with Scan(log, log.listed(lambda: seek.earliest(log)), audit=show) as scan:
-        while (found := scan.next()) is not None:
-            if isinstance(found, RecordFrame):
-                if found.address >= last_address:
-                    break  # appended meanwhile; a fast writer would never let this loop end
-                done += found.end - found.address
-            else:
-                gaps.append(found)
-                done += found.end - found.begin
-            if progress is not None:
-                progress(min(done, total), total)
-        end, bases = scan.address, log.bases
-        if scan.slab is not None:
-            bases = bases[: log.position(scan.slab.base) + 1]
-            if not scan.blank_tail:
-                tail_bytes = scan.slab.base + scan.slab.end_offset - end
+    scan = Scan(log, log.listed(lambda: seek.earliest(log)), audit=show)
+    while (found := scan.next()) is not None:
+        if isinstance(found, RecordFrame):
+            if found.address >= last_address:
+                break  # appended meanwhile; a fast writer would never let this loop end
+            done += found.end - found.address
+        else:
+            gaps.append(found)
+            done += found.end - found.begin
+        if progress is not None:
+            progress(min(done, total), total)
+    end, bases = scan.address, log.bases
+    if scan.slab is not None:
+        bases = bases[: log.position(scan.slab.base) + 1]
+        if not scan.blank_tail:
+            tail_bytes = scan.slab.base + scan.slab.end_offset - end
     listed = []
     for i, base in enumerate(bases):
         with suppress(FileNotFoundError):  # pruned meanwhile

@@ -54,11 +54,8 @@ def _after_hole(log: Log, address: int) -> int | None:
 def _first_frame(log: Log, address: int) -> RecordFrame | None:
     """The first frame at an address or after it."""
     try:
-        with Scan(log, seek.at_address(log, address)) as scan:
-            return scan.first_frame()
-    except (AddressPruned, AddressBeyondEnd):
-        return None
-    except CodecUnavailable:  # then only the age is unknown
+        return Scan(log, seek.at_address(log, address)).first_frame()
+    except (AddressPruned, AddressBeyondEnd, CodecUnavailable):  # then only the age is unknown
         return None
 
 

@@ -55,24 +55,24 @@ def read_range(log: Log, wanted: Range) -> Iterator[RecordFrame | Gap]:
     except AddressBeyondEnd:  # the log was cut since
         yield Gap(first, last, "torn_or_corrupt", None)
         return
-    with Scan(log, place) as scan:
-        while (found := scan.next()) is not None:
-            if isinstance(found, RecordFrame):
-                if found.address >= last:
-                    return
-                if found.address >= begin:
-                    yield found
-            else:
-                if found.begin >= last:
-                    return
-                if found.reason == "pruned":  # other ranges report the other parts of it
-                    found = found._replace(begin=max(found.begin, first), end=min(found.end, end))
-                if found.begin >= first:
-                    yield found
-            if found.end >= last:  # the next frame begins after it
+    scan = Scan(log, place)
+    while (found := scan.next()) is not None:
+        if isinstance(found, RecordFrame):
+            if found.address >= last:
                 return
-        if scan.address < last:
-            yield Gap(max(scan.address, first), last, "torn_or_corrupt", None)
+            if found.address >= begin:
+                yield found
+        else:
+            if found.begin >= last:
+                return
+            if found.reason == "pruned":  # other ranges report the other parts of it
+                found = found._replace(begin=max(found.begin, first), end=min(found.end, end))
+            if found.begin >= first:
+                yield found
+        if found.end >= last:  # the next frame begins after it
+            return
+    if scan.address < last:
+        yield Gap(max(scan.address, first), last, "torn_or_corrupt", None)
 
 
 def _place(log: Log, wanted: Range) -> Place:

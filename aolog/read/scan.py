@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aolog.errors import AologError, CodecUnavailable, StorageFailed
 from aolog.format.columns import decode_run
@@ -101,12 +101,6 @@ class Scan:
     def close(self) -> None:
         """Idempotent."""
         self.slab = self._walker = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def next(self) -> ScanOutcome | None:
         """The next frame or gap; None: nothing more for now, ask again."""

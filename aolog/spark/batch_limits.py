@@ -89,8 +89,7 @@ def _at_frame(span: Span, log: Log, size: int) -> int:
 def _within(span: Span, log: Log, size: int) -> int:
     """The address after the records that take so many bytes of the first readable frame: at least
     one."""
-    with Scan(log, seek.at_address(log, span.since)) as scan:
-        frame = scan.first_frame()
+    frame = Scan(log, seek.at_address(log, span.since)).first_frame()
     if frame is None:
         return span.until
     records = frame.columns.records
