@@ -16,7 +16,6 @@ from aolog.errors import (
     warn,
 )
 from aolog.format.frame import padding
-from aolog.format.slab import NO_TIMESTAMP, SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.identity import cursor_uuids
 from aolog.log.names import CURSOR_DIRECTORY
@@ -26,10 +25,9 @@ from aolog.write.next_slab import REACH_SPARE, Predecessor
 from aolog.write.recovery_cases import FOUND, Case, LastSlab, decide
 
 if TYPE_CHECKING:
+    from aolog.format.slab import SlabHeader
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
-    from aolog.storage.file import Stat
-    from aolog.storage.storage import Storage
 
 _STEP_BYTES = 1 << 20  # of a tail that is looked at from its end
 
@@ -51,18 +49,6 @@ class Opening(NamedTuple):
     aside_path: str | None = None
 
 
-class _Found(NamedTuple):
-    last: LastSlab
-    header: SlabHeader | None
-    ordinal: int
-    greatest_us: int
-    tail_end: int  # after the last byte that is not zero; if there is none, the end of the frames
-
-
-def _random_jump(storage: Storage) -> int:
-    return int.from_bytes(storage.system.random_bytes(8), "little") % JUMP_MAX // 8 * 8
-
-
 def _known_out(log: Log) -> list[int]:
     """Positions of the cursors. A damaged cursor is skipped: its position is unknown."""
     found = []
@@ -74,20 +60,26 @@ def _known_out(log: Log) -> list[int]:
     return found
 
 
-def _inspect(log: Log) -> _Found | None:
-    """The last slab. Syncs it first: the decision rests on bytes that power loss cannot remove."""
+def _inspect(log: Log) -> tuple[LastSlab | None, int]:
+    """(the last slab, offset after its last byte that is not zero, or of the end of its frames). Syncs
+    it first: the decision rests on bytes that power loss cannot remove."""
     if not log.bases:
-        return None
+        return None, 0
     slab = log.slab(len(log.bases) - 1)
     slab.file.datasync()
     stat = slab.file.stat()
-    inspect = _inspect_format_1 if slab.format == 1 else _inspect_format_2
-    return inspect(log, slab, stat)
-
-
-def _inspect_format_2(log: Log, slab: Slab, stat: Stat) -> _Found:
-    header = slab.header
-    end, records, greatest_us = slab.end()
+    header, end = slab.header, slab.end().offset
+    if slab.format == 1:
+        is_claimed = QueuefkaWalker(slab.file, end).claims_more_than_there_is
+        last = LastSlab(
+            format=1,
+            base=slab.base,
+            size=stat.size,
+            end_of_frames=end,
+            reach=0,
+            unfinished=end < stat.size and is_claimed(end),
+        )
+        return last, stat.size
     tail_end = end if header is None else _tail_end(slab, end, stat.size)
     same_boot = header is not None and header.boot_id == log.storage.system.boot_id()
     if same_boot and (marked := max(slab.marked(), slab.data_begin)) < end:
@@ -107,7 +99,7 @@ def _inspect_format_2(log: Log, slab: Slab, stat: Stat) -> _Found:
         same_file=header is not None and header.inode in {slab.file.identity(), stat.inode},
         same_boot=same_boot,
     )
-    return _Found(last, header, records, greatest_us, tail_end)
+    return last, tail_end
 
 
 def _write_again(log: Log, slab: Slab, begin: int, end: int) -> None:
@@ -132,20 +124,6 @@ def _tail_end(slab: Slab, begin: int, end: int) -> int:
     return begin
 
 
-def _inspect_format_1(_: Log, slab: Slab, stat: Stat) -> _Found:
-    size, end = stat.size, slab.end().offset
-    unfinished = end < size and QueuefkaWalker(slab.file, end).claims_more_than_there_is(end)
-    last = LastSlab(
-        format=1,
-        base=slab.base,
-        size=size,
-        end_of_frames=end,
-        reach=0,
-        unfinished=unfinished,
-    )
-    return _Found(last, None, 0, NO_TIMESTAMP, size)
-
-
 def open_for_append(
     log: Log, *, first_base: int = 0, topic: str | None = None
 ) -> tuple[Opening, Predecessor, int | None]:
@@ -157,37 +135,27 @@ def open_for_append(
     """
     if log.bases and log.format == 2:
         log.decide_uuid(to_write=True)
-    found = _inspect(log)
+    last, tail_end = _inspect(log)
+    random_bytes = log.storage.system.random_bytes
     decision = decide(
-        found.last if found else None,
+        last,
         first_base=first_base,
         cursors=_known_out(log),
-        jump=lambda: _random_jump(log.storage),
+        jump=lambda: int.from_bytes(random_bytes(8), "little") % JUMP_MAX // 8 * 8,
     )
-    if found is None:
+    if last is None:
         _refuse_cursors(log)
-        fresh = Predecessor(first_base, log.storage.system.random_bytes(16), topic)
+        fresh = Predecessor(first_base, random_bytes(16), topic)
         return Opening(decision.case.value, 1, first_base), fresh, None
     if decision.case is Case.ONLY_LOST:
         raise HeaderLost(
             "every copy of the only slab's header is damaged",
             hint="move the directory aside and begin a new log; nothing was changed",
-            path=log.slab_path(found.last.base),
+            path=log.slab_path(last.base),
         )
-    header = found.header
-    known, records, greatest_us = (header, found.ordinal, found.greatest_us)
-    if known is None:
-        known, records, greatest_us = _last_known(log)
-    if topic is not None and known is not None and topic != known.topic:
-        raise TopicMismatch(
-            f"the log's topic is {known.topic!r}, not {topic!r}",
-            hint="leave it out, or give records topics of their own",
-            path=log.path,
-        )
-    aside, cut = cut_tail(log, decision, found.last, found.tail_end)
-    last = found.last
     end = last.end_of_frames
     if last.format == 1:
+        aside, cut = cut_tail(log, decision, last, tail_end)
         offset = None
         if decision.next_base is None:
             offset = last.size if decision.cut_at is None else decision.cut_at
@@ -195,8 +163,14 @@ def open_for_append(
         opening = Opening(decision.case.value, 0, next_base, cut, aside)
         return _report(log, opening), Predecessor(next_base, bytes(16), None, epoch=0), offset
     assert decision.next_base is not None
-    if known is None:
-        raise _unknown(log, last)
+    known, records, greatest_us = _last_known(log, foreign=last.foreign)
+    if topic is not None and topic != known.topic:
+        raise TopicMismatch(
+            f"the log's topic is {known.topic!r}, not {topic!r}",
+            hint="leave it out, or give records topics of their own",
+            path=log.path,
+        )
+    aside, cut = cut_tail(log, decision, last, tail_end)
     epoch = known.epoch + decision.new_epoch
     next_base = decision.next_base
     if not last.sealed:  # bytes after a seal were never records
@@ -207,7 +181,7 @@ def open_for_append(
         topic=known.topic,
         epoch=epoch,
         ordinal=known.base_ordinal + records,
-        ordinal_unsure=known.ordinal_unsure or header is None,
+        ordinal_unsure=known.ordinal_unsure or not last.has_header,
         base=last.base,
         end=last.base + end,
         cut=0 if last.sealed else cut,
@@ -217,23 +191,20 @@ def open_for_append(
     return _report(log, opening), predecessor, None
 
 
-def _unknown(log: Log, last: LastSlab) -> HeaderLost:
-    reason = "no slab's header is intact"
-    hint = "move the directory aside and begin a new log; nothing was changed"
-    if last.foreign:
-        reason = "the last slab is of another log, and of another format"
-        hint = "move the slab elsewhere; nothing was changed"
-    return HeaderLost(reason, hint=hint, path=log.path)
-
-
-def _last_known(log: Log) -> tuple[SlabHeader | None, int, int]:
-    """The header of the last slab that has one, the slab's records and their greatest timestamp."""
+def _last_known(log: Log, *, foreign: bool) -> tuple[SlabHeader, int, int]:
+    """The header of the last slab that has one, the slab's records and their greatest timestamp.
+    foreign: whether the log's last slab is. Raises HeaderLost if there is none."""
     for i in reversed(range(len(log.bases))):
         slab = log.slab(i)
         if slab.header is not None:
             _, records, greatest_us = slab.end()
             return slab.header, records, greatest_us
-    return None, 0, NO_TIMESTAMP
+    reason = "no slab's header is intact"
+    hint = "move the directory aside and begin a new log; nothing was changed"
+    if foreign:
+        reason = "the last slab is of another log, and of another format"
+        hint = "move the slab elsewhere; nothing was changed"
+    raise HeaderLost(reason, hint=hint, path=log.path)
 
 
 def _refuse_cursors(log: Log) -> None:

@@ -31,7 +31,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-_ALIGNMENT = 8
+from aolog.format.frame import padding
 
 
 class Case(Enum):
@@ -103,10 +103,6 @@ class Decision(NamedTuple):
     new_epoch: bool
 
 
-def _aligned(address: int) -> int:
-    return address + -address % _ALIGNMENT
-
-
 def decide(
     last: LastSlab | None, *, first_base: int, cursors: list[int], jump: Callable[[], int] = int
 ) -> Decision:
@@ -145,7 +141,8 @@ def _above(last: LastSlab, cursors: list[int], jump: Callable[[], int] | None) -
     """The first address above all that may have been visible. jump: None if the page cache still holds
     what was written."""
     reached = last.size if jump is None else max(last.size, last.reach)
-    return _aligned(max(last.base + reached, *cursors, 0) + (jump() if jump else 0))
+    above = max(last.base + reached, *cursors, 0) + (jump() if jump else 0)
+    return above + padding(above)
 
 
 def _decide_format_1(last: LastSlab) -> Decision:
