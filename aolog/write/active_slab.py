@@ -95,10 +95,9 @@ class FormatTwoSlab(_Pending):
         self._syncs_since_us = 0
 
     @property
-    def marked(self) -> bool:
-        """Whether another mark would add nothing: the last frame is a mark or a seal, or there is no
-        frame."""
-        return self._has_seal or self._last_kind == KIND_MARK
+    def lacks_mark(self) -> bool:
+        """Whether a mark would say something: the last frame is neither a mark nor a seal."""
+        return not self._has_seal and self._last_kind != KIND_MARK
 
     def add_records(
         self,
@@ -207,6 +206,7 @@ class FormatOneSlab(_Pending):
     data_begin = 0
     greatest_us = NO_TIMESTAMP
     records = 0  # the format does not count
+    lacks_mark = False  # nor does it have marks
 
     def __init__(self, file: File, base: int, offset: int, slab_bytes: int) -> None:
         # full_at: the Go program begins the next slab once this one is larger than its size

@@ -24,7 +24,7 @@ from aolog.format.columns import (
     BodyBuilder,
 )
 from aolog.format.slab import TOPIC_LEN_MAX
-from aolog.write.open_batch import RecordColumns
+from aolog.write.open_batch import Body
 from aolog.write.validate import check_sizes
 
 
@@ -76,7 +76,7 @@ def _column(given: dict[str, pa.Array], name: str) -> pa.Array | None:
     return array
 
 
-def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> RecordColumns:
+def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Body:
     """The body for a batch of columns. Raises RecordRefused for a missing or wrong column,
     RecordTooLarge for a value, or all, over the bounds."""
     if not isinstance(batch, pa.RecordBatch):
@@ -91,7 +91,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Rec
     value = _column(given, "value")
     assert value is not None
     if batch.num_rows == 0:
-        return RecordColumns(0, 0, [], now_us, now_us)
+        return Body(0, 0, 0, [], now_us, now_us)
     data = value.buffers()[2]  # not `nbytes`, which costs as much as all other checks
     if data is not None and data.size > max_record_bytes:  # otherwise no value is
         longest = int(pa.compute.max(pa.compute.binary_length(value)).as_py() or 0)
@@ -122,7 +122,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Rec
         bits |= HEADERS | (HEADER_NULLS if _put_headers(body, headers) else 0)
     bits |= VALUE_NULLS if body.column(value) else 0
     check_sizes(body.length, 0, max_record_bytes)
-    return RecordColumns(batch.num_rows, bits, body.parts, greatest, least)
+    return Body(batch.num_rows, bits, 0, body.parts, greatest, least)
 
 
 def _check_text(array: pa.Array, what: str) -> None:

@@ -139,8 +139,7 @@ class Background:
             self.mark_due_s = now + self._options.sync_seconds
         elif now >= self.mark_due_s:
             self.mark_due_s, self.sync_due_s = NEVER_S, now
-            tail.add_mark()
-            tail.flush()
+            tail.write_mark()
         if not self._syncs or tail.durable >= chain.end - chain.unwritten:
             self.sync_due_s = NEVER_S
 

@@ -30,13 +30,14 @@ from aolog.format.compression import packer
 from aolog.storage import clock
 from aolog.write.active_slab import FormatTwoSlab
 from aolog.write.open_batch import OpenBatch
+from aolog.write.options import FLUSH_BYTES, UNBOUNDED
 from aolog.write.validate import OFFSET_BYTES
 
 if TYPE_CHECKING:
     from aolog.format.frame import Buffer
     from aolog.write.active_slab import ActiveSlab
+    from aolog.write.open_batch import Body
     from aolog.write.options import WriterOptions
-    from aolog.write.record_columns import Body
     from aolog.write.slab_chain import SlabChain
     from aolog.write.validate import CheckedRecord
 
@@ -61,7 +62,9 @@ class LogTail:
         self._pack = packer(options.compression, options.compression_level) if is_packed else None
         # 0: otherwise the gate, which knows no max_record_bytes, could accept an oversized record.
         self._gate_bytes = self.batch_bytes if self.batch_bytes <= options.max_record_bytes else 0
-        self._flush_bytes, self._flush_records = options.flush_at_bytes, options.flush_at_records
+        # How much may wait in memory.
+        self._flush_bytes = options.flush_bytes or max(options.batch_bytes, FLUSH_BYTES)
+        self._flush_records = options.flush_records or UNBOUNDED
 
     @property
     def end(self) -> int:
@@ -118,8 +121,8 @@ class LogTail:
         slab = self._chain.slab
         assert slab is not None
         address = slab.add_records(*body, self.durable)
-        self.unflushed_records += body[0]
-        return range(address, address + body[0])
+        self.unflushed_records += body.records
+        return range(address, address + body.records)
 
     def cut_batch(self) -> None:
         """The open batch becomes a frame, in memory."""
@@ -127,16 +130,13 @@ class LogTail:
         if batch is None:
             return
         assert slab is not None
-        codec = 0
-        count, columns, parts, greatest_us, least_us = batch.encode()
+        body = batch.encode()
         if self._pack is not None:  # under the lock: the next address depends on it
-            codec, parts = self._pack(count, parts)
-        address = slab.add_records(
-            count, columns, codec, parts, greatest_us, least_us, self.durable
-        )
+            body = body.packed(self._pack)
+        address = slab.add_records(*body, self.durable)
         assert address == batch.address
         self.batch = None
-        self.unflushed_records += count
+        self.unflushed_records += body.records
 
     # --- when a flush is due ----------------------------------------------------------------------
 
@@ -314,13 +314,15 @@ class LogTail:
     def lacks_mark(self) -> bool:
         """Whether a mark would say something, once everything is durable."""
         slab = self._chain.slab
-        return isinstance(slab, FormatTwoSlab) and not slab.marked and self.batch is None
+        return slab is not None and slab.lacks_mark and self.batch is None
 
-    def add_mark(self) -> None:
-        """Adds a frame that says that everything before it is durable."""
+    def write_mark(self) -> None:
+        """Writes a frame that says that everything before it is durable. After StorageError: call
+        `flush`."""
         slab = self._chain.slab
         assert isinstance(slab, FormatTwoSlab)
         slab.add_mark(clock.now_us())
+        self.flush()
 
 
 def may_be_retried(trouble: BaseException | None) -> bool:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aolog.format.columns import HeaderLists
+    from aolog.format.compression import Packer
     from aolog.format.frame import Buffer
     from aolog.record import Headers
     from aolog.write.validate import CheckedRecord
@@ -25,14 +26,21 @@ Others = tuple[bytes | None, "Headers", int | None, str | None]
 NOTHING_ELSE: Others = (None, (), None, None)
 
 
-class RecordColumns(NamedTuple):
-    """A frame's body, not compressed: the number of records, the columns' bits, the parts, the range of timestamps."""
+class Body(NamedTuple):
+    """A frame's body: the number of records, the columns' bits, the codec of the parts, 0 for none, the
+    parts, the range of timestamps."""
 
     records: int
     columns: int
+    codec: int
     parts: list[Buffer]
     greatest_us: int
     least_us: int
+
+    def packed(self, pack: Packer) -> Body:
+        """The same, compressed if that saves enough."""
+        codec, parts = pack(self.records, self.parts)
+        return self._replace(codec=codec, parts=parts)
 
 
 def encode_records(
@@ -42,7 +50,7 @@ def encode_records(
     moments: Sequence[int | None] | array[int] | None,
     topics: Sequence[str | None] | None,
     now_us: int,
-) -> RecordColumns:
+) -> Body:
     """The body of checked records, at least one. A column exists only if a record uses it. now_us: the
     timestamp of a record that has none. HeaderLists: not empty."""
     stamps: Sequence[int] | None = None
@@ -58,8 +66,8 @@ def encode_records(
         headers=None if headers is None or not any(headers) else headers,
     )
     if stamps is None:
-        return RecordColumns(len(values), bits, parts, now_us, now_us)
-    return RecordColumns(len(values), bits, parts, max(stamps), min(stamps))
+        return Body(len(values), bits, 0, parts, now_us, now_us)
+    return Body(len(values), bits, 0, parts, max(stamps), min(stamps))
 
 
 def _are_none(entries: Sequence[object]) -> bool:
@@ -94,12 +102,13 @@ class OpenBatch:
             self._others.append(others)
         return self.address + before
 
-    def encode(self) -> RecordColumns:
+    def encode(self) -> Body:
         """The body."""
         if not self.plain:
             keys, headers, moments, topics = zip(*self._others, strict=True)
             return encode_records(self.values, keys, headers, moments, topics, self.timestamp_us)
         values, stamp = self.values, self.timestamp_us
         if len(values) == 1 and values[0] is not None:  # at each sync of one record
-            return RecordColumns(1, 0, [values[0]], stamp, stamp)
-        return RecordColumns(len(values), *encode_columns(values), stamp, stamp)
+            return Body(1, 0, 0, [values[0]], stamp, stamp)
+        bits, parts = encode_columns(values)
+        return Body(len(values), bits, 0, parts, stamp, stamp)

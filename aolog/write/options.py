@@ -25,13 +25,13 @@ BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger o
 # Frames begin at any offset, but the page cache works in pages: an unaligned write of 64 KiB takes 1.8
 # times as long as an aligned one, of 256 KiB 1.3, of a MiB 1.1, of two MiB no less.
 FLUSH_BYTES = 1 << 20
-_UNBOUNDED = 1 << 62  # bytes or records: more than there can be, and still a machine integer
+UNBOUNDED = 1 << 62  # bytes or records: more than there can be, and still a machine integer
 _INTEGERS = (
     ("slab_bytes", 1, SLAB_BYTES_MAX),
     ("batch_bytes", 0, BATCH_BYTES_MAX),  # 0: a frame a record
     ("max_record_bytes", 1, RECORD_BYTES_MAX),
-    ("flush_records", 1, _UNBOUNDED),
-    ("flush_bytes", 1, _UNBOUNDED),
+    ("flush_records", 1, UNBOUNDED),
+    ("flush_bytes", 1, UNBOUNDED),
     ("first_address", 0, (1 << 63) - 1),
 )
 
@@ -109,13 +109,3 @@ class WriterOptions(NamedTuple):
     def bounds(self) -> Retention:
         """The retention; without bounds if none was given."""
         return self.retention or Retention()
-
-    @property
-    def flush_at_bytes(self) -> int:
-        """Bytes that may wait in memory."""
-        return self.flush_bytes or max(self.batch_bytes, FLUSH_BYTES)
-
-    @property
-    def flush_at_records(self) -> int:
-        """Records that may wait in memory."""
-        return self.flush_records or _UNBOUNDED

@@ -9,7 +9,7 @@ from aolog.format.columns import encode_columns
 from aolog.format.compression import packer
 from aolog.format.format1 import check_storable
 from aolog.storage import clock
-from aolog.write.open_batch import RecordColumns, encode_records
+from aolog.write.open_batch import Body, encode_records
 from aolog.write.plain_columns import plain_columns
 from aolog.write.validate import OFFSET_BYTES, check_record, check_sizes, check_values
 
@@ -19,12 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from aolog.format.frame import Buffer
     from aolog.record import Headers
     from aolog.write.options import WriterOptions
-
-# What a frame holds: records, columns' bits, codec, parts, greatest and least timestamp.
-Body = tuple[int, int, int, "list[Buffer]", int, int]
 
 
 class RecordBatches:
@@ -52,24 +48,23 @@ class RecordBatches:
         if self._format_1:
             for value in checked:
                 check_storable(value, None, (), None, None)
-            return [(1, 0, 0, [value], now_us, now_us) for value in checked if value]
+            return [Body(1, 0, 0, [value], now_us, now_us) for value in checked if value]
         if not checked:
             return []
         bits, parts = encode_columns(checked)
-        return self._frames(RecordColumns(len(checked), bits, parts, now_us, now_us))
+        return self._frames(Body(len(checked), bits, 0, parts, now_us, now_us))
 
     def of_arrow(self, batch: pa.RecordBatch) -> list[Body]:
         """Arrow's columns as one frame."""
         arrow = load_optional("aolog.write.arrow")
         return self._frames(arrow.from_arrow(batch, self._max_record_bytes, clock.now_us()))
 
-    def _frames(self, taken: RecordColumns) -> list[Body]:
+    def _frames(self, taken: Body) -> list[Body]:
         if self._format_1:
             raise RecordRefused("format 1 has no columns", hint="use append_many with values alone")
         if not taken.records:
             return []
-        codec, parts = self._pack(taken.records, taken.parts)
-        return [(taken.records, taken.columns, codec, parts, taken.greatest_us, taken.least_us)]
+        return [taken.packed(self._pack)]
 
 
 def array_of(addresses: list[range]) -> np.ndarray:
@@ -89,7 +84,7 @@ def _columns_of(
     *,
     max_record_bytes: int,
     now_us: int,
-) -> RecordColumns:
+) -> Body:
     """The body of a frame. now_us: the timestamp of a record that has none. Raises RecordRefused, and
     RecordTooLarge for a record or for all."""
     listed = list(values)
@@ -101,7 +96,7 @@ def _columns_of(
         _column(topics, "topics", listed),
     )
     if not listed:
-        return RecordColumns(0, 0, [], now_us, now_us)
+        return Body(0, 0, 0, [], now_us, now_us)
     plain = plain_columns(*given)
     if plain is not None and plain.longest <= max_record_bytes:
         check_sizes(plain.size + 8 * len(listed), 0, max_record_bytes)

@@ -113,13 +113,12 @@ class SlabChain:
         slab.file.close()
 
     def begin_slab(self) -> bool:
-        """A slab exists on return; the header and name of a new one are durable. False: retention
-        blocks until cursors have passed the oldest slab; call again later. Raises RetentionFull if
-        it is to raise, and StorageError; then call again."""
-        if self.slab is None:
-            if not self._has_room():
-                return False
-            self._create_slab()
+        """The next slab exists on return; its header and name are durable. False: retention blocks
+        until cursors have passed the oldest slab; call again later. Raises RetentionFull if it is to
+        raise, and StorageError; then call again."""
+        if not self._has_room():
+            return False
+        self._create_slab()
         return True
 
     def _create_slab(self) -> None:

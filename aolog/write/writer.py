@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from aolog.format.compression import Compression
     from aolog.log.retention import Retention
     from aolog.record import Gap, Headers
+    from aolog.write.open_batch import Body
     from aolog.write.opening import Opening
-    from aolog.write.record_columns import Body
     from aolog.write.validate import CheckedRecord
 
 _Result = TypeVar("_Result")
