@@ -10,16 +10,17 @@ the remaining slabs have no hole.
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 from aolog.errors import NoSuchCursor, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.directory import Log, list_slabs
+from aolog.log.directory import Log
 from aolog.log.lock import lock_retention
+from aolog.log.manifest import sync_roots
 from aolog.log.names import slab_name
 from aolog.log.pruned_records import pruned_before
 from aolog.record import Gap
-from aolog.storage.directory import Inside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -200,22 +201,20 @@ def prune(
     excludes repair: each slab is read once, however often the writer rolls.
     """
     known = {} if known is None else known
-    if dry_run:
-        return _decide(path, storage, retention, needed, known)[1]
-    with lock_retention(path, storage):
-        going, pruned = _decide(path, storage, retention, needed, known)
-        if going:  # the process that removed the slab before may have been killed before its sync
-            storage.sync_directory(path)
-        published = list_slabs(path, storage).published if going else {}
+    with nullcontext() if dry_run else lock_retention(path, storage), Log(path, storage) as log:
+        going, pruned = _decide(log, retention, needed, known)
+        if dry_run or not going:
+            return pruned
+        # The process that removed the slab before may have been killed before its sync.
+        log.directory.sync()
+        published = log.published
         if published:
-            from aolog.log.manifest import sync_roots
-
             sync_roots(path, published.values(), storage)
         for slab in going:
             if slab.base in published:  # first its pending name, which may just have been renamed
-                storage.unlink(Inside(path, published[slab.base]))
-            storage.unlink(Inside(path, slab_name(slab.base)))
-            storage.sync_directory(path)
+                storage.unlink(log.directory / published[slab.base])
+            storage.unlink(log.directory / slab_name(slab.base))
+            log.directory.sync()
     return pruned
 
 
@@ -249,32 +248,31 @@ def _newly_lost(log: Log, at: Position, drop: int) -> Gap | None:
 
 
 def _decide(
-    path: str, storage: Storage, retention: Retention, needed: int, known: Known
+    log: Log, retention: Retention, needed: int, known: Known
 ) -> tuple[list[SlabSize], Pruned]:
     """The slabs to remove, and the totals of that."""
-    with Log(path, storage) as log:
-        cursors = protecting(path, storage)
-        slowest = min(cursors, key=lambda name: cursors[name].address, default=None)
-        needed_from = None if slowest is None else cursors[slowest].address
+    cursors = protecting(log.path, log.storage)
+    slowest = min(cursors, key=lambda name: cursors[name].address, default=None)
+    needed_from = None if slowest is None else cursors[slowest].address
 
-        def look() -> tuple[list[SlabSize], Pruned]:
-            slabs = _sizes(log, known)
-            decided = plan(
-                slabs, retention, protected_from=needed_from, now_s=time.time(), needed=needed
-            )
-            going = slabs[: decided.drop]
-            first = log.bases[0] if log.bases else 0
-            end = going[-1].end if going else first
-            size = sum(slab.bytes for slab in going)
-            unread = {
-                name: lost
-                for name, at in cursors.items()
-                if at.address < end and (lost := _newly_lost(log, at, decided.drop)) is not None
-            }
-            holder = None if decided.room else slowest
-            return going, Pruned(len(going), size, end, holder, unread)
+    def look() -> tuple[list[SlabSize], Pruned]:
+        slabs = _sizes(log, known)
+        decided = plan(
+            slabs, retention, protected_from=needed_from, now_s=time.time(), needed=needed
+        )
+        going = slabs[: decided.drop]
+        first = log.bases[0] if log.bases else 0
+        end = going[-1].end if going else first
+        size = sum(slab.bytes for slab in going)
+        unread = {
+            name: lost
+            for name, at in cursors.items()
+            if at.address < end and (lost := _newly_lost(log, at, decided.drop)) is not None
+        }
+        holder = None if decided.room else slowest
+        return going, Pruned(len(going), size, end, holder, unread)
 
-        going, pruned = log.listed(look)  # a dry run has no lock: others may prune meanwhile
+    going, pruned = log.listed(look)  # a dry run has no lock: others may prune meanwhile
     for base in [base for base in known if base < pruned.end]:  # other processes prune too
         del known[base]
     return going, pruned

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from aolog.errors import AddressBeyondEnd, AddressPruned, CursorDiverged, CursorForeign
+from aolog.log.manifest import sync_roots
 from aolog.read import seek
 from aolog.read.scan import Place
 
@@ -131,8 +132,6 @@ def prepared(log: Log, cursor: CursorFile, position: Position) -> Callable[[], N
 
     def commit() -> None:
         if published:  # by a job that may have been killed before its manifest was durable
-            from aolog.log.manifest import sync_roots
-
             sync_roots(log.path, published, log.storage)
         if last is not None:
             with last:
