@@ -66,7 +66,18 @@ class Key(NamedTuple):
         """Whether this key made the signature of these bytes. Raises as `sign`."""
         if self.algorithm is Algorithm.HMAC_SHA256:
             return hmac.compare_digest(self.sign(data), signature)
-        return _verifies(self, signature, data)
+        library = _ed25519()
+        if self.can_sign:
+            public = library.Ed25519PrivateKey.from_private_bytes(self.secret).public_key()
+        else:
+            public = library.Ed25519PublicKey.from_public_bytes(self.secret)
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            public.verify(signature, data)
+        except InvalidSignature:
+            return False
+        return True
 
 
 class Verdict(NamedTuple):
@@ -112,32 +123,23 @@ class Keys:
         if not found:
             return Verdict(signed=False, reason=None)
         if len(found) > 1:
-            return Verdict(signed=True, reason="it has several signatures")
-        return Verdict(True, self._wrong(found[0] or b"", topic, key, value, timestamp_ms))
-
-    def _wrong(
-        self,
-        header: bytes,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp_ms: int | None,
-    ) -> str | None:
+            return Verdict(True, "it has several signatures")
+        header = found[0] or b""
         if len(header) < _HEAD.size or header[0] != _VERSION:
-            return "its signature is of an unknown version, or cut off"
+            return Verdict(True, "its signature is of an unknown version, or cut off")
         _, algorithm, signed_ms, length = _HEAD.unpack_from(header)
         end = _HEAD.size + length
         key_id = header[_HEAD.size : end].decode(errors="replace")
         known = self._by_id.get(key_id)
         if known is None:
-            return f"the key file has no key {key_id!r}"
+            return Verdict(True, f"the key file has no key {key_id!r}")
         if known.algorithm != algorithm:  # a public key must never serve as a shared secret
-            return f"key {key_id!r} is for another algorithm"
+            return Verdict(True, f"key {key_id!r} is for another algorithm")
         if timestamp_ms is not None and timestamp_ms != signed_ms:
-            return "its timestamp was changed"
+            return Verdict(True, "its timestamp was changed")
         if not known.made(header[end:], _signed(header[:end], topic, key, value)):
-            return "its topic, key, value or signature was changed"
-        return None
+            return Verdict(True, "its topic, key, value or signature was changed")
+        return Verdict(True, None)
 
 
 def sign(
@@ -204,18 +206,3 @@ def _ed25519() -> Any:
     except ModuleNotFoundError as error:
         raise (library_missing(error) or error) from None
     return ed25519
-
-
-def _verifies(key: Key, signature: bytes, data: bytes) -> bool:
-    library = _ed25519()
-    if key.can_sign:
-        public = library.Ed25519PrivateKey.from_private_bytes(key.secret).public_key()
-    else:
-        public = library.Ed25519PublicKey.from_public_bytes(key.secret)
-    from cryptography.exceptions import InvalidSignature
-
-    try:
-        public.verify(signature, data)
-    except InvalidSignature:
-        return False
-    return True
