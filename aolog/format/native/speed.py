@@ -313,20 +313,11 @@ _COLUMNS: dict[str, Callable[[Any, int, int], Iterator[Any]]] = {
 # for their type. None without the C half: then pyarrow's own calls are used.
 export: Callable[[tuple[Any, ...]], object] | None = None if _speed is None else _speed.export
 
-if TYPE_CHECKING or _speed is None:
-    Gate = PythonGate
-    Rows = PythonRows
-    column, measure, rise, total, groups, split = (
-        python_column,
-        python_measure,
-        python_rise,
-        python_total,
-        python_groups,
-        python_split,
-    )
-else:
-    Gate = _speed.Gate
-    Rows = _speed.Rows
+Gate = PythonGate
+Rows = PythonRows
+column, measure, rise = python_column, python_measure, python_rise
+total, groups, split = python_total, python_groups, python_split
+if not TYPE_CHECKING and _speed is not None:
+    Gate, Rows = _speed.Gate, _speed.Rows
     column, measure, rise = _speed.column, _speed.measure, _speed.rise
-    total, groups = _speed.total, _speed.groups
-    split = getattr(_speed, "split", python_split)  # absent from a checkout's older build
+    total, groups, split = _speed.total, _speed.groups, _speed.split
