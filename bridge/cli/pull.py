@@ -11,6 +11,7 @@ import click
 
 from aolog.cli.output import json_option, out
 from aolog.cli.parse import SIZE
+from aolog.errors import records_lost
 from bridge.cli.options import client_values, log_format_option, settings_option
 from bridge.cli.report import LogLines
 from bridge.cli.running import INTERRUPTED, on_signals
@@ -77,8 +78,8 @@ def _topics(
 )  # fmt: skip  # as above
 @click.option(
     "--max-bytes", type=SIZE, metavar="SIZE",
-    help="Largest size of the log, such as 10G: the pull waits for cursors that need the oldest slab;"
-    " a slab that no cursor needs is deleted.",
+    help="Largest size of the log, such as 10G: the pull waits for cursors that need the oldest slab."
+    " WITHOUT A CURSOR THE ARCHIVE'S OLDEST RECORDS ARE DELETED.",
 )  # fmt: skip  # as above
 @settings_option
 @log_format_option
@@ -183,7 +184,8 @@ def report_pull(*, as_json: bool) -> Callable[[PullStatus], None]:
                 out.flush()
             return
         lost = f", {status.lost:,} offsets lost" if status.lost else ""
+        deleted = "" if status.deleted == 0 else f", {records_lost(status.deleted)} deleted"
         units = f", {status.units:,} units" if status.units else ""
-        lines(status.state, f"{status.pulled:,} pulled{units}{lost}", status.error)
+        lines(status.state, f"{status.pulled:,} pulled{units}{lost}{deleted}", status.error)
 
     return report

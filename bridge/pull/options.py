@@ -52,7 +52,8 @@ class PullOptions:
 class PullStatus(NamedTuple):
     """state: pulling, waiting (a partition is claimed by another process), full (the log takes no
     more), away (the cluster does not answer), drained, stopped. pulled, skipped: records, since the
-    start. lost: offsets that the cluster deleted before they were pulled. positions: the next offset by
+    start. lost: offsets that the cluster deleted before they were pulled. deleted: the archive's oldest
+    records, which `max_bytes` removed since the start; None if unknown. positions: the next offset by
     topic/partition. units: finished, since the start."""
 
     state: str
@@ -62,3 +63,4 @@ class PullStatus(NamedTuple):
     positions: dict[str, int]
     error: str | None
     units: int = 0
+    deleted: int | None = 0

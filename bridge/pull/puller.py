@@ -20,8 +20,8 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aolog import Retention, Writer
-from aolog.errors import StorageFull, UsageError, counted
+from aolog import Reader, Retention, Writer
+from aolog.errors import NotALog, StorageFull, UsageError, counted, records_lost
 from aolog.write.options import SLAB_BYTES
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.catalog import Catalog
@@ -67,11 +67,19 @@ class Puller:
             else {}
         )
         self._positions = read_positions(options.path)  # refuses a log with other records
+        self._first, _ = self._look_at_log()
+        self._deleted: int | None = 0
         self._archive = Archive(options.root or options.path, options.path)
         self._check_group(self._places)
         retention = Retention(max_bytes=options.max_bytes, when_full="error")
         slab_bytes = min(SLAB_BYTES, (options.max_bytes or 4 * SLAB_BYTES) // 4)
         self._writer = Writer(options.path, retention=retention, slab_bytes=slab_bytes)
+        if options.max_bytes is not None:
+            _log.warning(
+                "%s is bounded: when it has %d bytes, the archive's oldest records that no cursor needs"
+                " are deleted",
+                options.path, options.max_bytes,
+            )  # fmt: skip  # one call
         self._next: dict[Place, int] = {}  # of the partitions that are ours
         self._sources: dict[Place, Source] = {}  # the same ones
         self._unclaimed: set[Place] = set()
@@ -108,8 +116,9 @@ class Puller:
         """Of the thread that runs it."""
         positions = {f"{topic}/{number}": at for (topic, number), at in sorted(self._next.items())}
         return PullStatus(
-            self._state, self._pulled, self._skipped, self._lost, positions, self._error
-        )
+            self._state, self._pulled, self._skipped, self._lost, positions, self._error,
+            deleted=self._deleted,
+        )  # fmt: skip  # one value
 
     def run(self, report: Callable[[PullStatus], None] = lambda _: None) -> None:
         """Pulls until it is stopped, or drained. report: called about ten times a second."""
@@ -261,7 +270,10 @@ class Puller:
             self._hold("full", str(error))
             return
         self._positions |= {source: self._next[p] for p, source in self._sources.items()}
-        save_positions(self._options.path, self._uuid(), mark, self._positions)
+        first, uuid = self._look_at_log()
+        assert uuid is not None  # format 1 has no headers, so nothing was appended
+        save_positions(self._options.path, uuid, mark, self._positions)
+        self._count_deleted(first)
         self._saved = mark
         if self._options.group is not None:
             at = {place: self._next[place] for place in self._sources}
@@ -392,10 +404,23 @@ class Puller:
         self._remove(places)
         self._add(places)
 
-    def _uuid(self) -> bytes:
-        from aolog import Reader
+    def _look_at_log(self) -> tuple[int | None, bytes | None]:
+        """The ordinal of the first record, and the log's UUID."""
+        try:
+            with Reader(self._options.path) as reader:
+                return reader.ordinal, reader.topic_uuid
+        except NotALog:  # it has no record yet
+            return 0, None
 
-        with Reader(self._options.path) as reader:
-            if reader.topic_uuid is None:
-                raise UsageError(f"{self._options.path} is a log of format 1")
-            return reader.topic_uuid
+    def _count_deleted(self, first: int | None) -> None:
+        """Says what `max_bytes` has removed since the last time."""
+        before, self._first = self._first, first
+        if first == before:
+            return
+        known = None not in (first, before, self._deleted)
+        new = (first or 0) - (before or 0)
+        self._deleted = (self._deleted or 0) + new if known else None
+        _log.error(
+            "%s: max-bytes has deleted the archive's oldest records: %s",
+            self._options.path, records_lost(new if known else None),
+        )  # fmt: skip  # one call

@@ -1,7 +1,8 @@
-"""Partitions that are revoked and come back while a pull fetches: by a group that answers as it is told."""
+"""The loop of a pull, with a cluster that answers as it is told: partitions that come and go, a bounded log."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -11,19 +12,19 @@ from confluent_kafka import Message
 from bridge.kafka.catalog import Partition, Topic
 from bridge.kafka.fetcher import Fetched
 from bridge.pull import puller
-from bridge.pull.options import PullOptions
+from bridge.pull.options import PullOptions, PullStatus
 from tests.bridge.pull.pulling import origins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-NAME, END = "t", 1_000
+NAME, END, VALUE_BYTES = "t", 2_000, 2_000
 PLACE = (NAME, 0)
 
 
 class Catalog:
-    """Of a cluster with one partition of a thousand records."""
+    """Of a cluster with one partition of two thousand records."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -63,7 +64,9 @@ class Fetcher:
 
     def fetch(self, *_: object) -> Fetched:
         offsets, is_end = self.steps.pop(0)(self) if self.steps else (range(0), False)
-        messages = [Message(NAME, 0, n, None, b"value %d" % n, timestamp=(1, n)) for n in offsets]
+        messages = [
+            Message(NAME, 0, n, None, bytes(VALUE_BYTES), timestamp=(1, n)) for n in offsets
+        ]
         return Fetched(messages, {PLACE: END} if is_end else {}, [], None)
 
     def read(self) -> tuple[range, bool]:
@@ -93,6 +96,17 @@ def taken_and_given(fetcher: Fetcher) -> tuple[range, bool]:
     return range(500, END), True
 
 
+def drained(
+    monkeypatch: pytest.MonkeyPatch, steps: list[Any], log: Path, **options: Any
+) -> PullStatus:
+    monkeypatch.setattr(puller, "Catalog", Catalog)
+    monkeypatch.setattr(puller, "Fetcher", Fetcher)
+    Fetcher.steps = list(steps)
+    pulling = puller.Puller(PullOptions("k:1", (NAME,), str(log), drain=True, **options))
+    pulling.run()
+    return pulling.status()
+
+
 @pytest.mark.parametrize(
     "steps",
     [[given, taken, given, Fetcher.read], [given, taken_and_given, Fetcher.read]],
@@ -101,12 +115,21 @@ def taken_and_given(fetcher: Fetcher) -> tuple[range, bool]:
 def test_a_drain_reads_a_partition_whole_that_was_revoked_in_a_fetch_and_came_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[Any]
 ) -> None:
-    monkeypatch.setattr(puller, "Catalog", Catalog)
-    monkeypatch.setattr(puller, "Fetcher", Fetcher)
-    Fetcher.steps = list(steps)
     log = tmp_path / "root" / "a"
-    options = PullOptions("k:1", (NAME,), str(log), root=str(log.parent), group="g", drain=True)
-    pulling = puller.Puller(options)
-    pulling.run()
-    assert pulling.status()[:2] == ("drained", END)
+    status = drained(monkeypatch, steps, log, root=str(log.parent), group="g")
+    assert status[:2] == ("drained", END)
     assert [each[2] for each in origins(log)] == list(range(END))
+
+
+def test_a_bounded_archive_says_at_the_start_and_at_each_deletion_that_its_oldest_records_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = tmp_path / "log"
+    status = drained(monkeypatch, [Fetcher.read], log, max_bytes=2_000_000)
+    left = len(origins(log))
+    assert 0 < left < END
+    assert status.deleted == END - left
+    warning, *deletions = caplog.messages
+    assert "is bounded" in warning
+    assert sum(int(re.search(r": (\d+) records?$", each)[1]) for each in deletions) == END - left
+    assert drained(monkeypatch, [], log).deleted == 0, "what was deleted before it started"
