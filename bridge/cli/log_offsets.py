@@ -1,17 +1,26 @@
-"""What `offsets --log` prints: Kafka's offsets and the addresses of a log that was pulled."""
+"""`offsets --log`: Kafka's offsets and the addresses of a log that was pulled. Its own records say both."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from aolog import Reader
 from aolog.cli.output import out, table
+from bridge.pull.origin import Source, origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from bridge.pull.mapping import Mapped
+
+class _Mapped(NamedTuple):
+    """A pulled record: where it is from, and where it is."""
+
+    topic: str
+    source: Source
+    offset: int
+    address: int
 
 
 def show_log_offsets(
@@ -23,39 +32,54 @@ def show_log_offsets(
     *,
     as_json: bool,
 ) -> None:
-    """names, partition: only these. offset: the addresses of this offset. address: the offset of this
-    address. Neither: the first and the last record of each partition."""
-    from bridge.pull.mapping import addresses_of, offset_at, partitions_of
-
-    def wanted(one: Mapped) -> bool:
-        return (not names or one.topic in names) and partition in {None, one.source.partition}
-
-    if address is not None:
-        one = offset_at(path, address)
-        if one is None:
-            raise click.ClickException(f"{path} has no pulled record from address {address} on")
-        _show([one], as_json=as_json)
-    elif offset is not None:
-        _show([one for one in addresses_of(path, offset) if wanted(one)], as_json=as_json)
+    """names, partition: only these. offset: of each partition the record at this offset, or at the next
+    greater one. address: the record at this address, or the next one. Neither: the first and the last
+    record of each partition. Reads the whole log, except for an address. Raises what Reader.seek raises."""
+    with Reader(path) as reader:
+        if address is not None:
+            reader.seek(address)
+            one = next(_mapped(reader), None)
+            if one is None:
+                raise click.ClickException(f"{path} has no pulled record from address {address} on")
+            _show([one], as_json=as_json)
+            return
+        by_offset: dict[Source, list[_Mapped]] = {}
+        counts: dict[Source, int] = {}
+        for one in _mapped(reader):
+            if (names and one.topic not in names) or partition not in {None, one.source.partition}:
+                continue
+            if offset is None or one.offset >= offset:
+                known = by_offset.get(one.source, [one, one])
+                by_offset[one.source] = [min(known[0], one), max(known[-1], one)]
+                counts[one.source] = counts.get(one.source, 0) + 1
+    found = sorted(by_offset.values())
+    if offset is not None:
+        _show([first for first, _ in found], as_json=as_json)
+    elif as_json:
+        for first, last in found:
+            out.json({
+                **_place(first), "records": counts[first.source],
+                "first": {"offset": first.offset, "address": first.address},
+                "last": {"offset": last.offset, "address": last.address},
+            })  # fmt: skip  # one object
     else:
-        found = [each for each in partitions_of(path) if wanted(each.first)]
-        if as_json:
-            for each in found:
-                out.json({
-                    **_place(each.first), "records": each.records,
-                    "first": {"offset": each.first.offset, "address": each.first.address},
-                    "last": {"offset": each.last.offset, "address": each.last.address},
-                })  # fmt: skip  # one object
-        else:
-            head = ["TOPIC", "PARTITION", "FIRST", "ITS ADDRESS", "LAST", "ITS ADDRESS", "RECORDS"]
-            out.line(table(head, [
-                [first.topic, first.source.partition, first.offset, first.address, last.offset, last.address, records]
-                for first, last, records in found
-            ]))  # fmt: skip  # one table
-    out.flush()
+        head = ["TOPIC", "PARTITION", "FIRST", "ITS ADDRESS", "LAST", "ITS ADDRESS", "RECORDS"]
+        out.line(table(head, [
+            [first.topic, first.source.partition, first.offset, first.address, last.offset, last.address,
+             counts[first.source]]
+            for first, last in found
+        ]))  # fmt: skip  # one table
 
 
-def _show(found: Sequence[Mapped], *, as_json: bool) -> None:
+def _mapped(reader: Reader) -> Iterator[_Mapped]:
+    """Records that were not pulled are skipped."""
+    for record in reader:
+        origin = origin_of(record.headers)
+        if origin is not None:
+            yield _Mapped(record.topic or "", origin.source, origin.offset, record.address)
+
+
+def _show(found: Sequence[_Mapped], *, as_json: bool) -> None:
     if as_json:
         for one in found:
             out.json({**_place(one), "offset": one.offset, "address": one.address})
@@ -64,7 +88,7 @@ def _show(found: Sequence[Mapped], *, as_json: bool) -> None:
         out.line(table(["TOPIC", "PARTITION", "OFFSET", "ADDRESS"], rows))
 
 
-def _place(one: Mapped) -> dict[str, object]:
+def _place(one: _Mapped) -> dict[str, object]:
     cluster, topic_id, partition = one.source
     return {
         "topic": one.topic,

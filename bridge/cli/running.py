@@ -3,14 +3,16 @@ the supervisor; SIGHUP makes it reload."""
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
+import socket
 import sys
 import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.options import warn_of
-from bridge.operate.systemd import notify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from bridge.supervise.status import Overview
     from bridge.supervise.supervisor import Supervisor
 
+_log = logging.getLogger("bridge")
 INTERRUPTED = 128  # plus the signal's number: the usual exit status
 
 
@@ -74,7 +77,7 @@ def run_bridge(
             )  # fmt: skip  # one value
             stack.enter_context(serving(access, monitor, controls=supervisor))
         status = supervisor.run(_notifying(report), every_s=config.status_seconds)
-        notify("STOPPING=1")
+        _notify("STOPPING=1")
     short = drain and signals and not supervisor.drained
     sys.exit(INTERRUPTED + signals[-1] if short else status)
 
@@ -101,10 +104,25 @@ def _notifying(report: Callable[[Overview], None]) -> Callable[[Overview], None]
     """The report, and systemd's notification: the service is ready, and its main thread makes progress."""
 
     def both(overview: Overview) -> None:
-        notify("READY=1\nWATCHDOG=1")
+        _notify("READY=1\nWATCHDOG=1")
         report(overview)
 
     return both
+
+
+def _notify(state: str) -> None:
+    """Sends systemd a state such as READY=1 or WATCHDOG=1: one datagram to the socket in NOTIFY_SOCKET, if
+    that is set. Never raises: a missed watchdog restarts the service."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as to:
+            to.setblocking(False)
+            to.connect("\0" + address[1:] if address.startswith("@") else address)
+            to.send(state.encode())
+    except OSError as error:
+        _log.warning("systemd was not notified of %s: %s", state, error)
 
 
 _KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "clusters.settings"}

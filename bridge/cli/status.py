@@ -16,9 +16,9 @@ from aolog.cli.lock_holders import Holders, require_log
 from aolog.cli.output import human_seconds, iso_time, json_option, out, table
 from aolog.errors import AologError, NoSuchCursor, NotALog, counted, records_lost
 from aolog.storage.storage import Storage
-from bridge.cli.advice import advice_of
 from bridge.deliver.status import pending
 from bridge.errors import NotRunning
+from bridge.supervise.status import STUCK_S, Phase
 
 if TYPE_CHECKING:
     from bridge.deliver.known_gaps import KnownGaps
@@ -183,6 +183,47 @@ def row_of(log: dict[str, Any]) -> list[object]:
         None if log.get("error") is None else state_words(log["error"], log.get("pruned_records")),
         advice_of(log) or None,
     ]
+
+
+_BY_STATE = {
+    "connecting": "check the network, the brokers and the certificates",
+    "blocked": "mend the cause; then send SIGHUP, or retry on the page",
+}
+_BY_CODE = {  # of a cursor on disk
+    "pruned": 'raise the writer\'s Retention(max_bytes=...), or set when_full="block"',
+    "cursor_corrupt": "set it again: aolog-bridge seek LOG --to PLACE",
+    "permission_denied": "run this command as the log's owner, or mend the owner of its files",
+    "cursor_foreign": "it is a cursor of another log: restore the log, or seek",
+}
+
+
+def advice_of(log: dict[str, Any]) -> str:
+    """What to do about a log, from its row in `/status` or from the disk: separated by semicolons, the most
+    urgent first; "" if there is nothing to do."""
+    said = []
+    if (log.get("silent_s") or 0) > STUCK_S:
+        said.append("its thread hangs: look at the disk, and restart")
+    if log.get("phase") == Phase.PAUSED:
+        said.append("resume it on the page")
+    elif log["state"] == "blocked" and log.get("stalled") and not log.get("standing"):
+        said.append("look at the broker of that partition; the bridge goes on by itself")
+    elif (what := _BY_STATE.get(log["state"])) is not None:
+        said.append(what)
+    if log["state"] == "stopped" and log.get("lag_records") != 0 and "phase" not in log:
+        said.append("start it: aolog-bridge run")
+    if (what := _BY_CODE.get(str(log.get("error")))) is not None:
+        said.append(what)
+    elif "losses" not in log and (log.get("lost_records") or log.get("gaps")):
+        said.append("see what was lost: aolog-bridge status --log LOG")
+    if log.get("dead_lettered"):
+        said.append(
+            "read LOG/dead-letter with aolog read; aolog-bridge replay --dead-letter sends it"
+        )
+    if log.get("dropped"):
+        said.append("find the producer of the records that were dropped")
+    if log.get("cut_off"):
+        said.append("find what ended the process before this one")
+    return "; ".join(said)
 
 
 def summary(whole: dict[str, Any]) -> str:

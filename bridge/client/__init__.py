@@ -3,7 +3,7 @@
 This room owns what a program or a directory of files needs to talk to Kafka by hazdev-broker's
 configuration. It does not know how a log is delivered: files go through a log and the bridge.
 
-Read in this order: errors, json_text, properties (the Java client's and kafka-fast's keys), config,
+Read in this order: errors, properties (the Java client's and kafka-fast's keys), config,
 connection; delivery and producer; received, positions, heartbeat and consumer; aio (asyncio); signing;
 metrics; and for files: file_config, file_system, intake (directory → log), log_tap (topics → log),
 file_sinks (log → files), file_clients (the three programs).

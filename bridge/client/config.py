@@ -10,7 +10,9 @@ topics). A setting may be `{"file": PATH}` or `{"env": NAME}`. Nothing here conn
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -29,7 +31,6 @@ from bridge.client.errors import (
     WrongType,
     refuse,
 )
-from bridge.client.json_text import parse
 from bridge.client.properties import KAFKA_FAST, REFUSED, Side, translate
 from bridge.config.names import TOPIC_NAME, check_servers
 from bridge.config.secrets import read_text
@@ -40,6 +41,7 @@ Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 Source: TypeAlias = "Given | Options"
 TopicName: TypeAlias = Annotated[str, Field(pattern=f"^{TOPIC_NAME}$")]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
+_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|#[^\n]*|//[^\n]*')
 TableT = TypeVar("TableT", bound="Table")
 
 
@@ -141,6 +143,40 @@ def read_source(source: Given) -> tuple[Any, list[str], Path, str | None]:
         raise BrokenJSON([f"is not JSON: {error}"], path=path) from None
     base = Path.cwd() if path is None else Path(path).absolute().parent
     return raw, notices, base, path
+
+
+def parse(text: str) -> tuple[Any, list[str]]:
+    """Of JSON as hazdev-broker's files have it: the value, and notices about repeated keys. Raises
+    ValueError, which names line and column.
+
+    A comment begins with `#` or `//` outside a string and ends with its line. A key that is repeated
+    with an equal value counts once; of unequal values the last counts, and a notice says so."""
+    notices: list[str] = []
+
+    def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found and found[key] != value:
+                notices.append(f"{key} is given more than once; the last value counts")
+            found[key] = value
+        return found
+
+    plain = _STRING_OR_COMMENT.sub(_without_comment, text)
+    try:
+        found = json.loads(plain, object_pairs_hook=table, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    return found, notices
+
+
+def _without_comment(match: re.Match[str]) -> str:
+    """Spaces in place of a comment, so that errors name the right column."""
+    found = match[0]
+    return found if found.startswith('"') else " " * len(found)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def validated(model: type[TableT], raw: object, path: str | None) -> TableT:

@@ -23,6 +23,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
@@ -36,7 +45,6 @@ from aolog.errors import (
     UsageError,
 )
 from bridge.ingest.bodies import DECODERS, line_of
-from bridge.ingest.metrics import Metrics
 from bridge.operate.server import Limits, body_of, error, json_response, served
 
 if TYPE_CHECKING:
@@ -44,7 +52,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from bridge.ingest.logs import Logs
+    from bridge.ingest.logs import Logs, Taken
     from bridge.operate.access import Access
 
 _log = logging.getLogger("bridge.ingest")
@@ -82,7 +90,7 @@ class _Answers:
         self._pool, self._logs = pool, logs
         self._body_bytes, self._waiting_max = body_bytes, waiting_max
         self._waiting = 0
-        self._metrics = Metrics(lambda: self._waiting, lambda: len(logs.state()))
+        self._metrics = _Metrics(lambda: self._waiting, lambda: len(logs.state()))
 
     def routes(self) -> Starlette:
         """The application."""
@@ -179,6 +187,54 @@ class _Answers:
 
     async def _healthz(self, _: Request) -> Response:
         return json_response({"ok": True})
+
+
+class _Metrics:
+    """What is counted since the process started. Any thread. waiting: requests that wait now. logs: how many are open now."""
+
+    def __init__(self, waiting: Callable[[], int], logs: Callable[[], int]) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "aolog_ingest_requests", "Appends that were answered, by HTTP status.", ["status"],
+            registry=registry,
+        )  # fmt: skip  # as the others
+        self._records = Counter(
+            "aolog_ingest_records", "Records that are durable.", ["topic"], registry=registry
+        )
+        self._bytes = Counter(
+            "aolog_ingest_body_bytes", "Bytes of the bodies of these records.", ["topic"],
+            registry=registry,
+        )  # fmt: skip  # as the others
+        self._repeated = Counter(
+            "aolog_ingest_repeated_requests", "Requests whose records were there already.", ["topic"],
+            registry=registry,
+        )  # fmt: skip  # as the others
+        self._seconds = Histogram(
+            "aolog_ingest_append_seconds", "Time from a request to its answer.", registry=registry
+        )
+        Gauge(
+            "aolog_ingest_waiting_requests", "Requests that wait to be durable.", registry=registry
+        ).set_function(waiting)
+        Gauge("aolog_ingest_open_logs", "Logs that are open.", registry=registry).set_function(logs)
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+
+    def answered(self, status: int, seconds: float) -> None:
+        """An append was answered."""
+        self._requests.labels(str(status)).inc()
+        self._seconds.observe(seconds)
+
+    def taken(self, taken: Taken, body_bytes: int) -> None:
+        """A batch is durable."""
+        if taken.repeated:
+            self._repeated.labels(taken.topic).inc()
+        else:
+            self._records.labels(taken.topic).inc(taken.records)
+            self._bytes.labels(taken.topic).inc(body_bytes)
+
+    def exposition(self) -> tuple[bytes, str]:
+        """The text and its content type."""
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
 
 def _later(why: str) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.cli.advice import advice_of
+from bridge.cli.status import advice_of
 from bridge.supervise.status import STUCK_S, Phase
 from tests.bridge.operate.test_http import LOG
 

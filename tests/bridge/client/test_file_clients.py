@@ -81,7 +81,7 @@ ARCHIVE = """{
 def written(tmp_path, text, **changed) -> str:
     path = tmp_path / "client.config"
     if changed:
-        from bridge.client.json_text import parse
+        from bridge.client.config import parse
 
         text = json.dumps({**parse(text)[0], **changed})
     path.write_text(text, encoding="utf-8")

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from bridge.client import Producer
-from bridge.client.json_text import parse
+from bridge.client.config import parse
 from tests.bridge.client.conftest import producer_config
 from tests.bridge.client.test_file_clients import ARCHIVE, CONSUMER, PRODUCER, visible
 from tests.bridge.conftest import SOON_S, consume, wait_until
