@@ -1,11 +1,15 @@
-"""Runs of Kafka's messages, and what they are as records of a log, each with its origin."""
+"""What both pullers do: fetch runs of Kafka's messages, append them as records with their origin, and report
+what was lost."""
 
 from __future__ import annotations
 
+import logging
 import time
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from aolog.errors import counted
+from bridge.errors import DestinationError
 from bridge.kafka.runs import runs_of
 from bridge.pull.options import FETCH_MESSAGES, FETCH_S, STEP_MESSAGES, STEP_S
 from bridge.pull.origin import HEADER_NAME
@@ -15,10 +19,13 @@ if TYPE_CHECKING:
 
     from aolog import Writer
     from aolog.record import Headers
+    from bridge.kafka.catalog import Place
     from bridge.kafka.fetcher import Fetched, Fetcher
     from bridge.kafka.runs import Run
+    from bridge.pull.options import PullOptions
     from bridge.pull.origin import Source
 
+_log = logging.getLogger("bridge")
 FRAME_RECORDS = 500  # at 100 bytes about 100 KiB: damage costs the frames that it touches
 
 
@@ -39,6 +46,18 @@ def fetch_runs(
             is_enough is None or is_enough() or time.monotonic() >= until_s
         ):
             return
+
+
+def report_lost(options: PullOptions, place: Place, begin: int, end: int) -> None:
+    """The cluster has deleted the offsets [begin, end) before they were pulled: logs an error. Raises
+    DestinationError if the pull is to fail then."""
+    what = (
+        f"{place[0]}/{place[1]}: the cluster has deleted {counted(end - begin, 'offset')} before they were"
+        f" pulled ({begin} to {end - 1})"
+    )
+    if options.out_of_range == "fail":
+        raise DestinationError(what, hint="--out-of-range earliest goes on at its first record")
+    _log.error("%s", what)
 
 
 def append_frame(writer: Writer, source: Source, run: Run) -> int:

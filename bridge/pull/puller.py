@@ -21,13 +21,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aolog import Reader, Retention, Writer
-from aolog.errors import NotALog, StorageFull, UsageError, counted, records_lost
+from aolog.errors import NotALog, StorageFull, UsageError, records_lost
 from aolog.write.options import SLAB_BYTES
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
 from bridge.pull.archive import Archive
-from bridge.pull.frames import append_frame, fetch_runs
+from bridge.pull.frames import append_frame, fetch_runs, report_lost
 from bridge.pull.options import AGAIN_S, FETCH_S, PullStatus
 from bridge.pull.origin import Origin, Source, clusters_of
 from bridge.pull.positions import Mark, read_positions, save_positions
@@ -361,26 +361,16 @@ class Puller:
 
     def _in_range(self, place: Place, position: int, first: int, end: int) -> int:
         """The position, or where to go on if the partition does not have it. Never before it."""
-        where = f"{place[0]}/{place[1]}"
         if position > end:
             raise DestinationError(
-                f"{where} ends at {end}, and the archive has it up to {position}: the cluster has lost"
+                f"{place[0]}/{place[1]} ends at {end}, and the archive has it up to {position}: the cluster has lost"
                 " records, and will give their offsets to others",
                 hint="pull the topic into a new archive",
             )
         if position >= first:
             return position
         self._lost += first - position
-        if self._options.out_of_range == "fail":
-            raise DestinationError(
-                f"{where} begins at {first}, and the archive has it up to {position}: the cluster has"
-                f" deleted what is between",
-                hint="--out-of-range earliest goes on at its first record",
-            )
-        _log.error(
-            "%s: the cluster has deleted %s before they were pulled (offsets %d to %d)",
-            where, counted(first - position, "offset"), position, first - 1,
-        )  # fmt: skip  # one call
+        report_lost(self._options, place, position, first)
         return first if self._options.out_of_range == "earliest" else end
 
     def _remove(self, places: list[Place]) -> None:

@@ -8,18 +8,17 @@ deliver at least once, give no order and no seek, and drop a record after some a
 
 from __future__ import annotations
 
-import logging
 import socket
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from aolog import Writer
-from aolog.errors import StorageFull, UsageError, counted
+from aolog.errors import StorageFull, UsageError
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
-from bridge.pull.frames import append_frame, fetch_runs
+from bridge.pull.frames import append_frame, fetch_runs, report_lost
 from bridge.pull.options import AGAIN_S, FETCH_S, PullStatus
 from bridge.pull.origin import Source
 from bridge.pull.positions import mark_units
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from bridge.pull.options import PullOptions
     from bridge.pull.units import Unit
 
-_log = logging.getLogger("bridge")
 _LOOK_S = 5.0  # between looks for topics
 _IDLE_S = 1.0  # before the partitions' ends are asked for again, when all units are done
 
@@ -230,16 +228,9 @@ class UnitPuller:
         first = self._catalog.offsets([place], "earliest")[place]
         if first <= at:
             raise UsageError(f"{place[0]}/{place[1]} has no offset {at}")
-        if self._options.out_of_range == "fail":
-            raise DestinationError(
-                f"{place[0]}/{place[1]} begins at {first}, and its unit is pulled up to {at}: the"
-                " cluster has deleted what is between",
-                hint="--out-of-range earliest goes on at its first record",
-            )
         to = min(first, end)
         self._lost += to - at
-        _log.error("%s/%d: the cluster has deleted %s before they were pulled (offsets %d to %d)",
-                   *place, counted(to - at, "offset"), at, to - 1)  # fmt: skip  # one call
+        report_lost(self._options, place, at, to)
         self._fetcher.unassign([place])
         self._fetcher.assign({place: to})
         return to

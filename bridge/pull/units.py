@@ -27,6 +27,7 @@ from uuid import UUID
 
 from aolog import Reader, Writer
 from aolog.errors import AddressBeyondEnd, NotALog, UsageError
+from aolog.storage.storage import Storage
 from bridge.pull.archive import CLAIMS, UNITS_FILE, sync_last_slab, write_once
 from bridge.pull.origin import Source, origin_of
 from bridge.supervise.discovery import find_logs
@@ -149,7 +150,7 @@ class Units:
         mine = json.dumps({"log": os.path.relpath(self._path, self._root), "address": address})
         os.write(fd, b"\n" + mine.encode() + b"\n")  # after a torn line, a line of its own
         os.fsync(fd)
-        _sync_directory(path.parent)
+        Storage().sync_directory(str(path.parent))
         return unit._replace(begin=begin)
 
     def _appended(self, unit: Unit, log: str, address: int) -> int:
@@ -238,11 +239,3 @@ def _is_at(fd: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(fd), path.stat())
     except FileNotFoundError:
         return False
-
-
-def _sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
