@@ -7,6 +7,7 @@ commits nothing by itself. Partitions are given by the caller, or by Kafka's gro
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -33,6 +34,7 @@ _TRANSIENT = {
     KafkaError._TIMED_OUT,  # noqa: SLF001 -- a public name
     KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 -- the client joins the group again
 }
+_ERRORS_KEPT = 100  # of one call of the client
 _PROBE_S = 0.5  # while the cluster is away: short, so that a stop is noticed soon
 _GROUPLESS = "aolog-bridge-reader"  # the client wants a name; nothing is joined or committed
 
@@ -67,6 +69,9 @@ class Fetcher:
         }
         self._groupless = group is None
         self._away: str | None = None
+        # The client appends to it, and no Python runs in the client's calls: what a signal's handler
+        # raises inside a callback is lost, and the call ends with a SystemError.
+        self._errors: deque[KafkaError] = deque(maxlen=_ERRORS_KEPT)
         self._paused = False
         self._consumer = consumer(
             {
@@ -76,7 +81,7 @@ class Fetcher:
                 **settings,
                 "bootstrap.servers": servers,
                 "log_level": 0,
-                "error_cb": self._failed,
+                "error_cb": self._errors.append,
             },
             group or _GROUPLESS,
             auto_offset_reset="error",
@@ -138,6 +143,9 @@ class Fetcher:
             arrived = self._consumer.consume(messages, timeout=timeout_s)
         except KafkaException as failure:
             raise DestinationError(words(failure)) from None
+        while self._errors:
+            if (reported := self._errors.popleft()).code() == ALL_DOWN:
+                self._away = reported.str()
         if not any(map(Message.error, arrived)):  # an error is true
             found.messages.extend(arrived)
             arrived = []
@@ -160,11 +168,6 @@ class Fetcher:
         if self._away is not None and (found.messages or found.ends or self._answers()):
             self._away = None
         return found._replace(away=self._away)
-
-    def _failed(self, error: KafkaError) -> None:
-        """Called by the client, inside `fetch`."""
-        if error.code() == ALL_DOWN:
-            self._away = error.str()
 
     def _answers(self) -> bool:
         try:
