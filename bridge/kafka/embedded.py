@@ -39,6 +39,7 @@ import contextlib
 import ctypes
 import functools
 import importlib
+import signal
 import threading
 from typing import TYPE_CHECKING, Final, Self
 
@@ -119,7 +120,12 @@ class EmbeddedBroker:
         self._lib = library()
         self._lock = threading.Lock()
         self._rk: int | None = _new_handle(self._lib)
-        self._cluster: int | None = self._lib.rd_kafka_mock_cluster_new(self._rk, brokers)
+        # Its thread inherits the mask: the cluster ends when a signal interrupts its wait.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self._cluster: int | None = self._lib.rd_kafka_mock_cluster_new(self._rk, brokers)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if self._cluster is None:
             self._lib.rd_kafka_destroy(self._rk)
             self._rk = None
