@@ -206,7 +206,7 @@ def prune(
         if dry_run or not going:
             return pruned
         # The process that removed the slab before may have been killed before its sync.
-        log.directory.sync()
+        storage.sync_directory(log.directory)
         published = log.published
         if published:
             sync_roots(path, published.values(), storage)
@@ -214,7 +214,7 @@ def prune(
             if slab.base in published:  # first its pending name, which may just have been renamed
                 storage.unlink(log.directory / published[slab.base])
             storage.unlink(log.directory / slab_name(slab.base))
-            log.directory.sync()
+            storage.sync_directory(log.directory)
     return pruned
 
 

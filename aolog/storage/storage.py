@@ -72,10 +72,6 @@ def absolute(path: str | os.PathLike[str]) -> str:
     return "/" + "/".join(name for name in text.split("/") if name not in {"", "."})
 
 
-def _inside(path: str) -> Inside:
-    return path if isinstance(path, Inside) else beside(path)
-
-
 class Entry(NamedTuple):
     """An entry of a directory. kind: "file", "directory", "link" or "other"."""
 
@@ -95,19 +91,14 @@ class Storage:
 
     def list_names(self, path: str | Directory) -> list[str]:
         """The names in a directory, unsorted. Raises NotALog if it is none."""
+        if not isinstance(path, Directory):
+            with self.open_directory(path) as directory:
+                return self.list_names(directory)
         with self._as_no_log(path, "list"):
-            if isinstance(path, Directory):
-                return self._names(path)
-            if not isinstance(path, Inside):
-                return self.system.listdir(path)
-        with self.open_directory(path) as directory:
-            return self.list_names(directory)
-
-    def _names(self, directory: Directory) -> list[str]:
-        found = self.system.listdir(directory.fd)
-        if not found and not self.system.fstat(directory.fd).st_nlink:
-            raise FileNotFoundError  # removed since it was opened
-        return found
+            found = self.system.listdir(path.fd)
+            if not found and not self.system.fstat(path.fd).st_nlink:
+                raise FileNotFoundError  # removed since it was opened
+            return found
 
     def open_directory(self, path: str | Directory) -> Directory:
         """Opens a directory. Opens an open one a second time, even if its path leads elsewhere now.
@@ -200,25 +191,24 @@ class Storage:
     # --- what is inside ---------------------------------------------------------------------------
 
     @contextmanager
-    def _entered(self, path: str, *, change: bool = False) -> Iterator[tuple[Directory, str]]:
+    def _entered(self, path: Inside, *, change: bool = False) -> Iterator[tuple[Directory, str]]:
         """Opens the directory that holds the path's last name; yields it and the name. change: the
         caller creates, changes or removes the name. Raises OSError, and StorageError for a link and
         for another user's log."""
-        at = _inside(path)
         opened: Directory | None = None
-        if isinstance(at.base, str):
-            opened = self._directory(at.base, self.system.open(at.base, _DIRECTORY))
-        here = opened or at.base
+        if isinstance(path.base, str):
+            opened = self._directory(path.base, self.system.open(path.base, _DIRECTORY))
+        here = opened or path.base
         assert isinstance(here, Directory)
         try:
-            for name in at.names[:-1]:
+            for name in path.names[:-1]:
                 below = self._open_below(here, name)
                 if opened is not None:
                     opened.close()
                 here = opened = below
-            if change and at.in_log:
+            if change and path.in_log:
                 self.refuse_root(here)
-            yield here, at.names[-1]
+            yield here, path.names[-1]
         finally:
             if opened is not None:
                 opened.close()
@@ -277,12 +267,11 @@ class Storage:
 
     def _open(self, path: Inside, flags: int) -> File:
         how = flags | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not block
-        where = _inside(path)
-        mode = where.mode or 0
+        mode = path.mode or 0
         creates = bool(flags & os.O_CREAT)
         with as_storage_error(path, "open", but=() if creates else (FileNotFoundError,)):
-            with self._entered(where, change=flags != os.O_RDONLY) as (above, name):
-                if creates and where.in_log:
+            with self._entered(path, change=flags != os.O_RDONLY) as (above, name):
+                if creates and path.in_log:
                     mode = above.mode() & _READ_WRITE
                 file = File(path, self._open_at(above, name, how, path, mode), self.system)
             with file.closed_on_error():
@@ -344,7 +333,7 @@ class Storage:
         with ExitStack() as held:
             with as_storage_error(path, "open"):
                 above, name = held.enter_context(self._entered(path))
-            whole = Inside(above, name, mode=_inside(path).mode)
+            whole = Inside(above, name, mode=path.mode)
             temporary = whole + ".tmp"
             with self.create(temporary) as file:
                 try:

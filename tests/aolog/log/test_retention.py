@@ -13,6 +13,7 @@ import pytest
 
 import aolog
 from aolog.log.retention import Plan, SlabSize, plan, prune
+from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
 from aolog.storage.system import System
 from aolog.testing import Killed
@@ -437,7 +438,7 @@ def test_pruning_that_dies_anywhere_leaves_no_hole(log_path: str, n: int) -> Non
 def test_two_prunings_wait_for_each_other(log_path: str) -> None:
     slabs = written(log_path)
     storage = Storage()
-    lock = storage.open_lock(f"{log_path}/retention.lock")
+    lock = storage.open_lock(Inside(log_path, "retention.lock"))
     lock.lock()
     pruning = in_thread(lambda: prune(log_path, Storage(), aolog.Retention(max_slabs=1)))
     assert pruning.waits()

@@ -10,6 +10,7 @@ from aolog.format import format1
 from aolog.format.frame import FLAG_DURABLE, KIND_MARK, Frame, encode_frame
 from aolog.log.walk import CHUNK_BYTES, Damage, Outcome, Tail, Walker
 from aolog.log.walk_format1 import QueuefkaWalker
+from aolog.storage.directory import beside
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
 
@@ -36,7 +37,7 @@ def slab(tmp_path):
     def write(contents: bytes) -> CountingFile:
         path = tmp_path / "slab"
         path.write_bytes(contents)
-        raw = Storage().open_write(str(path))
+        raw = Storage().open_write(beside(str(path)))
         file = CountingFile(raw.path, raw.fd)
         raw.fd = -1
         opened.append(file)

@@ -13,6 +13,7 @@ import pytest
 import aolog
 import aolog.testing
 from aolog.errors import StorageFull, SyncFailed
+from aolog.storage.directory import beside
 from aolog.storage.storage import Storage
 from aolog.testing import Effect, Fault, Killed, SimulatedSystem
 
@@ -142,7 +143,7 @@ def test_a_planned_fault_strikes_the_nth_call_on_matching_paths():
 def test_storage_finishes_short_writes_and_reads_and_interrupted_calls(nth):
     faults = lambda call: Effect(short=1) if call.number % 3 == nth and call.size > 1 else None
     system = SimulatedSystem(faults=faults)
-    file = Storage(system).create("/f")
+    file = Storage(system).create(beside("/f"))
     file.pwrite_all([b"abc", b"defgh"], 0)
     assert file.pread(8, 0) == b"abcdefgh"
     system.faults = [Fault("fdatasync", errno=errno.EINTR, times=3)]  # type: ignore[assignment]
@@ -152,15 +153,15 @@ def test_storage_finishes_short_writes_and_reads_and_interrupted_calls(nth):
 def test_a_full_disk_takes_what_fits_and_overwriting_needs_no_room():
     system = SimulatedSystem(capacity=8192)
     storage = Storage(system)
-    file = storage.create("/f")
+    file = storage.create(beside("/f"))
     with pytest.raises(StorageFull):
         file.pwrite_all([b"x" * 10_000], 0)
     assert len(system.files()["/f"] or b"") == 8192
     file.pwrite_all([b"y" * 8192], 0)
     file.truncate(4096)
-    storage.create("/g").pwrite_all([b"z" * 4096], 0)
+    storage.create(beside("/g")).pwrite_all([b"z" * 4096], 0)
     file.close()
-    storage.unlink("/f")
+    storage.unlink(beside("/f"))
     assert system.used() == 4096
 
 
