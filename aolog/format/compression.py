@@ -95,11 +95,11 @@ def check_codec(codec: int) -> None:
 Packer: TypeAlias = "Callable[[int, list[Buffer]], tuple[int, list[Buffer]]]"
 
 
-def packer(name: str, level: int | None) -> Packer:
-    """The function that compresses bodies with this codec; any thread may call it. Raises UsageError
-    for an unknown name or level, CodecUnavailable."""
+def packer(name: str, level: int | None) -> Packer | None:
+    """The function that compresses bodies with this codec; any thread may call it. None for "none".
+    Raises UsageError for an unknown name or level, CodecUnavailable."""
     if name == "none" and level is None:
-        return lambda _, parts: (0, parts)
+        return None
     if name not in CODECS:
         names = ", ".join(f'"{each}"' for each in ("none", *CODECS))
         raise UsageError(f"compression={name!r}, compression_level={level!r}", hint=f"use {names}")

@@ -58,8 +58,7 @@ class LogTail:
         self._options = options
         # Every record of format 1 is a frame.
         self.batch_bytes = 0 if options.format_1 else options.batch_bytes
-        is_packed = options.compression != "none"
-        self._pack = packer(options.compression, options.compression_level) if is_packed else None
+        self._pack = packer(options.compression, options.compression_level)
         # 0: otherwise the gate, which knows no max_record_bytes, could accept an oversized record.
         self._gate_bytes = self.batch_bytes if self.batch_bytes <= options.max_record_bytes else 0
         # How much may wait in memory.

@@ -64,7 +64,7 @@ class RecordBatches:
             raise RecordRefused("format 1 has no columns", hint="use append_many with values alone")
         if not taken.records:
             return []
-        return [taken.packed(self._pack)]
+        return [taken if self._pack is None else taken.packed(self._pack)]
 
 
 def array_of(addresses: list[range]) -> np.ndarray:
