@@ -15,7 +15,7 @@ import time
 from bisect import bisect_right
 from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from aolog.errors import (
     AologError,
@@ -40,12 +40,11 @@ from aolog.log.names import PENDING_SUFFIX, UNBORN_SUFFIX, slab_base, slab_name
 from aolog.log.slab_file import Slab
 from aolog.log.walk import Damage
 from aolog.log.walk_format1 import QueuefkaWalker
-from aolog.storage.directory import Inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aolog.storage.directory import Directory
+    from aolog.storage.directory import Directory, Inside
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
@@ -61,61 +60,10 @@ _NO_UUID = b""  # a log of format 1 has no UUID, so a slab of format 2 in it is 
 _RACY_NS = 50_000_000
 
 
-class Listing(NamedTuple):
-    """bases: of all slabs of the log, sorted. unborn: temporary names of slabs that a dead writer began.
-    pending: names of pending slabs. others: of everything else. published: by base, the pending names of
-    published slabs."""
-
-    bases: list[int]
-    unborn: list[str]
-    pending: list[str]
-    others: list[str]
-    published: dict[int, str]
-
-
-def list_slabs(path: str | Directory, storage: Storage, known: Iterable[int] = ()) -> Listing:
-    """Lists the slabs. known: bases of slabs that had pending names before: a slab that is renamed
-    during the listing may be missing from it. Raises NotALog, CorruptionError, StorageError."""
-    where = path if isinstance(path, str) else path.path
-    while True:
-        bases: list[int] = []
-        unborn: list[str] = []
-        pending: list[str] = []
-        others: list[str] = []
-        published: dict[int, str] = {}
-        for name in storage.list_names(path):  # one pass, with no other work per name
-            base = slab_base(name)
-            if base is not None:
-                bases.append(base)
-            elif name.endswith(UNBORN_SUFFIX):
-                unborn.append(name)
-            elif name.endswith(PENDING_SUFFIX):
-                pending.append(name)
-            else:
-                others.append(name)
-        if not pending:
-            break
-        published = resolve(where, pending, storage)
-        unknown = set(pending).difference(published.values())
-        if not unknown or unknown.issubset(storage.list_names(path)):
-            break
-    listed = set(bases) if known or published else set()
-    for base in set(published).intersection(listed):
-        if storage.exists(Inside(path, published[base])):
-            raise CorruptionError(
-                f"{published[base]} was published at the address of {slab_name(base)}: a writer "
-                "opened the log by another path, which does not show its root",
-                hint="move one of the two elsewhere; both are intact slabs",
-                path=where,
-            )
-        del published[base]  # renamed meanwhile
-    bases += published
-    listed.update(published)
-    for base in known:
-        if base not in listed and storage.exists(Inside(path, slab_name(base))):
-            bases.append(base)
-    bases.sort()
-    return Listing(bases, unborn, pending, others, published)
+def slab_bases(path: str, storage: Storage) -> list[int]:
+    """The bases of a log's slabs, sorted. Raises NotALog, CorruptionError, StorageError."""
+    with Log(path, storage) as log:
+        return log.bases
 
 
 def holds_slabs(path: str, names: Iterable[str], storage: Storage) -> bool:
@@ -197,12 +145,9 @@ class Log:
             return False
         self._listed_at_ns = time.time_ns()
         self._changed_ns = changed_ns
-        listing = list_slabs(self.directory, self.storage, self.published)
+        bases = self._list()
         if self._is_named and not self.storage.exists(self.path):
             raise NotALog("it was moved", hint="open it where it is now", path=self.path)
-        bases = listing.bases
-        self.unborn, self.others, self.published = listing.unborn, listing.others, listing.published
-        self.has_pending = bool(listing.pending)
         if bases == self.bases:
             return False
         self.bases, self._format_guess = bases, None
@@ -213,6 +158,51 @@ class Log:
             else:
                 slab.limit = self.limit(i)
         return True
+
+    def _list(self) -> list[int]:
+        """Lists the directory; the bases of all slabs, sorted. A slab that is renamed during the listing
+        may be missing from it, so those that had pending names before are looked at. Raises NotALog,
+        CorruptionError, StorageError."""
+        while True:
+            bases: list[int] = []
+            unborn: list[str] = []
+            pending: list[str] = []
+            others: list[str] = []
+            published: dict[int, str] = {}
+            for name in self.storage.list_names(self.directory):  # one pass, no other work per name
+                base = slab_base(name)
+                if base is not None:
+                    bases.append(base)
+                elif name.endswith(UNBORN_SUFFIX):
+                    unborn.append(name)
+                elif name.endswith(PENDING_SUFFIX):
+                    pending.append(name)
+                else:
+                    others.append(name)
+            if not pending:
+                break
+            published = resolve(self.path, pending, self.storage)
+            unknown = set(pending).difference(published.values())
+            if not unknown or unknown.issubset(self.storage.list_names(self.directory)):
+                break
+        listed = set(bases) if self.published or published else set()
+        for base in set(published).intersection(listed):
+            if self.storage.exists(self.directory / published[base]):
+                raise CorruptionError(
+                    f"{published[base]} was published at the address of {slab_name(base)}: a writer "
+                    "opened the log by another path, which does not show its root",
+                    hint="move one of the two elsewhere; both are intact slabs",
+                    path=self.path,
+                )
+            del published[base]  # renamed meanwhile
+        bases += published
+        listed.update(published)
+        for base in self.published:
+            if base not in listed and self.storage.exists(self.directory / slab_name(base)):
+                bases.append(base)
+        self.unborn, self.others, self.published = unborn, others, published
+        self.has_pending = bool(pending)
+        return sorted(bases)
 
     def require_slabs(self) -> None:
         """Raises NotALog if there is none."""

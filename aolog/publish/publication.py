@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError, LogLocked, UsageError, warn
-from aolog.log.directory import Log, is_log, list_slabs
+from aolog.log.directory import Log, is_log, slab_bases
 from aolog.log.lock import lock_directory, lock_log
 from aolog.log.manifest import Manifest, Place, encode_manifest, read_manifest
 from aolog.log.names import MANIFEST_NAME
@@ -205,7 +205,7 @@ def _settle(
                 kept |= its
             else:
                 storage.sync_directory(path)
-                kept |= _beyond(list_slabs(path, storage).bases, its)
+                kept |= _beyond(slab_bases(path, storage), its)
         finally:
             if lock is not None:
                 lock.close()

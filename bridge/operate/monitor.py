@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bridge.operate.scrub import Scrub
 
 from aolog.errors import AologError
-from aolog.log.directory import list_slabs
+from aolog.log.directory import slab_bases
 from aolog.log.names import slab_name
 
 POINT_S = 5.0  # an hour of points is 720: enough for a chart, 50 kB as JSON
@@ -204,7 +204,7 @@ class Monitor:
     def _measure_log(self, path: str, now_s: float) -> None:
         storage = self._storage
         try:
-            bases = list_slabs(path, storage).bases
+            bases = slab_bases(path, storage)
             files = tuple((base, _size(storage, path, base)) for base in bases)
             free_bytes = storage.free_bytes(path)
         except (AologError, OSError):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from aolog.errors import AologError, UsageError
-from aolog.log.directory import list_slabs
+from aolog.log.directory import slab_bases
 from aolog.log.names import slab_name
 from aolog.storage.storage import Storage
 from bridge.kafka.embedded import EmbeddedBroker
@@ -407,7 +407,7 @@ class Simulation:
     def _slabs(self) -> list[dict[str, Any]]:
         """The log's files, and those that were pruned while it ran."""
         try:
-            bases = list_slabs(self._log(), Storage()).bases
+            bases = slab_bases(self._log(), Storage())
         except (AologError, OSError):
             return []
         self._round.pruned = [
