@@ -13,21 +13,20 @@ from aolog.format.slab import encode_seal_again
 from aolog.log.slab_file import seal_at_end
 from aolog.publish.pending import log_path
 from aolog.storage.directory import Inside
-from aolog.write.next_slab import next_header, reach_of
+from aolog.write.next_slab import header_after, next_header, reach_of
 
 if TYPE_CHECKING:
     from aolog.format.frame import Frame
-    from aolog.format.slab import Seal
+    from aolog.format.slab import Seal, SlabHeader
     from aolog.publish.pending import PendingSlab
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
-    from aolog.write.next_slab import Predecessor
 
 
-def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage) -> Predecessor:
-    """Puts the slab after `before`; durable on return, still under its pending name. Returns the
-    predecessor of the next slab. May be repeated with another `before`. Raises StorageError if the file
-    is missing or is not what the task wrote."""
+def complete(root: str, slab: PendingSlab, following: SlabHeader, storage: Storage) -> SlabHeader:
+    """Puts the slab after the slabs that `following` (next_slab.py) names; durable on return, still
+    under its pending name. Returns the same for the next slab. May be repeated with another `following`.
+    Raises StorageError if the file is missing or is not what the task wrote."""
     path = Inside(log_path(root, slab.log), slab.name)
     try:
         file = storage.open_write(path)
@@ -40,10 +39,10 @@ def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage
     with file:
         seal, frame = _sealed(file, slab)
         header = next_header(
-            before,
+            following,
             salt=slab.salt,
             slab_bytes=seal.header.slab_bytes,
-            reach=reach_of(path, before.next_base, seal.header.slab_bytes),
+            reach=reach_of(path, following.base, seal.header.slab_bytes),
             boot_id=storage.system.boot_id(),
             inode=file.identity(),
             synced=True,
@@ -54,7 +53,7 @@ def complete(root: str, slab: PendingSlab, before: Predecessor, storage: Storage
         file.pwrite_all([header.encode_prelude()], 0)
         file.pwrite_all(parts, frame.offset)
         file.datasync()
-    return before.followed_by(slab.bytes, seal.records, seal.greatest_us)
+    return header_after(header, slab.bytes, seal.records, seal.greatest_us)
 
 
 def _sealed(file: File, slab: PendingSlab) -> tuple[Seal, Frame]:

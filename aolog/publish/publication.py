@@ -223,13 +223,13 @@ def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> 
     """Recovers the log and completes its new slabs."""
     with Log(log_path(root, log), storage) as opened:
         refuse_foreign(opened, format_1=False)
-        _, before, _ = open_for_append(opened)
+        _, following, _ = open_for_append(opened)
         for name in opened.unborn:  # it holds no record
             storage.unlink(opened.directory / name)
     placed = {}
     for slab in slabs:
-        placed[slab.name] = Place(log, before.next_base)
-        before = complete(root, slab, before, storage)
+        placed[slab.name] = Place(log, following.base)
+        following = complete(root, slab, following, storage)
     return placed
 
 

@@ -6,15 +6,16 @@ and is created under its name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aolog.errors import StorageFull, UsageError
-from aolog.format.slab import ADDRESS_END, NO_PREDECESSOR, NO_TIMESTAMP, SlabHeader
+from aolog.format.slab import ADDRESS_END
 from aolog.log.names import slab_name
 from aolog.storage import clock
 from aolog.write.active_slab import FormatOneSlab, FormatTwoSlab
 
 if TYPE_CHECKING:
+    from aolog.format.slab import SlabHeader
     from aolog.storage.directory import Directory
     from aolog.storage.storage import Storage
     from aolog.write.options import WriterOptions
@@ -24,31 +25,18 @@ _EPOCH_MAX = (1 << 32) - 1  # a header's field
 REACH_SPARE = (1 << 32) + (1 << 24)
 
 
-class Predecessor(NamedTuple):
-    """What the next slab's header says of the slabs before it. The defaults: there are none."""
-
-    next_base: int
-    topic_uuid: bytes
-    topic: str | None
-    epoch: int = 1
-    ordinal: int = 0
-    ordinal_unsure: bool = False
-    base: int = NO_PREDECESSOR
-    end: int = 0
-    cut: int = 0
-    greatest_us: int = NO_TIMESTAMP
-
-    def followed_by(self, size: int, records: int, greatest_us: int) -> Predecessor:
-        """The same after a sealed slab of this size, which begins at `next_base`."""
-        end = self.next_base + size
-        return self._replace(
-            next_base=end,
-            ordinal=self.ordinal + records,
-            base=self.next_base,
-            end=end,
-            cut=0,
-            greatest_us=max(self.greatest_us, greatest_us),
-        )
+def header_after(header: SlabHeader, size: int, records: int, greatest_us: int) -> SlabHeader:
+    """What the next slab's header says of the slabs before it, after a sealed slab of this size with
+    this header. `next_header` sets the other fields."""
+    end = header.base + size
+    return header._replace(
+        base=end,
+        base_ordinal=header.base_ordinal + records,
+        predecessor_base=header.base,
+        predecessor_end=end,
+        predecessor_cut=0,
+        greatest_before_us=max(header.greatest_before_us, greatest_us),
+    )
 
 
 def reach_of(path: str, base: int, slab_bytes: int) -> int:
@@ -60,42 +48,29 @@ def reach_of(path: str, base: int, slab_bytes: int) -> int:
     return reach
 
 
-def next_header(before: Predecessor, **own: Any) -> SlabHeader:
-    """The header of the next slab. own: the fields that the slabs before do not decide. Raises UsageError
-    if a field would overflow."""
-    if before.ordinal >= ADDRESS_END or before.epoch > _EPOCH_MAX:
+def next_header(following: SlabHeader, **own: Any) -> SlabHeader:
+    """The header of the next slab. following: what it says of the slabs before it. own: the fields that
+    they do not decide. Raises UsageError if a field would overflow."""
+    if following.base_ordinal >= ADDRESS_END or following.epoch > _EPOCH_MAX:
         raise UsageError(
-            f"no slab can follow {before.ordinal} records and epoch {before.epoch}",
+            f"no slab can follow {following.base_ordinal} records and epoch {following.epoch}",
             hint="no writer makes such headers: begin a new log",
         )
-    return SlabHeader(
-        topic_uuid=before.topic_uuid,
-        base=before.next_base,
-        base_ordinal=before.ordinal,
-        epoch=before.epoch,
-        created_us=clock.now_us(),
-        predecessor_base=before.base,
-        predecessor_end=before.end,
-        predecessor_cut=before.cut,
-        greatest_before_us=before.greatest_us,
-        ordinal_unsure=before.ordinal_unsure,
-        topic=before.topic,
-        **own,
-    )
+    return following._replace(created_us=clock.now_us(), **own)
 
 
 def begin_slab(
-    directory: Directory, storage: Storage, before: Predecessor, options: WriterOptions
+    directory: Directory, storage: Storage, following: SlabHeader, options: WriterOptions
 ) -> FormatTwoSlab:
     """Creates the next slab; its header and its name are durable on return. May be repeated after
     StorageError, but not after SyncFailed: a reader may have the slab open by then."""
-    reach = reach_of(directory.path, before.next_base, options.slab_bytes)
-    name = directory / slab_name(before.next_base)
+    reach = reach_of(directory.path, following.base, options.slab_bytes)
+    name = directory / slab_name(following.base)
     temporary = name + ".tmp"
     file = storage.create(temporary)
     try:
         header = next_header(
-            before,
+            following,
             salt=int.from_bytes(storage.system.random_bytes(4), "little"),
             slab_bytes=options.slab_bytes,
             reach=reach,

@@ -16,16 +16,16 @@ from aolog.errors import (
     warn,
 )
 from aolog.format.frame import padding
+from aolog.format.slab import SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.identity import cursor_uuids
 from aolog.log.names import CURSOR_DIRECTORY
 from aolog.log.walk_format1 import QueuefkaWalker
 from aolog.write.cut_tail import cut_tail
-from aolog.write.next_slab import REACH_SPARE, Predecessor
+from aolog.write.next_slab import REACH_SPARE
 from aolog.write.recovery_cases import FOUND, Case, LastSlab, decide
 
 if TYPE_CHECKING:
-    from aolog.format.slab import SlabHeader
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
 
@@ -126,10 +126,11 @@ def _tail_end(slab: Slab, begin: int, end: int) -> int:
 
 def open_for_append(
     log: Log, *, first_base: int = 0, topic: str | None = None
-) -> tuple[Opening, Predecessor, int | None]:
-    """Recovers the log; returns what its next slab follows. The caller holds the writer's lock.
+) -> tuple[Opening, SlabHeader, int | None]:
+    """Recovers the log. The caller holds the writer's lock.
 
-    The third value is the offset at which a format-1 slab is continued, otherwise None. Raises,
+    The second value is what the next slab's header says of the slabs before it (next_slab.py). The
+    third value is the offset at which a format-1 slab is continued, otherwise None. Raises,
     before it changes anything: HeaderLost if the log's identity is lost, IdentityUnclear if its
     slabs and cursors contradict each other, and TopicMismatch.
     """
@@ -145,7 +146,7 @@ def open_for_append(
     )
     if last is None:
         _refuse_cursors(log)
-        fresh = Predecessor(first_base, random_bytes(16), topic)
+        fresh = _first_header(random_bytes(16), first_base, epoch=1, topic=topic)
         return Opening(decision.case.value, 1, first_base), fresh, None
     if decision.case is Case.ONLY_LOST:
         raise HeaderLost(
@@ -161,7 +162,7 @@ def open_for_append(
             offset = last.size if decision.cut_at is None else decision.cut_at
         next_base = last.base if offset is not None else decision.next_base or 0
         opening = Opening(decision.case.value, 0, next_base, cut, aside)
-        return _report(log, opening), Predecessor(next_base, bytes(16), None, epoch=0), offset
+        return _report(log, opening), _first_header(bytes(16), next_base, epoch=0), offset
     assert decision.next_base is not None
     known, records, greatest_us = _last_known(log, foreign=last.foreign)
     if topic is not None and topic != known.topic:
@@ -175,20 +176,24 @@ def open_for_append(
     next_base = decision.next_base
     if not last.sealed:  # bytes after a seal were never records
         next_base = max(next_base, last.base + end + cut + padding(end + cut))
-    predecessor = Predecessor(
-        next_base=next_base,
-        topic_uuid=known.topic_uuid,
-        topic=known.topic,
+    following = known._replace(
+        base=next_base,
+        base_ordinal=known.base_ordinal + records,
         epoch=epoch,
-        ordinal=known.base_ordinal + records,
+        predecessor_base=last.base,
+        predecessor_end=last.base + end,
+        predecessor_cut=0 if last.sealed else cut,
+        greatest_before_us=max(known.greatest_before_us, greatest_us),
         ordinal_unsure=known.ordinal_unsure or not last.has_header,
-        base=last.base,
-        end=last.base + end,
-        cut=0 if last.sealed else cut,
-        greatest_us=max(known.greatest_before_us, greatest_us),
     )
     opening = Opening(decision.case.value, epoch, next_base, cut, aside)
-    return _report(log, opening), predecessor, None
+    return _report(log, opening), following, None
+
+
+def _first_header(uuid: bytes, base: int, epoch: int, topic: str | None = None) -> SlabHeader:
+    return SlabHeader(
+        topic_uuid=uuid, base=base, base_ordinal=0, salt=0, epoch=epoch, created_us=0, topic=topic
+    )
 
 
 def _last_known(log: Log, *, foreign: bool) -> tuple[SlabHeader, int, int]:

@@ -19,7 +19,7 @@ from aolog.log.lock import lock_log
 from aolog.log.pruned_records import PrunedUnread
 from aolog.log.retention import prune
 from aolog.log.writer_checks import refuse_foreign, warn_of_limits
-from aolog.write.next_slab import begin_format_1_slab, begin_slab
+from aolog.write.next_slab import begin_format_1_slab, begin_slab, header_after
 from aolog.write.opening import open_for_append
 
 if TYPE_CHECKING:
@@ -66,18 +66,18 @@ class SlabChain:
 
                 roll_forward(log)
             refuse_foreign(log, format_1=options.format_1)
-            self.opening, self._before, offset = open_for_append(
+            self.opening, self._following, offset = open_for_append(
                 log, first_base=options.first_address, topic=options.topic
             )
             for name in log.unborn:  # a slab that was never renamed holds no record
                 self.storage.unlink(log.directory / name)
             fresh = not log.bases
-        next_base = self._before.next_base
+        next_base = self._following.base
         if offset is not None:
             self.slab = begin_format_1_slab(
                 self._directory, self.storage, next_base, offset, options.slab_bytes
             )
-        elif fresh or next_base != self._before.end:
+        elif fresh or next_base != self._following.predecessor_end:
             self._create_slab()
 
     # --- how far ------------------------------------------------------------------------------
@@ -85,13 +85,13 @@ class SlabChain:
     @property
     def topic(self) -> str | None:
         """The log's default topic."""
-        return self._before.topic
+        return self._following.topic
 
     @property
     def end(self) -> int:
         """The address after the last frame, written or not."""
         slab = self.slab
-        return self._before.next_base if slab is None else slab.base + slab.offset
+        return self._following.base if slab is None else slab.base + slab.offset
 
     @property
     def unwritten(self) -> int:
@@ -108,7 +108,8 @@ class SlabChain:
 
     def close_slab(self, slab: ActiveSlab) -> None:
         """The slab is sealed and durable: the next one follows it."""
-        self._before = self._before.followed_by(slab.offset, slab.records, slab.greatest_us)
+        sealed = slab.offset, slab.records, slab.greatest_us
+        self._following = header_after(self._following, *sealed)
         self.slab = None
         slab.file.close()
 
@@ -124,10 +125,10 @@ class SlabChain:
     def _create_slab(self) -> None:
         directory, storage, options = self._directory, self.storage, self._options
         if options.format_1:
-            next_base = self._before.next_base
+            next_base = self._following.base
             self.slab = begin_format_1_slab(directory, storage, next_base, None, options.slab_bytes)
         else:
-            self.slab = begin_slab(directory, storage, self._before, options)
+            self.slab = begin_slab(directory, storage, self._following, options)
 
     # --- retention ----------------------------------------------------------------------------------
 
