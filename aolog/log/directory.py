@@ -12,7 +12,7 @@ published when the manifest was read.
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -386,20 +386,15 @@ class Log:
         """The index of the last slab whose header satisfies a condition that, once false, stays
         false; 0 if none does. Reads O(log n) headers. A slab without a header counts as its
         predecessor does, and is never the result."""
-        low, high = 0, len(self.bases)
-        while high - low > 1:
-            middle = probe = (low + high) // 2
-            header = None
-            while header is None and probe > low:
-                header = self._header(probe)
-                probe -= 1 if header is None else 0
-            if probe == low or (header is not None and reached(header)):
-                low = middle
-            else:
-                high = probe
-        while low > 0 and self._header(low) is None:
-            low -= 1
-        return low
+
+        def is_past(i: int) -> bool:
+            header = next(filter(None, map(self._header, range(i, -1, -1))), None)
+            return header is not None and not reached(header)
+
+        i = bisect_left(range(1, len(self.bases)), True, key=is_past)
+        while i > 0 and self._header(i) is None:
+            i -= 1
+        return i
 
     def _header(self, i: int) -> SlabHeader | None:
         try:
@@ -410,4 +405,4 @@ class Log:
     def last_header(self) -> SlabHeader | None:
         """The last header that is intact; None in format 1."""
         headers = map(self._header, reversed(range(len(self.bases))))
-        return next((header for header in headers if header is not None), None)
+        return next(filter(None, headers), None)

@@ -72,13 +72,9 @@ class SlabChain:
             for name in log.unborn:  # a slab that was never renamed holds no record
                 self.storage.unlink(log.directory / name)
             fresh = not log.bases
-        next_base = self._following.base
-        if offset is not None:
-            self.slab = begin_format_1_slab(
-                self._directory, self.storage, next_base, offset, options.slab_bytes
-            )
-        elif fresh or next_base != self._following.predecessor_end:
-            self._create_slab()
+        begins_epoch = self._following.base != self._following.predecessor_end
+        if fresh or begins_epoch or offset is not None:
+            self._create_slab(offset)
 
     # --- how far ------------------------------------------------------------------------------
 
@@ -122,11 +118,12 @@ class SlabChain:
         self._create_slab()
         return True
 
-    def _create_slab(self) -> None:
+    def _create_slab(self, offset: int | None = None) -> None:
+        """offset: continue the existing slab of format 1 at this offset instead."""
         directory, storage, options = self._directory, self.storage, self._options
         if options.format_1:
-            next_base = self._following.base
-            self.slab = begin_format_1_slab(directory, storage, next_base, None, options.slab_bytes)
+            begun = self._following.base, offset, options.slab_bytes
+            self.slab = begin_format_1_slab(directory, storage, *begun)
         else:
             self.slab = begin_slab(directory, storage, self._following, options)
 
