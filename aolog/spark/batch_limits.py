@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from aolog.spark.planning import Span
 
-__all__ = ["share"]
-
 
 def share(backlog: list[Span], records: int | None, size: int | None) -> dict[str, int]:
     """The address up to which each log is read. records: at most so many of all logs together. size:

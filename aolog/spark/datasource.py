@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from aolog.spark.options import Options
 
-__all__ = ["AologDataSource", "BatchReader", "arrow_schema", "source_class"]
-
 
 class AologDataSource(DataSource):
     """Logs as tables and streams, both ways. Options and columns: aolog/docs/how-to/spark.md."""

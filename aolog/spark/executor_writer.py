@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-__all__ = ["writer_per_task"]
-
 
 @contextmanager
 def writer_per_task(

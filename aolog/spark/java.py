@@ -24,7 +24,6 @@ from aolog.errors import UsageError, install_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ensure_java", "launcher", "use_this_python"]
 
 JAVA_MIN = 17  # what Spark 4 runs on
 _DROPPED = "--add-modules=jdk.incubator.vector"

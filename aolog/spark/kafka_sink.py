@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["JobFailed", "KafkaTarget", "check_columns", "check_topic", "sender"]
 
 SENT = "records bigint, bytes bigint"  # what each task's sender yields
 _ANSWER_S = 10.0

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from aolog.read.scan import Place
     from aolog.spark.options import Options
 
-__all__ = ["Found", "Listed", "find_logs", "list_logs", "look", "steadily_all"]
 
 _T = TypeVar("_T")
 

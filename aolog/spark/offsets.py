@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from aolog.spark.listing import Listed
 
-__all__ = ["Offset", "Stand", "as_json", "from_json", "stand_in"]
 
 Offset = dict[str, Any]  # as Spark has it
 

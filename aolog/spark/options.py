@@ -19,7 +19,6 @@ from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EARLIEST", "LATEST", "READERS", "Options", "Start", "read_options", "read_paths"]
 
 EARLIEST, LATEST = -2, -1  # as addresses in JSON; Kafka's numbers
 

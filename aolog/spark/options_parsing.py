@@ -13,7 +13,6 @@ from aolog.storage.storage import absolute
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["directory", "naming", "refused", "size", "unknown", "whole_number"]
 
 # Python reads other signs as digits too, and not 5,000 of them.
 _DIGITS = re.compile(r"[0-9]{1,19}")

@@ -15,7 +15,6 @@ from aolog.storage.storage import Storage
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Origins"]
 
 _OPEN_LOGS_MAX = 64  # each holds descriptors
 

@@ -13,8 +13,6 @@ from pyspark.sql.datasource import InputPartition
 if TYPE_CHECKING:
     from aolog.spark.planning import Piece
 
-__all__ = ["partition_of", "pieces_in"]
-
 
 def partition_of(pieces: tuple[Piece, ...]) -> InputPartition:
     """The partition of a task that reads these pieces."""

@@ -24,8 +24,6 @@ from aolog.spark.transfer import Moved, Transfer, checked, parse_target, run_tra
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["main"]
-
 
 def _pairs(name: str, given: tuple[str, ...]) -> dict[str, str]:
     pairs = {}

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from aolog.spark.planning import Piece
 
-__all__ = ["Reading", "read_pieces"]
 
 BATCH_BYTES = 3 << 20  # less costs time at each transfer to the JVM, more costs memory
 BATCH_MAX = 4 << 20  # of a single frame; larger ones are cut

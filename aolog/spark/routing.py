@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from aolog.spark.sink_options import SinkOptions
     from aolog.storage.storage import Storage
 
-__all__ = ["Router"]
 
 _TAKEN = ("value", "key", "headers", "timestamp", "topic")
 _WAITING_BYTES = 64 << 20  # of batches with waiting rows; a whole batch stays in memory for them

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from aolog.spark.planning import Piece
     from aolog.spark.reading import Reading
 
-__all__ = ["refuse_connect", "scan"]
 
 _PARTITION_BYTES = 256 << 20  # twice a source's
 _NOT_HERE = {

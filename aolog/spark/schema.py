@@ -9,7 +9,6 @@ from aolog.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["COLUMNS", "DEFAULT_COLUMNS", "check_rows", "check_schema", "ddl"]
 
 COLUMNS = {
     "key": "binary",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["in_our_words", "our_error", "session"]
 
 # As Python ends a traceback, which Spark hands on as text from process to process.
 _RAISED = re.compile(r"(?:^|: )aolog\.[\w.]*?\.?(\w+): (.+)$", re.MULTILINE)

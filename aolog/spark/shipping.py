@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-__all__ = ["Shipped", "parcel", "parcel_of"]
-
 _TO_DO = (
     f"install it there ({install_command('spark')}), ship it (--py-files), or set PYSPARK_PYTHON to a "
     "Python that has it before the session is made"

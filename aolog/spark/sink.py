@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from aolog.publish.pending import PendingSlab
 
-__all__ = ["batch_writer", "stream_writer"]
 
 _DESCRIPTORS_SPARE = 256  # beyond one for each log's lock
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from aolog.format.compression import Compression
 
-__all__ = ["DEFAULT_LOG", "OPTION_NAMES", "SinkOptions", "read_sink_options"]
 
 DEFAULT_LOG = "default"  # of a root that is no log itself
 # A smaller slab is mostly header, and costs three syncs and a line of the manifest. A user who writes

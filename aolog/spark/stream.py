@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options
 
-__all__ = ["StreamReader"]
-
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Picklable until the first call that returns an offset. `read` runs in tasks and keeps no state."""

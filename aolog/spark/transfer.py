@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Moved", "Transfer", "checked", "parse_target", "run_transfer"]
 
 _KINDS = ("parquet", "kafka", "aolog")
 _LOOK_S = 0.2  # at a query, between signals

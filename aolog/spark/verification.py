@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from aolog.spark.planning import Piece
 
-__all__ = ["LogVerified", "Verified", "check_all", "verify"]
 
 _HOUR_US = 3_600_000_000
 _LEAST_US = -(1 << 63)  # a timestamp's
