@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from aolog.format.native.speed import backend
     from aolog.log.cursor_file import Cursor
     from aolog.log.retention import Retention
-    from aolog.maintenance.backup import backup
-    from aolog.maintenance.repair import Repaired, repair
+    from aolog.maintenance.repair import Repaired, backup, repair
     from aolog.maintenance.report import Report
     from aolog.maintenance.verify import cursors, verify
     from aolog.read.batch import Batch
@@ -70,7 +69,7 @@ _MODULES = {
     "Retention": "log.retention",
     "Writer": "write.writer",
     "backend": "format.native.speed",
-    "backup": "maintenance.backup",
+    "backup": "maintenance.repair",
     "cursors": "maintenance.verify",
     "repair": "maintenance.repair",
     "verify": "maintenance.verify",

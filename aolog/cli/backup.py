@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+import aolog
 from aolog.cli.output import json_option, out, progress
 from aolog.cli.parse import log_argument
 from aolog.errors import CorruptionError, counted, one_line
@@ -41,12 +42,11 @@ def backup(
 ) -> int:
     """Copy LOG to a new DIR, consistently, beside its writer."""
     from aolog.log.directory import Log
-    from aolog.maintenance.backup import backup as make
     from aolog.maintenance.baseline import known_gaps
     from aolog.storage.storage import Storage
 
     with progress("backup", shown=not as_json) as update:
-        done = make(log, directory, new_uuid=new_uuid, progress=update)
+        done = aolog.backup(log, directory, new_uuid=new_uuid, progress=update)
     if as_json:
         out.json({"log": log, **done._asdict(), "gaps": [gap._asdict() for gap in done.gaps]})
     else:

@@ -1,4 +1,4 @@
-"""A clean copy of a damaged log, at the same addresses. Reading a damaged log never needs it.
+"""A clean copy of a damaged log, at the same addresses, and a backup of a log beside its writer. Reading a damaged log never needs it.
 
 The copy has the log's records, gaps, cursors and manifest, and a list of the gaps (baseline.py), each
 file with its original's owner, mode and times (copy.py says what each file holds). Nothing is ever
@@ -9,6 +9,10 @@ are no part of a log are not copied.
 The copy is built as INTO.unfinished, read back and compared with the log, made durable, and renamed to
 INTO. So INTO is either absent or complete. A repair that fails removes INTO.unfinished. A repair that is
 killed leaves it; the next repair to INTO then raises UsageError.
+
+A backup is made in the same way. What differs: a sealed slab without damage gets a second name instead
+of a copy if INTO is on the same file system; and the cursors are those from before the slabs were read,
+so that none is after the backup's end. The bridge's notes on cursors are not part of a backup.
 """
 
 from __future__ import annotations
@@ -83,48 +87,63 @@ def repair(
     Raises UsageError if `into` exists, StorageFull with the bytes needed, HeaderLost if no slab has
     an intact header, LockedError, NotALog, NewerFormat, StorageError.
     """
-    return make_copy(
-        path, into, new_uuid=new_uuid, dry_run=dry_run, progress=progress, storage=storage
-    )
+    with Log(os.fspath(path), storage or Storage()) as log:
+        return _copied(log, os.fspath(into), progress, new_uuid=new_uuid, dry_run=dry_run)
 
 
-def make_copy(
+def backup(
     path: str | os.PathLike[str],
     into: str | os.PathLike[str],
     *,
     new_uuid: bool = False,
-    dry_run: bool = False,
-    backup: bool = False,
     progress: Callable[[int, int], None] | None = None,
     storage: Storage | None = None,
 ) -> Repaired:
-    """`repair`, or a backup: with links to sealed slabs, and with the cursors as they were before the
-    slabs were read, so that none is after the copy's end."""
-    storage = storage or Storage()
-    with Log(os.fspath(path), storage) as log:
-        log.require_slabs()
-        place = _free_place(os.fspath(into), log)
-        # Before the slabs are listed: the copy has all slabs of each transaction in its manifest.
-        manifest = manifest_content(log.path, storage)
-        positions = _positions(log) if backup else None
-        log.refresh(force=True)
-        found = audit(log, progress=_half(progress, 0))
-        old = _uuid(log, found)
-        if old is None and new_uuid:
-            raise UsageError("a log of format 1 has no UUID", hint="leave out --new-uuid")
-        needed = copied_bytes(found) + _SPARE_BYTES
-        if not backup:  # links take no space; how many slabs can be linked shows when it is done
-            _require_room(needed, place, storage)
-        uuid = storage.system.random_bytes(_UUID_BYTES) if new_uuid else None
-        left = _left(log, found)
-        after, cursors = found, cursor_names(log.path, storage)
-        if not dry_run:
-            after, cursors = _make(
-                log, found, place, manifest, old=old, uuid=uuid, positions=positions,
-                progress=_half(progress, 1),
-            )  # fmt: skip  # passed on as they are
-        elif progress is not None:
-            progress(found.bytes, found.bytes)
+    """Copies the log to a new directory `into`, durable on return; the writer and readers go on. It
+    ends where the log ended when the backup began, or a little later.
+
+    The backup is a log: read it where it is, or restore it by renaming or copying its directory. Links
+    protect from deletion and pruning, not from the loss of the disk: for that, name a directory of
+    another file system. new_uuid: makes a clone, another log that may be used beside the first one;
+    nothing is linked then. progress: as for `repair`. Raises what `repair` raises.
+    """
+    with Log(os.fspath(path), storage or Storage()) as log:
+        return _copied(log, os.fspath(into), progress, new_uuid=new_uuid, is_backup=True)
+
+
+def _copied(
+    log: Log,
+    into: str,
+    progress: Callable[[int, int], None] | None,
+    *,
+    new_uuid: bool,
+    dry_run: bool = False,
+    is_backup: bool = False,
+) -> Repaired:
+    storage = log.storage
+    log.require_slabs()
+    place = _free_place(into, log)
+    # Before the slabs are listed: the copy has all slabs of each transaction in its manifest.
+    manifest = manifest_content(log.path, storage)
+    positions = _positions(log) if is_backup else None
+    log.refresh(force=True)
+    found = audit(log, progress=_half(progress, 0))
+    old = _uuid(log, found)
+    if old is None and new_uuid:
+        raise UsageError("a log of format 1 has no UUID", hint="leave out --new-uuid")
+    needed = copied_bytes(found) + _SPARE_BYTES
+    if not is_backup:  # links take no space; how many slabs can be linked shows when it is done
+        _require_room(needed, place, storage)
+    uuid = storage.system.random_bytes(_UUID_BYTES) if new_uuid else None
+    left = _left(log, found)
+    after, cursors = found, cursor_names(log.path, storage)
+    if not dry_run:
+        after, cursors = _make(
+            log, found, place, manifest, old=old, uuid=uuid, positions=positions,
+            progress=_half(progress, 1),
+        )  # fmt: skip  # passed on as they are
+    elif progress is not None:
+        progress(found.bytes, found.bytes)
     named = uuid or old
     return Repaired(
         into=place,
