@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Reader", "Worker", "Writer"]
 
 _T = TypeVar("_T")
+_Log = TypeVar("_Log", _Writer, _Reader)
 # A thread that waits for records looks this often whether its reader is closed.
 _WAIT_S = 0.2
 _DAY_S = 86_400.0
@@ -79,6 +80,19 @@ def _report(future: asyncio.Future[Any]) -> None:
         fault("a call whose task was cancelled failed: %s", error)
 
 
+async def _opened(worker: Worker, make: Callable[[], _Log]) -> _Log:
+    """Opens a log in the worker's thread. If the task is cancelled, the thread opens it, and then closes
+    it."""
+    made: list[_Log] = []
+    try:
+        await worker.run(lambda: made.append(make()))
+    except BaseException:
+        worker.begin(lambda: made[0].close() if made else None)
+        worker.end()
+        raise
+    return made[0]
+
+
 class Writer:
     """`aolog.Writer` from asyncio, with its options. `async with` opens and closes the log."""
 
@@ -91,15 +105,7 @@ class Writer:
         self._last_sync: tuple[threading.Event, asyncio.Future[int]] | None = None
 
     async def __aenter__(self) -> Self:
-        def opened() -> None:
-            self._writer = self._open()
-
-        try:
-            await self._appends.run(opened)
-        except BaseException:  # cancelled: the thread opens the log, and then closes it
-            self._appends.begin(self._close)
-            self._end()
-            raise
+        self._writer = await _opened(self._appends, self._open)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -150,7 +156,7 @@ class Writer:
     async def close(self) -> None:
         """See `aolog.Writer.close`. Executes the appends that were called before it. Idempotent."""
         if self._writer is not None and not self._appends.ended:
-            await self._appends.run(self._close)
+            await self._appends.run(self._writer.close)
         self._end()
 
     async def give_up(self) -> int:
@@ -158,10 +164,6 @@ class Writer:
         end = await self._syncs.run(self.log.give_up)
         self._end()
         return end
-
-    def _close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
 
     def _end(self) -> None:
         self._appends.end()
@@ -185,16 +187,8 @@ class Reader:
         self._position: tuple[int, int | None] = 0, None  # after the batches that were taken
 
     async def __aenter__(self) -> Self:
-        def opened() -> None:
-            reader = self._open()
-            self._reader, self._position = reader, (reader.tell(), reader.ordinal)
-
-        try:
-            await self._worker.run(opened)
-        except BaseException:
-            self._worker.begin(self._close)
-            self._worker.end()
-            raise
+        reader = self._reader = await _opened(self._worker, self._open)
+        self._position = reader.tell(), reader.ordinal
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -291,9 +285,5 @@ class Reader:
     async def close(self) -> None:
         """See `aolog.Reader.close`. Idempotent."""
         if self._reader is not None and not self._worker.ended:
-            await self._worker.run(self._close)
+            await self._worker.run(self._reader.close)
         self._worker.end()
-
-    def _close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
