@@ -70,8 +70,12 @@ class AologError(Exception):
         self.reason = reason
         self.hint = hint
         self.details = details
-        where = "".join(f"{details[name]}: " for name in ("path",) if details.get(name) is not None)
-        super().__init__(f"{where}{reason}" + (f"; {hint}" if hint else ""))
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        path = self.details.get("path")
+        where = "" if path is None else f"{path}: "
+        return f"{where}{self.reason}" + (f"; {self.hint}" if self.hint else "")
 
 
 class UsageError(AologError):

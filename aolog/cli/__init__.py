@@ -3,7 +3,7 @@
 Each command has a module: append, read (and tail), info, verify, repair, salvage, backup, prune,
 cursor; `root` lists them. They share `failing` (errors become one line and an exit status),
 `output` (standard output, text and JSON), `parse` (values that users type), `option_groups`,
-`cursor_state` and `lock_holders`. `input`, `record_parts`, `append_outcome` and `stop_signals` belong to
+`cursor_state` and `lock_holders`. `input`, `record_parts` and `stop_signals` belong to
 append. Commands have no logic of the log: they call the package as any program would.
 
 Only this package imports click; `import aolog` does not import this package.

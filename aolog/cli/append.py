@@ -10,24 +10,20 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
+from signal import Signals
 from typing import Any, Literal
 
 import click
 
-from aolog.cli.append_outcome import Tally, print_outcome
 from aolog.cli.input import DELIMITERS, STDIN, Delimiter, Source, splitter
 from aolog.cli.option_groups import GroupedCommand
-from aolog.cli.output import json_option, tell_pruned
-from aolog.cli.parse import (
-    DURATION,
-    MODE,
-    SIZE,
-    SIZE_OR_ZERO,
-    log_argument,
-)
-from aolog.cli.record_parts import SPEC, RecordParts, Spec
+from aolog.cli.output import json_option, out, tell_pruned, to_stderr
+from aolog.cli.parse import DURATION, MODE, SIZE, SIZE_OR_ZERO, log_argument
+from aolog.cli.record_parts import SPEC, RecordParts, Spec, Tally
 from aolog.cli.stop_signals import StopSignals
 from aolog.errors import (
+    AddressPruned,
     AologError,
     RecordTooLarge,
     RetentionFull,
@@ -85,8 +81,9 @@ def _take(
                 error.hint = "raise --max-record-bytes, or split the record"
             number = tally.records - before + 1
             noun = "line" if delimiter == "line" else "record"
-            reason = f"{source.name}, {noun} {number}: {error.reason}"
-            raise _reworded(error, reason, input=source.name, number=number) from error
+            error.reason = f"{source.name}, {noun} {number}: {error.reason}"
+            error.details |= {"input": source.name, "number": number}
+            raise
         finally:
             source.close()
 
@@ -125,8 +122,8 @@ def _close(writer: Writer) -> tuple[AologError | None, int]:
     return problem, writer.give_up()  # nothing calls close again
 
 
-def _explained(problem: AologError, log: str, tally: Tally, count: int | None) -> AologError:
-    """The error, with the number of records in the log and where to resume."""
+def _explain(problem: AologError, log: str, tally: Tally, count: int | None) -> None:
+    """Adds the number of records in the log, and where to resume."""
     if count is None:
         text, to_do = "", f"see with `aolog tail -n 1 {shlex.quote(log)}` what the log has"
     else:
@@ -137,13 +134,8 @@ def _explained(problem: AologError, log: str, tally: Tally, count: int | None) -
     if isinstance(problem, StorageError):
         hint = _TO_DO.get(type(problem)) or problem.hint
         problem.hint = f"{hint}, then {to_do}" if hint else to_do
-    reason = f"{problem.reason}{text}"
-    return _reworded(problem, reason, records=tally.records, records_in_log=count)
-
-
-def _reworded(error: AologError, reason: str, **details: object) -> AologError:
-    """The same error with another reason and more details."""
-    return type(error)(reason, hint=error.hint, **{**error.details, **details})
+    problem.reason += text
+    problem.details |= {"records": tally.records, "records_in_log": count}
 
 
 def _records_in_log(log: str, first: int | None, end: int) -> int | None:
@@ -155,6 +147,69 @@ def _records_in_log(log: str, first: int | None, end: int) -> int | None:
             return sum(1 for _ in reader.up_to(end))
     except AologError:  # for example, retention removed the first one
         return None
+
+
+def _deleted(log: str, tally: Tally) -> int | None:
+    """How many records of the run retention has deleted; None if this is unknown. Other writers may
+    have appended since."""
+    if tally.last_address is None:
+        return 0
+    try:
+        with Reader(log) as reader:
+            if reader.tell() <= (tally.first_address or 0):
+                return 0
+            first = reader.ordinal
+            reader.seek(tally.last_address)
+            last = reader.ordinal
+    except AddressPruned:
+        return tally.records
+    except AologError:
+        return None
+    if first is None or last is None:
+        return None
+    return max(0, tally.records - (last + 1 - first))
+
+
+def _print_outcome(
+    log: str,
+    tally: Tally,
+    writer: Writer,
+    stopped_by: Signals | None,
+    *,
+    bounded: bool,
+    as_json: bool,
+) -> None:
+    """Prints the outcome of a run without an error, after the writer is closed. bounded: retention may
+    have deleted records of the run."""
+    deleted = _deleted(log, tally) if bounded else 0
+    if as_json:
+        out.json(
+            {
+                "log": log,
+                **asdict(tally),
+                "deleted": deleted,
+                "durable": writer.durable,
+                "pruned_unread": pruned_to_json(writer.pruned_unread),
+                "stopped_by": stopped_by.name if stopped_by else None,
+            }
+        )
+        return
+    first, last = tally.first_address, tally.last_address
+    where = "" if first is None else f"addresses {first}..{last}, "
+    text = f"{counted(tally.records, 'record')}, {counted(tally.bytes, 'byte')}, {where}durable"
+    if deleted:
+        why = "" if writer.pruned_unread else ": no cursor needs them"
+        text += f"; retention has deleted {deleted} of them already{why}"
+    for count, what in (
+        (tally.null_keys, "without a key"),
+        (tally.null_topics, "without a topic of their own"),
+        (tally.unusable_timestamps, "without a usable timestamp (they carry the time of append)"),
+    ):
+        text += f"; {count} {what}" if count else ""
+    if tally.unappended_bytes:
+        text += f"; {counted(tally.unappended_bytes, 'byte')} read but not appended"
+    to_stderr(text if stopped_by is None else f"stopped by {stopped_by.name}: {text}")
+    tell_pruned(writer.pruned_unread)
 
 
 @click.command(
@@ -338,7 +393,8 @@ def append(
                 tell_pruned(writer.pruned_unread)
             elif writer.pruned_unread:
                 problem.details["pruned_unread"] = pruned_to_json(writer.pruned_unread)
-            raise _explained(problem, log, tally, count) from problem
+            _explain(problem, log, tally, count)
+            raise problem
         bounded = retention.bounded
-        print_outcome(log, tally, writer, signals.signum, bounded=bounded, as_json=as_json)
+        _print_outcome(log, tally, writer, signals.signum, bounded=bounded, as_json=as_json)
         return 0 if signals.signum is None else 128 + signals.signum

@@ -21,8 +21,6 @@ from aolog.read.seek import microseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.cli.append_outcome import Tally
-
 Spec: TypeAlias = "Callable[[bytes], bytes | None]"
 
 _HINT = "use field:N[:SEP], json:PATH or regex:PATTERN"
@@ -129,6 +127,28 @@ def timestamp_us(text: bytes, unit: str) -> int | None:
     except (ValueError, OverflowError):
         return None
     return found if found in _CALENDAR_US else None
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts the records that the writer took. The fields are members of the JSON."""
+
+    records: int = 0
+    bytes: int = 0
+    first_address: int | None = None
+    last_address: int | None = None
+    null_keys: int = 0
+    null_topics: int = 0
+    unusable_timestamps: int = 0
+    unappended_bytes: int = 0
+
+    def add(self, address: int, size: int) -> None:
+        """Counts one record."""
+        if self.first_address is None:
+            self.first_address = address
+        self.last_address = address
+        self.records += 1
+        self.bytes += size
 
 
 @dataclass(frozen=True, slots=True)
