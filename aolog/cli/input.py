@@ -8,9 +8,7 @@ end of the input ends it. pending_bytes: of the unfinished record.
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import struct
 import sys
 from pathlib import Path
@@ -42,8 +40,6 @@ class Source:
             self._fd: int | None = self._stream.fileno()
         except (OSError, ValueError):
             self._fd = None  # a test replaced standard input
-        if self._fd is not None and stat.S_ISDIR(os.fstat(self._fd).st_mode):
-            raise self._failed(IsADirectoryError(errno.EISDIR, ""))
 
     def _open(self, path: str) -> IO[bytes]:
         if path != STDIN:
