@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,14 +10,17 @@ import click
 import aolog
 from aolog.cli.output import human_bytes, json_option, out, progress, table
 from aolog.cli.parse import log_argument
-from aolog.cli.signatures import print_signatures, read_file, read_keys, signatures_to_json
-from aolog.errors import CorruptionError, counted, one_line
+from aolog.errors import CorruptionError, UsageError, counted, one_line
+from aolog.format.signature import parse_keys
 from aolog.maintenance.baseline import BYTES_MAX, GAP_CAUSES, Baseline, parse_baseline
 from aolog.maintenance.signatures import check_signatures
 
 if TYPE_CHECKING:
     from aolog.maintenance.baseline import News
     from aolog.maintenance.report import Report
+    from aolog.maintenance.signatures import Signatures
+
+_KEYS_BYTES_MAX = 1 << 20  # thousands of keys: FILE may be /dev/zero
 
 
 @click.command(
@@ -65,20 +69,23 @@ def verify(
     """Check every byte of LOG; list gaps and damage."""
     known = Baseline([], set())
     if baseline is not None:
-        known = parse_baseline(read_file(baseline, BYTES_MAX), baseline)
-    keys = None if key_file is None else read_keys(key_file)
+        known = parse_baseline(_read_file(baseline, BYTES_MAX), baseline)
+    keys = None
+    if key_file is not None:
+        text = _read_file(key_file, _KEYS_BYTES_MAX).decode(errors="replace")
+        keys = parse_keys(text, key_file)
     with progress("verify", shown=not as_json) as update:
         report = aolog.verify(log, progress=update)
     news = None if baseline is None and not report.known else known.news(report)
     signatures = None if keys is None else check_signatures(log, keys)
     ok = report.ok if news is None else news.ok
     if as_json:
-        more = {} if signatures is None else {"signatures": signatures_to_json(signatures)}
+        more = {} if signatures is None else {"signatures": _signatures_to_json(signatures)}
         out.json({"log": log, **report_to_json(report), **_news_to_json(news), **more})
     else:
         _print(log, report, news)
         if signatures is not None:
-            print_signatures(signatures)
+            _print_signatures(signatures)
     return 0 if ok and (signatures is None or signatures.ok) else CorruptionError.exit_status
 
 
@@ -133,3 +140,31 @@ def _print(log: str, report: Report, news: News | None) -> None:
     ):
         if part:
             out.line("\n".join([f"\n{head}:", *(f"  {one_line(each.message)}" for each in part)]))
+
+
+def _read_file(name: str, bytes_max: int) -> bytes:
+    """A file that the user names. Raises UsageError."""
+    try:
+        with Path(name).open("rb") as file:
+            data = file.read(bytes_max + 1)
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from None
+    if len(data) > bytes_max:
+        raise UsageError(f"{name}: is larger than {bytes_max} bytes")
+    return data
+
+
+def _signatures_to_json(found: Signatures) -> dict[str, Any]:
+    """All of it, named."""
+    return {**found._asdict(), "wrong": [wrong._asdict() for wrong in found.wrong]}
+
+
+def _print_signatures(found: Signatures) -> None:
+    """For people."""
+    out.line("")
+    out.line(
+        f"signatures: {counted(found.signed, 'record', ',')} as signed, "
+        f"{found.unsigned:,} without a signature, {found.forged:,} forged"
+    )
+    for wrong in found.wrong:
+        out.line(f"  {wrong.address}: {wrong.reason}")
