@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -14,9 +14,6 @@ from aolog.log.directory import Log
 from aolog.maintenance.audit import audit
 from aolog.maintenance.salvage import salvage_slab
 from aolog.storage.storage import Storage
-
-if TYPE_CHECKING:
-    from aolog.maintenance.salvage import Salvaged
 
 
 @click.command(
@@ -50,7 +47,7 @@ def salvage(
             for found in salvage_slab(slab, opened.storage):
                 count += 1
                 if as_json:
-                    out.json(found.to_json())
+                    out.json(found)
                 else:
                     out.line(_line(found))
     out.flush()
@@ -59,7 +56,7 @@ def salvage(
         to_stderr(f"{log}: {what} found in damaged frames")
 
 
-def _line(found: Salvaged) -> str:
-    text = found.fields.get("value_base64")
+def _line(found: dict[str, Any]) -> str:
+    text = found["value_base64"]
     value = "-" if text is None else str(base64.b64decode(text), "utf-8", "backslashreplace")
-    return f"{found.address}\tunverified\t{found.reason}\t{one_line(value)}"
+    return f"{found['address']}\tunverified\t{found['reason']}\t{one_line(value)}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aolog.errors import CodecUnavailable
 from aolog.format.columns import decode_columns
@@ -48,35 +48,9 @@ _FIELDS = struct.Struct("<BBIQqIII")  # the header's fields after the magic: see
 _HASHED_PER_BYTE = 16
 
 
-class Salvaged(NamedTuple):
-    """A record of a damaged frame. nth: its index in the frame."""
-
-    slab: int
-    offset: int
-    nth: int
-    reason: str
-    fields: dict[str, Any]
-
-    @property
-    def address(self) -> int:
-        """The address that the record would have in an intact frame."""
-        return self.slab + self.offset + self.nth
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields, marked as unverified."""
-        place = {
-            "unverified": True,
-            "address": self.address,
-            "slab": self.slab,
-            "offset": self.offset,
-            "index": self.nth,
-            "reason": self.reason,
-        }
-        return place | self.fields
-
-
-def salvage_slab(slab: SlabAudit, storage: Storage) -> Iterator[Salvaged]:
-    """The remains in a slab of format 2, in order; nothing from a slab of another log. Reads only."""
+def salvage_slab(slab: SlabAudit, storage: Storage) -> Iterator[dict[str, Any]]:
+    """The remains in a slab of format 2, in order, one object for each record, marked as unverified;
+    nothing from a slab of another log. Reads only."""
     if slab.format == 1 or slab.foreign is not None:
         return
     at = slab.data_begin
@@ -99,7 +73,7 @@ def salvage_slab(slab: SlabAudit, storage: Storage) -> Iterator[Salvaged]:
 
 def _salvage_range(
     file: File, base: int, salt: int | None, begin: int, end: int
-) -> Iterator[Salvaged]:
+) -> Iterator[dict[str, Any]]:
     at, work = begin, _HASHED_PER_BYTE * (end - begin)
     while at + FRAME_HEADER_LEN <= end:
         head = file.pread(FRAME_HEADER_LEN, at)
@@ -120,7 +94,8 @@ def _salvage_range(
                 reason = "body" if header is not None else "header"
                 raw = _unpacked(claimed, body, file.path, is_sure=header is not None)
                 for i, fields in enumerate(_records(claimed, raw)):
-                    yield Salvaged(base, at, i, reason, fields)
+                    place = {"address": base + at + i, "slab": base, "offset": at, "index": i}
+                    yield {"unverified": True, **place, "reason": reason, **fields}
         at = at + length if length else _next_magic(file, at + ALIGNMENT, end)
 
 
@@ -157,7 +132,8 @@ def _unpacked(
     except CodecUnavailable as error:
         if not is_sure and not is_known(claimed.flags):
             return body
-        raise CodecUnavailable(error.reason, hint=error.hint, **error.details, path=path) from None
+        error.details["path"] = path
+        raise
 
 
 def _next_magic(file: File, begin: int, end: int) -> int:
