@@ -1,8 +1,8 @@
 """Slabs that tasks write before their position in a log is known, and that are published all at once.
 
     pending.py      a task writes sealed, synced slabs under pending names, in any process
-    publication.py  one process publishes them in all logs of the job, by one rename
-    completion.py   fills in the header of a pending slab: its log and its base
+    publication.py  one process completes their headers and publishes them in all logs of the job,
+                    by one rename
     ../log/publications.py   the next holder of the lock completes a publication that was killed
     leftovers.py    removes the pending slabs of dead tasks
 
