@@ -42,7 +42,7 @@ from aolog.log.walk import Damage
 from aolog.log.walk_format1 import QueuefkaWalker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from aolog.storage.directory import Directory, Inside
     from aolog.storage.file import File
@@ -82,6 +82,26 @@ def holds_slabs(path: str, names: Iterable[str], storage: Storage) -> bool:
 def is_log(path: str, storage: Storage) -> bool:
     """Whether the path is a log. Raises CorruptionError, StorageError."""
     return storage.exists(path) and holds_slabs(path, storage.list_names(path), storage)
+
+
+def walk_logs(root: str, storage: Storage) -> Iterator[tuple[str, list[str], bool]]:
+    """The directory and those below it, except inside a log, without following symbolic links: the path
+    of each, its names, and whether it is a log. Raises what listing the first one raises."""
+    todo = [root]
+    while todo:
+        path = todo.pop()
+        try:
+            names = storage.list_names(path)
+        except (FileNotFoundError, NotADirectoryError, NotALog):
+            if path == root:
+                raise
+            continue  # deleted since
+        found = holds_slabs(path, names, storage)
+        yield path, names, found
+        for below in () if found else (f"{path}/{name}" for name in names):
+            entry = storage.entry(below)
+            if entry is not None and entry.kind == "directory":
+                todo.append(below)
 
 
 class Log:

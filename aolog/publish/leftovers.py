@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.log.directory import holds_slabs
+from aolog.log.directory import walk_logs
 from aolog.log.manifest import read_manifest
 from aolog.log.names import PENDING_SUFFIX, job_of, root_of
 from aolog.publish.pending import log_path
@@ -46,31 +46,12 @@ def abort(
             return 0
         published = read_manifest(where, storage).slabs.keys()
         going = {Inside(log_path(where, s.log), s.name) for s in slabs if s.name not in published}
-        for path in _directories(where, storage):
-            names = storage.list_names(path)
+        for path, names, _ in walk_logs(where, storage):
             going |= {Inside(path, n) for n in names if job_of(n) == job and n not in published}
         going = {path for path in going if storage.exists(path)}
         for path in going:
             storage.unlink(path)
         return len(going)
-
-
-def _directories(root: str, storage: Storage) -> list[str]:
-    """The root and the directories below it, except those inside a log."""
-    found, todo = [], [root]
-    while todo:
-        path = todo.pop()
-        found.append(path)
-        names = storage.list_names(path)
-        if holds_slabs(path, names, storage):
-            continue
-        for name in names:
-            if name.startswith(".") or name.endswith(PENDING_SUFFIX):
-                continue
-            entry = storage.entry(f"{path}/{name}")
-            if entry is not None and entry.kind == "directory":
-                todo.append(f"{path}/{name}")
-    return found
 
 
 def sweep(

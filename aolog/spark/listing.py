@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aolog.errors import NotALog, UsageError
 from aolog.format.frame import Frame
-from aolog.log.directory import Log, holds_slabs
+from aolog.log.directory import Log, walk_logs
 from aolog.log.publications import steadily
 from aolog.read import seek
 from aolog.storage.storage import Storage, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from aolog.read.scan import Place
@@ -141,7 +141,7 @@ def find_logs(options: Options) -> list[Found]:
     shared = os.path.split(below[0])[0] if len(below) == 1 else _shared(below)
     found: dict[str, str] = {}
     for root in below:
-        logs = list(_walk(root, storage))
+        logs = [path for path, _, is_log in walk_logs(root, storage) if is_log]
         if not logs:
             raise NotALog(
                 "no log: neither this directory nor one below it holds a slab",
@@ -191,25 +191,3 @@ def _is_wanted(name: str, options: Options) -> bool:
     if options.subscribe is not None:
         return name in options.subscribe
     return options.pattern is None or re.fullmatch(options.pattern, name) is not None
-
-
-def _walk(root: str, storage: Storage) -> Iterator[str]:
-    """Paths of the logs at a path or below it, without following symbolic links below it. Raises
-    NotALog if the directory does not exist."""
-    todo = [root]
-    while todo:
-        path = todo.pop()
-        try:
-            names = storage.list_names(path)
-        except (FileNotFoundError, NotADirectoryError, NotALog):
-            if path == root:
-                raise
-            continue  # deleted since
-        if holds_slabs(path, names, storage):
-            yield path
-            continue
-        for name in names:
-            below = f"{path}/{name}"
-            entry = storage.entry(below)
-            if entry is not None and entry.kind == "directory":
-                todo.append(below)

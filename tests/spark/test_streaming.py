@@ -14,8 +14,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 import aolog
 from aolog.errors import CursorLocked, UsageError
+from aolog.log import directory
 from aolog.publish.publication import publish
-from aolog.spark import listing, watching
+from aolog.spark import watching
 from tests.aolog.conftest import overwrite
 from tests.publish.job import JOB, task
 from tests.spark.driving import run, source, struct
@@ -95,7 +96,7 @@ def test_logs_that_a_publication_brings_beside_a_look_come_all_or_none(tmp_path,
     write(tmp_path / "else", 1)
     slabs = [slab for name in "abc" for slab in task(tmp_path / "root", name, "published")]
 
-    def holds_slabs(path, names, storage, real=listing.holds_slabs):
+    def holds_slabs(path, names, storage, real=directory.holds_slabs):
         found = real(path, names, storage)
         if slabs and path.startswith(f"{tmp_path}/root/"):  # one of them is passed, without a slab
             publish(tmp_path / "root", JOB, slabs)
@@ -103,7 +104,7 @@ def test_logs_that_a_publication_brings_beside_a_look_come_all_or_none(tmp_path,
         return found
 
     query = Query(tmp_path)
-    monkeypatch.setattr(listing, "holds_slabs", holds_slabs)
+    monkeypatch.setattr(directory, "holds_slabs", holds_slabs)
     names = [name for _, name in query.batch()]
     assert not slabs
     assert names == ["else", "root/a", "root/b", "root/c"]
