@@ -24,12 +24,10 @@ from bench.sizes import SIZES
 from tests.bench.running import (
     CASES_OF_BRIDGE,
     CASES_OF_SPARK,
-    RUN_S,
     results_of,
     run_small,
 )
 
-pytestmark = pytest.mark.timeout(RUN_S + 30)
 LIMITS = {RAW_BLOCKS, READ, READ_AND_HASH}  # they move bytes and know no records
 CASES_RUN = [
     case for case in CASES if case not in {*CASES_ON_REQUEST, *CASES_OF_BRIDGE, *CASES_OF_SPARK}

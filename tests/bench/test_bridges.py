@@ -14,9 +14,7 @@ from bench.panel import read_panel
 from bench.payloads import make_payloads, prove
 from bench.sizes import SIZES
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bench.running import CASES_OF_BRIDGE, RUN_S, results_of, run_small
-
-pytestmark = pytest.mark.timeout(RUN_S + 30)
+from tests.bench.running import CASES_OF_BRIDGE, results_of, run_small
 
 SMALL = SIZES["small"]
 

@@ -9,14 +9,12 @@ from bench import sparks
 from bench.cases import spark
 from tests.bench.running import CASES_OF_SPARK, run_small
 
-pytestmark = pytest.mark.timeout(300)  # it starts a JVM, maybe beside much else
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     if (reason := sparks.missing()) is not None:
         pytest.skip(reason)
-    return run_small(CASES_OF_SPARK, tmp_path_factory.mktemp("bench"), timeout_s=290)
+    return run_small(CASES_OF_SPARK, tmp_path_factory.mktemp("bench"))
 
 
 def test_every_contender_gives_back_the_values_that_it_was_given(run):

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from bridge.cli import main
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180), pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("cluster")]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from tests.publish.job import task
 from tests.spark.conftest import ROOT
 from tests.spark.standalone import START_SECONDS_MAX, Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 JOBS = Path(__file__).with_name("cluster_jobs.py")
 ROWS = 200_000  # as cluster_jobs.py's

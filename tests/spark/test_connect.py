@@ -92,7 +92,6 @@ def server(directory: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_session_of_spark_connect_reads_writes_and_streams(tmp_path: Path) -> None:
     """Half a minute, most of it the server's start."""
     pytest.importorskip("grpc", reason="needs pip install 'pyspark[connect]'")

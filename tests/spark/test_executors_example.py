@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 import aolog
 from aolog.examples.spark_executors import write_rejected
-
-pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
 
 
 def test_each_task_s_rejected_lines_are_in_a_log_of_its_own(tmp_path, spark):

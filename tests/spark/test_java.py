@@ -87,7 +87,6 @@ print("Java", spark._jvm.System.getProperty("java.home"))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_session_has_the_launcher_s_java_this_python_and_prints_no_traceback_of_rows_not_wanted(
     tmp_path,
 ):

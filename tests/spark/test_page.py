@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 import aolog
 from aolog.spark.options import READERS
 from aolog.spark.sink_options import OPTION_NAMES
@@ -14,7 +12,6 @@ from tests.test_pages import DOCS, blocks
 
 PAGE, TUTORIAL = DOCS / "how-to/spark.md", DOCS / "tutorials/spark.md"
 OPTIONS = DOCS / "reference/spark-options.md"
-pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
 
 
 def test_the_examples_do_what_they_say(tmp_path, spark, capsys):

@@ -21,8 +21,6 @@ from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.stamp import decode_stamp
 from tests.bridge.conftest import consume_any
 
-pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
-
 
 def fill(path, count, begin=0):
     with aolog.Writer(path) as log:

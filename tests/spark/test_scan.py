@@ -8,8 +8,6 @@ import aolog
 import aolog.spark
 from aolog.errors import UsageError
 
-pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
-
 
 def write(path, count=10, **options):
     with aolog.Writer(path, batch_bytes=0, **options) as log:

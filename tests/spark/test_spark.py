@@ -12,8 +12,6 @@ import aolog
 import aolog.spark
 from tests.aolog.conftest import overwrite
 
-pytestmark = pytest.mark.timeout(300)  # the first of them starts the JVM, maybe beside much else
-
 
 def write(path, count=10, *, value=b"value", **options):
     with aolog.Writer(path, batch_bytes=0, **options) as log:

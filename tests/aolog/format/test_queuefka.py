@@ -155,7 +155,6 @@ PAYLOADS = [b"p%d" % i * (i % 7 + 1) for i in range(60)] + [bytes(range(256)), b
 HEXES = [payload.hex() for payload in PAYLOADS]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("slab_bytes", [1, 64, 100, 1 << 20])
 def test_go_and_python_make_the_same_files_alone_and_by_turns(gotool, tmp_path, slab_bytes):
     gotool("write", tmp_path / "go", slab_bytes, lines=HEXES)

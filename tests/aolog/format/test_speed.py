@@ -542,7 +542,6 @@ def test_the_backend_is_named_and_can_be_chosen():
         assert process.stdout.strip() == told
 
 
-@pytest.mark.timeout(300)
 def test_what_the_compiled_half_does_is_tested_in_python_too():
     """The tests of what uses it, once more without it; some twenty seconds."""
     files = ["write/test_writer.py", "read/test_reader.py", "read/test_arrow.py"]

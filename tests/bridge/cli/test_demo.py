@@ -26,7 +26,6 @@ def write_lines(path: Path, count: int) -> Path:
     return path
 
 
-@pytest.mark.timeout(180)
 def test_a_small_file_goes_through_outage_and_kill_whole(bridge: Start, tmp_path: Path) -> None:
     text = write_lines(tmp_path / "text", 700)
     kept = tmp_path / "kept"

@@ -15,7 +15,7 @@ from tests.kafka.plugin import TopicFactory
 
 __all__ = ["small_disk"]
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture

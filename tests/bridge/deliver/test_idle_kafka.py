@@ -12,7 +12,7 @@ from tests.bridge.against_kafka import EXACTLY
 from tests.bridge.conftest import Start, fill
 from tests.kafka.rights import StrictKafka
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.kafka
 
 IDLE_S = 9.0  # the broker closes idle connections after 3 s, twice or three times
 

@@ -15,7 +15,7 @@ from tests.bridge.against_kafka import EXACTLY, committed_in
 from tests.bridge.conftest import Process, Start, assert_arrived, fill, records_of
 from tests.kafka.late import END_TXN, INIT_PRODUCER_ID, LateProxy
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 COUNT = 1_500
 OTHER_EPOCH = {KafkaError.INVALID_PRODUCER_EPOCH, 90}  # or PRODUCER_FENCED, which has no name here

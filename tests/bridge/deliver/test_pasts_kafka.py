@@ -19,7 +19,7 @@ from tests.bridge.conftest import Forward, Run, append, cursor_of, fill
 from tests.bridge.pasts import copy_of, numbers, once, put_back_anew, put_back_in_place
 from tests.kafka.plugin import TopicFactory
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture

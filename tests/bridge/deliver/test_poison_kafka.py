@@ -18,7 +18,7 @@ from tests.bridge.conftest import Forward, append, assert_arrived, fill, records
 from tests.bridge.deliver.test_poison import letters
 from tests.kafka.plugin import TopicFactory
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 DELIVERIES = pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 # 1,000 records one by one took four minutes on a quiet machine; now it is seconds, and on a machine

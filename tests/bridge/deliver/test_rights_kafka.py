@@ -19,7 +19,7 @@ from tests.bridge.against_kafka import EXACTLY, committed_in, messages_in, raw_c
 from tests.bridge.conftest import Forward, Process, Start, assert_arrived, fill, records_of
 from tests.kafka.rights import Right, StrictKafka, User
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.kafka
 
 COUNT = 3_000
 PAGE = Path(__file__).parents[3] / "aolog/docs/how-to/kafka-security.md"

@@ -20,7 +20,6 @@ from tests.bridge.conftest import Forward, append, assert_arrived, consume, fill
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     pytest.mark.xdist_group("kafka"),  # a file of its own, but the machine is the same
 ]
 

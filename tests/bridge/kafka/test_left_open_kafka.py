@@ -24,7 +24,7 @@ from tests.bridge.conftest import (
 from tests.kafka.hanging import leave_open, unverified
 from tests.kafka.plugin import TopicFactory
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 COUNT = 300
 

@@ -13,7 +13,7 @@ from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.conftest import Forward, fill
 from tests.kafka.plugin import TopicFactory
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120), pytest.mark.xdist_group("kafka")]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
 
 @pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])

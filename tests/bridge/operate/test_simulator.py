@@ -97,7 +97,6 @@ def has_come(simulation: Simulation, count: int) -> bool:
     return simulation.snapshot()["arrived"] > count
 
 
-@pytest.mark.timeout(240)
 def test_nothing_is_lost_or_repeated_whatever_is_pressed(simulation: Simulation) -> None:
     begin(simulation)
     for step in ("append", "flush", "sync", "produce", "acknowledge", "commit"):

@@ -19,7 +19,7 @@ from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import raw_committed
 from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
 
 SOON_S = 60
 

@@ -17,7 +17,7 @@ from bridge.pull.origin import HEADER_NAME
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.conftest import consume
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.kafka, pytest.mark.xdist_group("kafka 2")]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 2")]
 
 
 def mirror(kafka: KafkaServer, to: str, topic: str, log: Path, *more: str) -> subprocess.Popen:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from aolog import Reader, Writer
 from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce, pull, pulled
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
 
 
 def test_everything_of_a_record_is_kept_and_a_second_pull_adds_only_what_is_new(

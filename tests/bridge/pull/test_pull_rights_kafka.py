@@ -14,7 +14,7 @@ from bridge.cli import main
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.pull.pulling import produce
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120), pytest.mark.xdist_group("strict kafka")]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("strict kafka")]
 
 PAGE = Path(__file__).parents[3] / "aolog/docs/how-to/production.md"
 ROWS = re.findall(r"^\| `(.*)` \| (topic|group) \| (\w+) \|$", PAGE.read_text(), re.MULTILINE)

@@ -13,7 +13,7 @@ from bridge.kafka.catalog import Catalog
 from bridge.pull.origin import HEADER_NAME, Source
 from tests.bridge.pull.pulling import Killed, expected, origins, produce, pull
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
 
 
 @pytest.mark.parametrize("grouped", [False, True], ids=["alone", "in a group"])

@@ -11,7 +11,7 @@ import pytest
 from bridge.pull.units import events_of
 from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce, pull
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
 
 UNIT = 500
 

@@ -44,7 +44,7 @@ from tests.bridge.conftest import (
 )
 from tests.kafka.plugin import TopicFactory
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 SLOW = (*EXACTLY, "--transaction-records", "300", "--commit-seconds", "0.4")
 
