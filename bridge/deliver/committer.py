@@ -27,51 +27,58 @@ PATIENCE_S = 10.0  # after this the delivery waits for the disk too, so that the
 
 
 class Committer:
-    """Of a source, which must stay open until `close`. on_durable: called with each durable position, in
-    the caller's thread. checkpoints: called there for a function that saves them. `go_on` and `finish`
-    raise what a commit raised. Not thread-safe."""
+    """Of a source, which must stay open until `close`. position: where the cursor may be now. every_s:
+    between commits. checkpoints: called at a commit for a function that saves them. committed: where
+    the cursor is durable. `go_on` and `finish` raise what a commit raised. Not thread-safe."""
 
     def __init__(
         self,
         source: LogSource,
-        on_durable: Callable[[Position], None],
+        position: Callable[[], Position],
+        every_s: float,
         checkpoints: Callable[[], Callable[[], None]] | None = None,
     ) -> None:
         self._source = source
-        self._on_durable = on_durable
+        self._position = position
+        self._every_s = every_s
         self._checkpoints = checkpoints
+        self.committed = position()
+        self._due_s = time.monotonic() + every_s
         self._thread = ThreadPoolExecutor(1, "aolog-bridge-commit")
-        self._wanted: Position | None = None
         self._under_way: Position | None = None
         self._done: Future[None] = Future()  # of the commit under way
         self._late_at_s = 0.0
 
-    def want(self, position: Position) -> None:
-        """Commits it as soon as the commit before has ended, unless a newer one is wanted by then."""
-        if position != self._under_way:
-            self._wanted = position
-            self.go_on()
+    def hurry(self) -> None:
+        """The next commit is due now."""
+        self._due_s = 0.0
 
     def go_on(self) -> None:
-        """Reports a commit that has ended, and begins the next."""
+        """Notes a commit that has ended, and begins the next if it is due."""
         if self._under_way is not None:
             if not self._done.done() and time.monotonic() <= self._late_at_s:
                 return
-            position, self._under_way = self._under_way, None
+            ended, self._under_way = self._under_way, None
             self._done.result()
-            self._on_durable(position)
-        if self._wanted is not None:
-            position, self._wanted = self._wanted, None
+            self.committed = ended
+        now_s = time.monotonic()
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + self._every_s
+        position = self._position()
+        if position.address > self.committed.address:
             steps = [self._source.committing(position)]
             if self._checkpoints is not None:
                 steps.append(self._checkpoints())
             # The context names the log in log lines.
             run = contextvars.copy_context().run
             self._done = self._thread.submit(run, _all, [*steps, self._source.prune])
-            self._under_way, self._late_at_s = position, time.monotonic() + PATIENCE_S
+            self._under_way, self._late_at_s = position, now_s + PATIENCE_S
 
     def finish(self) -> None:
-        """Returns when everything that was wanted is durable."""
+        """Returns when the cursor is durable at the present position."""
+        self.hurry()
+        self.go_on()
         while self._under_way is not None:
             self._late_at_s = 0.0
             self.go_on()

@@ -1,8 +1,8 @@
 """At least once: the shell around `engine`. Every record carries a stamp; what arrived before a crash
 is read back and not sent again.
 
-It owns the cluster, the checkpoints, the sender and the dead letters. It carries out the engine's
-commands and reports events to it. One thread does everything except the cursor's commits.
+It owns the cluster, the checkpoints, the sender and the dead letters. It reports events to the engine,
+and does what its state asks. One thread does everything except the cursor's commits.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from aolog.errors import counted
-from bridge.deliver.at_least_once.commands import Command, Commit, Connect, SetAside, State
 from bridge.deliver.at_least_once.deduplicate import Deduplicator, read_back
-from bridge.deliver.at_least_once.engine import Engine
+from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.at_least_once.sender import Sender
 from bridge.deliver.at_least_once.topics import Topics
 from bridge.deliver.committer import Committer
@@ -86,12 +85,13 @@ class AtLeastOnce:
             source.position,
             now_s=time.monotonic(),
             poison=options.poison,
-            commit_s=options.commit_s,
             stop_s=options.stop_s,
             until=options.until,
             in_doubt=not checkpoints.clean,
         )
-        self._committer = Committer(source, self._engine.committed_at, self._saving)
+        self._committer = Committer(
+            source, lambda: self._engine.position, options.commit_s, self._saving
+        )
         self._dead = DeadLetters(source, checkpoints.source, options.poison)
         if options.poison == "dead-letter":
             begin, since = source.position.address, checkpoints.aside_from
@@ -107,6 +107,7 @@ class AtLeastOnce:
             self._cluster,
             self._engine,
             checkpoints,
+            self._committer,
             deduplicator=self._deduplicator,
             give_up=give_up,
         )
@@ -122,7 +123,7 @@ class AtLeastOnce:
         replays = options.until is not None or options.view is not None
         self._again = _REPLAY_AGAIN if replays else _AGAIN
         self._instead = _REPLAY_INSTEAD if replays else _INSTEAD
-        self._draining = self._has_read_back = False
+        self._draining = self._is_connected = self._has_read_back = False
         self._stood: set[LaneKey] = set()
         self._watch = StallWatch(self._cluster, self._topic_settings, self._low)
         self._trouble = TroubleLog()
@@ -153,9 +154,10 @@ class AtLeastOnce:
         """As Delivery says."""
         engine, sender = self._engine, self._sender
         self._committer.go_on()
-        self._do(engine.tick(now_s))
+        engine.tick(now_s)
         if engine.state is State.STOPPING and not self._cluster.reachable:
-            self._do(engine.failed("no broker is connected", now_s=now_s))  # no answer will come
+            engine.failed("no broker is connected", now_s=now_s)  # no answer will come
+        self._follow()
         if engine.over:
             return
         self._log_standing()
@@ -168,27 +170,30 @@ class AtLeastOnce:
         wants_more = engine.wants_batch and not sender.waiting and not sender.idle
         for event in self._cluster.poll(BUSY_S if busy and not wants_more else 0):
             self._take(event)
+            self._follow()
         self._send(now_s, busy=busy)
+        self._follow()
 
     def _send(self, now_s: float, *, busy: bool) -> None:
         """Reads, routes, admits and sends; or waits."""
         engine, sender = self._engine, self._sender
         wait_s = min(IDLE_S, engine.seconds_to_tick(now_s))
         if engine.state is State.SENDING and not sender.waiting:
-            self._do(sender.look_again())
+            sender.look_again()
         if sender.waiting:
-            self._do(sender.send())
+            sender.send()
         elif (pause_s := self._source.rate_limit.wait_s(now_s)) > 0:
             if not busy:
                 time.sleep(min(pause_s, wait_s))
         elif engine.wants_batch and (self._cluster.reachable or not engine.outstanding):
-            self._do(sender.read(0.0 if busy else wait_s))
+            sender.read(0.0 if busy else wait_s)
         elif not busy:
             time.sleep(wait_s)
 
     def stop(self, now_s: float) -> None:
         """As Delivery says."""
-        self._do(self._engine.stop(now_s=now_s))
+        self._engine.stop(now_s=now_s)
+        self._follow()
 
     def reopen(self) -> None:
         """As Delivery says."""
@@ -275,7 +280,7 @@ class AtLeastOnce:
             state=state,
             reachable=cluster.reachable,
             position=engine.position.address,
-            committed=engine.committed.address,
+            committed=self._committer.committed.address,
             acknowledged=engine.acknowledged,
             skipped=engine.skipped,
             outstanding=engine.outstanding,
@@ -327,7 +332,7 @@ class AtLeastOnce:
     def _take(self, event: KafkaEvent) -> None:
         engine, now_s = self._engine, time.monotonic()
         if isinstance(event, Delivered):
-            self._do(engine.delivered(event.lane, event.address, event.offset, now_s=now_s))
+            engine.delivered(event.lane, event.address, event.offset, now_s=now_s)
         elif isinstance(event, Forbade):
             refusal = Refusal(event.reason, event.code)
             if event.topic is not None:
@@ -338,11 +343,11 @@ class AtLeastOnce:
                 reason = self._cluster.forbidden or reason
             else:
                 self._logged = reason
-            self._do(engine.failed(reason, now_s=now_s))
+            engine.failed(reason, now_s=now_s)
         elif event.suspect:
             self._suspect(event, now_s)
         else:
-            self._do(engine.failed(event.reason, now_s=now_s))
+            engine.failed(event.reason, now_s=now_s)
 
     def _suspect(self, event: Failed, now_s: float) -> None:
         """A request was rejected because of records. The cluster names them, or the topic's settings
@@ -354,39 +359,38 @@ class AtLeastOnce:
         if bounds:
             self._cluster.fit(bounds)
             _log.info("%s rejected a request: %s", where, event.reason)
-            self._do(engine.again(event.reason, now_s=now_s))
+            engine.again(event.reason, now_s=now_s)
             return
         what = "resending smaller groups to find the record"
         if event.named:
             what = f"{counted(len(event.named), 'record', ',')} of it will not be sent again"
         _log.info("%s rejected a request: %s; %s", where, event.reason, what)
-        self._do(engine.suspect(event.reason, event.code, lane, named=event.named, now_s=now_s))
+        engine.suspect(event.reason, event.code, lane, named=event.named, now_s=now_s)
 
-    # --- commands -----------------------------------------------------------------------------
+    # --- what the engine's state asks for -----------------------------------------------------
 
-    def _do(self, commands: list[Command]) -> None:
-        for command in commands:
-            if isinstance(command, Connect):
-                self._connect(careful=command.careful)
-            elif isinstance(command, Commit):
-                if command.position.address > self._engine.committed.address:
-                    self._committer.want(command.position)
-            elif isinstance(command, SetAside):
-                self._set_aside(command)
-            else:
-                self._disconnect()
+    def _follow(self) -> None:
+        engine = self._engine
+        if engine.pending:
+            self._set_aside()
+        if engine.state is State.CONNECTING and not self._is_connected:
+            self._connect()
+        if engine.state in {State.BACKING_OFF, State.STOPPED} and self._is_connected:
+            self._disconnect()
 
-    def _set_aside(self, command: SetAside) -> None:
-        reason = self._dead.take(command.records, self._sender.records, self._sender.epoch)
+    def _set_aside(self) -> None:
+        engine = self._engine
+        reason = self._dead.take(engine.pending, self._sender.records, self._sender.epoch)
         if reason is not None:
             self._logged = reason
-            self._do(self._engine.failed(reason, now_s=time.monotonic()))
+            engine.failed(reason, now_s=time.monotonic())
             return
-        self._engine.set_aside(aside.position.address for aside in command.records)
-        self._do(self._sender.send())
+        engine.set_aside()
+        self._sender.send()
 
     def _saving(self) -> Callable[[], None]:
         """A function that saves the checkpoints, with what the lanes hold now."""
+        self._engine.forget_delivered()
         for key, lane in self._engine.lanes.items():
             checkpoint = self._checkpoints.lanes.get(key)
             if checkpoint is not None:
@@ -394,14 +398,15 @@ class AtLeastOnce:
                 checkpoint.offset = max(checkpoint.offset, lane.last_offset)
         return self._checkpoints.save_if_possible
 
-    def _connect(self, *, careful: bool) -> None:
+    def _connect(self) -> None:
         """Makes a producer. If records may have been in flight, reads back what arrived."""
         checkpoints = self._checkpoints
-        self._cluster.connect(careful=careful)
+        self._is_connected = True
+        self._cluster.connect(careful=self._engine.careful)
         self._topics.forget()
         lanes = dict(checkpoints.lanes)
         if not lanes or (self._has_read_back and not self._engine.in_doubt):
-            self._do(self._engine.connected({}))
+            self._engine.connected({})
             return
         if not (self._reads_back or checkpoints.clean):
             _log.warning(
@@ -414,19 +419,18 @@ class AtLeastOnce:
         except ToldToStop:
             return
         except NotReachable as error:
-            reason = self._cluster.unanswered(error)
-            self._do(self._engine.failed(reason, now_s=time.monotonic()))
+            self._engine.failed(self._cluster.unanswered(error), now_s=time.monotonic())
             return
         finally:
             reader.close()
         self._has_read_back = True
         checkpoints.clean = False  # before anything is sent: a crash is not a clean stop
         self._saving()()
-        self._do(self._engine.connected(arrivals.held))
+        self._engine.connected(arrivals.held)
         self._topics.apply(arrivals)
 
     def _disconnect(self) -> None:
-        engine = self._engine
+        engine, self._is_connected = self._engine, False
         # No attempt failed if a record was refused, or if it stops.
         if (
             engine.backoff.attempts

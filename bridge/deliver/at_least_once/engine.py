@@ -1,22 +1,24 @@
-"""The delivery engine of one log: a pure state machine. Events in, commands out.
+"""The delivery engine of one log: a pure state machine. Events in; the driver does what the state asks.
 
-    state       event                      next         commands
-    connecting  connected                  sending      -
-    connecting  failed, to be tried again  backing_off  Commit, Disconnect
-    sending     delivered                  sending      -
-    sending     failed, to be tried again  backing_off  Commit, Disconnect
-    sending     tick, commit due           sending      Commit
-    sending     stop                       stopping     -
-    backing_off tick, delay over           connecting   Connect
-    stopping    all acknowledged, or late  stopped      Commit, Disconnect
-    stopping    failed, to be tried again  stopped      Commit, Disconnect
-    sending     suspect, one of several    backing_off  Commit, Disconnect; at once, carefully
-    sending     suspect, a single record   backing_off  Commit, Disconnect; at once, poison
-    sending     suspect, records named     backing_off  Commit, Disconnect; at once, poison
-    sending     poison read, to be set by  sending      SetAside
-    sending     poison read, to stop       sending      -
-    sending     tick, held lanes fill it   backing_off  Commit, Disconnect
-    connecting, backing_off: stop          stopped      Commit, Disconnect
+    state       event                      next
+    connecting  connected                  sending
+    connecting  failed, to be tried again  backing_off
+    sending     delivered                  sending
+    sending     failed, to be tried again  backing_off
+    sending     stop                       stopping
+    backing_off tick, delay over           connecting
+    stopping    all acknowledged, or late  stopped
+    stopping    failed, to be tried again  stopped
+    sending     suspect, one of several    backing_off  at once, carefully
+    sending     suspect, a single record   backing_off  at once, poison
+    sending     suspect, records named     backing_off  at once, poison
+    sending     poison read, to be set by  sending      the driver sets `pending` aside
+    sending     poison read, to stop       sending
+    sending     tick, held lanes fill it   backing_off
+    connecting, backing_off: stop          stopped
+
+The driver of a connecting engine makes a producer, reads back what arrived, and reports `connected`. In
+backing_off and stopped it forgets the producer and what that has not delivered.
 
 Lanes. Each destination partition is a lane, which keeps the order of the log. Few records carry a
 delivery callback: a *mark* does, for itself and for the records of its lane since the mark before.
@@ -42,18 +44,11 @@ poison (see error_table); any other fault stops the lane.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from enum import Enum
+from typing import TYPE_CHECKING
 
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, Planned, plan
-from bridge.deliver.at_least_once.commands import (
-    Command,
-    Commit,
-    Connect,
-    Disconnect,
-    SetAside,
-    State,
-)
-from bridge.deliver.at_least_once.partition_state import UNBOUNDED, Lane, Lanes, Mark, least
+from bridge.deliver.at_least_once.partition_state import UNBOUNDED, Lane, Lanes, least
 from bridge.deliver.at_least_once.window import Window
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.position import Position
@@ -62,18 +57,19 @@ from bridge.kafka.lane import LaneKey, Refusal
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection
 
     from bridge.deliver.position import Aside, Poison
 
 
-class Admitted(NamedTuple):
-    """What to send of a batch. sent: indices of its records. marks: see batch_planner. commands: to
-    carry out before anything is sent."""
+class State(Enum):
+    """The value is the word in status and logs."""
 
-    sent: Sequence[int]
-    marks: Sequence[tuple[LaneKey, Mark]]
-    commands: list[Command]
+    CONNECTING = "connecting"
+    SENDING = "sending"
+    BACKING_OFF = "backing_off"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
 
 
 class Engine:
@@ -81,7 +77,8 @@ class Engine:
 
     until: nothing is read from this address on. in_doubt: records were in flight when the connection
     before, or another process, ended: they may still arrive. outstanding_max, bytes_max: for lanes
-    that flow, and once more for lanes that are held.
+    that flow, and once more for lanes that are held. pending: records to set aside, durably, before
+    anything else is sent. aside: addresses of records that were set aside.
     """
 
     def __init__(
@@ -90,7 +87,6 @@ class Engine:
         *,
         now_s: float,
         poison: Poison = "stop",
-        commit_s: float = 1.0,
         stop_s: float = 5.0,
         backoff_s: float = 0.2,
         backoff_max_s: float = 30.0,
@@ -104,7 +100,6 @@ class Engine:
     ) -> None:
         self.state = State.BACKING_OFF
         self.poison = poison
-        self.committed = start
         self.frontier = start
         self.lanes = Lanes()
         self.acknowledged = 0
@@ -112,19 +107,17 @@ class Engine:
         self.failure: str | None = None
         self.refusals: dict[int, Refusal] = {}
         self.aside: set[int] = set()
+        self.pending: list[Aside] = []
         self.in_doubt = in_doubt
         self.backoff = Backoff(backoff_s, backoff_max_s, entropy)
         self.window = Window(bytes_max)
         self._read_from = start
         self._until = UNBOUNDED if until is None else until
-        self._pending: dict[int, Aside] = {}  # not set aside yet
-        self._commit_s = commit_s
         self._stop_s = stop_s
         self._hold_s = hold_s
         self._outstanding_max = outstanding_max
         self._bytes_max = bytes_max
         self._mark_every = mark_every
-        self._commit_due_s = now_s + commit_s
         self._retry_at_s = now_s
         self._stop_at_s = float("inf")
 
@@ -136,7 +129,7 @@ class Engine:
         lanes = self.lanes
         if (
             self.state is not State.SENDING
-            or self._pending
+            or self.pending
             or lanes.records - lanes.held_records >= self._outstanding_max
             or lanes.bytes - lanes.held_bytes >= self.window.bytes
         ):
@@ -169,7 +162,7 @@ class Engine:
     def position(self) -> Position:
         """Everything before this is acknowledged: the cursor may be here."""
         low = self.lanes.low(self.frontier)
-        return least([low, *(aside.position for aside in self._pending.values())], low)
+        return least([low, *(aside.position for aside in self.pending)], low)
 
     @property
     def unread(self) -> Position:
@@ -183,7 +176,7 @@ class Engine:
 
     @property
     def over(self) -> bool:
-        """Stopped: no command will follow."""
+        """Stopped for good."""
         return self.state is State.STOPPED
 
     @property
@@ -203,20 +196,11 @@ class Engine:
             lane.waits_from is None or lane.standing for lane in self.lanes.values()
         )
 
-    def settles(self, now_s: float) -> bool:
-        """Whether all that was read is acknowledged and the cursor is durable there. If only the
-        latter is missing, a commit is due."""
-        if self.position.address < self.frontier.address:
-            return False
-        if self.committed.address < self.frontier.address:
-            self._commit_due_s = min(self._commit_due_s, now_s)
-            return False
-        return True
-
     def seconds_to_tick(self, now_s: float) -> float:
-        """How long until `tick` has something to do."""
-        due_s = self._retry_at_s if self.state is State.BACKING_OFF else self._commit_due_s
-        return max(0.0, due_s - now_s)
+        """How long until `tick` has something to do; endless if only events are awaited."""
+        if self.state is not State.BACKING_OFF:
+            return float("inf")
+        return max(0.0, self._retry_at_s - now_s)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -229,7 +213,7 @@ class Engine:
         """There were no records from `begin` up to here, only seals or gaps."""
         self._apply(Planned(), read_to, now_s=0.0)
 
-    def admit(self, given: Given, read_to: Position, *, now_s: float) -> Admitted:
+    def admit(self, given: Given, read_to: Position, *, now_s: float) -> Planned:
         """Decides what to send of a batch that was read from `begin` up to `read_to`. The records
         to send count as outstanding on return. The cursor will not pass the others either."""
         if given.addresses and given.addresses[-1] >= self._until:
@@ -245,9 +229,10 @@ class Engine:
             stop_at_poison=self.poison == "stop",
             mark_every=self._mark_every,
         )
-        return Admitted(planned.sent, planned.marks, self._apply(planned, read_to, now_s=now_s))
+        self._apply(planned, read_to, now_s=now_s)
+        return planned
 
-    def _apply(self, planned: Planned, read_to: Position, *, now_s: float) -> list[Command]:
+    def _apply(self, planned: Planned, read_to: Position, *, now_s: float) -> None:
         assert self.state is State.SENDING
         if read_to.address > self._until:
             read_to = Position(self._until, None)
@@ -275,16 +260,15 @@ class Engine:
                 lane.closed = aside.refusal
             else:
                 lane.sent_to = max(lane.sent_to, aside.position.address)
-                self._pending[aside.position.address] = aside
-        return [SetAside(tuple(self._pending.values()))] if self._pending else []
+                self.pending.append(aside)
 
-    def set_aside(self, addresses: Iterable[int]) -> None:
-        """These records are in the dead-letter log, durably, or were counted as dropped."""
+    def set_aside(self) -> None:
+        """The pending records are in the dead-letter log, durably, or were counted as dropped."""
         self.backoff.reset()
-        for address in addresses:
-            self._pending.pop(address, None)
-            self.refusals.pop(address, None)
-            self.aside.add(address)
+        for aside in self.pending:
+            self.refusals.pop(aside.position.address, None)
+            self.aside.add(aside.position.address)
+        self.pending.clear()
 
     # --- lanes --------------------------------------------------------------------------------
 
@@ -308,23 +292,22 @@ class Engine:
 
     # --- events -------------------------------------------------------------------------------
 
-    def connected(self, resume: dict[LaneKey, int]) -> list[Command]:
+    def connected(self, resume: dict[LaneKey, int]) -> None:
         """A producer is ready. resume: the last address that each lane is known to hold; records up
         to there are not sent again."""
         if self.state is not State.CONNECTING:
-            return []
+            return
         self.state = State.SENDING
         self.in_doubt = False
         self.failure = None
         for key, address in resume.items():
             self.note_held(key, address)
-        return []
 
-    def delivered(self, key: LaneKey, address: int, offset: int, *, now_s: float) -> list[Command]:
+    def delivered(self, key: LaneKey, address: int, offset: int, *, now_s: float) -> None:
         """A mark was acknowledged, and with it all records before it in its lane."""
         lane = self.lanes.get(key)
         if lane is None or self.state not in {State.SENDING, State.STOPPING}:
-            return []
+            return
         was_held, sent_s = lane.held, now_s - lane.waits_s(now_s)
         under_way = self.lanes.bytes - self.lanes.held_bytes
         records, size = self.lanes.acknowledge(lane, address, offset, now_s=now_s)
@@ -332,7 +315,7 @@ class Engine:
             self.window.acknowledged(size, under_way=under_way, sent_s=sent_s, now_s=now_s)
         self.acknowledged += records
         self.backoff.reset()
-        return self._finish_if_done(now_s)
+        self._finish_if_done(now_s)
 
     def suspect(
         self,
@@ -342,12 +325,12 @@ class Engine:
         *,
         now_s: float,
         named: Collection[int] = (),
-    ) -> list[Command]:
+    ) -> None:
         """A request was refused, of this lane or of an unknown one; or the client refused a record.
         named: the addresses of the records to blame. Without them only a request of one record shows
         which one."""
         if self.over:
-            return []
+            return
         lane = None if key is None else self.lanes.get(key)
         was_in_doubt, alone = self.in_doubt, False
         if lane is not None and lane.records == 1:
@@ -355,85 +338,67 @@ class Engine:
             alone = self.outstanding == 1
         if named:
             self.refusals.update(dict.fromkeys(named, Refusal(reason, code)))
-            commands = self.again(reason, now_s=now_s)
+            self.again(reason, now_s=now_s)
             if alone:  # it was refused, and nothing else was in flight
                 self.in_doubt = was_in_doubt
-            return commands
-        if self.lanes.bisect(lane, names=kind_of(code) is Kind.NEIGHBOUR):
-            return self.again(reason, now_s=now_s)
-        return self.failed(reason, now_s=now_s)
+        elif self.lanes.bisect(lane, names=kind_of(code) is Kind.NEIGHBOUR):
+            self.again(reason, now_s=now_s)
+        else:
+            self.failed(reason, now_s=now_s)
 
-    def again(self, reason: str, *, now_s: float) -> list[Command]:
+    def again(self, reason: str, *, now_s: float) -> None:
         """A request failed for a reason that is known now: sends what is not acknowledged again,
         without a pause."""
-        commands = self.failed(reason, now_s=now_s)
+        self.failed(reason, now_s=now_s)
         if self.state is State.BACKING_OFF:
             self.backoff.reset()
             self._retry_at_s = now_s
-        return commands
 
-    def failed(self, reason: str, *, now_s: float) -> list[Command]:
+    def failed(self, reason: str, *, now_s: float) -> None:
         """Something failed that may succeed later: sends what is not acknowledged again, after a
         delay that grows, with jitter. A stop is not delayed."""
         if self.over:
-            return []
+            return
         self.failure = reason
         if self.state is State.STOPPING:
-            return self._end()
-        commands: list[Command] = [Commit(self.position), Disconnect()]
+            self.state = State.STOPPED
+            return
         self.in_doubt = self.in_doubt or self.outstanding > 0
         self.window.forget()
         self.lanes.forget()
-        for aside in self._pending.values():
+        for aside in self.pending:
             self.lanes[aside.lane].leave(aside.position)
-        self._pending.clear()
+        self.pending.clear()
         self._retry_at_s = now_s + self.backoff.next_s()
         self.state = State.BACKING_OFF
-        return commands
 
-    def stop(self, *, now_s: float) -> list[Command]:
+    def stop(self, *, now_s: float) -> None:
         """Reads no more; what was sent may be acknowledged for `stop_s`."""
         if self.state in {State.CONNECTING, State.BACKING_OFF}:
-            return self._end()
-        if self.state is State.SENDING:
+            self.state = State.STOPPED
+        elif self.state is State.SENDING:
             self.state = State.STOPPING
             self._stop_at_s = now_s + self._stop_s
-            return self._finish_if_done(now_s)
-        return []
+            self._finish_if_done(now_s)
 
-    def tick(self, now_s: float) -> list[Command]:
+    def tick(self, now_s: float) -> None:
         """Time has passed."""
         if self.state is State.BACKING_OFF and now_s >= self._retry_at_s:
             self.state = State.CONNECTING
-            return [Connect(careful=self.careful)]
-        if self.state is State.STOPPING:
-            return self._finish_if_done(now_s)
-        if self.state is not State.SENDING:
-            return []
-        lanes = self.lanes
-        lanes.hold_late(self._hold_s, now_s)
-        if lanes.held_records > self._outstanding_max or lanes.held_bytes > self._bytes_max:
-            return self.failed("lanes that take nothing fill the client's queue", now_s=now_s)
-        if now_s >= self._commit_due_s:
-            self._commit_due_s = now_s + self._commit_s
-            position = self.position
-            if position.address > self.committed.address:
-                return [Commit(position)]
-        return []
+        elif self.state is State.STOPPING:
+            self._finish_if_done(now_s)
+        elif self.state is State.SENDING:
+            lanes = self.lanes
+            lanes.hold_late(self._hold_s, now_s)
+            if lanes.held_records > self._outstanding_max or lanes.held_bytes > self._bytes_max:
+                self.failed("lanes that take nothing fill the client's queue", now_s=now_s)
 
-    def committed_at(self, position: Position) -> None:
-        """The cursor is durable there."""
-        self.committed = position
+    def _finish_if_done(self, now_s: float) -> None:
+        if self.state is State.STOPPING and (not self.outstanding or now_s >= self._stop_at_s):
+            self.state = State.STOPPED
+
+    def forget_delivered(self) -> None:
+        """Forgets which records before the position were set aside."""
         if self.aside:
-            self.aside = {address for address in self.aside if address >= position.address}
-
-    # --- inside -------------------------------------------------------------------------------
-
-    def _finish_if_done(self, now_s: float) -> list[Command]:
-        if self.state is not State.STOPPING or (self.outstanding and now_s < self._stop_at_s):
-            return []
-        return self._end()
-
-    def _end(self) -> list[Command]:
-        self.state = State.STOPPED
-        return [Commit(self.position), Disconnect()]
+            begin = self.position.address
+            self.aside = {address for address in self.aside if address >= begin}

@@ -1,5 +1,5 @@
 """Sender: from the log to the lanes. It reads a batch, routes it, asks the engine what to send, and
-queues that for the producer."""
+queues that for the producer. The engine's state shows what failed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from aolog.read.batch import Batch
-    from bridge.deliver.at_least_once.commands import Command
-    from bridge.deliver.at_least_once.engine import Admitted, Engine
+    from bridge.deliver.at_least_once.batch_planner import Planned
+    from bridge.deliver.at_least_once.engine import Engine
     from bridge.deliver.at_least_once.topics import Topics
     from bridge.deliver.log_source import LogSource
     from bridge.deliver.router import Router
@@ -43,10 +43,10 @@ class _Outgoing:
 
 
 class Sender:
-    """Of one log. Its methods return the engine's commands. Not thread-safe.
+    """Of one log. Not thread-safe.
 
     uuid: in the stamps. view: changes each record before it is sent. records, epoch: of the last
-    batch, by address, if a command names its records. idle: the last read found no batch.
+    batch, by address, if some are to be set aside. idle: the last read found no batch.
     """
 
     def __init__(
@@ -82,19 +82,19 @@ class Sender:
         self._outgoing = None
         self.idle = False
 
-    def look_again(self) -> list[Command]:
+    def look_again(self) -> None:
         """Asks again for topics and partitions that could not be used, if it is time to. Call it
         before `read`, which begins where a lane left its records."""
-        return self._ask(self._topics.look_again) or []
+        self._ask(self._topics.look_again)
 
-    def read(self, timeout_s: float) -> list[Command]:
+    def read(self, timeout_s: float) -> None:
         """Reads a batch, waiting for one so long, and begins to send it. Raises what Reader
         raises."""
         engine, source, now_s = self._engine, self._source, time.monotonic()
         catching_up = engine.catching_up
         if self._topics.settles and not catching_up:
             self._cluster.serve(BUSY_S)
-            return []
+            return
         begin = engine.begin()
         if begin.address != source.position.address:
             source.go_to(begin)
@@ -104,26 +104,26 @@ class Sender:
             if catching_up:  # the records are no longer there
                 source.go_to(engine.frontier)
             engine.nothing_read(source.position)
-            return []
+            return
         messages = messages_of(batch, self._uuid, self._view or view_of(batch))
-        unknown = self._ask(lambda: self._topics.look(self._router.topics(messages)))
-        if unknown is not None:
+        if not self._ask(lambda: self._topics.look(self._router.topics(messages))):
             source.go_to(begin)
-            return unknown
+            return
         routed = self._router.route(batch, messages, self._topics.partitions)
         ordinal = first_ordinal(batch)
-        admitted = engine.admit(
+        planned = engine.admit(
             Given(messages.addresses, messages.sizes, routed.lanes, ordinal, routed.refusals),
             source.position,
             now_s=now_s,
         )
-        self._keep_named(batch, admitted)
-        self._prepare(messages, routed.lanes, admitted)
-        size = sum(mark.bytes for _, mark in admitted.marks)
-        source.rate_limit.spend(len(admitted.sent), size, now_s=now_s)
-        return admitted.commands or self.send()
+        self._keep_pending(batch)
+        self._prepare(messages, routed.lanes, planned)
+        size = sum(mark.bytes for _, mark in planned.marks)
+        source.rate_limit.spend(len(planned.sent), size, now_s=now_s)
+        if not engine.pending:
+            self.send()
 
-    def send(self) -> list[Command]:
+    def send(self) -> None:
         """Queues admitted records, until the client's queue is full."""
         cluster, outgoing = self._cluster, self._outgoing
         while outgoing is not None:
@@ -139,41 +139,42 @@ class Sender:
             if put.refusal is not None:
                 named = [messages.addresses[outgoing.next]]
                 reason, code = put.refusal[:2]
-                return self._engine.suspect(reason, code, named=named, now_s=time.monotonic())
+                self._engine.suspect(reason, code, named=named, now_s=time.monotonic())
+                break
             if outgoing.next < end:
                 break
-        return []
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _keep_named(self, batch: Batch, admitted: Admitted) -> None:
-        """A command names records of this batch by their addresses."""
+    def _keep_pending(self, batch: Batch) -> None:
+        """Records of this batch may be set aside."""
         self.epoch = batch.frames[0].epoch
         self.records = {}
-        if admitted.commands:
+        if self._engine.pending:
             seen = batch if self._view is None else map(self._view, batch)
             self.records = {record.address: record for record in seen}
 
     def _prepare(
-        self, messages: Messages, lanes: Sequence[LaneKey | None], admitted: Admitted
+        self, messages: Messages, lanes: Sequence[LaneKey | None], planned: Planned
     ) -> None:
-        sent = admitted.sent
+        sent = planned.sent
         if len(sent) < messages.records:
             messages, lanes = messages.take(sent), [lanes[i] for i in sent]
         callbacks: list[Callback] = [None] * messages.records
-        for key, mark in admitted.marks:
+        for key, mark in planned.marks:
             i = bisect_left(messages.addresses, mark.last_address)
             callbacks[i] = self._cluster.reporting(key, mark.last_address)
         self._outgoing = _Outgoing(messages, cast("list[LaneKey]", lanes), callbacks)
 
-    def _ask(self, look: Callable[[], None]) -> list[Command] | None:
-        """Asks for topics. None if they are known, as far as they exist; else the commands."""
+    def _ask(self, look: Callable[[], None]) -> bool:
+        """Asks for topics. Whether they are known, as far as they exist."""
         try:
             look()
         except ToldToStop:
-            return []
+            return False
         except SyncFailed:
             raise
         except (NotReachable, StorageError) as error:
-            return self._engine.failed(self._cluster.unanswered(error), now_s=time.monotonic())
-        return None
+            self._engine.failed(self._cluster.unanswered(error), now_s=time.monotonic())
+            return False
+        return True

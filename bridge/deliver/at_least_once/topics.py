@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from bridge.deliver.at_least_once.engine import Engine
+    from bridge.deliver.committer import Committer
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.producer import Cluster
 
@@ -69,6 +70,7 @@ class Topics:
         cluster: Cluster,
         engine: Engine,
         checkpoints: Checkpoints,
+        committer: Committer,
         *,
         deduplicator: Deduplicator,
         give_up: Callable[[], bool],
@@ -76,6 +78,7 @@ class Topics:
         self._cluster = cluster
         self._engine = engine
         self._checkpoints = checkpoints
+        self._committer = committer
         self._deduplicator = deduplicator
         self._give_up = give_up
         self._partitions: dict[str, int] = {}
@@ -118,8 +121,17 @@ class Topics:
         if silent:
             self._ask_silent(silent)
         self._reread(now_s)
-        if self._grown and self._engine.settles(now_s):
+        if self._grown and self._has_settled():
             self._use_new_partitions()
+
+    def _has_settled(self) -> bool:
+        """Whether all that was read is acknowledged, and the cursor is durable there. If only the
+        latter is missing, a commit is due."""
+        end = self._engine.frontier.address
+        if self._engine.position.address < end:
+            return False
+        self._committer.hurry()
+        return self._committer.committed.address >= end
 
     @property
     def settles(self) -> bool:

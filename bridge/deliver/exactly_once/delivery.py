@@ -27,7 +27,6 @@ from bridge.deliver.exactly_once.engine import (
     Commit,
     Connect,
     Prove,
-    Save,
     State,
     Transactions,
 )
@@ -107,11 +106,10 @@ class ExactlyOnce:
             now_s=time.monotonic(),
             records=options.transaction_records,
             seconds=options.transaction_seconds,
-            save_s=options.commit_s,
             stop_s=options.stop_s,
             in_doubt=not notes.clean,
         )
-        self._committer = Committer(source, self._engine.saved_at)
+        self._committer = Committer(source, lambda: self._engine.position, options.commit_s)
         admission = self._cluster.admission()
         self._topic_settings = self._cluster.topic_settings(admission)
         self._prefetch = Prefetch(
@@ -256,7 +254,7 @@ class ExactlyOnce:
             state=self._state(),
             reachable=cluster.reachable,
             position=engine.position.address,
-            committed=engine.saved.address,
+            committed=self._committer.committed.address,
             acknowledged=engine.acknowledged,
             skipped=self._skipped,
             outstanding=engine.outstanding,
@@ -292,9 +290,6 @@ class ExactlyOnce:
                 cluster.prove(self._record(command.position))
             elif isinstance(command, Commit):
                 cluster.commit(self._record(command.position), again=command.again)
-            elif isinstance(command, Save):
-                if command.position.address > self._engine.saved.address:
-                    self._committer.want(command.position)
             else:
                 cluster.disconnect()
                 if not self._engine.over:
@@ -305,15 +300,15 @@ class ExactlyOnce:
         if isinstance(event, Found):
             self._sender.unsure = self._sender.unsure or self._connections > 0
             self._connections += 1
-            self._do(engine.found(self._resume(event.record), now_s=now_s))
+            self._do(engine.found(self._resume(event.record)))
         elif isinstance(event, Looked):
             self._sender.checked(set(event.lanes))
         elif isinstance(event, Proven):
-            self._do(engine.proven(now_s=now_s, twice=event.twice))
+            self._do(engine.proven(twice=event.twice))
         elif isinstance(event, Committed):
             self._refusals.waits = self._watch.too_few = None
             self._trouble.over()
-            self._do(engine.committed(now_s=now_s, twice=event.twice))
+            self._do(engine.committed(twice=event.twice))
             TRANSACTIONS.labels("committed").inc()
             self._prefetch.passed(engine.position.address)
         elif isinstance(event, Impossible):

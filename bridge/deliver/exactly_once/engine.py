@@ -14,17 +14,17 @@
     committing   suspect                         connecting   Connect; then fewer records
     sending      to be sent again at once        connecting   Connect
     committing   to be sent again at once        connecting   Connect
-    committing   suspect after a stop            stopped      Save, Disconnect
-    sending      ended at a refused record       failed       Save, Disconnect
+    committing   suspect after a stop            stopped      Disconnect
+    sending      ended at a refused record       failed       Disconnect
     backing_off  tick                            connecting   Connect
-    any          broken                          backing_off  Save, Disconnect
-    any          impossible                      failed       Save, Disconnect
+    any          broken                          backing_off  Disconnect
+    any          impossible                      failed       Disconnect
     sending      stop, something open            committing   Commit; then stopped
-    sending      stop                            stopped      Save, Disconnect
-    committing   committed after a stop          stopped      Save, Disconnect
-    any          broken after a stop             stopped      Save, Disconnect
-    any          tick after a stop, late         stopped      Save, Disconnect
-    elsewhere    stop                            stopped      Save, Disconnect
+    sending      stop                            stopped      Disconnect
+    committing   committed after a stop          stopped      Disconnect
+    any          broken after a stop             stopped      Disconnect
+    any          tick after a stop, late         stopped      Disconnect
+    elsewhere    stop                            stopped      Disconnect
 
 Why each record arrives once. A transaction holds records of the log from the committed position
 on, in order, and the position after them as a record of the cursor topic. The cluster makes all of
@@ -46,7 +46,7 @@ large for the topic), transactions stay small, and double with each one that pas
 may name the records (KIP-467), the same records are first sent again, with a report on each. Records
 that are named, or refused by the topic's settings, are set aside while the rest is sent (`again`).
 
-The local cursor (`Save`) follows the committed position and is never ahead of it.
+The local cursor follows the committed position and is never ahead of it.
 """
 
 from __future__ import annotations
@@ -98,13 +98,7 @@ class Disconnect(NamedTuple):
     """Drop the producer; go back to the committed position."""
 
 
-class Save(NamedTuple):
-    """Make the local cursor durable at this position."""
-
-    position: Position
-
-
-Command: TypeAlias = Connect | Prove | Commit | Disconnect | Save
+Command: TypeAlias = Connect | Prove | Commit | Disconnect
 
 NARROWING = 8  # each narrower try costs a connection, as much as several commits: see suspect
 _FINAL = {State.STOPPED, State.FAILED}
@@ -114,9 +108,9 @@ _OPEN = {State.SENDING, State.COMMITTING}
 class Transactions:
     """See the module. Times are seconds of any clock that only grows.
 
-    records, seconds: the most that one transaction holds, and how long it stays open. save_s: how
-    often the local cursor is saved. stop_s: how long a stop waits for a commit. in_doubt: whether
-    the cluster may have committed more than the local cursor says.
+    records, seconds: the most that one transaction holds, and how long it stays open. stop_s: how
+    long a stop waits for a commit. in_doubt: whether the cluster may have committed more than the
+    local cursor says.
     """
 
     def __init__(
@@ -126,7 +120,6 @@ class Transactions:
         now_s: float,
         records: int = 10_000,
         seconds: float = 0.5,
-        save_s: float = 1.0,
         stop_s: float = 5.0,
         backoff_s: float = 0.2,
         backoff_max_s: float = 30.0,
@@ -135,7 +128,6 @@ class Transactions:
     ) -> None:
         self.state = State.BACKING_OFF
         self.position = start  # everything before it is committed
-        self.saved = start  # where the local cursor is durable
         self.sent_to = start
         self.outstanding = 0
         self.acknowledged = 0
@@ -149,10 +141,8 @@ class Transactions:
         self._intact = False  # no request of this producer can arrive late: it may go on
         self._records = records
         self._seconds = seconds
-        self._save_s = save_s
         self._stop_s = stop_s
         self.backoff = Backoff(backoff_s, backoff_max_s, entropy)
-        self._save_due_s = now_s + save_s
         self._retry_at_s = now_s
         self._commit_due_s = float("inf")
         self._stop_at_s = float("inf")
@@ -190,11 +180,11 @@ class Transactions:
             return max(0.0, self._retry_at_s - now_s)
         if self.state is not State.SENDING:
             return float("inf")
-        return max(0.0, min(self._save_due_s, self._commit_due_s) - now_s)
+        return max(0.0, self._commit_due_s - now_s)
 
     # --- connecting ---------------------------------------------------------------------------
 
-    def found(self, position: Position, *, now_s: float) -> list[Command]:
+    def found(self, position: Position) -> list[Command]:
         """Nothing of a predecessor is open, and the last committed transaction ended at this
         position (the local cursor's, if there was none)."""
         if self.state is not State.CONNECTING:
@@ -208,16 +198,17 @@ class Transactions:
         if not self._proven:
             self.state = State.PROVING
             return [Prove(position)]
-        return self._send_on(now_s)
+        self.state = State.SENDING
+        return []
 
-    def proven(self, *, now_s: float, twice: bool = False) -> list[Command]:
+    def proven(self, *, twice: bool = False) -> list[Command]:
         """The cluster isolates transactions. twice: the client may have requested the end of one of
         the proof's transactions more than once."""
         if self.state is not State.PROVING:
             return []
         self._proven = True
         self._intact = self._intact and not twice
-        return self._go_on(now_s)
+        return self._go_on()
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -250,7 +241,7 @@ class Transactions:
 
     # --- outcomes -----------------------------------------------------------------------------
 
-    def committed(self, *, now_s: float, twice: bool = False) -> list[Command]:
+    def committed(self, *, twice: bool = False) -> list[Command]:
         """The cluster has committed what `Commit` asked for. twice: the client may have requested
         that more than once."""
         if self.state is not State.COMMITTING:
@@ -264,7 +255,7 @@ class Transactions:
         self.backoff.reset()
         self._forget_open()
         self.failure = None
-        return self._end(State.STOPPED) if self.stopping else self._go_on(now_s)
+        return self._end(State.STOPPED) if self.stopping else self._go_on()
 
     def unanswered(self, reason: str) -> list[Command]:
         """The cluster has not answered a commit yet: asks again."""
@@ -304,7 +295,7 @@ class Transactions:
             return self._end(State.STOPPED)
         self._retry_at_s = now_s + self.backoff.next_s()
         self.state = State.BACKING_OFF
-        return [Save(self.position), Disconnect()]
+        return [Disconnect()]
 
     def impossible(self, reason: str) -> list[Command]:
         """No retry helps."""
@@ -339,18 +330,17 @@ class Transactions:
         if self.state is State.BACKING_OFF and now_s >= self._retry_at_s:
             return self._connect()
         if self.state is State.SENDING:
-            return self._commit_if_due(now_s) or self._save_if_due(now_s)
+            return self._commit_if_due(now_s)
         return []
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _send_on(self, now_s: float) -> list[Command]:
-        self.state = State.SENDING
-        return self._save_if_due(now_s)
-
-    def _go_on(self, now_s: float) -> list[Command]:
+    def _go_on(self) -> list[Command]:
         """With the next transaction, of this producer or of its next epoch."""
-        return self._send_on(now_s) if self._intact else self._connect()
+        if not self._intact:
+            return self._connect()
+        self.state = State.SENDING
+        return []
 
     def _connect(self) -> list[Command]:
         self.state = State.CONNECTING
@@ -376,18 +366,6 @@ class Transactions:
         self.sent_to = self.position
         self._commit_due_s = float("inf")
 
-    def _save_if_due(self, now_s: float) -> list[Command]:
-        if now_s < self._save_due_s:
-            return []
-        self._save_due_s = now_s + self._save_s
-        if self.position.address <= self.saved.address:
-            return []
-        return [Save(self.position)]
-
-    def saved_at(self, position: Position) -> None:
-        """The local cursor is durable at this position."""
-        self.saved = position
-
     def _end(self, state: State) -> list[Command]:
         self.state = state
-        return [Save(self.position), Disconnect()]
+        return [Disconnect()]

@@ -113,9 +113,15 @@ def test_a_commit_is_the_cursor_then_checkpoints_then_pruning_and_none_is_repeat
         committing=lambda position: partial(commit, position.address),
         prune=lambda: did.append("prune"),
     )
-    commits = Committer(source, lambda _: None, lambda: lambda: did.append("checkpoints"))  # type: ignore[arg-type]  # what it uses of a source
-    for address in (8, 8, 16, 24, 24):
-        commits.want(Position(address, None))
+    at = [0]
+    commits = Committer(
+        source,  # type: ignore[arg-type]  # what it uses of a source
+        lambda: Position(at[0], None),
+        0.0,
+        lambda: lambda: did.append("checkpoints"),
+    )
+    for at[0] in (8, 8, 16, 24, 24):
+        commits.go_on()
     go.set()
     commits.finish()
     commits.close()

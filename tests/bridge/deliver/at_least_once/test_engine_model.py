@@ -22,8 +22,7 @@ from hypothesis.stateful import (
 )
 
 from bridge.deliver.at_least_once.batch_planner import Given
-from bridge.deliver.at_least_once.commands import Command, Commit, Disconnect, SetAside
-from bridge.deliver.at_least_once.engine import Engine
+from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.at_least_once.partition_state import Lane
 from bridge.deliver.position import Poison, Position
 from bridge.kafka.lane import LaneKey, Refusal
@@ -72,7 +71,7 @@ class Bridge(RuleBasedStateMachine):
             entropy=self.random,
         )
         self.engine.aside |= {a for a in self.dead if a >= self.committed.address}
-        self.crashed = self.has_read_back = False
+        self.crashed = self.is_connected = self.has_read_back = False
         self.forget()
 
     def forget(self) -> None:
@@ -83,49 +82,57 @@ class Bridge(RuleBasedStateMachine):
         self.flights: dict[LaneKey, deque[Request]] = {lane: deque() for lane in self.LANES}
         self.answers: deque[tuple[LaneKey, Request]] = deque()
 
-    def do(self, commands: list[Command]) -> None:
-        for command in commands:
-            if isinstance(command, Commit):
-                if command.position.address > self.engine.committed.address:
-                    self.committed = command.position
-                    self.engine.committed_at(command.position)
-            elif isinstance(command, SetAside):
-                self.set_aside(command)
-            elif isinstance(command, Disconnect):
-                for lane, flight in self.flights.items():  # what is under way may still arrive
-                    for request in flight:
-                        if lane not in self.away and self.random.random() < 0.5:
-                            self.offer(lane, request)
-                        else:
-                            break
-                self.forget()
+    def follow(self) -> None:
+        """What the engine's state asks for."""
+        if self.engine.pending:
+            self.set_aside()
+        if self.engine.state is State.CONNECTING and not self.is_connected:
+            self.connect()
+        if self.engine.state in {State.BACKING_OFF, State.STOPPED} and self.is_connected:
+            self.disconnect()
+
+    def connect(self) -> None:
+        self.is_connected = True
+        there = {k: p for k, p in self.partitions.items() if k not in self.away}
+        held = {}
+        if self.engine.in_doubt or not self.has_read_back:
+            held = {key: part.stored[-1] for key, part in there.items() if part.stored}
+        self.has_read_back = True
+        self.engine.connected(held)
+        for lane in self.LANES:
+            if lane in self.away:
+                self.engine.close(lane, Refusal("away", "away", passing=True))
             else:
-                there = {k: p for k, p in self.partitions.items() if k not in self.away}
-                held = {}
-                if self.engine.in_doubt or not self.has_read_back:
-                    held = {key: part.stored[-1] for key, part in there.items() if part.stored}
-                self.has_read_back = True
-                self.do(self.engine.connected(held))
-                for lane in self.LANES:
-                    if lane in self.away:
-                        self.engine.close(lane, Refusal("away", "away", passing=True))
-                    else:
-                        self.engine.open(lane) if not self.is_standing(lane) else None
+                self.engine.open(lane) if not self.is_standing(lane) else None
+
+    def disconnect(self) -> None:
+        self.is_connected = False
+        for lane, flight in self.flights.items():  # what is under way may still arrive
+            for request in flight:
+                if lane not in self.away and self.random.random() < 0.5:
+                    self.offer(lane, request)
+                else:
+                    break
+        self.forget()
+
+    @rule()
+    def commit(self) -> None:
+        self.committed = max(self.committed, self.engine.position)
+        self.engine.forget_delivered()
 
     def is_standing(self, lane: LaneKey) -> bool:
         return lane in self.engine.standing
 
-    def set_aside(self, command: SetAside) -> None:
+    def set_aside(self) -> None:
         what = self.random.random()
-        addresses = [aside.position.address for aside in command.records]
         if what < 0.1:
-            self.do(self.engine.failed("disk full", now_s=self.now_s))
+            self.engine.failed("disk full", now_s=self.now_s)
             return
-        self.dead += addresses
+        self.dead += [aside.position.address for aside in self.engine.pending]
         if what < 0.3:  # the process dies between the two
             self.crashed = True
             return
-        self.engine.set_aside(addresses)
+        self.engine.set_aside()
 
     def offer(self, lane: LaneKey, request: Request) -> None:
         partition = self.partitions[lane]
@@ -157,10 +164,10 @@ class Bridge(RuleBasedStateMachine):
         end = batch[-1] + 10 if batch else begin.address
         lanes = list(map(self.lane_of, batch))
         given = Given(batch, array("q", [0] * len(batch)), lanes, first, {})
-        admitted = self.engine.admit(given, at(end), now_s=self.now_s)
-        marked = {mark.last_address for _, mark in admitted.marks}
-        self.waiting = [Outgoing(batch[i], lanes[i], batch[i] in marked) for i in admitted.sent]
-        self.do(admitted.commands)
+        planned = self.engine.admit(given, at(end), now_s=self.now_s)
+        marked = {mark.last_address for _, mark in planned.marks}
+        self.waiting = [Outgoing(batch[i], lanes[i], batch[i] in marked) for i in planned.sent]
+        self.follow()
         if self.crashed:
             self.crash()
         self.send()
@@ -206,16 +213,18 @@ class Bridge(RuleBasedStateMachine):
                 named = [address for address in reports if address in guilty]
                 code = code if named else "_INVALID_DIFFERENT_RECORD"
             where = lane if reports else None
-            self.do(self.engine.suspect("no", code, where, named=named, now_s=self.now_s))
+            self.engine.suspect("no", code, where, named=named, now_s=self.now_s)
+            self.follow()
             return
         for i, out in enumerate(request.records):
             if out.marked:
                 offset = request.offset - len(request.records) + 1 + i
-                self.do(self.engine.delivered(lane, out.address, offset, now_s=self.now_s))
+                self.engine.delivered(lane, out.address, offset, now_s=self.now_s)
 
     @rule()
     def lose_the_connection(self) -> None:
-        self.do(self.engine.failed("away", now_s=self.now_s))
+        self.engine.failed("away", now_s=self.now_s)
+        self.follow()
 
     @rule(which=st.integers(0, 2))
     def leader_away_or_back(self, which: int) -> None:
@@ -241,22 +250,24 @@ class Bridge(RuleBasedStateMachine):
     @rule(seconds=st.floats(0.01, 3.0))
     def tick(self, seconds: float) -> None:
         self.now_s += seconds
-        self.do(self.engine.tick(self.now_s))
+        self.engine.tick(self.now_s)
+        self.follow()
 
     @rule()
     def crash(self) -> None:
-        self.do([Disconnect()])
+        self.disconnect()
         self.start()
         if self.missing:
             self.engine.close(self.MISSING, Refusal("missing", "X", passing=True))
 
     @rule(late=st.booleans())
     def stop_and_start(self, late: bool) -> None:
-        self.do(self.engine.stop(now_s=self.now_s))
+        self.engine.stop(now_s=self.now_s)
         self.now_s += 5.0 if late else 0.1
-        self.do(self.engine.tick(self.now_s))
+        self.engine.tick(self.now_s)
         if late:
             assert self.engine.over
+        self.commit()
         self.crash()
 
     # --- what is promised
@@ -270,7 +281,7 @@ class Bridge(RuleBasedStateMachine):
             arrived = self.arrived() | set(self.dead)
             position = self.engine.position.address
             assert all(address in arrived for address in self.log if address < position)
-            assert self.engine.committed.address <= position
+            assert self.committed.address <= position
 
     @invariant()
     def nothing_arrives_twice_or_out_of_order(self) -> None:
@@ -385,13 +396,14 @@ def walk(seed: int) -> None:
         lambda: bridge.request(chance.randrange(3), chance.randint(1, 5)),
         lambda: bridge.arrive(chance.randrange(3)),
         bridge.answer,
+        bridge.commit,
         lambda: bridge.tick(chance.uniform(0.01, 2.0)),
         lambda: bridge.leader_away_or_back(chance.randrange(3)),
         bridge.topic_gone_or_back,
         bridge.crash,
     ]
     for _ in range(120):
-        chance.choices(steps, (10, 20, 10, 20, 20, 10, 10, 3, 3, 1))[0]()
+        chance.choices(steps, (10, 20, 10, 20, 20, 10, 5, 10, 3, 3, 1))[0]()
         bridge.the_cursor_never_passes_a_record_that_has_not_arrived()
         bridge.nothing_arrives_twice_or_out_of_order()
         bridge.only_poison_is_set_aside_and_only_once()

@@ -25,7 +25,6 @@ from bridge.deliver.exactly_once.engine import (
     Connect,
     Disconnect,
     Prove,
-    Save,
     State,
     Transactions,
 )
@@ -53,14 +52,14 @@ def connecting(**options: object) -> Transactions:
 
 def proving() -> Transactions:
     m = connecting()
-    assert m.found(at(0), now_s=NOW) == [Prove(at(0))]
+    assert m.found(at(0)) == [Prove(at(0))]
     return m
 
 
 def sending(**options: object) -> Transactions:
     m = connecting(**options)
-    m.found(at(0), now_s=NOW)
-    assert m.proven(now_s=NOW) == []
+    m.found(at(0))
+    assert m.proven() == []
     assert m.state is State.SENDING
     return m
 
@@ -97,17 +96,17 @@ def connecting_again() -> Transactions:
 # state, event, next, commands: as in the module's docstring
 Row = tuple[Callable[[], Transactions], Callable[[Transactions], list[Command]]]
 CASES: dict[tuple[str, str], Row] = {
-    ("connecting", "found, not yet proven"): (connecting, lambda m: m.found(at(3), now_s=NOW)),
-    ("connecting", "found"): (connecting_again, lambda m: m.found(at(3), now_s=NOW)),
-    ("proving", "proven"): (proving, lambda m: m.proven(now_s=NOW)),
+    ("connecting", "found, not yet proven"): (connecting, lambda m: m.found(at(3))),
+    ("connecting", "found"): (connecting_again, lambda m: m.found(at(3))),
+    ("proving", "proven"): (proving, lambda m: m.proven()),
     ("proving", "proven, perhaps asked twice"): (
-        proving, lambda m: m.proven(now_s=NOW, twice=True)
+        proving, lambda m: m.proven(twice=True)
     ),
     ("sending", "full, or its time is over"): (lambda: open_with(3), lambda m: m.tick(0.5)),
-    ("committing", "committed"): (committing, lambda m: m.committed(now_s=NOW)),
+    ("committing", "committed"): (committing, lambda m: m.committed()),
     ("committing", "unanswered"): (committing, lambda m: m.unanswered("late")),
     ("committing", "committed, perhaps asked twice"): (
-        committing, lambda m: m.committed(now_s=NOW, twice=True),
+        committing, lambda m: m.committed(twice=True),
     ),
     ("committing", "suspect after a stop"): (
         lambda: stopping(open_with(2)), lambda m: m.suspect("no", now_s=NOW),
@@ -127,7 +126,7 @@ CASES: dict[tuple[str, str], Row] = {
     ("sending", "stop, something open"): (lambda: open_with(2), lambda m: m.stop(now_s=NOW)),
     ("sending", "stop"): (sending, lambda m: m.stop(now_s=NOW)),
     ("committing", "committed after a stop"): (
-        lambda: stopping(open_with(2)), lambda m: m.committed(now_s=NOW),
+        lambda: stopping(open_with(2)), lambda m: m.committed(),
     ),
     ("any", "tick after a stop, late"): (
         lambda: stopping(committing()), lambda m: m.tick(5.0),
@@ -178,10 +177,10 @@ def test_a_search_finds_one_refused_record_in_few_connections(poison: int) -> No
             aborted += 1
             found = m.alone
             assert (m.again("no") if found else m.suspect("no", now_s=NOW)) == [Connect()]
-            m.found(at(begin), now_s=NOW)
+            m.found(at(begin))
         else:
             committed += 1
-            m.committed(now_s=NOW)
+            m.committed()
     assert aborted == 5  # of 4,096, 512, 64, 8 and one
     assert committed <= 4 * 7
     assert found == [poison * 10]
@@ -191,22 +190,22 @@ def test_a_search_finds_one_refused_record_in_few_connections(poison: int) -> No
 def test_if_the_cluster_may_name_records_the_same_ones_are_sent_again() -> None:
     m = open_with(4)
     m.suspect("no", now_s=NOW, names=True)
-    m.found(at(0), now_s=NOW)
+    m.found(at(0))
     assert (m.room, m.suspected) == (4, 4)
     m.sent(0, at(4), 4, now_s=NOW)
     m.suspect("no", now_s=NOW, names=True)  # it did not
-    m.found(at(0), now_s=NOW)
+    m.found(at(0))
     assert m.room == 1
 
 
 def test_if_the_refused_records_are_known_the_rest_is_sent_without_a_pause() -> None:
     m = open_with(4)
     assert m.again("no") == [Connect()]
-    m.found(at(0), now_s=NOW)
+    m.found(at(0))
     assert (m.room, m.suspected) == (4, 0)
     m.sent(0, at(3), 3, now_s=NOW)
     m.again("no", named=True)
-    m.found(at(0), now_s=NOW)
+    m.found(at(0))
     assert (m.room, m.suspected) == (4, 3)  # each of them has a report again
 
 
@@ -219,9 +218,9 @@ def test_if_only_large_transactions_are_refused_they_stay_small_and_grow_again()
         m.sent(begin * 10, at(begin + count), count, now_s=NOW)
         if count > 5:
             assert m.suspect("too large", now_s=NOW) == [Connect()]
-            m.found(at(begin), now_s=NOW)
+            m.found(at(begin))
         else:
-            m.committed(now_s=NOW)
+            m.committed()
             begin += count
         assert m.state is State.SENDING
     assert sizes[:3] == [64, 8, 1]
@@ -298,11 +297,7 @@ class Bridges(RuleBasedStateMachine):
 
     def do(self, commands: list[Command]) -> None:
         for command in commands:
-            if isinstance(command, Save):
-                assert command.position.ordinal <= max(self.cursor, self.local, *self.passed_ends())
-                self.local = max(self.local, command.position.ordinal or 0)
-                self.machine.saved_at(at(self.local))
-            elif isinstance(command, Disconnect):
+            if isinstance(command, Disconnect):
                 self.asked.clear()
             else:
                 self.clean = self.clean and not isinstance(command, Prove)
@@ -345,7 +340,7 @@ class Bridges(RuleBasedStateMachine):
             self.mine = self.epoch
             self.open = []
             where = max(self.cursor, m.position.ordinal or 0)
-            self.do(m.found(at(where), now_s=self.now_s) if answered
+            self.do(m.found(at(where)) if answered
                     else m.broken("late", now_s=self.now_s))  # fmt: skip
         elif self.mine != self.epoch:
             self.do(m.broken("fenced", now_s=self.now_s))
@@ -353,7 +348,7 @@ class Bridges(RuleBasedStateMachine):
             self.cursor = command.position.ordinal or 0
             if not answered:  # at once: it was asked for again
                 self.late = self.epoch, self.random.choice([Disconnect, Commit])  # one is aborted
-            self.do(m.proven(now_s=self.now_s, twice=not answered))
+            self.do(m.proven(twice=not answered))
         elif isinstance(command, Commit):
             self.commit(command, answered=answered)
 
@@ -374,7 +369,7 @@ class Bridges(RuleBasedStateMachine):
         if not answered:
             self.late = self.epoch, Commit
         twice = self.late is not None
-        self.do(m.committed(now_s=self.now_s, twice=twice) if answered else m.unanswered("late"))
+        self.do(m.committed(twice=twice) if answered else m.unanswered("late"))
 
     @precondition(lambda self: self.late)
     @rule()
@@ -404,6 +399,13 @@ class Bridges(RuleBasedStateMachine):
         self.do(self.machine.tick(self.now_s))
 
     @rule()
+    def save(self) -> None:
+        """The local cursor follows the committed position."""
+        position = self.machine.position.ordinal or 0
+        assert position <= max(self.cursor, self.local, *self.passed_ends())
+        self.local = max(self.local, position)
+
+    @rule()
     def kill(self) -> None:
         self.start()
 
@@ -413,6 +415,7 @@ class Bridges(RuleBasedStateMachine):
         while self.asked and not self.machine.over:
             self.cluster_acts(answered=True)
         assert self.machine.over
+        self.save()
         self.clean = not self.machine.in_doubt
         if not self.machine.in_doubt and self.machine.state is State.STOPPED:
             assert self.local >= self.cursor
@@ -539,4 +542,8 @@ def test_the_model_finds_a_producer_that_continues_after_a_request_that_was_made
         bridges.a_request_is_carried_out_late()
         bridges.the_cursor_says_what_is_seen()
 
-    assert_finds(monkeypatch, story, "_go_on", Transactions._send_on)
+    def sends(machine: Transactions) -> list[Command]:
+        machine.state = State.SENDING
+        return []
+
+    assert_finds(monkeypatch, story, "_go_on", sends)
