@@ -5,20 +5,23 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import threading
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from aolog import Record
 from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.validate import check_mode, check_record, check_topic, too_large
 from bridge.buffer.backlog import MAX_RECORD_BYTES, Backlog, require_own
 from bridge.buffer.provider import Message, NotDelivered, Provider
-from bridge.buffer.rejected import RejectedMessages
 from bridge.buffer.settings import BufferStatus, Mode, Settings
 from bridge.buffer.store_forward import Abandoned, StoreForward
-from bridge.deliver.dead_letter import require_dead_letters
+from bridge.deliver.dead_letter import DeadLetterLog, require_dead_letters
+from bridge.kafka.lane import NO_PARTITION, Refusal
+from bridge.kafka.stamp import encode_stamp
 
 if TYPE_CHECKING:
     from typing import Self
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bridge.buffer")
 _LAST_TRY_S = 1.0  # for a destination that fails, after the buffer begins to close
+_NO_LOG = bytes(16)
+_CODE = re.compile(r"_?[A-Z][A-Z0-9_]+(?=:)")  # Kafka's name of an error, at the begin of its text
 
 
 class Buffer:
@@ -125,8 +130,9 @@ class Buffer:
                 self._backlog = Backlog(path, retention=retention, mode=log_mode, storage=storage)
                 opened.callback(self._backlog.give_up)
             if dead_letters is not None:
-                self._rejected = RejectedMessages(absolute(dead_letters), storage, log_mode)
+                self._rejected = DeadLetterLog(absolute(dead_letters), storage, log_mode)
                 opened.callback(self._rejected.close)
+                self._rejected.open()
             self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
             threading.Thread(target=self._run, name="bridge-buffer", daemon=True).start()
             opened.pop_all()
@@ -295,10 +301,20 @@ class Buffer:
         return fails or now_s >= self._close_at_s
 
     def _on_rejected(self, message: Message, why: str) -> None:
-        if self._rejected is not None:
-            self._rejected.take(message, why)
-        else:
+        """Stores it, durably, as the bridge's own dead letters. It comes from no log: its origin is a
+        timestamp alone."""
+        if self._rejected is None:
             self._core.give_back(message, why)
+            return
+        topic, value, key, headers, timestamp_us = message
+        code = _CODE.match(why)
+        self._rejected.append(
+            Record(0, timestamp_us, key, value, headers, topic),
+            (topic, NO_PARTITION),
+            Refusal(why, code[0] if code else "REJECTED"),
+            encode_stamp(_NO_LOG, 0, 0, timestamp_us),
+        )
+        self._rejected.sync()
 
     def _run(self) -> None:
         """The sending thread."""

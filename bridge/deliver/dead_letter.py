@@ -123,13 +123,15 @@ def _open(path: str, storage: Storage) -> Reader | None:
 
 
 class DeadLetterLog:
-    """The log itself, created with the first record. Raises what Writer raises."""
+    """The log itself, created with the first record. Raises what Writer raises; then the same records may
+    be appended again, and are there once."""
 
     def __init__(self, path: str, storage: Storage, mode: int = DIRECTORY_MODE) -> None:
         self.path = path
         self._storage = storage
         self._mode = mode
         self._writer: Writer | None = None
+        self._appended: set[tuple[Record, bytes]] = set()  # perhaps not durable
 
     def open(self) -> Writer:
         """Locks the log, before the first record too."""
@@ -148,6 +150,8 @@ class DeadLetterLog:
         self, record: Record, destination: tuple[str, int], refusal: Refusal, origin: bytes
     ) -> None:
         """In memory on return. destination: topic and partition. origin: its stamp."""
+        if (record, origin) in self._appended:
+            return
         reason = refusal.reason.encode(errors="backslashreplace")  # another program's words
         now = datetime.now(UTC).isoformat(timespec="milliseconds").encode()
         topic, partition = destination
@@ -165,10 +169,12 @@ class DeadLetterLog:
             timestamp=record.timestamp,
             topic=record.topic,
         )
+        self._appended.add((record, origin))
 
     def sync(self) -> None:
         """Everything appended is durable on return."""
         self.open().sync()
+        self._appended.clear()
 
     def close(self) -> None:
         """Idempotent."""
@@ -189,7 +195,6 @@ class DeadLetters:
         self._uuid = uuid
         self._storage = source.storage
         self._log = DeadLetterLog(self.path, source.storage, source.mode)
-        self._appended: set[int] = set()  # perhaps not durable: a full disk is retried
 
     def known(self, begin: int, since: int) -> set[int]:
         """Addresses from `begin` on of records that were set aside before. since: the address of the
@@ -218,7 +223,11 @@ class DeadLetters:
             self.dropped += len(asides)
         else:
             try:
-                self._append(asides, records, epoch)
+                for position, destination, refusal in asides:
+                    record = records[position.address]
+                    origin = encode_stamp(self._uuid, epoch, record.address, record.timestamp)
+                    self._log.append(record, destination, refusal, origin)
+                self._log.sync()
             except SyncFailed:
                 raise
             except StorageError as error:
@@ -240,17 +249,6 @@ class DeadLetters:
             first.refusal.reason,
         )
         return None
-
-    def _append(self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int) -> None:
-        for position, destination, refusal in asides:
-            if position.address in self._appended:
-                continue
-            record = records[position.address]
-            origin = encode_stamp(self._uuid, epoch, record.address, record.timestamp)
-            self._log.append(record, destination, refusal, origin)
-            self._appended.add(position.address)
-        self._log.sync()
-        self._appended.clear()
 
     def close(self) -> None:
         """Idempotent."""
