@@ -36,7 +36,7 @@ def cursors(log: str, *, as_json: bool) -> None:
     of_bridges = set(bridge_cursors(path, storage))
 
     def checkpoints_of(name: str) -> Checkpoints:
-        return Checkpoints.load(path, name, storage, topic_uuid=uuid, begun=False)
+        return Checkpoints.load(path, name, storage, uuid)
 
     if as_json:
         for each in aolog.cursors(path):

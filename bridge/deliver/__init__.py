@@ -1,8 +1,8 @@
 """One log to one Kafka cluster: read, route, admit, send, acknowledge, commit, prune.
 
 Read in this order: options and forwarder (the life of one delivery), log_source (the log and its
-cursor), router and partitioner (which record goes to which partition), then `at_least_once` or `exactly_once`;
-committer (where the cursor passes a record), checkpoints, dead_letter; losses, known_gaps and loss_file
-(what is lost, counted once, and kept); rate_limit. seek and replay move a cursor by hand. This room does
+cursor), router (which record goes to which partition), then `at_least_once` or `exactly_once`;
+committer (where the cursor passes a record), checkpoints, dead_letter; losses and known_gaps (what
+is lost, counted once, and kept); rate_limit. seek and replay move a cursor by hand. This room does
 not know that there are other logs.
 """

@@ -23,7 +23,6 @@ from bridge.kafka.identity import Identity
 from bridge.kafka.lane import lane_name
 
 if TYPE_CHECKING:
-    from aolog import Reader
     from aolog.storage.directory import Inside
     from aolog.storage.storage import Storage
     from bridge.config.routing import Routing
@@ -31,6 +30,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bridge")
 _VERSION = 1
+_SAVED = {
+    "clean": bool,
+    "lost": bool,
+    "delivery": str,
+    "unsure": bool,
+    "aside_from": int,
+    "routing": str,
+}
+"""Fields that are saved under their own names, as they are."""
 
 FROM_END = -1
 """The offset of a lane that is read back from its end: what it holds now does not count."""
@@ -87,15 +95,17 @@ class Checkpoints:
         self._file = CheckpointFile(self.path, self.storage)
 
     @classmethod
-    def of(cls, reader: Reader, cursor: str, storage: Storage) -> Checkpoints:
-        """What was saved for a cursor of the reader's log, or empty ones."""
-        return cls.load(reader.path, cursor, storage, topic_uuid=reader.topic_uuid, begun=False)
-
-    @classmethod
     def load(
-        cls, log_path: str, cursor: str, storage: Storage, *, topic_uuid: bytes | None, begun: bool
+        cls,
+        log_path: str,
+        cursor: str,
+        storage: Storage,
+        topic_uuid: bytes | None,
+        *,
+        begun: bool = False,
     ) -> Checkpoints:
-        """What was saved. begun: the cursor exists, so its checkpoints ought to exist too."""
+        """What was saved, or empty ones. topic_uuid: the log's, None if unknown. begun: the cursor
+        exists, so its checkpoints ought to exist too."""
         path = checkpoints_path(log_path, cursor)
         fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun, cluster=Identity(path))
         try:
@@ -132,6 +142,8 @@ class Checkpoints:
         cls, path: Inside, storage: Storage, saved: dict[str, Any], topic_uuid: bytes | None
     ) -> Checkpoints:
         source = bytes.fromhex(saved["source"])
+        if None in {saved["clean"], saved["lost"]}:  # every version has saved them
+            raise ValueError("incomplete")
         lanes = {
             (str(lane["topic"]), int(lane["partition"])): Checkpoint(
                 # 0.1.0 wrote `distrusted`.
@@ -147,14 +159,9 @@ class Checkpoints:
             path,
             storage,
             source,
-            clean=bool(saved["clean"]),
-            lost=bool(saved["lost"]),
-            delivery=str(saved.get("delivery", "at_least_once")),
-            unsure=bool(saved.get("unsure")),
             lanes=lanes,
             cluster=Identity(path, cluster, name),
-            aside_from=int(saved.get("aside_from", 0)),
-            routing=str(saved.get("routing") or ""),
+            **{n: kind(saved[n]) for n, kind in _SAVED.items() if saved.get(n) is not None},
             partitions={str(t): int(n) for t, n in saved.get("partitions", {}).items()},
         )
 
@@ -220,14 +227,9 @@ class Checkpoints:
         saved = {
             "version": _VERSION,
             "source": self.source.hex(),
-            "clean": self.clean,
-            "lost": self.lost,
-            "delivery": self.delivery,
-            "unsure": self.unsure,
+            **{name: getattr(self, name) for name in _SAVED},
             "cluster": self.cluster.known,
             "cluster_name": self.cluster.name,
-            "aside_from": self.aside_from,
-            "routing": self.routing,
             "partitions": self.partitions,
             "lanes": lanes,
         }

@@ -19,7 +19,7 @@ from bridge.deliver.dead_letter import dead_letter_path
 from bridge.deliver.delivery import AT_LEAST_ONCE, Delivery
 from bridge.deliver.exactly_once.delivery import ExactlyOnce
 from bridge.deliver.log_source import LogSource
-from bridge.deliver.loss_file import LossFile
+from bridge.deliver.losses import LossFile
 from bridge.deliver.rate_limit import RateLimit
 from bridge.deliver.status import done
 from bridge.deliver.transform import Transforms

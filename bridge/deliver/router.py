@@ -1,7 +1,8 @@
 """Router: where the records of a batch go, and which of them cannot. Both deliveries use it.
 
-It joins what is known before anything is sent: the rules (bridge.config.routing), the partitions
-(partitioner), the topics' limits (bridge.kafka.admission), and errors of transforms.
+It joins what is known before anything is sent: the rules (bridge.config.routing), the partitions, the
+topics' limits (bridge.kafka.admission), and errors of transforms. `Destination.partition_of` answers for
+one record; here a column is answered at a time, and the lane of a key is remembered, because keys recur.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from bridge.deliver.partitioner import Partitioner, lanes_by_topic
+from aolog.format.native.speed import groups
+from bridge.config.partition import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
 from bridge.deliver.transform import refusals_of
 from bridge.kafka import error_table
 from bridge.kafka.error_table import UNKNOWN_TOPIC, row_of
@@ -19,22 +21,72 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aolog.read.batch import Batch
-    from bridge.config.routing import Routing
+    from bridge.config.routing import Destination, Routing
     from bridge.kafka.admission import Admission
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.messages import Messages
 
+_KEYS_REMEMBERED = 1 << 13  # of 100 bytes each: a megabyte for each log
 NO_TOPIC = Refusal(row_of(error_table.NO_TOPIC).reads, error_table.NO_TOPIC)
+
+
+class _ByKey(dict["bytes | None", "LaneKey"]):
+    """The lane of each key that was looked up, unless the key is long."""
+
+    def __init__(self, lanes: list[LaneKey], source: bytes) -> None:
+        super().__init__()
+        self._lanes = lanes
+        self._source = source
+
+    def __missing__(self, key: bytes | None) -> LaneKey:
+        found = self._lanes[partition_of(key, self._source, len(self._lanes))]
+        if key is None or len(key) <= KEY_BYTES_REMEMBERED:
+            self[key] = found
+        return found
+
+
+class Partitioner:
+    """For one log. source: the UUID that chooses the partition of records without a key. Not
+    thread-safe."""
+
+    def __init__(self, source: bytes) -> None:
+        self._source = source
+        self._by_key: dict[tuple[str, int], _ByKey] = {}
+
+    def lanes(
+        self,
+        to: Destination,
+        partitions: int,
+        keys: Sequence[bytes | None],
+        addresses: Sequence[int],
+    ) -> list[LaneKey]:
+        """The lanes of records with these keys and addresses, in a topic of so many partitions. A
+        partition that was chosen by number may not exist."""
+        topic = to.topic
+        assert topic is not None
+        if to.partition == "key":
+            return list(map(self._of_topic(topic, partitions).__getitem__, keys))
+        if to.partition == "round-robin":
+            all_lanes = [(topic, partition) for partition in range(partitions)]
+            return [all_lanes[partition_of_address(a, partitions)] for a in addresses]
+        return [(topic, to.partition)] * len(addresses)
+
+    def _of_topic(self, topic: str, partitions: int) -> _ByKey:
+        if sum(map(len, self._by_key.values())) > _KEYS_REMEMBERED:
+            self._by_key.clear()
+        known = self._by_key.get((topic, partitions))
+        if known is None:
+            lanes = [(topic, partition) for partition in range(partitions)]
+            known = self._by_key[topic, partitions] = _ByKey(lanes, self._source)
+        return known
 
 
 class Routed(NamedTuple):
     """lanes: of each record; None for a record of another cluster. refusals: by address, of all
-    records that cannot be sent, as far as that is known. ours: whether no record is for another
-    cluster."""
+    records that cannot be sent, as far as that is known."""
 
     lanes: Sequence[LaneKey | None]
     refusals: dict[int, Refusal]
-    ours: bool
 
 
 class Router:
@@ -66,7 +118,6 @@ class Router:
         now_ms = int(time.time() * 1_000)
         refusals = self._admission.refusals(messages, self._topic_of, now_ms=now_ms)
         refusals |= refusals_of(batch)
-        ours = all(self._routing.of(named) is not None for named in set(messages.topics))
 
         def lanes_of(
             named: str | None, keys: Sequence[bytes | None], addresses: Sequence[int]
@@ -87,4 +138,24 @@ class Router:
             return [lane] * len(addresses)
 
         lanes = lanes_by_topic(messages.topics, messages.keys, messages.addresses, lanes_of)
-        return Routed(lanes, refusals, ours)
+        return Routed(lanes, refusals)
+
+
+def lanes_by_topic(
+    topics: Sequence[str | None],
+    keys: Sequence[bytes | None],
+    addresses: Sequence[int],
+    lanes_of: Callable[
+        [str | None, Sequence[bytes | None], Sequence[int]], Sequence[LaneKey | None]
+    ],
+) -> Sequence[LaneKey | None]:
+    """The lane of each record. lanes_of: of records that name the same topic, by keys and addresses."""
+    if len(set(topics)) == 1:
+        return lanes_of(topics[0], keys, addresses)
+    by_topic = groups(list(topics))
+    found: list[LaneKey | None] = [None] * len(topics)
+    for topic, indices in by_topic.items():
+        lanes = lanes_of(topic, [keys[i] for i in indices], [addresses[i] for i in indices])
+        for i, lane in zip(indices, lanes, strict=True):
+            found[i] = lane
+    return found

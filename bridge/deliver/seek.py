@@ -63,7 +63,7 @@ def address_in_kafka(
     if lane[1] >= 2**31 or offset >= 2**63:  # Kafka's limits
         raise UsageError(f"{where!r} is not TOPIC/PARTITION@OFFSET")
     with Reader(path) as log:
-        source = Checkpoints.of(log, cursor, Storage()).source
+        source = Checkpoints.load(log.path, cursor, Storage(), log.topic_uuid).source
     reader = ReadBack({"bootstrap.servers": bootstrap_servers, **settings}, bool, purpose=_PURPOSE)
     try:
         stamp = reader.stamp_at(lane, offset)
@@ -151,7 +151,7 @@ def seek(
 def forget(reader: Reader, cursor: str, storage: Storage, *, cluster: bool) -> None:
     """Clears the checkpoints of a cursor, which the reader holds; durable on return. cluster: also
     forgets the cluster."""
-    checkpoints = Checkpoints.of(reader, cursor, storage)
+    checkpoints = Checkpoints.load(reader.path, cursor, storage, reader.topic_uuid)
     if cluster:  # another cluster may take what this one refused
         checkpoints.cluster.forget()
         dead_letters = dead_letter_path(reader.path, cursor)

@@ -70,7 +70,7 @@ class ClusterOptions(NamedTuple):
         storage, own = Storage(), self.values["cursor"]
 
         def check(cursor: str, names: Collection[str]) -> None:
-            notes = Checkpoints.load(path, cursor, storage, topic_uuid=None, begun=False)
+            notes = Checkpoints.load(path, cursor, storage, None)
             if notes.cluster.name in names:
                 raise OtherCluster(
                     f"{cursor!r} is the cursor of cluster {notes.cluster.name!r} in this log, and "

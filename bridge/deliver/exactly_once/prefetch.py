@@ -175,7 +175,7 @@ class Prefetch:
     def _admit(self, ready: Ready, batch: Batch, routed: Routed) -> None:
         """Leaves out records that cannot be sent, and those of other clusters."""
         addresses, refusals = ready.messages.addresses, routed.refusals
-        if routed.ours and refusals.keys().isdisjoint(addresses) and not self.aside:
+        if not self.aside and refusals.keys().isdisjoint(addresses) and None not in routed.lanes:
             return
         kept, asides = [], []
         for i, (address, lane) in enumerate(zip(addresses, routed.lanes, strict=True)):

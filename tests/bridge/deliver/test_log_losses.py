@@ -15,8 +15,7 @@ import aolog
 from aolog import Gap, Retention
 from aolog.storage.storage import Storage
 from bridge.deliver.known_gaps import KnownGaps
-from bridge.deliver.loss_file import LossFile
-from bridge.deliver.losses import LogLosses
+from bridge.deliver.losses import LogLosses, LossFile
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.apache_kafka import KafkaServer

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 
 from bridge.config.routing import Destination, PartitionRule
-from bridge.deliver import partitioner
-from bridge.deliver.partitioner import Partitioner, lanes_by_topic
+from bridge.deliver import router
+from bridge.deliver.router import Partitioner, lanes_by_topic
 from bridge.kafka.lane import LaneKey
 
 UUID = bytes(range(16))
@@ -34,8 +34,8 @@ def test_each_record_goes_where_it_would_go_alone(
 
 
 def test_the_number_of_remembered_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitioner, "_KEYS_REMEMBERED", 100)
-    monkeypatch.setattr(partitioner, "partition_of", lambda *_: 0)  # it remembers keys itself
+    monkeypatch.setattr(router, "_KEYS_REMEMBERED", 100)
+    monkeypatch.setattr(router, "partition_of", lambda *_: 0)  # it remembers keys itself
     spread, to = Partitioner(UUID), Destination("t", "key")
     keys = [b"key %d" % number for number in range(1_000)]
     unknown = [sys.getrefcount(key) for key in keys]
