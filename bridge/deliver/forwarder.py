@@ -20,7 +20,6 @@ from bridge.deliver.delivery import AT_LEAST_ONCE, Delivery
 from bridge.deliver.exactly_once.delivery import ExactlyOnce
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.losses import LossFile
-from bridge.deliver.rate_limit import RateLimit
 from bridge.deliver.status import done
 from bridge.deliver.transform import Transforms
 from bridge.errors import WrongSetting
@@ -62,20 +61,7 @@ class Forwarder:
         losses: LogLosses | None = None,
     ) -> None:
         self._options = options
-        limit = RateLimit(
-            records_per_s=options.records_per_second,
-            bytes_per_s=options.bytes_per_second,
-            shared=options.shared_limit,
-        )
-        self._source = LogSource(
-            path,
-            cursor=options.cursor,
-            prune_delivered=options.prune_delivered,
-            rate_limit=limit,
-            mode=options.mode,
-            storage=storage,
-            losses=losses,
-        )
+        self._source = LogSource(path, options, storage=storage, losses=losses)
         reader = self._source.reader
         self._stop_asked = self._reopen_asked = False
         self.moved_s = time.monotonic()
@@ -93,19 +79,16 @@ class Forwarder:
             if routing.has_transforms:
                 self._source.transforms = Transforms(routing)
             _check_default(routing.default)
-            self._delivery = self._delivery_of(checkpoints, routing)
+            kind = AtLeastOnce if options.delivery == AT_LEAST_ONCE else ExactlyOnce
+            self._delivery: Delivery = kind(
+                self._source, checkpoints, options, routing=routing, give_up=self._asked_to_stop
+            )
         except BaseException:
             self._source.close()
             raise
         self._begun_at = self._source.position.ordinal
         self._rate_from = (time.monotonic(), 0)
         self._rate = 0.0
-
-    def _delivery_of(self, checkpoints: Checkpoints, routing: Routing) -> Delivery:
-        kind = AtLeastOnce if self._options.delivery == AT_LEAST_ONCE else ExactlyOnce
-        return kind(
-            self._source, checkpoints, self._options, routing=routing, give_up=self._asked_to_stop
-        )
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -128,7 +111,8 @@ class Forwarder:
         try:
             while not delivery.over:
                 now_s = self.moved_s = time.monotonic()
-                if self._stop_asked or self._has_drained():
+                drained = self.drain_to is not None and delivery.drain(self.drain_to)
+                if self._stop_asked or drained:
                     delivery.stop(now_s)
                 if self._reopen_asked:
                     self._reopen_asked = False
@@ -166,9 +150,6 @@ class Forwarder:
     def acknowledged_by_topic(self) -> dict[str, int]:
         """How many records of each topic the cluster has acknowledged (at_least_once only)."""
         return self._delivery.acknowledged_by_topic
-
-    def _has_drained(self) -> bool:
-        return self.drain_to is not None and self._delivery.drain(self.drain_to)
 
     def _asked_to_stop(self) -> bool:
         self.moved_s = time.monotonic()

@@ -9,7 +9,7 @@ from aolog import Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned, counted
 from aolog.log.retention import Retention, prune
 from aolog.read.reader import prepare_commit, pruned_from, return_to
-from aolog.storage.storage import DIRECTORY_MODE, Storage
+from aolog.storage.storage import Storage
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.position import Position
 from bridge.deliver.rate_limit import RateLimit
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from aolog import Gap
     from aolog.read.batch import Batch
+    from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.transform import Transforms
 
 # The fixed cost of a batch, some hundred microseconds and a cold cache, is shared by its records: with
@@ -32,33 +33,32 @@ _log = logging.getLogger("bridge")
 
 
 class LogSource:
-    """One log. prune_delivered: deletes slabs that every protecting cursor has passed, all or what a
-    retention allows. rate_limit: how fast records may be sent. mode: of the directory of its dead
-    letters, if that is created. storage: of the log. losses: counts what cannot be delivered; it may
-    outlive the source. transforms: of its routes; every batch is read through them. Not thread-safe, except for `prune` and what `committing` returns. Raises what
-    Reader raises."""
+    """One log. options: its cursor, pruning and rate limits, and the mode of the directory of its dead
+    letters. storage: of the log. losses: counts what cannot be delivered; it may outlive the source.
+    transforms: of its routes; every batch is read through them. Not thread-safe, except for `prune`
+    and what `committing` returns. Raises what Reader raises."""
 
     def __init__(
         self,
         path: str | os.PathLike[str],
+        options: ForwarderOptions,
         *,
-        cursor: str,
-        prune_delivered: bool | Retention = False,
-        rate_limit: RateLimit | None = None,
-        mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
         losses: LogLosses | None = None,
     ) -> None:
-        self.mode = mode
+        self.mode, self.cursor = options.mode, options.cursor
         self.storage = storage or Storage()
         self.losses = losses or LogLosses()
-        self.reader = Reader(path, cursor=cursor, on_gap=self._on_gap, storage=self.storage)
-        self.cursor = cursor
+        self.reader = Reader(path, cursor=self.cursor, on_gap=self._on_gap, storage=self.storage)
         self.transforms: Transforms | None = None
-        self.rate_limit = rate_limit or RateLimit()
+        self.rate_limit = RateLimit(
+            records_per_s=options.records_per_second,
+            bytes_per_s=options.bytes_per_second,
+            shared=options.shared_limit,
+        )
         self._record_bytes = READ_BYTES_MIN / READ_RECORDS
-        keep = Retention(max_slabs=1) if prune_delivered is True else prune_delivered
-        self._retention = keep or None
+        keep = options.prune_delivered
+        self._retention = (Retention(max_slabs=1) if keep is True else keep) or None
 
     @property
     def position(self) -> Position:

@@ -90,13 +90,13 @@ def plan(
         room = 0 if is_early else of_lane.room()
         taken = indices
         if not is_plain or room < len(indices) or of_lane.has(given.addresses[indices[0]]):
-            part = _Part(key, of_lane, room)
-            taken = part.take(given, indices, aside, stop_at_poison=stop_at_poison)
+            part = _part(given, indices, key, of_lane, room, aside, stop_at_poison=stop_at_poison)
+            taken = part.taken
             refused += part.refused
             if part.left is not None:
                 left[key] = part.left
-            if part.skipped:
-                skipped[key] = part.skipped, part.counted
+            if part.skipped[0]:
+                skipped[key] = part.skipped
         if taken:
             sent.append(taken)
             every = 1 if of_lane.bisection else mark_every  # so that a report names its record
@@ -115,46 +115,49 @@ def _mark(given: Given, taken: list[int]) -> Mark:
     return Mark(given.position(taken[0]), given.addresses[taken[-1]], len(taken), size)
 
 
-class _Part:
-    """The records of one lane, looked at one by one. Fields as in Planned."""
+class _Part(NamedTuple):
+    """What a lane does with its records of a batch. taken: those that it takes now. The other fields
+    are as in Planned."""
 
-    def __init__(self, key: LaneKey, lane: Lane, room: int) -> None:
-        self._key = key
-        self._room = room
-        self._arrived = lane.last_address
-        self._has = max(lane.last_address, lane.sent_to)
-        self.counted = lane.counted
-        self.skipped = 0
-        self.left: Position | None = None
-        self.refused: list[Aside] = []
+    taken: list[int]
+    left: Position | None
+    refused: list[Aside]
+    skipped: tuple[int, int]
 
-    def take(
-        self,
-        given: Given,
-        indices: list[int],
-        aside: AbstractSet[int],
-        *,
-        stop_at_poison: bool,
-    ) -> list[int]:
-        """The records that the lane takes now."""
-        taken: list[int] = []
-        for i in indices:
-            address = given.addresses[i]
-            if address <= self._has:
-                if self.counted < address <= self._arrived:
-                    self.skipped, self.counted = self.skipped + 1, address
-                continue
-            if address in aside:
-                continue
-            if self._room <= 0:
-                self.left = self.left or given.position(i)
-                continue
-            refusal = given.refusals.get(address)
-            if refusal is None:
-                self._room -= 1
-                taken.append(i)
-                continue
-            self.refused.append(Aside(given.position(i), self._key, refusal))
-            if stop_at_poison or not refusal.is_poison:
-                self._room, self.left = 0, given.position(i)
-        return taken
+
+def _part(
+    given: Given,
+    indices: list[int],
+    key: LaneKey,
+    lane: Lane,
+    room: int,
+    aside: AbstractSet[int],
+    *,
+    stop_at_poison: bool,
+) -> _Part:
+    """Looks at the records one by one."""
+    has, counted = max(lane.last_address, lane.sent_to), lane.counted
+    skipped = 0
+    taken: list[int] = []
+    refused: list[Aside] = []
+    left: Position | None = None
+    for i in indices:
+        address = given.addresses[i]
+        if address <= has:
+            if counted < address <= lane.last_address:
+                skipped, counted = skipped + 1, address
+            continue
+        if address in aside:
+            continue
+        if room <= 0:
+            left = left or given.position(i)
+            continue
+        refusal = given.refusals.get(address)
+        if refusal is None:
+            room -= 1
+            taken.append(i)
+            continue
+        refused.append(Aside(given.position(i), key, refusal))
+        if stop_at_poison or not refusal.is_poison:
+            room, left = 0, given.position(i)
+    return _Part(taken, left, refused, (skipped, counted))

@@ -151,7 +151,8 @@ class Engine:
     @property
     def next_read(self) -> Position:
         """Where to read: at the first record that a lane with room left, else at the frontier."""
-        return self.lanes.next_read(self.frontier)
+        roomy = (lane for lane in self.lanes.values() if lane.room() > 0)
+        return least((lane.waits_from for lane in roomy), self.frontier)
 
     @property
     def catching_up(self) -> bool:
@@ -161,13 +162,13 @@ class Engine:
     @property
     def position(self) -> Position:
         """Everything before this is acknowledged: the cursor may be here."""
-        low = self.lanes.low(self.frontier)
-        return least([low, *(aside.position for aside in self.pending)], low)
+        lows = [lane.low() for lane in self.lanes.values()]
+        return least([*lows, *(aside.position for aside in self.pending)], self.frontier)
 
     @property
     def unread(self) -> Position:
         """The first record that still has to be read; records in flight are in memory."""
-        return self.lanes.unread(self.frontier)
+        return least((lane.waits_from for lane in self.lanes.values()), self.frontier)
 
     @property
     def outstanding(self) -> int:
@@ -288,7 +289,10 @@ class Engine:
     def reopen(self) -> list[LaneKey]:
         """Retries the lanes that wait for somebody to act. Returns which."""
         self.refusals.clear()
-        return self.lanes.reopen()
+        found = [key for key, lane in self.lanes.items() if lane.closed and not lane.closed.passing]
+        for key in found:
+            self.open(key)
+        return found
 
     # --- events -------------------------------------------------------------------------------
 

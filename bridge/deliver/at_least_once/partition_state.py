@@ -227,31 +227,6 @@ class Lanes(dict["LaneKey", Lane]):
         lane = self[key] = Lane()
         return lane
 
-    # --- where the log is ---------------------------------------------------------------------
-
-    def low(self, end: Position) -> Position:
-        """The first record that a lane has not acknowledged."""
-        return least((low for lane in self.values() if (low := lane.low()) is not None), end)
-
-    def unread(self, end: Position) -> Position:
-        """The first record that a lane left in the log."""
-        return least(
-            (lane.waits_from for lane in self.values() if lane.waits_from is not None), end
-        )
-
-    def next_read(self, end: Position) -> Position:
-        """The first record that a lane with room left in the log."""
-        return least(
-            (
-                lane.waits_from
-                for lane in self.values()
-                if lane.waits_from is not None and lane.room() > 0
-            ),
-            end,
-        )
-
-    # --- what is outstanding ------------------------------------------------------------------
-
     def send(self, key: LaneKey, mark: Mark) -> None:
         """As Lane.send."""
         self[key].send(mark)
@@ -295,13 +270,6 @@ class Lanes(dict["LaneKey", Lane]):
             each.bisection.refused(each.sent_to, each.records, names=names)
         return narrower
 
-    def reopen(self) -> list[LaneKey]:
-        """Opens the lanes that are closed until somebody acts. Returns which."""
-        keys = [key for key, lane in self.items() if lane.closed and not lane.closed.passing]
-        for key in keys:
-            self[key].closed = None
-        return keys
-
     def forget(self) -> None:
         """As Lane.forget, for all. A lane that stopped before poison is opened if records before that
         are to be sent again."""
@@ -312,9 +280,10 @@ class Lanes(dict["LaneKey", Lane]):
         self.records = self.bytes = self.held_records = self.held_bytes = 0
 
 
-def least(places: Iterable[Position], end: Position) -> Position:
+def least(places: Iterable[Position | None], end: Position) -> Position:
     """The first of some places; the end if there are none."""
-    return min(places, default=end, key=lambda place: place.address)
+    known = (place for place in places if place is not None)
+    return min(known, default=end, key=lambda place: place.address)
 
 
 def _first(one: Position | None, other: Position | None) -> Position | None:

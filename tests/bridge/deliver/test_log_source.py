@@ -8,6 +8,7 @@ import pytest
 
 from aolog import Writer
 from bridge.deliver.log_source import READ_BYTES_MAX, LogSource
+from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.rate_limit import RateLimit
 
 FRAME_BYTES = 70 << 10  # a batch ends with a whole frame: 64 KiB of values by default, and heads
@@ -28,7 +29,9 @@ def test_a_slow_pace_reads_no_more_at_once_than_may_be_sent_in_a_second(
     with Writer(tmp_path) as log:
         for _ in range(9_000):
             log.append(bytes(1024))
-    source = LogSource(str(tmp_path), cursor="c", rate_limit=RateLimit(shared=RateLimit(**rates)))
+    source = LogSource(
+        str(tmp_path), ForwarderOptions(bootstrap_servers="", shared_limit=RateLimit(**rates))
+    )
     sizes = []
     while (batch := source.read_batch(0.0)) is not None:
         sizes.append(sum(frame.size for frame in batch.frames))

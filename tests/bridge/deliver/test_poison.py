@@ -15,6 +15,7 @@ from bridge.config.routing import Routing, Rule
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
 from bridge.deliver.log_source import LogSource
+from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.position import Aside, Position
 from bridge.errors import Undeliverable, WrongSetting
 from bridge.kafka.embedded import EmbeddedBroker
@@ -167,7 +168,7 @@ def test_only_records_of_this_log_after_the_cursor_count_as_set_aside(log: Path)
     fill(log, 3)
     records = {record.address: record for record in records_of(log)}
     refusal = Refusal("no", "INVALID_RECORD")
-    source = LogSource(log, cursor="bridge")
+    source = LogSource(log, ForwarderOptions(bootstrap_servers=""))
     for uuid in (b"a" * 16, b"b" * 16):
         dead = DeadLetters(source, uuid, "stop")
         asides = [Aside(Position(a, None), ("t", 1), refusal) for a in records]
