@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from bridge.config.models import Config
     from bridge.config.secrets import Stamps
+    from bridge.deliver.losses import LogLosses
     from bridge.deliver.rate_limit import RateLimit
 
 
@@ -39,12 +40,23 @@ class ClusterOptions(NamedTuple):
     def __repr__(self) -> str:  # `values` has secrets
         return f"ClusterOptions({self.cluster!r})"
 
-    def forwarder(self, name: str, path: str, *, named: bool = True, **more: Any) -> Forwarder:
+    def forwarder(
+        self,
+        name: str,
+        path: str,
+        *,
+        named: bool,
+        queue_kbytes: int,
+        drain_to: int | None,
+        losses: LogLosses,
+        **more: Any,
+    ) -> Forwarder:
         """Opens the log. Raises what Forwarder raises.
 
         named: False for a log without a configuration: its checkpoints keep the cluster's name that a
         configuration wrote, and its routing has the fingerprint of earlier releases. (With another
-        fingerprint, records would be sent again.)
+        fingerprint, records would be sent again.) queue_kbytes: of records in the client's memory, if
+        its settings do not say. drain_to, losses: see Forwarder. more: of ForwarderOptions.
         """
         routing = Routing(self.topic)
         if named:
@@ -56,10 +68,12 @@ class ClusterOptions(NamedTuple):
                 default_cluster=self.default_cluster,
             )
         options = {"cluster": self.cluster if named else "", **self.values, **more}
-        settings = {**options.pop("settings_by_default", {}), **options.pop("settings", {})}
-        run = {key: options.pop(key) for key in ("drain_to", "losses") if key in options}
-        how = ForwarderOptions(routing=routing, settings=settings, **options)
-        return Forwarder(path, how, **run)
+        options["settings"] = {
+            "queue.buffering.max.kbytes": str(queue_kbytes),
+            **self.values["settings"],
+        }
+        how = ForwarderOptions(routing=routing, **options)
+        return Forwarder(path, how, drain_to=drain_to, losses=losses)
 
     def check_cursor(self, path: str) -> None:
         """Refuses a cursor of another cluster: the default gives a cursor its name, and after a

@@ -299,9 +299,9 @@ class Supervisor:
         self._unwatch(worker)
         self._watch(worker, time.monotonic())  # first: it may find nothing to do
         worker.start(
+            min(self._config.status_seconds, _STATUS_S),
             drain=self._drain,
             stop_s=max(0.0, self._config.stop_seconds - margin_s),
-            status_s=min(self._config.status_seconds, _STATUS_S),
             queue_kbytes=min(_QUEUE_KBYTES_MAX, max(_QUEUE_KBYTES_MIN, share)),
         )
 

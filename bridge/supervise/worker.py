@@ -98,28 +98,14 @@ class Worker:
 
     # --- the supervisor's side ----------------------------------------------------------------
 
-    def start(
-        self,
-        *,
-        drain: bool,
-        stop_s: float,
-        status_s: float,
-        queue_kbytes: int,
-    ) -> None:
-        """Forwards in a new thread."""
+    def start(self, status_s: float, **more: Any) -> None:
+        """Forwards in a new thread. status_s: between reports. more: see ClusterOptions.forwarder."""
         now_s = time.monotonic()
         self.phase, self.since_s, self.reported_s = Phase.RUNNING, now_s, now_s
         self.ending, self.grew, self.idle_s = None, False, None
         self.error = None
-        more = {
-            "named": not self.fail_fast,
-            "drain": drain,
-            "stop_s": stop_s,
-            "losses": self.losses,
-            "settings_by_default": {"queue.buffering.max.kbytes": str(queue_kbytes)},
-        }
         self.thread = threading.Thread(
-            target=self._run, args=(more, status_s), name=f"{self.name} to {self.options.cluster}",
+            target=self._run, args=(status_s, more), name=f"{self.name} to {self.options.cluster}",
             daemon=True,
         )  # fmt: skip  # one thing
         self.thread.start()
@@ -281,7 +267,7 @@ class Worker:
 
     # --- the thread's side --------------------------------------------------------------------
 
-    def _run(self, more: dict[str, Any], status_s: float) -> None:
+    def _run(self, status_s: float, more: dict[str, Any]) -> None:
         with naming(self.name):
             try:
                 self.options.check_cursor(self.path)
@@ -290,7 +276,12 @@ class Worker:
                     self.ending = self.ending or "park"
                     return
                 forwarder = self.options.forwarder(
-                    self.name, self.path, drain_to=self.drain_to, **more
+                    self.name,
+                    self.path,
+                    named=not self.fail_fast,
+                    drain_to=self.drain_to,
+                    losses=self.losses,
+                    **more,
                 )
                 self.drain_to = forwarder.drain_to
                 if self.cut_off is None:

@@ -22,9 +22,8 @@ from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, undeliverable
 from bridge.deliver.router import Router
-from bridge.deliver.stall_watch import StallWatch, late
 from bridge.deliver.status import LANES_MAX, Status
-from bridge.deliver.trouble_log import TroubleLog
+from bridge.deliver.trouble import StallWatch, TroubleLog, late
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.error_table import advice
 from bridge.kafka.events import Delivered, Failed, Forbade, KafkaEvent

@@ -36,9 +36,8 @@ from bridge.deliver.exactly_once.refusals import Refusals
 from bridge.deliver.exactly_once.resume import resume_position
 from bridge.deliver.exactly_once.sender import Sender
 from bridge.deliver.router import Router
-from bridge.deliver.stall_watch import StallWatch, late
 from bridge.deliver.status import Status
-from bridge.deliver.trouble_log import TroubleLog
+from bridge.deliver.trouble import StallWatch, TroubleLog, late
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.cursor_record import CursorName, CursorRecord

@@ -1,11 +1,11 @@
-"""StallWatch: logs stalled lanes, and explains a stall by too few replicas in sync.
-
-Both deliveries have one. `bridge.kafka.stalls` defines a stall.
+"""Why a delivery does not go on, in log lines: a TroubleLog for the connection, a StallWatch for lanes.
+Both deliveries have one of each. `bridge.kafka.stalls` defines a stall.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING
 
 from bridge.kafka.lane import NO_PARTITION
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bridge.kafka.topic_settings import TopicSettings
 
 _log = logging.getLogger("bridge")
+_AGAIN_S = 60.0
+_VARYING = re.compile(r" \(after [^()]*\)|\d+")  # the client's times, and counts of records
 
 
 def late(stalled: Sequence[Stall]) -> str | None:
@@ -27,9 +29,33 @@ def late(stalled: Sequence[Stall]) -> str | None:
     return f"no acknowledgement from {in_words(stalled)}" if stalled else None
 
 
+class TroubleLog:
+    """One line for each cause, repeated each minute while it lasts, and one when it is over. Not
+    thread-safe."""
+
+    def __init__(self) -> None:
+        self._logged_s: dict[str, float] = {}
+
+    def say(self, reason: str, now_s: float, *, what: str = "connecting anew") -> None:
+        """Logs the reason, unless it was logged within the last minute with other numbers in it."""
+        cause = _VARYING.sub("", reason)
+        if now_s - self._logged_s.get(cause, float("-inf")) < _AGAIN_S:
+            return
+        self._logged_s = {c: s for c, s in self._logged_s.items() if now_s - s < _AGAIN_S}
+        self._logged_s[cause] = now_s
+        _log.warning("%s: %s", what, reason, extra={"event": "delivery_waits"})
+
+    def over(self) -> None:
+        """The delivery goes on. Logs that, if a reason was logged since the last call."""
+        if self._logged_s:
+            self._logged_s.clear()
+            _log.info("connected again", extra={"event": "delivery_goes_on"})
+
+
 class StallWatch:
-    """Of one delivery. Not thread-safe. low: see Stalls.see. too_few: which partition of a stalled topic
-    has too few replicas in sync, in words; None if there is none."""
+    """Logs stalled lanes, and explains a stall by too few replicas in sync. low: see Stalls.see. too_few:
+    which partition of a stalled topic has too few of them, in words; None if there is none. Not
+    thread-safe."""
 
     def __init__(
         self,
