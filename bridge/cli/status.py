@@ -159,8 +159,7 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
 
 def _losses_of(path: str, cursor: str) -> tuple[KnownGaps, str | None]:
     """What bridges have counted for a cursor; and an error's code if that cannot be read."""
-    from bridge.deliver.known_gaps import KnownGaps
-    from bridge.deliver.losses import LossFile
+    from bridge.deliver.known_gaps import KnownGaps, LossFile
 
     try:
         with Reader(path) as reader:

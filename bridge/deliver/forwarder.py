@@ -18,8 +18,8 @@ from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.dead_letter import dead_letter_path
 from bridge.deliver.delivery import AT_LEAST_ONCE, Delivery
 from bridge.deliver.exactly_once.delivery import ExactlyOnce
+from bridge.deliver.known_gaps import LossFile
 from bridge.deliver.log_source import LogSource
-from bridge.deliver.losses import LossFile
 from bridge.deliver.status import done
 from bridge.deliver.transform import Transforms
 from bridge.errors import WrongSetting

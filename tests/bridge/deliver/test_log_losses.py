@@ -14,8 +14,8 @@ import pytest
 import aolog
 from aolog import Gap, Retention
 from aolog.storage.storage import Storage
-from bridge.deliver.known_gaps import KnownGaps
-from bridge.deliver.losses import LogLosses, LossFile
+from bridge.deliver.known_gaps import KnownGaps, LossFile
+from bridge.deliver.losses import LogLosses
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.apache_kafka import KafkaServer
