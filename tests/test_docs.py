@@ -174,22 +174,26 @@ def test_the_version_is_said_once_and_the_same():
     assert f"## {aolog.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def test_the_top_level_holds_what_it_should():
-    tracked = subprocess.run(
+@pytest.fixture(scope="module")
+def tracked():
+    """Paths of the files that git tracks."""
+    paths = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.split()
-    if not tracked:
+    if not paths:
         pytest.skip("not a git checkout")
+    return paths
+
+
+def test_the_top_level_holds_what_it_should(tracked):
     names = {name.split("/")[0] for name in tracked}
     allowed = {"pyproject.toml", "README.md", "aolog", "bridge", "tests", "bench", "fuzz"}
     assert {n for n in names if not n.startswith(".")} <= allowed | {"LICENSE", "CHANGELOG.md"}
 
 
-def test_no_registry_host_is_named():
+def test_no_registry_host_is_named(tracked):
     hosts = ["pypi" + ".org", "repo1." + "maven", "repo.maven" + ".apache", "pythonhosted" + ".org"]
-    for path in subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.split():
+    for path in tracked:
         data = (ROOT / path).read_bytes()
         for host in hosts:
             assert host.encode() not in data, f"{path} names {host}"

@@ -123,6 +123,12 @@ def frames_of(path: str) -> list[FrameAt]:
     return found
 
 
+@pytest.fixture
+def ten(log_path: str) -> list[int]:
+    """A log of ten records of a frame each, v0 to v9."""
+    return fill(log_path, (b"v%d" % i for i in range(10)), batch_bytes=0)
+
+
 def overwrite(path: Path, offset: int, data: bytes) -> None:
     with path.open("r+b") as file:
         file.seek(offset)
@@ -175,7 +181,7 @@ def values(path: str, **options: object) -> list[bytes | None]:
     return [record.value for record in read_all(path, **options)]
 
 
-def commit(path: str, records: int = 1, cursor: str = "c", **options: object) -> int:
+def commit(path: str | Path, records: int = 1, cursor: str = "c", **options: object) -> int:
     """A cursor passes so many records; its address then."""
     with aolog.Reader(path, cursor=cursor, **options) as reader:
         for _ in range(records):

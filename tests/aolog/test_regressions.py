@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from aolog.maintenance import verify
 from aolog.read.reader import return_to
 from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, well
-from tests.aolog.conftest import fill, frames_of, kill, overwrite, slab_files, values
+from tests.aolog.conftest import fill, frames_of, in_thread, kill, overwrite, slab_files, values
 
 
 def test_two_copies_of_a_log_do_not_give_out_the_same_addresses(
@@ -55,11 +55,8 @@ def test_two_readers_that_create_one_cursor_at_once_do_not_both_hold_it(log_path
             except CursorLocked:
                 outcomes.append("locked")
 
-        threads = [threading.Thread(target=commit, args=(file,)) for file in files]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for call in [in_thread(partial(commit, file)) for file in files]:
+            call.result()
         for file in files:
             file.close()
         assert sorted(outcomes) == ["held", "locked"]

@@ -458,6 +458,12 @@ class Process:
         self._listener.join(SOON_S)
 
 
+def printed(process: Process) -> str:
+    """All that a command prints that ends well."""
+    assert process.end(30) == 0, process.stderr
+    return "".join(process.lines)
+
+
 Start = Callable[..., Process]  # the fixtures `bridge`, `run` and `start`
 
 

@@ -10,6 +10,7 @@ from pyspark.cloudpickle import dumps, loads
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
+import aolog
 from aolog.spark.datasource import AologDataSource, arrow_schema
 from aolog.spark.schema import COLUMNS
 
@@ -24,6 +25,12 @@ _TYPES = {
         ]},
     },
 }  # fmt: skip  # a table
+
+
+def write(path, count=10, *, value=b"value", **options) -> list[int]:
+    """Addresses of records, in as many frames, a millisecond apart."""
+    with aolog.Writer(path, batch_bytes=0, **options) as log:
+        return [log.append(value, timestamp=1_700_000_000_000_000 + i * 1000) for i in range(count)]
 
 
 def struct(*names, **others) -> StructType:

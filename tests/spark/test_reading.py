@@ -18,13 +18,7 @@ from aolog.spark import listing, planning
 from aolog.spark.partition import pieces_in
 from tests.aolog.conftest import fill, flip
 from tests.publish.job import JOB, task
-from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks
-
-
-def write(path, count=10, *, value=b"value", **options):
-    """Addresses of records, in as many frames."""
-    with aolog.Writer(path, batch_bytes=0, **options) as log:
-        return [log.append(value, timestamp=1_700_000_000_000_000 + i * 1000) for i in range(count)]
+from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks, write
 
 
 def test_a_row_is_what_a_record_is(tmp_path):

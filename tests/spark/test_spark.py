@@ -11,11 +11,7 @@ import pytest
 import aolog
 import aolog.spark
 from tests.aolog.conftest import overwrite
-
-
-def write(path, count=10, *, value=b"value", **options):
-    with aolog.Writer(path, batch_bytes=0, **options) as log:
-        return [log.append(value, timestamp=1_700_000_000_000_000 + i) for i in range(count)]
+from tests.spark.driving import write
 
 
 def test_a_batch_has_rows_of_all_logs_and_errors_name_the_option(tmp_path, spark, load):
@@ -26,7 +22,7 @@ def test_a_batch_has_rows_of_all_logs_and_errors_name_the_option(tmp_path, spark
     assert {(row.log, row.topic) for row in rows} == {("a", None), ("b", "quakes")}
     row = rows[3]
     assert (row.key, bytes(row.value), row.partition, row.timestampType) == (None, b"value", 0, 0)
-    assert row.timestamp.astimezone(UTC) == datetime.fromtimestamp(1_700_000_000.000003, UTC)
+    assert row.timestamp.astimezone(UTC) == datetime.fromtimestamp(1_700_000_000.003, UTC)
     assert row.headers == []
     assert frame.rdd.getNumPartitions() >= 3
     assert load([tmp_path / "a", tmp_path / "b"], schema="value binary, log string").count() == 20

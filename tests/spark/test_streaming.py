@@ -19,7 +19,7 @@ from aolog.publish.publication import publish
 from aolog.spark import watching
 from tests.aolog.conftest import overwrite
 from tests.publish.job import JOB, task
-from tests.spark.driving import run, source, struct
+from tests.spark.driving import run, source, struct, write
 
 SCHEMA = struct("offset", "log")
 ANOTHER = r"option failOnDataLoss: .*log is another log than the one that was read up to address"
@@ -69,11 +69,6 @@ class Query:
             sizes.append(len(rows))
             assert len(sizes) < 1000, "it never ends"
         return sizes
-
-
-def write(path, count=10, *, value=b"value", **options):
-    with aolog.Writer(path, batch_bytes=0, **options) as log:
-        return [log.append(value) for _ in range(count)]
 
 
 def named(addresses, name):

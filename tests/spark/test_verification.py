@@ -26,6 +26,7 @@ def test_however_logs_are_cut_gaps_and_counts_are_those_of_the_log_s_own_verify(
         damage(tmp_path / name, rng)
     options = Options(paths=(str(tmp_path),))
     logs = list_logs(options)
+    assert [log.name for log in logs] == ["a", "b"]
     for tasks in (1, 2, 7, 40):
         cut = partitions(spans(options, logs), 1 << 30, tasks)
         rows = [row for pieces in cut for row in check_all(pieces)]

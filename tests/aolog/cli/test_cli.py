@@ -21,18 +21,12 @@ from aolog.log.units import duration_seconds, size_bytes
 from aolog.storage.system import System
 from bridge.cli import main as bridge_main
 from tests.aolog.commands import answer, ended, failure, run, started, well
-from tests.aolog.conftest import damage, eventually, fill, slab_files, snapshot
+from tests.aolog.conftest import commit, damage, eventually, fill, slab_files, snapshot
 
 COMMANDS = [
     "append", "read", "tail", "info", "verify", "repair", "salvage", "prune",
 ]  # fmt: skip  # one thing, a line or two
 COMMANDS += ["cursor list", "cursor show", "cursor set", "cursor delete"]
-
-
-@pytest.fixture
-def ten(log_path: str) -> list[int]:
-    """A log of ten records of a frame each, v0 to v9."""
-    return fill(log_path, (b"v%d" % i for i in range(10)), batch_bytes=0)
 
 
 # --- info and verify ---------------------------------------------------------------------------
@@ -65,10 +59,7 @@ def test_info_tells_extent_times_cursors_and_what_was_set_aside(log_path):
 @pytest.mark.parametrize(("read", "passed"), [(0, 0), (1, 1), (99, 39)])
 def test_info_draws_what_each_cursor_has_passed(log_path, read, passed):
     fill(log_path, [bytes(100)] * 100, slab_bytes=8192, batch_bytes=0)
-    with aolog.Reader(log_path, cursor="billing") as reader:
-        for _ in range(read):
-            reader.read()
-        reader.commit()
+    commit(log_path, read, "billing")
     bar = "█" * passed + "░" * (40 - passed)
     shown = well("info", log_path).stdout
     assert f"[{bar}] billing\n" in shown

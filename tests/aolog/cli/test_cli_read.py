@@ -16,13 +16,6 @@ from aolog.cli import output
 from tests.aolog.commands import ended, failure, run, started, well
 from tests.aolog.conftest import ROOT, SOON_S, damage, fill, snapshot
 
-
-@pytest.fixture
-def ten(log_path: str) -> list[int]:
-    """A log of ten records of a frame each, v0 to v9."""
-    return fill(log_path, (b"v%d" % i for i in range(10)), batch_bytes=0)
-
-
 # --- read --------------------------------------------------------------------------------------
 
 

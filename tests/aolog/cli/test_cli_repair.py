@@ -8,7 +8,7 @@ import pytest
 
 import aolog
 from tests.aolog.commands import answer, failure, run, well
-from tests.aolog.conftest import damage, fill, flip, slab_files, snapshot, values
+from tests.aolog.conftest import commit, damage, fill, flip, slab_files, snapshot, values
 
 
 @pytest.fixture
@@ -73,8 +73,7 @@ def test_a_dry_run_says_what_would_be_copied_and_how_much_room_it_takes(
 
 
 def test_json_has_everything(log: str, into: Path) -> None:
-    with aolog.Reader(log, cursor="c") as reader:
-        reader.commit()
+    commit(log, 0)
     said = answer("repair", log, "--into", into, "--new-uuid")
     assert (said["log"], said["into"], said["records"]) == (log, str(into), 9)
     assert said["cursors"] == ["c"]

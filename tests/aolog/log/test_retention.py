@@ -30,6 +30,11 @@ from tests.aolog.conftest import (
 )
 
 SLAB = 10_000
+BOUNDED = {
+    "slab_bytes": SLAB,
+    "retention": aolog.Retention(max_bytes=40_000, when_full="prune"),
+    **NEVER,
+}
 
 
 def fill(writer: aolog.Writer, n: int, first: int = 0) -> None:
@@ -191,8 +196,7 @@ def test_age_and_count_take_nothing_that_a_cursor_needs(
 
 
 def test_when_full_prune_lets_the_oldest_go_and_readers_are_told_exactly(log_path: str) -> None:
-    keep = aolog.Retention(max_bytes=40_000, when_full="prune")
-    with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER) as writer:
+    with aolog.Writer(log_path, **BOUNDED) as writer:
         fill(writer, 2)
         hold(log_path, 3)
         fill(writer, 8, first=8)
@@ -300,12 +304,6 @@ def test_a_damaged_cursor_frees_nothing(log_path: str) -> None:
 
 
 # --- what is lost cannot be missed ------------------------------------------------------------------
-
-BOUNDED = {
-    "slab_bytes": SLAB,
-    "retention": aolog.Retention(max_bytes=40_000, when_full="prune"),
-    **NEVER,
-}
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -11,7 +11,7 @@ import aolog
 from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
 from tests.aolog.commands import failure, run
-from tests.aolog.conftest import damage, fill, snapshot
+from tests.aolog.conftest import commit, damage, fill, snapshot
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a log away")
 
@@ -27,8 +27,7 @@ def give_away(path: Path | str, uid: int = NOBODY) -> None:
 def log(log_path: str) -> str:
     """Nobody's, of many slabs, with a cursor and a damaged frame."""
     fill(log_path, (b"v%d" % i for i in range(50)), slab_bytes=200, batch_bytes=0)
-    with aolog.Reader(log_path, cursor="c") as reader:
-        reader.commit()
+    commit(log_path, 0)
     damage(log_path, b"v25")
     give_away(log_path)
     return log_path

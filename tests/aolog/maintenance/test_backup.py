@@ -15,7 +15,7 @@ from aolog.maintenance.repair import Repaired
 from aolog.storage.storage import Storage
 from aolog.testing import Call, SimulatedSystem
 from tests.aolog.commands import failure, well
-from tests.aolog.conftest import fill, overwrite, read_all, slab_files, snapshot, values
+from tests.aolog.conftest import commit, fill, overwrite, read_all, slab_files, snapshot, values
 
 
 @pytest.fixture
@@ -24,10 +24,7 @@ def log(log_path: str) -> str:
     with aolog.Writer(log_path, slab_bytes=64 << 10) as writer:
         for i in range(40):
             writer.append_many([b"%d" % i * 100] * 20)
-    with aolog.Reader(log_path, cursor="billing") as reader:
-        for _ in range(300):
-            reader.read()
-        reader.commit()
+    commit(log_path, 300, "billing")
     return log_path
 
 

@@ -137,9 +137,6 @@ def test_frames_are_compressed_where_that_saves_something(logs, name):
     assert_clean(logs[name])
 
 
-# --- options --------------------------------------------------------------------------------
-
-
 # --- damage ---------------------------------------------------------------------------------
 
 
@@ -227,9 +224,7 @@ def test_a_log_that_shrank_a_hundredfold_is_read_in_constant_memory(log_path, wa
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_without_its_package_a_log_is_read_up_to_where_it_is_needed(
-    logs, tmp_path, without_packages, way
-):
+def test_without_its_package_a_log_is_read_up_to_where_it_is_needed(logs, without_packages, way):
     path = logs["mixed"]
     before = snapshot(path)
     first = next(slab for slab in slab_files(path) if slab.read_bytes()[8] == 3)

@@ -13,7 +13,7 @@ import aolog
 from aolog.log.retention import prune
 from aolog.storage.storage import Storage
 from tests.aolog.commands import well
-from tests.aolog.conftest import fill, slab_files
+from tests.aolog.conftest import commit, fill, slab_files
 
 
 @pytest.fixture(params=[0o022, 0o000, 0o077], ids="umask {:03o}".format)
@@ -39,8 +39,7 @@ def modes(log: Path | str) -> dict[str, int]:
 def used(path: str, **options: object) -> None:
     """A log with all that may be in one: slabs, cursors, a lock, what was cut."""
     fill(path, (b"v%d" % i for i in range(50)), slab_bytes=200, batch_bytes=0, **options)
-    with aolog.Reader(path, cursor="c") as reader:
-        reader.commit()
+    commit(path, 0)
     prune(path, Storage(), aolog.Retention(max_slabs=1000))
     with slab_files(path)[-1].open("ab") as slab:
         slab.write(b"torn")

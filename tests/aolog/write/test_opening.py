@@ -17,7 +17,14 @@ import xxhash
 
 import aolog
 from aolog.format.frame import KIND_RECORDS
-from aolog.format.slab import DATA_BEGIN, HEADER_LEN, VERSION
+from aolog.format.slab import (
+    DATA_BEGIN,
+    HEADER_COPIES,
+    HEADER_LEN,
+    VERSION,
+    SlabHeader,
+    decode_slab_header,
+)
 from aolog.storage.storage import Storage
 from aolog.storage.system import System
 from aolog.testing import Killed
@@ -368,6 +375,23 @@ def test_a_newer_format_is_refused_and_not_repaired(log_path: str) -> None:
         assert error.code == "newer_format"
 
 
+@pytest.mark.parametrize("fields", [{"base_ordinal": 2**63 - 1}, {"epoch": 2**32 - 1}])
+def test_a_writer_reports_that_no_header_can_follow(log_path: str, fields: dict[str, int]) -> None:
+    """After a header whose fields no writer wrote. No slab that no reader believes is begun."""
+    fill(log_path, [b"old"])
+    (slab,) = slab_files(log_path)
+    octets = bytearray(slab.read_bytes()[:-8])  # not closed: another epoch
+    header = decode_slab_header(bytes(octets[:HEADER_LEN]))
+    assert isinstance(header, SlabHeader)
+    for at in HEADER_COPIES:
+        octets[at : at + HEADER_LEN] = header._replace(**fields).encode()
+    slab.write_bytes(octets)
+    with pytest.raises(aolog.UsageError, match="no slab can follow"):
+        fill(log_path, [b"new"])
+    assert slab_files(log_path) == [slab]
+    assert values(log_path) == [b"old"]
+
+
 def test_another_topic_or_format_is_refused_before_anything_is_mended(log_path: str) -> None:
     abandoned(log_path, topic="orders")
     slab = slab_files(log_path)[0]
@@ -422,7 +446,7 @@ for call in sys.argv[2:]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become nobody")
-def test_without_permission_is_an_error_of_its_own(tmp_path: Path) -> None:
+def test_without_permission_is_an_error_of_its_own() -> None:
     where = Path(tempfile.mkdtemp(prefix="aolog-permission-"))
     where.chmod(0o755)
     try:

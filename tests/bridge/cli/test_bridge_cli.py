@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 
-from aolog import Reader, Writer
+from aolog import Writer
 from aolog.cli import main as aolog_main
 from bridge.cli import main
 from bridge.cli import report as report_module
@@ -31,6 +31,7 @@ from bridge.kafka.client import away
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.settings import check
 from bridge.supervise.status import Overview, overview
+from tests.aolog.conftest import commit
 from tests.bridge.conftest import NOWHERE, Start, fill, notes_of, wait_until
 
 
@@ -238,8 +239,7 @@ def test_a_damaged_cursor_is_refused_with_its_own_exit_status_and_kept(
     refuse: Callable[..., str], log: Path
 ) -> None:
     fill(log, 10)
-    with Reader(log, cursor="bridge") as reader:
-        reader.commit()
+    commit(log, 0, "bridge")
     cursor = log / "cursors/bridge.cursor"
     cursor.write_bytes(b"\xff" * 8192)
     assert "cursor_corrupt" in refuse("--topic", "t", status=3)

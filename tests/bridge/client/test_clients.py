@@ -300,7 +300,7 @@ def test_fetch_reads_one_partition_from_an_offset_and_moves_no_position(producer
     assert caught.value.details["kafka_code"] in {"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"}
 
 
-def test_settings_of_a_single_topic_are_that_topics_alone(broker, topic, consume):
+def test_settings_of_a_single_topic_are_that_topics_alone(broker, topic):
     config = producer_config(broker, top={"Topics": {topic: {"message.max.bytes": 2_000}}})
     other = f"{topic}-other"
     broker.create_topic(other, 1)

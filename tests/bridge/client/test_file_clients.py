@@ -261,9 +261,7 @@ def test_files_are_taken_in_the_order_of_their_times_and_at_the_pace_that_is_con
     intake.close()
 
 
-def test_what_cannot_be_sent_is_set_aside_and_does_not_stop_the_others(
-    inbox, make, tmp_path, caplog
-):
+def test_what_cannot_be_sent_is_set_aside_and_does_not_stop_the_others(inbox, make, caplog):
     (inbox / "big.default").write_bytes(b"x" * 2_000_000)
     (inbox / "link.default").symlink_to("/etc/passwd")
     (inbox / "directory.default").mkdir()

@@ -140,9 +140,8 @@ def test_a_crash_between_dead_letter_and_cursor_leaves_one_copy_and_no_delivery(
 
 
 def test_a_full_disk_keeps_the_dead_letter_waiting_and_makes_no_second_copy(
-    broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip  # one call
+    log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     large = with_large(log)
     sync, failed = Writer.sync, []
 
@@ -264,9 +263,7 @@ def test_after_a_change_of_routing_a_lane_that_is_ahead_gets_its_records_again(
     assert forward(drain=True, routing=elsewhere).end().acknowledged == 0
 
 
-def test_a_record_that_names_an_impossible_topic_is_poison(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
+def test_a_record_that_names_an_impossible_topic_is_poison(log: Path, forward: Forward) -> None:
     with Writer(log) as writer:
         wrong = writer.append(b"1", topic="no topic can be called so")
         append(writer, range(10))

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ import aolog
 from bridge.ingest.logs import KEY_HEADER, Logs
 from bridge.ingest.routes import serving
 from bridge.operate.access import Access
+from tests.aolog.conftest import in_thread
 
 TOKEN = "0123456789abcdef"
 LINES, BINARY = "application/x-ndjson", "application/octet-stream"
@@ -121,19 +121,9 @@ def test_a_repeated_key_appends_once_also_after_a_restart(tmp_path: Path) -> Non
 
 def test_requests_at_once_with_one_key_append_once(tmp_path: Path) -> None:
     with ingesting(tmp_path) as client:
-        answers: list[Answer] = []
-        threads = [
-            threading.Thread(
-                target=lambda: answers.append(
-                    client.post("t", lines({"value": "a"}), Idempotency_Key="k")
-                )
-            )
-            for _ in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        body = lines({"value": "a"})
+        calls = [in_thread(lambda: client.post("t", body, Idempotency_Key="k")) for _ in range(8)]
+        answers = [call.result() for call in calls]
     assert {answer.status for answer in answers} == {200}
     assert sum(not answer.json["repeated"] for answer in answers) == 1
     assert len(list(aolog.Reader(tmp_path / "t"))) == 1

@@ -71,8 +71,8 @@ def test_a_cursor_of_another_cluster_is_refused_and_nothing_changes(
 
 
 def test_after_forget_cluster_another_cluster_gets_all_records(
-    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
-) -> None:  # fmt: skip  # one line
+    other: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
+) -> None:
     fill(log, 100)
     forward(drain=True).end()
     committed.clear()
@@ -162,8 +162,8 @@ def test_a_name_that_leads_to_another_cluster_while_the_bridge_runs_loses_nothin
 
 
 def test_a_record_that_one_cluster_refused_can_be_sent_to_another(
-    broker: EmbeddedBroker, other: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
-) -> None:  # fmt: skip  # one line
+    other: EmbeddedBroker, log: Path, forward: Forward, committed: dict[str, list[int]]
+) -> None:
     fill(log, 5)
     with Writer(log) as writer:
         append(writer, [5], size=3000)
@@ -185,7 +185,7 @@ def test_a_record_that_one_cluster_refused_can_be_sent_to_another(
     ids=["transactions", "cut off", "lanes"],
 )
 def test_a_cursor_at_the_begin_of_which_something_may_have_been_sent_keeps_its_cluster(
-    broker: EmbeddedBroker, log: Path, forward: Forward, noted: dict[str, object]
+    log: Path, forward: Forward, noted: dict[str, object]
 ) -> None:
     fill(log, 10)
     seek(str(log), 0, cursor="bridge")
@@ -195,9 +195,7 @@ def test_a_cursor_at_the_begin_of_which_something_may_have_been_sent_keeps_its_c
         forward(drain=True).end()
 
 
-def test_what_retention_has_removed_was_passed(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
+def test_what_retention_has_removed_was_passed(log: Path, forward: Forward) -> None:
     """The cursor is at the first record that is left, and no lane is noted."""
     fill(log, 100)
     forward(drain=True).end()
@@ -209,9 +207,7 @@ def test_what_retention_has_removed_was_passed(
         forward(drain=True).end()
 
 
-def test_a_cursor_that_has_passed_nothing_may_meet_any_cluster(
-    broker: EmbeddedBroker, log: Path, forward: Forward
-) -> None:
+def test_a_cursor_that_has_passed_nothing_may_meet_any_cluster(log: Path, forward: Forward) -> None:
     """As after wrong servers at the first start, and a topic that is not there."""
     fill(log, 10)
     seek(str(log), 0, cursor="bridge")

@@ -28,7 +28,7 @@ from bridge.operate.log_lines import _Json, _Text
 from bridge.operate.monitor import Monitor
 from bridge.supervise.status import STUCK_S, Phase, overview, state_of
 from tests.aolog.commands import on_terminal
-from tests.bridge.conftest import NOWHERE, Process, Start, fill, wait_until
+from tests.bridge.conftest import NOWHERE, Process, Start, fill, printed, wait_until
 from tests.bridge.operate.test_http import LOG, STATUS
 
 PARKED = LOG._replace(log="p", phase=Phase.PARKED, state="live", silent_s=None)
@@ -176,13 +176,10 @@ def test_a_process_is_seen_from_outside_as_it_runs(
     assert get(at, "/healthz")[0] == 200
     counted = 'aolog_bridge_records_acknowledged_total{cluster="main",log="a"} 100.0'
     wait_until(lambda: counted in get(at, "/metrics")[1].decode())  # sampled each second
-    status = bridge("status", "--http", f"{at[0]}:{at[1]}", "--json")
-    assert status.end(30) == 0
-    found = json.loads(status.lines[0])
+    found = json.loads(printed(bridge("status", "--http", f"{at[0]}:{at[1]}", "--json")))
     assert (found["overview"]["acknowledged"], found["logs"][0]["log"]) == (100, "a")
-    shown = bridge("status", "--http", f"{at[0]}:{at[1]}")
-    assert shown.end(30) == 0
-    assert shown.lines[0].startswith("live: 1 log, 100 acknowledged, 0 pending, ")
+    shown = printed(bridge("status", "--http", f"{at[0]}:{at[1]}"))
+    assert shown.startswith("live: 1 log, 100 acknowledged, 0 pending, ")
     assert process.terminate() == 0
     lines = [json.loads(line) for line in process.stderr.splitlines()]  # one event a line
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
@@ -191,7 +188,7 @@ def test_a_process_is_seen_from_outside_as_it_runs(
 
 
 def test_a_bridge_that_was_killed_counts_as_an_abnormal_restart_and_one_that_stopped_does_not(
-    run: Start, broker: EmbeddedBroker, log: Path
+    run: Start, log: Path
 ) -> None:
     def cut_off(process: Process, acknowledged: int) -> tuple[bool, int, str]:
         at = where(process)
@@ -234,11 +231,8 @@ def test_a_missing_root_is_reported_and_not_ready_until_it_exists(
     assert process.stderr.count(said) == 1
     code, body = get(at, "/readyz")
     assert (code, json.loads(body)["error"]) == (503, said)
-    status = bridge("status", "--http", f"{at[0]}:{at[1]}")
-    assert status.end(30) == 0
-    assert status.lines[0].startswith(
-        "blocked: 0 logs, 0 acknowledged, 0 pending, 0/s (no such dir"
-    )
+    shown = printed(bridge("status", "--http", f"{at[0]}:{at[1]}"))
+    assert shown.startswith("blocked: 0 logs, 0 acknowledged, 0 pending, 0/s (no such dir")
     assert get(at, "/healthz")[0] == 200
     fill(root / "a", 10)
     process.until(lambda s: (s["state"], s["acknowledged"]) == ("live", 10))
@@ -255,7 +249,7 @@ def test_status_of_a_root_without_logs_says_so(bridge: Start, tmp_path: Path, wh
         root.mkdir()
     process = bridge("status", "--root", root)
     if what == "an empty directory":
-        assert (process.end(30), process.lines) == (0, ["there is no log\n"])
+        assert printed(process) == "there is no log\n"
         return
     assert process.end(30) == 2
     why = "no such directory" if what == "nothing" else "Not a directory"
@@ -267,19 +261,15 @@ def test_status_from_the_disk(bridge: Start, log: Path) -> None:
     with Reader(log, cursor="bridge") as reader:
         reader.read()
         reader.commit()
-        held = bridge("status", "--log", log, "--json")
-        assert held.end(30) == 0
-    (shown,) = json.loads(held.lines[0])["logs"]
+        held = printed(bridge("status", "--log", log, "--json"))
+    (shown,) = json.loads(held)["logs"]
     assert shown["state"] in {"running", "unknown"}  # where the kernel's numbers of files differ
     assert shown["lag_records"] == 9
-    free = bridge("status", "--root", log.parent, "--json")
-    assert free.end(30) == 0
-    (shown,) = json.loads(free.lines[0])["logs"]
+    (shown,) = json.loads(printed(bridge("status", "--root", log.parent, "--json")))["logs"]
     assert (shown["log"], shown["lag_records"]) == ("log", 9)
     assert shown["state"] in {"stopped", "unknown"}
-    never = bridge("status", "--log", log, "--cursor", "other")
-    assert never.end(30) == 0
-    assert "stopped" in never.lines[1]
+    never = printed(bridge("status", "--log", log, "--cursor", "other"))
+    assert "stopped" in never.splitlines()[1]
 
 
 def test_status_reports_that_no_bridge_answers(bridge: Start) -> None:
@@ -387,9 +377,7 @@ def test_top_prints_the_logs_of_a_running_bridge(
     at = where(running)
     running.until(lambda s: s["acknowledged"] == 10 and s["state"] == "live")
     wait_until(lambda: b'"acknowledged": 10' in get(at, "/status")[1])
-    shown = bridge("top", "--http", f"{at[0]}:{at[1]}")
-    assert shown.end(30) == 0
-    text = "".join(shown.lines)
+    text = printed(bridge("top", "--http", f"{at[0]}:{at[1]}"))
     assert "live: 1 log, 10 acknowledged, 0 pending" in text
     assert re.search(r"a +│ main +│ live +│ +0", text)
     status, seen = on_terminal("bridge", "top", "--http", f"{at[0]}:{at[1]}", stop_at=b"PENDING")

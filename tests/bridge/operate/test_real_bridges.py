@@ -86,7 +86,7 @@ def test_a_bridge_that_is_cut_off_from_its_broker_shows_what_waits_and_why(
 
 
 def test_hostile_names_are_text_and_a_damaged_slab_is_shown(
-    page: sync_api.Page, served: Serve, broker: EmbeddedBroker, tmp_path: Path
+    page: sync_api.Page, served: Serve, tmp_path: Path
 ) -> None:
     name = HOSTILE.replace("/", "\u2215")
     log = tmp_path / "root" / name

@@ -23,7 +23,7 @@ from bridge.supervise import supervisor as supervisor_module
 from bridge.supervise import worker as worker_module
 from bridge.supervise.status import LogStatus, Overview
 from bridge.supervise.supervisor import Supervisor
-from tests.aolog.conftest import overwrite
+from tests.aolog.conftest import commit, overwrite
 from tests.bridge.conftest import (
     NOWHERE,
     SOON_S,
@@ -154,8 +154,7 @@ def test_a_drain_ends_with_the_worst_of_what_failed_and_drains_the_rest(
 ) -> None:
     fill(root / "good", 100)
     fill(root / "damaged", 10)
-    with Reader(root / "damaged", cursor="bridge") as reader:
-        reader.commit()
+    commit(root / "damaged", 0, "bridge")
     (root / "damaged/cursors/bridge.cursor").write_bytes(b"\xff" * 8192)
     run = supervise(drain=True)
     assert run.end() == 3
@@ -211,7 +210,7 @@ def test_turns_that_are_shorter_than_connecting_takes_get_something_done(
 
 
 def test_gaps_are_a_drains_failure_at_its_end_and_not_at_a_turns(
-    supervise: Supervise, broker: EmbeddedBroker, root: Path
+    supervise: Supervise, root: Path
 ) -> None:
     for name in ("a", "b"):
         fill(root / name, 4_000, batch_bytes=2_000)
@@ -301,9 +300,7 @@ def test_a_log_with_nothing_to_do_is_parked_from_the_start_and_connects_to_no_cl
     assert len(consume(broker.bootstrap_servers)) == 110
 
 
-def test_a_drain_in_turns_ends_beside_writers_that_go_on(
-    supervise: Supervise, broker: EmbeddedBroker, root: Path
-) -> None:
+def test_a_drain_in_turns_ends_beside_writers_that_go_on(supervise: Supervise, root: Path) -> None:
     """What is drained is what was there when its first turn began."""
     over = threading.Event()
 
