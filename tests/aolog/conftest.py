@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -150,12 +150,20 @@ def damage(path: str, value: bytes) -> None:
     raise AssertionError(value)
 
 
-def snapshot(path: str) -> dict[str, bytes | None]:
+def snapshot(path: str | Path) -> dict[str, bytes | None]:
     """Every name under a path, with what is in it."""
     return {
         str(at.relative_to(path)): at.read_bytes() if at.is_file() else None
         for at in sorted(Path(path).rglob("*"))
     }
+
+
+@contextmanager
+def unchanged(path: str | Path) -> Iterator[None]:
+    """Nothing below the path is another at the end."""
+    before = snapshot(path)
+    yield
+    assert snapshot(path) == before
 
 
 def open_below(path: str) -> list[str]:

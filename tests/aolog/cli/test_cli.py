@@ -21,7 +21,7 @@ from aolog.log.units import duration_seconds, size_bytes
 from aolog.storage.system import System
 from bridge.cli import main as bridge_main
 from tests.aolog.commands import answer, ended, failure, run, started, well
-from tests.aolog.conftest import commit, damage, eventually, fill, slab_files, snapshot
+from tests.aolog.conftest import commit, damage, eventually, fill, slab_files, unchanged
 
 COMMANDS = [
     "append", "read", "tail", "info", "verify", "repair", "salvage", "prune",
@@ -233,12 +233,10 @@ def test_a_cursor_that_lost_records_is_listed_as_pruned_with_their_number(log_pa
 
 def test_a_cursor_that_a_reader_holds_is_left_alone(log_path, ten):
     well("cursor", "set", log_path, "c", ten[3])
-    before = snapshot(log_path)
-    with aolog.Reader(log_path, cursor="c"):
+    with unchanged(log_path), aolog.Reader(log_path, cursor="c"):
         assert failure("cursor", "set", log_path, "c", "latest")["code"] == CursorLocked.code
         assert failure("cursor", "delete", log_path, "c", "--yes")["code"] == CursorLocked.code
         assert answer("cursor", "show", log_path, "c")["held"] in {True, None}
-    assert snapshot(log_path) == before
 
 
 def test_a_cursor_that_is_damaged_or_of_another_log_is_listed_and_can_be_set_anew(
@@ -264,12 +262,11 @@ def test_a_cursor_that_is_damaged_or_of_another_log_is_listed_and_can_be_set_ane
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "-x", "x" * 129, "x\n"])
 def test_a_cursor_has_no_name_that_is_a_path(log_path, ten, name):
-    before = snapshot(log_path)
-    for command in ("show", "delete"):
-        assert failure("cursor", command, log_path, "--", name)["code"] == "usage"
-    assert run("cursor", "set", log_path, "--", name, "earliest").exit_code == 2
-    assert run("read", log_path, f"--cursor={name}", "--commit").exit_code == 2
-    assert snapshot(log_path) == before
+    with unchanged(log_path):
+        for command in ("show", "delete"):
+            assert failure("cursor", command, log_path, "--", name)["code"] == "usage"
+        assert run("cursor", "set", log_path, "--", name, "earliest").exit_code == 2
+        assert run("read", log_path, f"--cursor={name}", "--commit").exit_code == 2
 
 
 # --- what goes wrong ---------------------------------------------------------------------------
@@ -295,12 +292,11 @@ def test_what_is_no_log_is_said_and_left_as_it_is(tmp_path, there, command):
         log.mkdir()
     if there == "foreign":
         (log / "data").write_bytes(b"x")
-    before = snapshot(str(tmp_path))
-    error = failure(*command.split(), log, *ARGUMENTS.get(command, ()))
-    assert (error["code"], error["exit_status"]) == ("not_a_log", 2)
-    if there not in {"nothing", "empty"}:
-        assert failure("append", log, given=b"x\n")["code"] == "not_a_log"
-    assert snapshot(str(tmp_path)) == before
+    with unchanged(tmp_path):
+        error = failure(*command.split(), log, *ARGUMENTS.get(command, ()))
+        assert (error["code"], error["exit_status"]) == ("not_a_log", 2)
+        if there not in {"nothing", "empty"}:
+            assert failure("append", log, given=b"x\n")["code"] == "not_a_log"
 
 
 @pytest.mark.parametrize("command", READING)
@@ -309,29 +305,27 @@ def test_a_newer_format_is_said_and_left_as_it_is(log_path, ten, command):
     data = bytearray(slab.read_bytes())
     data[8] = data[4096 + 8] = 99
     slab.write_bytes(data[:8192] + b"what comes is unknown")
-    before = snapshot(log_path)
-    error = failure(*command.split(), log_path, *ARGUMENTS.get(command, ()))
-    assert error["code"] == "newer_format"
-    assert failure("append", log_path, given=b"x\n")["code"] == "newer_format"
-    assert snapshot(log_path) == before
+    with unchanged(log_path):
+        error = failure(*command.split(), log_path, *ARGUMENTS.get(command, ()))
+        assert error["code"] == "newer_format"
+        assert failure("append", log_path, given=b"x\n")["code"] == "newer_format"
 
 
 def test_a_place_beyond_the_end_or_before_the_begin_is_said_and_changes_nothing(log_path, slabs):
     well("prune", log_path, "--max-slabs", 2)
-    before = snapshot(log_path)
-    for place, code in {
-        str(1 << 62): "address_beyond_end",
-        "99999999999999999999": "address_beyond_end",
-        "ordinal:11": "address_beyond_end",
-        "0": "address_pruned",
-        "ordinal:0": "address_pruned",
-        "yesterday": "usage",
-        "-5": "usage",
-        "2026-13-01": "usage",
-    }.items():
-        assert failure("read", log_path, f"--from={place}")["code"] == code, place
-        assert run("cursor", "set", log_path, "c", "--", place).exit_code == 2
-    assert snapshot(log_path) == before
+    with unchanged(log_path):
+        for place, code in {
+            str(1 << 62): "address_beyond_end",
+            "99999999999999999999": "address_beyond_end",
+            "ordinal:11": "address_beyond_end",
+            "0": "address_pruned",
+            "ordinal:0": "address_pruned",
+            "yesterday": "usage",
+            "-5": "usage",
+            "2026-13-01": "usage",
+        }.items():
+            assert failure("read", log_path, f"--from={place}")["code"] == code, place
+            assert run("cursor", "set", log_path, "c", "--", place).exit_code == 2
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

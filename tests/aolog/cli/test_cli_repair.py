@@ -8,7 +8,7 @@ import pytest
 
 import aolog
 from tests.aolog.commands import answer, failure, run, well
-from tests.aolog.conftest import commit, damage, fill, flip, slab_files, snapshot, values
+from tests.aolog.conftest import commit, damage, fill, flip, slab_files, unchanged, values
 
 
 @pytest.fixture
@@ -26,13 +26,12 @@ def into(tmp_path: Path) -> Path:
 
 
 def test_a_repair_says_what_was_copied_and_that_gaps_stay(log: str, into: Path) -> None:
-    before = snapshot(log)
-    said = well("repair", log, "--into", into).stdout
-    assert (
-        f"{log}: 9 records were copied to {into}\n1 gap, 1 record lost: see `aolog verify`\n"
-        == said
-    )
-    assert snapshot(log) == before
+    with unchanged(log):
+        said = well("repair", log, "--into", into).stdout
+        assert (
+            f"{log}: 9 records were copied to {into}\n1 gap, 1 record lost: see `aolog verify`\n"
+            == said
+        )
     assert values(str(into)) == values(log) == [b"record %d" % i for i in range(10) if i != 3]
     verified = well("verify", into)  # a record stays lost, and this is known
     assert verified.stdout.startswith(f"{into}: ok except for known gaps\n")
@@ -65,11 +64,10 @@ def test_new_damage_of_a_copy_is_found_and_a_backup_of_it_keeps_what_is_known(
 def test_a_dry_run_says_what_would_be_copied_and_how_much_room_it_takes(
     log: str, into: Path
 ) -> None:
-    before = snapshot(str(into.parent))
-    said = well("repair", log, "--into", into, "-n").stdout
-    assert "9 records would be copied" in said
-    assert "the copy needs 1.0 MiB" in said
-    assert snapshot(str(into.parent)) == before
+    with unchanged(into.parent):
+        said = well("repair", log, "--into", into, "-n").stdout
+        assert "9 records would be copied" in said
+        assert "the copy needs 1.0 MiB" in said
 
 
 def test_json_has_everything(log: str, into: Path) -> None:

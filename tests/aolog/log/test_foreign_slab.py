@@ -28,7 +28,7 @@ from tests.aolog.conftest import (
     fill,
     read_all,
     slab_files,
-    snapshot,
+    unchanged,
 )
 
 PER_SLAB = 20
@@ -94,23 +94,22 @@ def take_cursor(ours: Log, theirs: Log, name: str = "stray") -> None:
 
 def assert_undecided(log: Log, other: Log) -> None:
     """No one reads or writes it, and the error names what says what."""
-    before = snapshot(log.path)
-    for act in (
-        read_all,
-        aolog.verify,
-        partial(aolog.repair, into=f"{log.path}.copy"),
-        aolog.Writer,
-    ):
-        with pytest.raises(aolog.IdentityUnclear) as caught:
-            act(log.path)
-        assert log.uuid in str(caught.value)
-        assert other.uuid in str(caught.value)
-        assert log.slabs[0].name in str(caught.value)
-        assert caught.value.exit_status == 3
-    for command in (["read"], ["info"], ["verify"], ["repair", "--into", "copy"], ["salvage"]):
-        assert failure(*command, log.path)["code"] == "identity_unclear"
-    assert failure("append", log.path, given=b"x\n")["code"] == "identity_unclear"
-    assert snapshot(log.path) == before
+    with unchanged(log.path):
+        for act in (
+            read_all,
+            aolog.verify,
+            partial(aolog.repair, into=f"{log.path}.copy"),
+            aolog.Writer,
+        ):
+            with pytest.raises(aolog.IdentityUnclear) as caught:
+                act(log.path)
+            assert log.uuid in str(caught.value)
+            assert other.uuid in str(caught.value)
+            assert log.slabs[0].name in str(caught.value)
+            assert caught.value.exit_status == 3
+        for command in (["read"], ["info"], ["verify"], ["repair", "--into", "copy"], ["salvage"]):
+            assert failure(*command, log.path)["code"] == "identity_unclear"
+        assert failure("append", log.path, given=b"x\n")["code"] == "identity_unclear"
 
 
 # --- decided: the other log's slabs are gaps --------------------------------------------------
@@ -199,11 +198,10 @@ def test_a_slab_of_format_2_in_a_log_of_format_1_is_foreign(
     assert found == [*records[:3], *records[6:]]
     assert gap == Gap(int(slabs[1].stem), int(slabs[2].stem), "foreign", None)
     shutil.copy(theirs.slabs[0], slabs[-1])
-    before = snapshot(log_path)
-    for format_ in ("aolog", "queuefka"):
-        with pytest.raises((aolog.HeaderLost, aolog.UsageError)):
-            aolog.Writer(log_path, format=format_)
-    assert snapshot(log_path) == before
+    with unchanged(log_path):
+        for format_ in ("aolog", "queuefka"):
+            with pytest.raises((aolog.HeaderLost, aolog.UsageError)):
+                aolog.Writer(log_path, format=format_)
 
 
 # --- a writer ---------------------------------------------------------------------------------
@@ -236,16 +234,15 @@ def test_row_3_an_only_slab_against_all_cursors_is_read_but_not_written(
     ours, theirs = make(1)
     commit(ours.path)
     put(ours, theirs, 0)
-    before = snapshot(ours.path)
-    with pytest.raises(aolog.CursorForeign):
-        aolog.Reader(ours.path, cursor="c")
-    with pytest.raises(aolog.IdentityUnclear) as caught:
-        aolog.Writer(ours.path)
-    assert theirs.uuid in str(caught.value)
-    assert f"{ours.uuid} in cursor c" in str(caught.value)
-    assert failure("append", ours.path, given=b"x\n")["code"] == "identity_unclear"
-    assert run("verify", ours.path).exit_code == 3
-    assert snapshot(ours.path) == before
+    with unchanged(ours.path):
+        with pytest.raises(aolog.CursorForeign):
+            aolog.Reader(ours.path, cursor="c")
+        with pytest.raises(aolog.IdentityUnclear) as caught:
+            aolog.Writer(ours.path)
+        assert theirs.uuid in str(caught.value)
+        assert f"{ours.uuid} in cursor c" in str(caught.value)
+        assert failure("append", ours.path, given=b"x\n")["code"] == "identity_unclear"
+        assert run("verify", ours.path).exit_code == 3
     assert [r.value for r in read_all(ours.path)] == [r.value for r in theirs.of(0)]
     well("cursor", "delete", ours.path, "c", "--yes")
     fill(ours.path, [b"next"])
@@ -313,9 +310,7 @@ def test_a_writer_begins_no_log_among_the_cursors_of_one_that_is_gone(
     commit(ours.path)
     for slab in ours.slabs:
         slab.unlink()
-    before = snapshot(ours.path)
-    with pytest.raises(aolog.HeaderLost):
+    with unchanged(ours.path), pytest.raises(aolog.HeaderLost):
         aolog.Writer(ours.path)
-    assert snapshot(ours.path) == before
     shutil.rmtree(Path(ours.path, "cursors"))
     fill(ours.path, [b"new"])

@@ -11,7 +11,7 @@ import aolog
 from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
 from tests.aolog.commands import failure, run
-from tests.aolog.conftest import commit, damage, fill, snapshot
+from tests.aolog.conftest import commit, damage, fill, snapshot, unchanged
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a log away")
 
@@ -67,12 +67,11 @@ def test_what_changes_a_log_is_refused_with_the_command_to_use(
     ids=" ".join,
 )
 def test_what_reads_a_log_is_not(log: str, tmp_path: Path, command: tuple[str, ...]) -> None:
-    before = snapshot(log)
-    names = {"LOG": log, "NEW": str(tmp_path / "new")}
-    result = run(*(names.get(part, part) for part in command))
-    assert result.exit_code in {0, aolog.CorruptionError.exit_status}, result.output
-    assert "another user" not in result.output
-    assert snapshot(log) == before
+    with unchanged(log):
+        names = {"LOG": log, "NEW": str(tmp_path / "new")}
+        result = run(*(names.get(part, part) for part in command))
+        assert result.exit_code in {0, aolog.CorruptionError.exit_status}, result.output
+        assert "another user" not in result.output
 
 
 def test_whatever_is_made_or_removed_inside_is_refused_by_storage_itself(log: str) -> None:

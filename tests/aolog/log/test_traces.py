@@ -15,7 +15,7 @@ import pytest
 import aolog
 from aolog.publish.publication import publish
 from tests.aolog.commands import failure, run
-from tests.aolog.conftest import commit, fill, slab_files, snapshot
+from tests.aolog.conftest import commit, fill, slab_files, unchanged
 from tests.publish.job import JOB, task
 
 
@@ -57,19 +57,18 @@ def test_an_only_slab_that_was_cut_is_lost_where_a_trace_of_format_2_is_left(
     trace(log_path)
     (slab,) = slab_files(log_path)
     slab.write_bytes(slab.read_bytes()[:size])
-    before = snapshot(log_path)
-    report = aolog.verify(log_path)
-    assert not report.ok
-    assert [found.code for found in report.findings if found.damage] == ["header_lost"]
-    assert [gap.reason for gap in report.gaps] == ["corrupt"]
-    assert run("verify", log_path).exit_code == 3
-    assert failure("append", log_path, given=b"next\n")["code"] == "header_lost"
-    for format_ in ("aolog", "queuefka"):
-        with pytest.raises((aolog.HeaderLost, aolog.UsageError)):
-            aolog.Writer(log_path, format=format_)
-    with pytest.raises(aolog.HeaderLost):
-        aolog.repair(log_path, f"{log_path}.copy")
-    assert snapshot(log_path) == before
+    with unchanged(log_path):
+        report = aolog.verify(log_path)
+        assert not report.ok
+        assert [found.code for found in report.findings if found.damage] == ["header_lost"]
+        assert [gap.reason for gap in report.gaps] == ["corrupt"]
+        assert run("verify", log_path).exit_code == 3
+        assert failure("append", log_path, given=b"next\n")["code"] == "header_lost"
+        for format_ in ("aolog", "queuefka"):
+            with pytest.raises((aolog.HeaderLost, aolog.UsageError)):
+                aolog.Writer(log_path, format=format_)
+        with pytest.raises(aolog.HeaderLost):
+            aolog.repair(log_path, f"{log_path}.copy")
 
 
 def test_an_empty_log_of_format_1_stays_one_beside_a_cursor_of_its_own(log_path: str) -> None:

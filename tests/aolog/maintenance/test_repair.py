@@ -44,6 +44,7 @@ from tests.aolog.conftest import (
     read_all,
     slab_files,
     snapshot,
+    unchanged,
 )
 from tests.aolog.read import test_gaps, test_ranges
 from tests.aolog.read.test_compressed_logs import NAMES
@@ -291,9 +292,8 @@ def test_a_log_without_any_header_is_refused(broken: Built, into: Path) -> None:
 
 
 def test_a_dry_run_writes_nothing_and_says_what_is_copied(broken: Built, into: Path) -> None:
-    before = snapshot(str(into.parent))
-    told = aolog.repair(broken.path, into, dry_run=True)
-    assert snapshot(str(into.parent)) == before
+    with unchanged(into.parent):
+        told = aolog.repair(broken.path, into, dry_run=True)
     done = aolog.repair(broken.path, into)
     assert told._replace(dry_run=False) == done
 
@@ -364,10 +364,8 @@ def test_a_copy_that_does_not_read_as_the_log_is_removed(broken: Built, into: Pa
             made = super().create(path)
             return Altering(path, os.dup(made.fd)) if path.endswith(".slab") else made
 
-    before = snapshot(str(into.parent))
-    with pytest.raises(StorageFailed, match="differs from the log"):
+    with unchanged(into.parent), pytest.raises(StorageFailed, match="differs from the log"):
         aolog.repair(broken.path, into, storage=Device())
-    assert snapshot(str(into.parent)) == before
 
 
 # --- beside others ---------------------------------------------------------------------------

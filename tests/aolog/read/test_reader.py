@@ -24,7 +24,7 @@ from tests.aolog.conftest import (
     open_below,
     overwrite,
     slab_files,
-    snapshot,
+    unchanged,
 )
 
 
@@ -314,13 +314,12 @@ def test_a_reader_that_seeks_back_and_forth_opens_a_slab_once(log_path: str) -> 
 
 def test_reading_changes_nothing_on_disk(log_path: str) -> None:
     written(log_path)
-    before = snapshot(log_path)
-    storage = WatchedStorage()
-    for way in WAYS:
-        way(log_path, storage=storage)
-    aolog.verify(log_path, storage=storage)
-    assert storage.operations == []
-    assert snapshot(log_path) == before
+    with unchanged(log_path):
+        storage = WatchedStorage()
+        for way in WAYS:
+            way(log_path, storage=storage)
+        aolog.verify(log_path, storage=storage)
+        assert storage.operations == []
 
 
 # --- what cannot be read -----------------------------------------------------------------------
@@ -331,14 +330,13 @@ def test_a_path_without_a_log_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "notes.txt").write_bytes(b"x")
-    before = snapshot(str(tmp_path))
-    for name in ("missing", "file", "file/below", "empty", "foreign"):
-        for call in (aolog.Reader, aolog.verify, aolog.cursors):
-            with pytest.raises(aolog.NotALog) as caught:
-                call(tmp_path / name)
-            assert str(tmp_path / name) in str(caught.value)
-            assert caught.value.code == "not_a_log"
-    assert snapshot(str(tmp_path)) == before
+    with unchanged(tmp_path):
+        for name in ("missing", "file", "file/below", "empty", "foreign"):
+            for call in (aolog.Reader, aolog.verify, aolog.cursors):
+                with pytest.raises(aolog.NotALog) as caught:
+                    call(tmp_path / name)
+                assert str(tmp_path / name) in str(caught.value)
+                assert caught.value.code == "not_a_log"
 
 
 # --- a disk that fails once -----------------------------------------------------------------

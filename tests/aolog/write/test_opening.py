@@ -43,6 +43,7 @@ from tests.aolog.conftest import (
     read_all,
     slab_files,
     snapshot,
+    unchanged,
     values,
 )
 
@@ -160,11 +161,10 @@ def test_a_last_slab_without_header_is_case_g_and_kept_whole(log_path: str) -> N
 def test_an_only_slab_without_header_is_case_h_and_refused(log_path: str) -> None:
     abandoned(log_path)
     overwrite(slab_files(log_path)[0], 0, bytes(DATA_BEGIN))
-    before = snapshot(log_path)
-    with pytest.raises(aolog.HeaderLost) as caught:
-        aolog.Writer(log_path)
-    assert caught.value.exit_status == 3
-    assert snapshot(log_path) == before
+    with unchanged(log_path):
+        with pytest.raises(aolog.HeaderLost) as caught:
+            aolog.Writer(log_path)
+        assert caught.value.exit_status == 3
 
 
 def test_a_copied_log_is_case_k_and_never_gives_an_address_twice(
@@ -330,11 +330,10 @@ def refused(
 ) -> aolog.AologError:  # fmt: skip
     """The error; and nothing on disk changed."""
     parent = str(Path(path).parent)
-    before = snapshot(parent)
-    with pytest.raises(error) as caught:
-        open_(path, **options)
-    assert type(caught.value) is error
-    assert snapshot(parent) == before
+    with unchanged(parent):
+        with pytest.raises(error) as caught:
+            open_(path, **options)
+        assert type(caught.value) is error
     return caught.value
 
 

@@ -228,9 +228,8 @@ def test_a_topic_that_grew_while_lanes_were_uneven_gets_every_record_once(
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_a_topic_deleted_under_way_is_named_within_seconds_and_used_with_fewer_partitions(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Forward,
-    delivery: str,
-) -> None:  # fmt: skip  # one call
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Forward, delivery: str
+) -> None:
     name, cursors = topic(2), topic(1, {"cleanup.policy": "compact"})
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     with Writer(log) as writer:

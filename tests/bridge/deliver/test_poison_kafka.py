@@ -64,9 +64,8 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @DELIVERIES
 def test_a_thousand_records_without_a_key_for_a_compacted_topic_cost_seconds(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain,
-    delivery: str,
-) -> None:  # fmt: skip  # one call
+    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain, delivery: str
+) -> None:
     name, poison = topic(1, {"cleanup.policy": "compact", "retention.ms": "-1"}), []
     with Writer(log) as writer:
         for number in range(1_000):
@@ -79,9 +78,8 @@ def test_a_thousand_records_without_a_key_for_a_compacted_topic_cost_seconds(
 
 @DELIVERIES
 def test_records_over_a_topics_bound_are_known_to_a_byte(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Forward,
-    delivery: str,
-) -> None:  # fmt: skip  # one call
+    kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Forward, delivery: str
+) -> None:
     """One of each size from below the bound to above it."""
     name, poison = topic(1, {"max.message.bytes": "20000"}), []
     with Writer(log) as writer:
@@ -100,9 +98,8 @@ def test_records_over_a_topics_bound_are_known_to_a_byte(
 
 @DELIVERIES
 def test_requests_too_large_for_a_topic_that_takes_each_of_their_records_are_made_smaller(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain,
-    delivery: str,
-) -> None:  # fmt: skip  # one call
+    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain, delivery: str
+) -> None:
     name = topic(1, {"max.message.bytes": "5000", "retention.ms": "-1"})
     fill(log, 100, size=1000, keys=1)
     drain(name, delivery)
@@ -111,9 +108,8 @@ def test_requests_too_large_for_a_topic_that_takes_each_of_their_records_are_mad
 
 @DELIVERIES
 def test_poison_that_the_cluster_names_costs_a_connection_for_many(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain,
-    delivery: str, blind: None,
-) -> None:  # fmt: skip  # one call
+    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain, delivery: str, blind: None
+) -> None:
     name, poison = topic(1, {"cleanup.policy": "compact", "retention.ms": "-1"}), []
     with Writer(log) as writer:
         for number in range(200):
@@ -125,9 +121,8 @@ def test_poison_that_the_cluster_names_costs_a_connection_for_many(
 
 @DELIVERIES
 def test_poison_that_the_cluster_does_not_name_is_found_in_seconds(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain,
-    delivery: str, blind: None,
-) -> None:  # fmt: skip  # one call
+    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain, delivery: str, blind: None
+) -> None:
     """The client compresses, so a size says nothing."""
     name, poison = topic(1, {"max.message.bytes": "20000"}), []
     with Writer(log) as writer:
