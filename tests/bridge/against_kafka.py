@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from aolog import Reader, Writer
@@ -93,6 +94,16 @@ class Budget(NamedTuple):
 
     kills: int
     records: int
+
+
+BUDGETS = pytest.mark.parametrize(
+    "budget",
+    [
+        Budget(5, 40_000),
+        pytest.param(Budget(30, 300_000), marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
+    ],
+    ids=["small", "long"],
+)
 
 
 def fill_mixed(log: Path, count: int) -> None:

@@ -16,7 +16,7 @@ from aolog.storage.storage import Storage
 from aolog.testing import Call, SimulatedSystem
 
 ROOT = "/data/root"
-JOB = "ab" * 16
+JOB, OTHER = "ab" * 16, "cd" * 16
 FIRST = Transaction("app/nightly", 1)
 # What each log holds before: one that was never closed, one that was, and one that is not there.
 OLD = {"a": ["a0", "a1"], "d": ["d0"], "b/c": []}
@@ -61,6 +61,13 @@ def begin(system: SimulatedSystem) -> None:
             if log == "d":
                 writer.close()
     system.kill()
+
+
+def old_disk(**options: int) -> SimulatedSystem:
+    """The next process on a disk with the logs as they are before the job."""
+    system = SimulatedSystem(**options)
+    begin(system)
+    return system.process()
 
 
 def write(storage: Storage, values: Mapping[str, list[str]], job: str = JOB) -> list[PendingSlab]:

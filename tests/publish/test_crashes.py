@@ -21,16 +21,15 @@ from tests.aolog.conftest import fill
 from tests.publish.job import (
     FIRST,
     OLD,
+    OTHER,
     ROOT,
     added,
-    begin,
+    old_disk,
     pending_names,
     points,
     run,
     seen,
-)  # fmt: skip  # names
-
-OTHER = "cd" * 16
+)
 
 
 @pytest.fixture(autouse=True)
@@ -88,9 +87,7 @@ def commit_of(found: list) -> int:
 
 
 def test_a_job_is_seen_whole_or_not_at_all_wherever_it_is_stopped(said):
-    system = SimulatedSystem(piece_bytes=512)
-    begin(system)
-    system = system.process()
+    system = old_disk(piece_bytes=512)
     with points(system) as found:
         assert run(Storage(system)).records == 7
     commit = commit_of(found)
@@ -126,9 +123,7 @@ def test_who_comes_next_may_be_stopped_anywhere(act):
 def stop_the_next_as_well(
     act: Callable[[SimulatedSystem], None], *, starts: int, stops: int, cuts: int
 ) -> None:
-    system = SimulatedSystem(piece_bytes=512)
-    begin(system)
-    system = system.process()
+    system = old_disk(piece_bytes=512)
     with points(system) as found:
         run(Storage(system))
     commit = commit_of(found)
@@ -172,9 +167,7 @@ def test_what_somebody_acted_on_is_not_taken_back(
 ) -> None:
     """The publication is killed after it has renamed the manifest, which is not durable yet. One log's
     writer renames, or a cursor passes what was published. Then the power fails."""
-    system = SimulatedSystem()
-    begin(system)
-    system = system.process()
+    system = old_disk()
     with points(system) as found:
         run(Storage(system))
     state = found[commit_of(found) + 1][1]
@@ -185,9 +178,7 @@ def test_what_somebody_acted_on_is_not_taken_back(
 
 
 def test_nothing_is_left_when_all_is_done():
-    system = SimulatedSystem()
-    begin(system)
-    run(Storage(system := system.process()))
+    run(Storage(system := old_disk()))
     assert pending_names(system) == []
     run(Storage(system), Transaction("app/nightly", 2), OTHER)
     assert pending_names(system) == []

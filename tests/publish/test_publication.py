@@ -41,18 +41,17 @@ from tests.publish.job import (
     FIRST,
     JOB,
     OLD,
+    OTHER,
     ROOT,
     TASKS,
     added,
-    begin,
+    old_disk,
     pending_names,
     run,
     seen,
     task,
     write,
 )
-
-OTHER = "cd" * 16
 
 
 def batch(*values: str, **columns: object) -> pa.RecordBatch:
@@ -66,12 +65,6 @@ class Dies(System):
         if new.endswith(".slab"):
             raise Killed
         super().replace(old, new, **directories)
-
-
-def begun() -> SimulatedSystem:
-    system = SimulatedSystem()
-    begin(system)
-    return system.process()
 
 
 def read(path: Path) -> list[str]:
@@ -286,7 +279,7 @@ def test_the_root_may_be_a_log_itself(tmp_path):
 
 
 def test_beside_a_live_writer_nothing_is_touched():
-    system = begun()
+    system = old_disk()
     storage = Storage(system)
     slabs = [slab for values in ({"a": ["1"]}, {"d": ["2"]}) for slab in write(storage, values)]
     other = Storage(system.process())
@@ -387,7 +380,7 @@ def test_a_log_of_queuefkas_and_a_foreign_directory_are_refused(tmp_path):
     ids=lambda fault: f"{fault.call}-{fault.path}",
 )
 def test_a_failing_device_before_the_commit_publishes_nothing(fault):
-    system = begun()
+    system = old_disk()
     storage = Storage(system)
     slabs = [slab for values in ({"a": ["1"]}, {"d": ["2"]}) for slab in write(storage, values)]
     system.faults = [fault]
@@ -401,7 +394,7 @@ def test_a_failing_device_before_the_commit_publishes_nothing(fault):
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
 def test_a_failing_device_behind_the_commit_leaves_the_renames_to_the_next(call):
-    system = begun()
+    system = old_disk()
     storage = Storage(system)
     slabs = [slab for values in ({"a": ["1"]}, {"d": ["2"]}) for slab in write(storage, values)]
     path = "*.slab" if call == "replace" else f"{ROOT}/a"
@@ -461,7 +454,7 @@ def test_a_lock_that_is_held_for_a_moment_is_waited_for(tmp_path, monkeypatch, l
 
 def test_a_log_that_was_appended_to_by_another_path_meanwhile_is_refused_and_hides_nothing():
     """There its root is not seen, nor what it published."""
-    system = killed_behind_commit(begun())
+    system = killed_behind_commit(old_disk())
     system.replace(f"{ROOT}/a", "/elsewhere")
     fill("/elsewhere", [b"by another path"], storage=Storage(system))
     system.replace("/elsewhere", f"{ROOT}/a")
@@ -471,7 +464,7 @@ def test_a_log_that_was_appended_to_by_another_path_meanwhile_is_refused_and_hid
 
 
 def test_pruning_takes_a_slab_under_whichever_name_it_has():
-    system = killed_behind_commit(begun())
+    system = killed_behind_commit(old_disk())
     prune(f"{ROOT}/a", Storage(system), Retention(max_slabs=1))
     assert seen(Storage(system), "a") == {"a": ["p2"]}
     for log in OLD:
@@ -498,7 +491,7 @@ def test_a_damaged_manifest_is_told_where_it_matters(tmp_path):
 
 def test_a_manifest_goes_on_naming_what_it_cannot_rename():
     """Another process holds the lock of a log that a killed publication left."""
-    system = killed_behind_commit(begun())
+    system = killed_behind_commit(old_disk())
     storage = Storage(system)
     held = Storage(system.process()).open_directory(f"{ROOT}/a")
     assert held.try_lock()
@@ -564,7 +557,7 @@ def test_an_aborted_job_leaves_nothing_and_takes_nothing_of_others(tmp_path):
 
 
 def test_an_abort_behind_the_commit_takes_nothing():
-    system = killed_behind_commit(begun())
+    system = killed_behind_commit(old_disk())
     storage = Storage(system)
     names = set(pending_names(system))
     assert abort(ROOT, JOB, storage=storage) == 2  # the first attempt's

@@ -26,7 +26,7 @@ from tests.publish.job import (
     TASKS,
     Told,
     added,
-    begin,
+    old_disk,
     values_of,
     write,
 )
@@ -84,9 +84,7 @@ class Steps:
 @pytest.fixture(scope="module")
 def prepared() -> tuple[SimulatedSystem, list]:
     """The logs, and all slabs of the job, pending."""
-    system = SimulatedSystem()
-    begin(system)
-    system = system.process()
+    system = old_disk()
     slabs = [slab for task in TASKS for slab in write(Storage(system), task)]
     return system, slabs
 

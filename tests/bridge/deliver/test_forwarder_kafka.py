@@ -19,6 +19,7 @@ from bridge.config.partition import partition_of_key
 from bridge.errors import Undeliverable
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import (
+    BUDGETS,
     Budget,
     committed_in,
     fill_mixed,
@@ -48,14 +49,7 @@ SLOW = ("-X", "batch.num.messages=10", "-X", "queue.buffering.max.messages=1500"
         "--commit-seconds", "0.4")  # fmt: skip  # a command line
 
 
-@pytest.mark.parametrize(
-    "budget",
-    [
-        Budget(5, 40_000),
-        pytest.param(Budget(30, 300_000), marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
-    ],
-    ids=["small", "long"],
-)
+@BUDGETS
 def test_kills_lose_nothing_repeat_nothing_and_keep_the_order(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start, budget: Budget
 ) -> None:

@@ -19,6 +19,7 @@ from bridge.errors import CursorTopicUnfit, OtherCluster, Undeliverable
 from bridge.kafka.cursor_record import CursorRecord, decode_cursor
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import (
+    BUDGETS,
     CURSORS,
     EXACTLY,
     Budget,
@@ -68,14 +69,7 @@ def cursor_records(kafka: KafkaServer, log: Path, topic: str = CURSORS) -> list[
 # --- the promise ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "budget",
-    [
-        pytest.param(Budget(5, 40_000)),
-        pytest.param(Budget(30, 300_000), marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
-    ],
-    ids=["small", "long"],
-)
+@BUDGETS
 def test_kills_lose_nothing_repeat_nothing_and_keep_the_order(
     kafka: KafkaServer, topic: TopicFactory, log: Path, start: Start, budget: Budget
 ) -> None:
