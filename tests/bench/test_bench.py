@@ -4,8 +4,6 @@ Most of the time is one run of every case at the small size, but for those of th
 bridge (test_bridges.py) and of Spark (test_spark_case.py).
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is shown is what was measured: RESULTS.md, the README's table and plots come from bench/results."""
 
-from __future__ import annotations
-
 import json
 
 from bench import results, table

@@ -1,8 +1,6 @@
 """The bench of Spark: every contender gives back what it was given, and a wrong one is no result.
 No time is asserted. Some twenty seconds, for the JVM and the processes of Python that it starts."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench import sparks

@@ -1,7 +1,5 @@
 """The bench of the bridge's throughput judges no contender whose records did not arrive."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench.cases import throughput

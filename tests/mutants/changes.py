@@ -1,7 +1,5 @@
 """What a mutant does to the original of its seam: each function here makes the replacement."""
 
-from __future__ import annotations
-
 import struct
 import threading
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The mutants, in the order of the promise's clauses. The first of each clause runs in CI."""
 
-from __future__ import annotations
-
 from tests.mutants import changes as c
 from tests.mutants.mutant import Mutant
 

@@ -4,8 +4,6 @@ A test is `file::test` below tests/aolog, or `folder/test_file::test`. Mutants n
 themselves.
 """
 
-from __future__ import annotations
-
 __all__ = ["PROOFS"]
 
 PROOFS = {

@@ -1,7 +1,5 @@
 """The example `aolog.examples.spark_executors`, on Spark."""
 
-from __future__ import annotations
-
 import aolog
 from aolog.examples.spark_executors import write_rejected
 

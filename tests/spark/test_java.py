@@ -1,7 +1,5 @@
 """Java for whoever has none."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Stamps of rows, without Spark: right, or not there."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 

@@ -1,8 +1,6 @@
 """The examples of the pages about Spark, one after the other, as they are there; and the tables of options.
 Seconds, for a stream's batch."""
 
-from __future__ import annotations
-
 import re
 
 import aolog

@@ -1,7 +1,5 @@
 """A batch, as its data source plans and reads it; Spark itself is in test_spark.py."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """`scan` gives what `format("aolog")` gives, and refuses what that refuses. Seconds each, for Spark."""
 
-from __future__ import annotations
-
 import pytest
 
 import aolog

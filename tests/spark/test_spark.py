@@ -1,8 +1,6 @@
 """Spark itself: batches, streams, SQL, verification and writers in tasks. Seconds each, for the JVM
 and the processes of Python that it starts; what needs no Spark is in the files beside this one."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import UTC, datetime
 

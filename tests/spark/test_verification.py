@@ -1,7 +1,5 @@
 """What tasks of `aolog.spark.verify` find together is what `aolog.verify` finds."""
 
-from __future__ import annotations
-
 import json
 import random
 

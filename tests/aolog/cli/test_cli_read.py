@@ -1,7 +1,5 @@
 """`aolog read` and `aolog tail`: print what is there, tell what is not, end as they should."""
 
-from __future__ import annotations
-
 import base64
 import json
 import signal

@@ -1,7 +1,5 @@
 """A log cut into ranges at any addresses: all of them together say what one reader says."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

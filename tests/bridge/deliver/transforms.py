@@ -1,7 +1,5 @@
 """Transforms that the tests name in routes."""
 
-from __future__ import annotations
-
 
 def odd_shouted_elsewhere(records):
     """Filters even numbers, changes values and keys, sends every third elsewhere."""

@@ -1,8 +1,6 @@
 """Each error code that the client can report has one row: whose fault it is, what the operator reads
 and does."""
 
-from __future__ import annotations
-
 import pytest
 from confluent_kafka import KafkaError
 

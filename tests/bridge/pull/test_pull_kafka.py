@@ -1,7 +1,5 @@
 """pull: from a real Kafka into a log, each record once, whatever is killed and restarted."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -1,7 +1,5 @@
 """pull --units: more workers than partitions, any of which may be killed, and each record once."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import time

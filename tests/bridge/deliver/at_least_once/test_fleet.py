@@ -1,7 +1,5 @@
 """The window's defaults, held against a simulated fleet of bridges after an outage."""
 
-from __future__ import annotations
-
 from tests.bridge.deliver.at_least_once.fleet import Fleet, simulate
 
 
