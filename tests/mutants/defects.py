@@ -131,7 +131,7 @@ MUTANTS = {one.name: one for one in (
     Mutant("published slabs are deleted", "published", "aolog.publish:sweep",
            lambda sweep: lambda root, path, job, kept, *rest: sweep(root, path, job, (), *rest),
            f"{PUBLISH}test_what_the_manifest_names_is_never_swept"),
-    Mutant("a slab is published before it is synced", "published", f"aolog.publish:complete {SYNC}",
+    Mutant("a slab is published before it is synced", "published", f"aolog.publish:_complete {SYNC}",
            c.inside(c.nothing), "publish/test_crashes::test_nothing_is_left_when_all_is_done"),
     Mutant("a payload of format 1 is not checked", "format 1", "aolog.format:payload_matches", c.always(True),
            "gaps::test_an_altered_payload_of_format_1_costs_its_record"),
