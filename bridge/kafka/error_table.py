@@ -133,7 +133,8 @@ _rows("DELEGATION_TOKEN_AUTH_DISABLED DELEGATION_TOKEN_NOT_FOUND DELEGATION_TOKE
       " UNACCEPTABLE_CREDENTIAL", Kind.LOCKED_OUT, "the cluster does not accept the credentials",
       _CREDENTIALS)  # fmt: skip  # as above
 _rows("_SSL", Kind.LOCKED_OUT, "TLS failed",
-      "check security.protocol, the certificates and ssl.ca.location")  # fmt: skip  # as above
+      "check security.protocol, ssl.ca.location, and that the broker's certificate names the host that the"
+      " bridge connects to")  # fmt: skip  # as above
 _rows("_UNSUPPORTED_FEATURE UNSUPPORTED_VERSION", Kind.NO_TRANSACTIONS,
       "the cluster is too old for what was asked",
       "use --delivery at_least_once, or a newer cluster")  # fmt: skip  # as above

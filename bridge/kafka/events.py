@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 class Put(NamedTuple):
     """records: how many were queued. refusal: why the next one can never be sent, if it cannot.
-    spoiled: the transaction has failed and takes no more; its commit reports why."""
+    spoiled: the producer takes no more; the next poll, or the transaction's commit, reports why."""
 
     records: int
     refusal: Refusal | None

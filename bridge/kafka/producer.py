@@ -15,7 +15,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridge.config.names import is_topic_name
 from bridge.kafka.admission import Admission
-from bridge.kafka.certificate import CertificateProbe
 from bridge.kafka.client import (
     ALL_DOWN,
     ANSWER_S,
@@ -74,6 +73,7 @@ class Cluster:
     """
 
     _heeds_others = True  # whether an answer from another cluster counts as a failure
+    _reported_later = KafkaError._FATAL  # noqa: SLF001 -- a public name; the next poll reports why
 
     def __init__(
         self,
@@ -102,7 +102,6 @@ class Cluster:
         self._away: str | None = None  # which broker cannot be reached and why, while none is
         self._made_s = 0.0
         self.forbidden: str | None = None
-        self._certificate = CertificateProbe(self._settings)
         self._batch_bytes = int(self._settings.get("batch.size", BATCH_BYTES))
 
     def admission(self) -> Admission:
@@ -143,7 +142,7 @@ class Cluster:
                 **fixed,
                 "log_level": max(_WARNING, int(self._settings.get("log_level", _INFO))),
                 "error_cb": partial(self._on_error, self._generation),
-                "stats_cb": self._on_stats,
+                "stats_cb": partial(self._on_stats, {}),
                 "statistics.interval.ms": 1_000,
             },
             logger=ListeningLog(
@@ -173,9 +172,10 @@ class Cluster:
             return Put(sent, None)
         if kind_of(error.name()) is Kind.POISON:
             return Put(sent, Refusal(error.str(), error.name()))
-        if error.code() != KafkaError._FATAL:  # noqa: SLF001 -- a public name
-            self._fail(error, None)
-        return Put(sent, None)  # the next poll reports why
+        if error.code() == self._reported_later:
+            return Put(sent, None, spoiled=True)
+        self._fail(error, None)
+        return Put(sent, None)
 
     def _queue(self, messages: Rows) -> tuple[int, KafkaError | None]:
         """How many were queued, and why the next one was not unless the queue is full."""
@@ -231,7 +231,6 @@ class Cluster:
             else:
                 self._fail(error.args[0], None)
             self._generation += 1
-        self.forbidden = self._certificate.reason() or self.forbidden  # here, not in a callback
 
     def _named(self) -> bool:
         """Waits for the callback that names the lane of the refused request; whether it came. None
@@ -294,8 +293,6 @@ class Cluster:
     def _locked_out(self, error: KafkaError) -> str:
         """Notes why the cluster does not accept the bridge, and returns that."""
         self.forbidden = f"{error.name()}: {error.str()}: {advice(error.name())}"
-        if error.name() == "_SSL":
-            self._certificate.refused(error.str())
         return self.forbidden
 
     def _fail(self, error: KafkaError, lane: LaneKey | None, address: int | None = None) -> None:
@@ -309,7 +306,8 @@ class Cluster:
             suspect = kind in {Kind.POISON, Kind.NEIGHBOUR}
             self._events.append(Failed(reason, suspect, error.name(), lane, address))
 
-    def _on_stats(self, text: str) -> None:
+    def _on_stats(self, retries: dict[str, int], text: str) -> None:
+        """retries: of this producer, by broker; updated."""
         statistics = json.loads(text)
         if any_up(statistics):
             self.reachable = True
@@ -317,7 +315,7 @@ class Cluster:
         elif not self._closed_for_idleness:
             self.reachable = False
         self.sent = self._sent_by(statistics)
-        note_brokers(statistics)
+        note_brokers(statistics, retries)
 
     def _sent_by(self, statistics: Mapping[str, Any]) -> dict[LaneKey, Sent]:
         return lanes_of(statistics, self._leaders)

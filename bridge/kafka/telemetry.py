@@ -6,7 +6,6 @@ REGISTRY, and its reference names each of them.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -47,10 +46,6 @@ _RETRIED = Counter(
     ["broker"],
     registry=REGISTRY,
 )
-_CLIENTS_MAX = 4_096  # whose last counts are kept; a client of a log that ended never comes back
-_retrying = threading.Lock()
-_retried: dict[tuple[str, str], int] = {}  # by client and broker, the oldest first
-
 REJECTED = Counter(
     "aolog_bridge_records_rejected",
     "Records that the cluster never accepts, by what became of them and by the reason's code.",
@@ -66,8 +61,8 @@ LOST = Counter(
 LOST.labels("pruned")  # an increase from nothing is not seen
 
 
-def note_brokers(statistics: Mapping[str, Any]) -> None:
-    """Takes what the client's statistics say of each broker."""
+def note_brokers(statistics: Mapping[str, Any], retries: dict[str, int]) -> None:
+    """Takes what a client's statistics say of each broker. retries: the client's so far; updated."""
     for broker in statistics["brokers"].values():
         if broker["nodeid"] < 0:  # a bootstrap address, or the client's own
             continue
@@ -75,14 +70,5 @@ def note_brokers(statistics: Mapping[str, Any]) -> None:
         if broker["rtt"]["cnt"]:
             _ROUND_TRIP_SECONDS.labels(name).set(broker["rtt"]["p99"] / 1e6)
         _QUEUED.labels(name).set(broker["outbuf_cnt"] + broker["waitresp_cnt"])
-        _RETRIED.labels(name).inc(_new_retries((statistics["name"], name), broker["txretries"]))
-
-
-def _new_retries(key: tuple[str, str], retries: int) -> int:
-    """Since the last statistics of this client; each client has a thread of its own."""
-    with _retrying:
-        new = retries - _retried.pop(key, 0)
-        _retried[key] = retries
-        while len(_retried) > _CLIENTS_MAX:
-            del _retried[next(iter(_retried))]
-    return max(0, new)
+        _RETRIED.labels(name).inc(max(0, broker["txretries"] - retries.get(name, 0)))
+        retries[name] = broker["txretries"]

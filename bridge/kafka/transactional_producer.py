@@ -22,9 +22,9 @@ from bridge.kafka.client import DEFAULTS, FIXED, NotReachable, ToldToStop
 from bridge.kafka.cursor_record import encode_cursor
 from bridge.kafka.cursor_topic import CursorTopic
 from bridge.kafka.error_table import Kind, kind_of
-from bridge.kafka.events import Failed, Put, with_names
+from bridge.kafka.events import Failed, with_names
 from bridge.kafka.hanging_transactions import HangingTransactions
-from bridge.kafka.lane import NO_PARTITION, Refusal
+from bridge.kafka.lane import NO_PARTITION
 from bridge.kafka.outcomes import (
     INVALID_STATE,
     Broke,
@@ -73,6 +73,7 @@ class TransactionalCluster(Cluster):
     """
 
     _heeds_others = False  # another cluster does not know the transaction, and so ends it
+    _reported_later = INVALID_STATE  # by the commit
 
     def __init__(
         self,
@@ -164,26 +165,16 @@ class TransactionalCluster(Cluster):
 
     # --- sending --------------------------------------------------------------------------------
 
-    def put(self, messages: Rows) -> Put:
-        """As Cluster.put, in the transaction, which begins with its first record; or until the
-        transaction has failed."""
+    def _queue(self, messages: Rows) -> tuple[int, KafkaError | None]:
+        """A transaction begins with its first record."""
         assert self._producer is not None
-        error: KafkaError | None
         try:
             if not self._begun:
                 self._producer.begin_transaction()
                 self._begun = True
-            sent, error = self._queue(messages)
         except KafkaException as failure:
-            sent, error = 0, failure.args[0]
-        if error is None:
-            return Put(sent, None)
-        if kind_of(error.name()) is Kind.POISON:
-            return Put(sent, Refusal(error.str(), error.name()))
-        if error.code() == INVALID_STATE:
-            return Put(sent, None, spoiled=True)
-        self._fail(error, None)
-        return Put(sent, None)
+            return 0, failure.args[0]
+        return super()._queue(messages)
 
     def failing(self, address: int) -> Callback:
         """The callback for a record when a refused one is searched for: it reports why the record
