@@ -7,7 +7,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
     ConfigResource,
     NewTopic,
@@ -20,7 +20,6 @@ from bridge.kafka.client import (
     NotReachable,
     ToldToStop,
     admin_client,
-    consumer,
     lacking,
     words,
 )
@@ -66,6 +65,7 @@ class CursorTopic:
         creates: bool,
     ) -> None:
         self.name = name
+        self._lane = name, _PARTITION
         self._identity = identity
         self._settings = settings
         self._give_up = give_up
@@ -208,54 +208,34 @@ class CursorTopic:
     ) -> Iterator[tuple[bytes | None, bytes | None]]:
         """(key, value) of the committed records in [begin, end). Waits until no transaction is open there;
         open_keys: see `last`. Raises NotReachable."""
-        reading = consumer(
-            self._settings,
-            "aolog-bridge-cursors",
-            isolation_level="read_committed",
-            enable_partition_eof=True,
-        )
         at, until_s = begin, time.monotonic() + _OPEN_MAX_S
-        heard_s = time.monotonic()
-        try:
-            reading.assign([TopicPartition(self.name, _PARTITION, begin)])
-            while at < end:
-                message = reading.poll(0.2)
-                now_s = time.monotonic()
-                if self._give_up():
-                    raise ToldToStop
-                if now_s > until_s or now_s > heard_s + ANSWER_S * 2:
+        with closing(self._reader(committed=True)) as reader:
+            while True:
+                messages = reader.until_end(self._lane, at, end, ANSWER_S * 2)
+                for message in messages:
+                    at = message.offset() or 0
+                    if message.error() is not None:
+                        break
+                    yield message.key(), message.value()
+                else:
+                    return
+                messages.close()
+                if at >= end or (open_keys and self._key_at(at) in open_keys):
+                    return
+                if time.monotonic() > until_s:
                     raise NotReachable(f"topic {self.name!r} could not be read to its end")
-                if message is None:
-                    continue
-                error, offset = message.error(), message.offset() or 0
-                if error is None:
-                    heard_s, at = now_s, offset + 1
-                    if offset < end:
-                        yield message.key(), message.value()
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 -- a public name
-                    heard_s, at = now_s, offset
-                    if at < end:  # an open transaction hides what follows
-                        if open_keys and self._key_at(at) in open_keys:
-                            return
-                        _log.debug("waiting for an open transaction at offset %d", at)
-                        time.sleep(_OPEN_PAUSE_S)
-                        reading.assign([TopicPartition(self.name, _PARTITION, at)])
-                elif kind_of(error.name()) is Kind.TOPIC_FORBIDDEN:
-                    raise NotReachable(self.lacks("Read"))
-        except KafkaException as error:
-            raise NotReachable(words(error)) from error
-        finally:
-            reading.close()
+                _log.debug("waiting for an open transaction at offset %d", at)
+                time.sleep(_OPEN_PAUSE_S)
 
     def _key_at(self, offset: int) -> bytes | None:
         """Of the record at an offset, committed or not."""
         with closing(self._reader()) as reader:
-            message = reader.message_at((self.name, _PARTITION), offset)
+            message = reader.message_at(self._lane, offset)
         return None if message is None else message.key()
 
     def _ends(self) -> tuple[int, int]:
         with closing(self._reader()) as reader:
-            return reader.ends((self.name, _PARTITION))
+            return reader.ends(self._lane)
 
-    def _reader(self) -> ReadBack:
-        return ReadBack(self._settings, self._give_up, purpose=_PURPOSE)
+    def _reader(self, *, committed: bool = False) -> ReadBack:
+        return ReadBack(self._settings, self._give_up, purpose=_PURPOSE, committed=committed)

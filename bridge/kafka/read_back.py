@@ -41,7 +41,8 @@ class ReadBack:
     """Reads partitions: their ends, and this log's stamps in them. Joins no group and commits
     nothing. identity: which cluster it has to be, if that is known. reads: whether records are read;
     if not, only ends are known, and no partition has messages. purpose: why the bridge
-    needs the right Read, for the error if it is missing."""
+    needs the right Read, for the error if it is missing. committed: whether only committed records are
+    read; a partition then ends where the first open transaction begins."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class ReadBack:
         *,
         reads: bool = True,
         purpose: str = _PURPOSE,
+        committed: bool = False,
     ) -> None:
         self.reads = reads
         self._purpose = purpose
@@ -60,7 +62,7 @@ class ReadBack:
         self._consumer = consumer(
             settings,
             "aolog-bridge-read-back",
-            isolation_level="read_uncommitted",
+            isolation_level="read_committed" if committed else "read_uncommitted",
             enable_partition_eof=True,
         )
 
@@ -99,15 +101,15 @@ class ReadBack:
         """The messages in [begin, end), in order. Raises NoAnswer after ten seconds without one,
         ToldToStop, and Refused without the right Read."""
         if self.reads:
-            with closing(self._messages(lane, begin, end, ANSWER_S * 2)) as found:
-                yield from (message for message in found if message is not None)
+            with closing(self.until_end(lane, begin, end, ANSWER_S * 2, batch=_BATCH)) as found:
+                yield from (message for message in found if message.error() is None)
 
     def check_readable(self, lane: LaneKey, end: int, timeout_s: float | None = None) -> None:
         """Reads at a partition's end, to see whether the right Read is there. Raises as messages."""
         if not self.reads:
             return
         timeout_s = ANSWER_S if timeout_s is None else timeout_s
-        with closing(self._messages(lane, end, end + 1, timeout_s, batch=1)) as messages:
+        with closing(self.until_end(lane, end, end + 1, timeout_s)) as messages:
             next(messages)
 
     def stamp_at(self, lane: LaneKey, offset: int) -> Stamp | None:
@@ -127,14 +129,15 @@ class ReadBack:
         first, end = self.ends(lane)
         if not first <= offset < end:
             return None
-        with closing(self._messages(lane, offset, end, ANSWER_S, batch=1)) as messages:
-            return next((each for each in messages if each is not None), None)
+        with closing(self.until_end(lane, offset, end, ANSWER_S)) as messages:
+            return next((each for each in messages if each.error() is None), None)
 
-    def _messages(
-        self, lane: LaneKey, begin: int, end: int, patience_s: float, *, batch: int = _BATCH
-    ) -> Generator[Message | None, None, None]:
-        """The messages at [begin, end), in order; None where the partition ends meanwhile. patience_s:
-        how long the cluster may give nothing, in total."""
+    def until_end(
+        self, lane: LaneKey, begin: int, end: int, patience_s: float, *, batch: int = 1
+    ) -> Generator[Message, None, None]:
+        """The messages at [begin, end), in order; where the partition ends meanwhile, one with an error
+        and that offset. patience_s: how long the cluster may give nothing, in total. batch: a larger one
+        is faster, but waits until it is full. Raises as messages."""
         at = begin
         self._consumer.assign([TopicPartition(*lane, begin)])
         try:
@@ -154,7 +157,7 @@ class ReadBack:
                         if at <= end:
                             yield message
                     elif error.code() == _END:
-                        yield None
+                        yield message
                     else:
                         self._check(error, lane[0])
         except KafkaException as error:
