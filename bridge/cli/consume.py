@@ -56,7 +56,6 @@ def consume(
     from bridge.kafka.fetcher import Fetcher
 
     cluster = catalog_of(servers, settings)
-    cluster.refuse_embedded()
     numbers = [p.number for p in cluster.topic(topic).partitions]
     if partition is not None and partition not in numbers:
         raise click.UsageError(f"topic {topic} has no partition {partition}")

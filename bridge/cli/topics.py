@@ -173,7 +173,6 @@ def offsets(
     if isinstance(when, str):
         raise click.UsageError("--at takes a time; earliest and latest are always shown")
     cluster = catalog_of(servers, settings)
-    cluster.refuse_embedded()
     described = cluster.topics(names or cluster.names())
     places = [
         (topic.name, p.number)

@@ -6,7 +6,6 @@ cluster once and waits ANSWER_S at most. One thread.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -28,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.client import ANSWER_S, MOCK_CLUSTER, admin_client, words
+from bridge.kafka.error_table import UNKNOWN_TOPIC, Fault, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -37,23 +37,8 @@ When: TypeAlias = Literal["earliest", "latest"] | int
 Place: TypeAlias = tuple[str, int]  # topic and partition
 _T = TypeVar("_T")
 _MAKING_S = 30.0  # creating a topic takes a controller's round; with three nodes, seconds
-_LOADING = {
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-}
-_NO_ANSWER = {
-    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 -- a public name
-    KafkaError._NOENT,  # noqa: SLF001 -- a public name; no partition has a leader, as brokers restart
-    KafkaError._TIMED_OUT,  # noqa: SLF001 -- a public name
-    KafkaError._TRANSPORT,  # noqa: SLF001 -- a public name
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.REQUEST_TIMED_OUT,
-}
-_LOADING_PAUSE_S = 0.1
-_MISSING = "UNKNOWN_TOPIC_OR_PART"
-_WANTS_A_CONTROLLER = "waiting for controller"  # the embedded broker has none
+_NO_LEADER = KafkaError._NOENT  # noqa: SLF001 -- a public name; of no partition, as brokers restart
+_AGAIN_S = 0.1
 
 
 class Partition(NamedTuple):
@@ -81,6 +66,7 @@ class Catalog:
     def __init__(self, servers: str, settings: Mapping[str, str]) -> None:
         self._servers = servers
         self._admin = admin_client({**settings, "bootstrap.servers": servers})
+        self._is_kafka = False  # as far as it was asked
 
     def cluster_id(self) -> str:
         """The cluster's id. Needs no controller and no right."""
@@ -100,6 +86,8 @@ class Catalog:
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return []
+        if not self._is_kafka:
+            self._refuse_embedded()
         asked = self._admin.describe_topics(TopicCollection(wanted), request_timeout=ANSWER_S)
         return [self._topic(name, self._answer(asked[name], topic=name)) for name in wanted]
 
@@ -119,10 +107,10 @@ class Catalog:
         while True:
             asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_S)
             error = asked[name].exception(ANSWER_S + 1)
-            unknown = isinstance(error, KafkaException) and error.args[0].name() == _MISSING
+            unknown = isinstance(error, KafkaException) and error.args[0].name() == UNKNOWN_TOPIC
             if not unknown or time.monotonic() > until_s:
                 return self._topic(name, self._answer(asked[name], topic=name))
-            time.sleep(_LOADING_PAUSE_S)  # the node that was asked has not learnt of it yet
+            time.sleep(_AGAIN_S)  # the node that was asked has not learnt of it yet
 
     def offsets(
         self, places: Iterable[Place], when: When, *, committed_only: bool = False
@@ -230,23 +218,15 @@ class Catalog:
         ]
         return Topic(name, UUID(bytes=number), found.is_internal, partitions)
 
-    def refuse_embedded(self) -> None:
-        """Raises DestinationError for the embedded broker: without this, a question for offsets fails
-        after five seconds. Also raises what a question raises."""
+    def _refuse_embedded(self) -> None:
+        """Raises DestinationError for the embedded broker. It has no controller: other questions fail
+        after five seconds, and the client does not say why."""
         if str(self._metadata().cluster_id).startswith(MOCK_CLUSTER):
-            raise self._of_embedded()
-
-    def _of_embedded(self) -> DestinationError:
-        return DestinationError(
-            f"{self._servers} is the embedded broker, which cannot answer this",
-            hint="use a Kafka: `aolog-bridge cluster` runs one",
-        )
-
-    def _is_embedded(self) -> bool:
-        with contextlib.suppress(KafkaException):
-            found = self._admin.list_topics(timeout=ANSWER_S)
-            return str(found.cluster_id).startswith(MOCK_CLUSTER)
-        return False
+            raise DestinationError(
+                f"{self._servers} is the embedded broker, which cannot answer this",
+                hint="use a Kafka: `aolog-bridge cluster` runs one",
+            )
+        self._is_kafka = True
 
     def _metadata(self) -> Any:
         try:
@@ -259,13 +239,11 @@ class Catalog:
         until_s = time.monotonic() + ANSWER_S
         while True:
             try:
-                return ask().result(ANSWER_S + 1)
-            except KafkaException as error:
-                if error.args[0].code() not in _LOADING or time.monotonic() > until_s:
-                    raise self._failed(error) from None
-            except FutureTimeoutError:
-                raise Unanswered(f"{self._servers} did not answer within {ANSWER_S:g} s") from None
-            time.sleep(_LOADING_PAUSE_S)
+                return self._answer(ask())
+            except Unanswered:
+                if time.monotonic() > until_s:
+                    raise
+            time.sleep(_AGAIN_S)
 
     def _answer(self, future: Future[_T], *, topic: str = "", wait_s: float = ANSWER_S) -> _T:
         try:
@@ -276,16 +254,13 @@ class Catalog:
             raise Unanswered(f"{self._servers} did not answer within {wait_s:g} s") from None
 
     def _failed(self, error: KafkaException, topic: str = "") -> DestinationError:
-        if topic and error.args[0].name() == _MISSING:
+        if topic and error.args[0].name() == UNKNOWN_TOPIC:
             return DestinationError(
                 f"there is no topic {topic!r} on {self._servers}",
                 hint="`aolog-bridge topics` lists the topics",
             )
-        if _WANTS_A_CONTROLLER in words(error) and self._is_embedded():
-            return self._of_embedded()
-        kind = Unanswered if _may_pass(error.args[0]) else DestinationError
+        reason: KafkaError = error.args[0]
+        fault = Fault.CLUSTER if reason.code() == _NO_LEADER else kind_of(reason.name()).fault
+        passes = fault is Fault.CLUSTER or reason.retriable()
+        kind = Unanswered if passes else DestinationError
         return kind(f"{self._servers}: {words(error)}")
-
-
-def _may_pass(error: KafkaError) -> bool:
-    return error.code() in _NO_ANSWER or error.retriable()
