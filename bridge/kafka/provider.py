@@ -12,11 +12,9 @@ import time
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import xxhash
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from aolog.errors import UsageError
-from bridge.config.partition import partition_of
 from bridge.errors import Rejected
 from bridge.kafka.client import (
     ALL_DOWN,
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from bridge.kafka.topic_creation import CreateTopics
 
 _POLL_S = 0.05
+_BY_KEY = -1  # the client chooses the partition
 _UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public name
 
 
@@ -77,6 +76,7 @@ class KafkaProvider:
         )
         self._settings: dict[str, Any] = {
             **DEFAULTS,
+            "partitioner": "murmur2",  # as Java's; messages without a key go to one partition, too
             **(settings or {}),
             **FIXED,
             "bootstrap.servers": bootstrap_servers,
@@ -85,7 +85,7 @@ class KafkaProvider:
         self._delivery_s = delivery_s
         self.name = f"Kafka at {bootstrap_servers}"
         self._producer: Producer | None = None
-        self._partitions: dict[str, tuple[bytes, int]] = {}
+        self._found: set[str] = set()  # topics
         # For each message since the last flush: None: delivered; an error; or, while the outcome
         # is unknown, the time at which it was queued.
         self._outcomes: list[KafkaError | float | None] = []
@@ -157,11 +157,11 @@ class KafkaProvider:
             raise NotReachable(self._failed)
 
     def _queue(self, message: Sendable) -> None:
-        producer, (topic, _, key, _, _) = self._producer, message
+        producer, topic = self._producer, message[0]
         if producer is None:  # the last one ended
             producer = self._make()
-        source, partitions = self._partitions.get(topic) or self._find(producer, topic)
-        partition = partition_of(key, source, partitions)
+        if topic not in self._found:
+            self._find(producer, topic)
         outcomes, position = self._outcomes, len(self._outcomes)
 
         def done(error: KafkaError | None, _message: object) -> None:
@@ -170,7 +170,7 @@ class KafkaProvider:
             if error is not None and self._failed is None:
                 self._failed = _words_of(error)
 
-        self._produce(producer, message, partition, done)
+        self._produce(producer, message, done)
         now_s = time.monotonic()
         outcomes.append(now_s)
         self._messages.append(message)
@@ -180,8 +180,8 @@ class KafkaProvider:
         elif now_s >= self._late_s:
             self._poll()
 
-    def _find(self, producer: Producer, topic: str) -> tuple[bytes, int]:
-        """The 16 bytes that select the partition without a key, and the number of partitions."""
+    def _find(self, producer: Producer, topic: str) -> None:
+        """Returns if there is such a topic. Raises Rejected, NotReachable."""
         try:
             found = producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
@@ -194,15 +194,12 @@ class KafkaProvider:
         if found.error is not None:
             raise NotReachable(f"topic {topic!r}: {found.error.str()}")
         self._creation.found(topic, found)
-        known = xxhash.xxh3_128_digest(topic.encode()), len(found.partitions)
-        self._partitions[topic] = known
-        return known
+        self._found.add(topic)
 
     def _produce(
         self,
         producer: Producer,
         message: Sendable,
-        partition: int,
         done: Callable[[KafkaError | None, object], None],
     ) -> None:
         """Puts a message into the client's queue; waits for room. Raises Rejected, NotReachable if
@@ -212,7 +209,7 @@ class KafkaProvider:
         while True:
             try:
                 producer.produce(
-                    topic, value, key, partition, done, None,
+                    topic, value, key, _BY_KEY, done, None,
                     max(1, timestamp_us // 1_000), all_headers,
                 )  # fmt: skip  # as the client names them
             except BufferError:
@@ -282,7 +279,7 @@ class KafkaProvider:
     def close(self) -> None:
         """Ends the producer and forgets what it has not delivered."""
         self._end_producer()
-        self._partitions.clear()
+        self._found.clear()
         self._forget()
 
     def _forget(self) -> None:
