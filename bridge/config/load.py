@@ -20,6 +20,7 @@ from aolog.errors import AologError
 from bridge.config.models import Cluster, Config, Route
 from bridge.config.names import check_cursor
 from bridge.config.secrets import read_text
+from bridge.config.settings import dotted
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:
@@ -117,20 +118,11 @@ def _put(raw: dict[str, Any], over: Mapping[str, Any]) -> None:
         cluster = clusters.get(name, {})
         if not isinstance(cluster, Mapping):
             continue  # as above
-        before = _flat(cluster.get("settings", {})) if rest == ["settings"] else None
-        laid = value if before is None else {**before, **value}
-        raw["clusters"] = {**clusters, name: {**cluster, rest[0]: laid}}
-
-
-def _flat(settings: object) -> dict[str, Any]:
-    """With dotted keys, so that an option replaces the file's value however the file wrote the key."""
-    found: dict[str, Any] = {}
-    for key, value in settings.items() if isinstance(settings, Mapping) else ():
-        if isinstance(value, Mapping) and value.keys() not in ({"file"}, {"env"}):
-            found.update({f"{key}.{part}": inner for part, inner in _flat(value).items()})
-        else:
-            found[key] = value
-    return found
+        merged, before = value, cluster.get("settings")
+        if rest == ["settings"] and isinstance(before, Mapping):
+            # An option replaces the file's value, however the file wrote the key.
+            merged = {**dict(dotted(before)), **value}
+        raw["clusters"] = {**clusters, name: {**cluster, rest[0]: merged}}
 
 
 # --- problems in words ----------------------------------------------------------------------

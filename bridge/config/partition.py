@@ -45,15 +45,10 @@ def _partition_of_short_key(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-def partition_without_key(topic_uuid: bytes, partitions: int) -> int:
-    """The partition of a log's records that have no key."""
-    return int(xxhash.xxh3_64_intdigest(topic_uuid)) % partitions
-
-
 def partition_of(key: bytes | None, topic_uuid: bytes, partitions: int) -> int:
     """partitions: their number. topic_uuid: the log's UUID, for records without a key."""
     if key is None:
-        return partition_without_key(topic_uuid, partitions)
+        return int(xxhash.xxh3_64_intdigest(topic_uuid)) % partitions
     return partition_of_key(key, partitions)
 
 

@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import xxhash
 
-from bridge.config.partition import partition_of, partition_of_address
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -61,20 +59,11 @@ class Rule(NamedTuple):
 
 
 class Destination(NamedTuple):
-    """topic: None if the record names none and there is no default."""
+    """topic: None if the record names none and there is no default. partition: how it is chosen; see
+    `bridge.deliver.router`. One that a rule gives by number may not exist."""
 
     topic: str | None
     partition: PartitionRule
-
-    def partition_of(
-        self, key: bytes | None, address: int, topic_uuid: bytes, partitions: int
-    ) -> int:
-        """partitions: their number. A partition that a rule gives by number may not exist."""
-        if self.partition == "key":
-            return partition_of(key, topic_uuid, partitions)
-        if self.partition == "round-robin":
-            return partition_of_address(address, partitions)
-        return self.partition
 
 
 class Routing:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +17,29 @@ from bridge.errors import WrongSetting
 _OAUTH_CB = "oauth_cb"
 
 
-def read_settings(given: object, base: Path) -> tuple[dict[str, Setting], list[str]]:
+def read_settings(given: Mapping[Any, Any], base: Path) -> tuple[dict[str, Setting], list[str]]:
     """The settings, and what is wrong with them. base: directory of relative files."""
     found: dict[str, Setting] = {}
     problems: list[str] = []
-
-    def enter(key: str, value: object) -> None:
-        if isinstance(value, Mapping) and not is_reference(key, value):
-            for part, inner in value.items():
-                enter(f"{key}.{part}" if key else str(part), inner)
-            return
+    for key, value in dotted(given):
         setting = setting_of(key, value, base)
         if isinstance(setting, str):
-            problems.append(f"{key}: {setting}" if key else setting)
+            problems.append(f"{key}: {setting}")
         elif key in found:
             problems.append(f"{key}: appears twice")
         else:
             found[key] = setting
-
-    enter("", given)
     return found, problems
+
+
+def dotted(given: Mapping[Any, Any], table: str = "") -> Iterator[tuple[str, Any]]:
+    """Each setting with its whole key, which may appear twice. table: the begin of all keys."""
+    for part, value in given.items():
+        key = f"{table}{part}"
+        if isinstance(value, Mapping) and not is_reference(key, value):
+            yield from dotted(value, f"{key}.")
+        else:
+            yield key, value
 
 
 _REFERENCE = re.compile(r"\{\s*(file|env)\s*=\s*[\"']?(.*?)[\"']?\s*\}")

@@ -1,8 +1,8 @@
 """Router: where the records of a batch go, and which of them cannot. Both deliveries use it.
 
 It joins what is known before anything is sent: the rules (bridge.config.routing), the partitions, the
-topics' limits (bridge.kafka.admission), and errors of transforms. `Destination.partition_of` answers for
-one record; here a column is answered at a time, and the lane of a key is remembered, because keys recur.
+topics' limits (bridge.kafka.admission), and errors of transforms. A column is
+answered at a time, and the lane of a key is remembered, because keys recur.
 """
 
 from __future__ import annotations

@@ -110,6 +110,9 @@ class EmbeddedBrokerRefused(UsageError):
 class EmbeddedBroker:
     """A running mock cluster of `brokers` brokers, ids 1 to `brokers`, until `close`.
 
+    bootstrap_servers: `host:port,host:port…`, one a broker in the order of their ids, all on loopback; a
+    broker that was down comes up on its old port.
+
     A context manager. Any thread may call any method: the cluster's own thread carries out the calls one
     after the other, and on return the change is in force. A forked child has no such thread.
 
@@ -131,13 +134,7 @@ class EmbeddedBroker:
             self._rk = None
             raise EmbeddedBrokerUnavailable("librdkafka could not open the mock's sockets")
         addresses: bytes = self._lib.rd_kafka_mock_cluster_bootstraps(self._cluster)
-        self._bootstrap_servers = addresses.decode("ascii")
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """`host:port,host:port…`, one a broker in the order of their ids, all on loopback. Constant: a broker
-        that was down comes up on its old port."""
-        return self._bootstrap_servers
+        self.bootstrap_servers = addresses.decode("ascii")
 
     def set_down(self, broker_id: int | None = None) -> None:
         """Cut all connections to the broker (None: to every broker) and refuse new ones.

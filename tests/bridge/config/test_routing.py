@@ -14,7 +14,6 @@ from bridge.config.partition import (
     partition_of,
     partition_of_address,
     partition_of_key,
-    partition_without_key,
 )
 from bridge.config.routing import Destination, Routing, Rule, clusters_of
 from bridge.kafka.embedded import EmbeddedBroker
@@ -52,7 +51,6 @@ def test_a_key_goes_where_librdkafkas_murmur2_partitioner_sends_it() -> None:
 def test_records_without_a_key_all_go_to_one_partition_that_depends_on_the_log_alone() -> None:
     uuids = [random.Random(i).randbytes(16) for i in range(64)]
     chosen = [partition_of(None, uuid, 8) for uuid in uuids]
-    assert chosen == [partition_without_key(uuid, 8) for uuid in uuids]
     assert set(chosen) == set(range(8))  # many logs spread over all
 
 
@@ -79,15 +77,6 @@ def test_round_robin_is_fixed_for_ever() -> None:
     """A restart of a later release must find each record where this one has sent it."""
     addresses = [0, 1, 8, 8192, 8193, 1 << 40, (1 << 63) - 8]
     assert [partition_of_address(a, 12) for a in addresses] == [5, 2, 6, 6, 2, 10, 10]
-
-
-def test_round_robin_is_of_the_address_alone_and_a_number_is_the_partition_itself() -> None:
-    turns = Destination("t", "round-robin")
-    where = {turns.partition_of(key, 4711, b"u" * 16, 12) for key in (None, b"", b"a", b"b")}
-    assert where == {partition_of_address(4711, 12)}
-    assert Destination("t", 7).partition_of(b"a", 4711, b"u" * 16, 12) == 7
-    by_key = Destination("t", "key")
-    assert by_key.partition_of(b"a", 1, b"u" * 16, 12) == partition_of_key(b"a", 12)
 
 
 # --- rules ----------------------------------------------------------------------------------

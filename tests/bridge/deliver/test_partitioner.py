@@ -1,4 +1,4 @@
-"""A column of lanes says of each record what its destination says of it alone."""
+"""By key, by address, or always one partition; and memory is bounded."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from bridge.config.partition import partition_of, partition_of_address
 from bridge.config.routing import Destination, PartitionRule
 from bridge.deliver import router
 from bridge.deliver.router import Partitioner, lanes_by_topic
@@ -20,16 +21,20 @@ _KEYS = st.lists(st.one_of(st.none(), st.binary(max_size=9)), min_size=1, max_si
 
 
 @given(keys=_KEYS, rule=st.sampled_from(["key", "round-robin", 2]), partitions=st.integers(1, 7))
-def test_each_record_goes_where_it_would_go_alone(
+def test_each_record_goes_where_its_key_its_address_or_the_rule_says(
     keys: list[bytes | None], rule: PartitionRule, partitions: int
 ) -> None:
+    def alone(key: bytes | None, address: int) -> int:
+        if rule == "key":
+            return partition_of(key, UUID, partitions)
+        return partition_of_address(address, partitions) if rule == "round-robin" else rule
+
     to = Destination("t", rule)
     addresses = range(800, 800 + len(keys))
     spread = Partitioner(UUID)
     for _ in range(2):  # remembered
         assert spread.lanes(to, partitions, keys, addresses) == [
-            ("t", to.partition_of(key, address, UUID, partitions))
-            for key, address in zip(keys, addresses, strict=True)
+            ("t", alone(key, address)) for key, address in zip(keys, addresses, strict=True)
         ]
 
 
