@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+EXPECT_MS = 50_000  # what a page is to show comes soon, but not on a busy machine
 # As root there is no sandbox; the rest keeps it from calling its maker.
 OPTIONS = [
     "--no-sandbox", "--disable-background-networking", "--disable-component-update",
@@ -27,6 +28,7 @@ def browser() -> Iterator[Browser]:
         if os.environ.get("CI"):
             pytest.fail("there is no chromium; .ci/run installs it")
         pytest.skip("there is no chromium")
+    sync_api.expect.set_options(timeout=EXPECT_MS)
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         yield browser

@@ -114,9 +114,9 @@ def test_a_page_whose_bridge_ended_says_so_and_comes_back(page: sync_api.Page) -
     with serving(Access("127.0.0.1:0"), shown.monitor) as at:
         page.goto(f"http://127.0.0.1:{at[1]}/")
         expect(page.locator("#state")).to_have_text("draining")
-    expect(page.locator("#state")).to_have_text("offline", timeout=10_000)
+    expect(page.locator("#state")).to_have_text("offline")
     with serving(Access(f"127.0.0.1:{at[1]}"), shown.monitor):
-        expect(page.locator("#state")).to_have_text("draining", timeout=15_000)
+        expect(page.locator("#state")).to_have_text("draining")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
