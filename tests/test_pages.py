@@ -137,10 +137,11 @@ class Desk:
     def _line(self, line: str) -> str:
         if not _ENDLESS.search(line) or _ENDS.search(line):
             return line.rstrip("\n") + "\n"
-        ready = "sleep 2"
+        ready = "sleep 2"  # nothing below depends on it
         if port := re.search(r"(?: run | ingest | simulate ).*--http \S*:(\d+)", line):
-            answers = f"(: < /dev/tcp/127.0.0.1/{port[1]}) 2>/dev/null"
-            ready = f"for _ in $(seq 300); do {answers} && break; sleep 0.1; done"
+            ready = _until(f"(: < /dev/tcp/127.0.0.1/{port[1]})")
+        elif log := re.search(r"\| aolog append (\w+)", line):
+            ready = _until(f"ls {log[1]}/*.slab")
         return f"{{ {line}\n}} & last=$!; {ready}; kill -0 $last 2>/dev/null || wait $last\n"
 
     def run(self, script: str) -> None:
@@ -161,6 +162,11 @@ class Desk:
 
     def output(self, line: object) -> str:
         return (self.place / f"{line}.out").read_text(errors="replace")
+
+
+def _until(condition: str) -> str:
+    """Shell that waits for it, half a minute at most."""
+    return f"for _ in $(seq 300); do {condition} &> /dev/null && break; sleep 0.1; done"
 
 
 def _as_shown(text: str) -> re.Pattern[str]:
@@ -199,8 +205,10 @@ def test_the_lines_of_the_readme_bring_what_is_appended_to_kafka(tmp_path):
         desk = Desk(tmp_path, README, broker)
         _, shell = (block for block in blocks(README) if is_run(block))
         (command,) = re.findall(r"`(aolog-bridge broker [^`]*)`", README.read_text("utf-8"))
+        ready = _until("grep ^127 arrived")
+        read = _until("""aolog cursor show LOG bridge --json | grep '"records": 0'""")
         desk.run(
-            f"{command} > arrived 2>&1 & sleep 1\n" + desk.shell(shell) + "echo done > running"
+            f"{command} > arrived 2>&1 & {ready}\n{desk.shell(shell)}{read}\necho done > running"
         )
         (cursor,) = aolog.cursors(tmp_path / "LOG")
         assert (cursor.name, cursor.lag.records) == ("bridge", 0), "all was acknowledged"
