@@ -317,11 +317,12 @@ def test_a_signal_ends_an_append_that_waits_for_room(log_path, signum, status):
 
 def test_an_append_that_waits_for_room_goes_on_when_there_is_some(log_path):
     with waiting_for_room(log_path) as child:
-        time.sleep(2.0)  # the wait is reported, once
+        waits = child.stderr.readline().decode().rstrip()
+        time.sleep(1.0)  # the wait is reported once
         well("cursor", "delete", log_path, "slow", "--yes")
         status, _, told = ended(child)
     assert status == 0
-    waits, done = told.splitlines()
+    (done,) = told.splitlines()
     assert waits.endswith(
         "total of 30720 bytes is reached, and cursor 'slow' needs the oldest slab"
     )

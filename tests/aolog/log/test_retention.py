@@ -250,7 +250,7 @@ def test_block_waits_until_a_cursor_commits(log_path: str) -> None:
         with aolog.Reader(log_path, cursor="c") as reader:
             seen = [record.value for record in reader]
             reader.commit()
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while len(seen) < 39 and time.monotonic() < until:
                 seen += [record.value for record in reader]
                 reader.commit()
@@ -286,7 +286,7 @@ def test_the_warning_names_the_cursor_that_was_in_the_way_also_if_it_is_gone_sin
     with aolog.Writer(log_path, storage=Storage(AfterPrune()), **options) as writer:
         fill(writer, 1)
         hold(log_path, 1)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while "appends wait" not in caplog.text and time.monotonic() < until:
             with contextlib.suppress(aolog.RetentionFull):
                 writer.append(b"x" * 440)

@@ -348,8 +348,8 @@ def test_many_known_gaps_are_compared_in_no_time_and_a_new_one_is_found() -> Non
     new = [gaps[7]._replace(records_lost=2), gaps[-1]._replace(end=gaps[-1].end + 1)]
     report = Report(False, 0, 0, 0, 0, sorted([*gaps, *new]), 0, 0, 0, [], known=gaps)
     known = parse_baseline(known_gaps_content(reversed(gaps)), "known.json")
-    began_s = time.monotonic()
+    began_s = time.process_time()
     assert report.new_gaps == new
     assert known.news(report).gaps == new
     assert [gap for gap in report.gaps if not known.covers(gap)] == new
-    assert time.monotonic() - began_s < 2.0  # 13 s if each was compared with each
+    assert time.process_time() - began_s < 2.0  # 13 s if each was compared with each

@@ -51,9 +51,12 @@ def test_a_follower_is_woken_and_does_not_look_before(log_path: str) -> None:
         pytest.importorskip("inotify_simple")
         reader = aolog.Reader(log_path, storage=storage)
         waiting = in_thread(lambda: next(reader.follow()))
-        time.sleep(0.1)
-        looks = storage.lists
-        assert waiting.waits(0.5)
+        looks = -1
+        for _ in range(10):  # it takes a while to begin
+            looks = storage.lists
+            assert waiting.waits(0.5)
+            if storage.lists == looks:
+                break
         assert storage.lists == looks
         begun = time.monotonic()
         writer.append(b"a")

@@ -6,6 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from aolog.storage.storage import Storage
 from aolog.testing import Fault, SimulatedSystem
 from tests.aolog.conftest import (
     NEVER,
+    SOON_S,
     Operation,
     WatchedStorage,
     assert_clean,
@@ -198,7 +200,7 @@ def test_a_log_on_a_full_disk_is_drained_and_frees_itself(
         n = len(list(reader))
         assert n > 500
         reader.commit()
-        until = time.monotonic() + 10
+        until = time.monotonic() + SOON_S
         while time.monotonic() < until:
             try:
                 writer.append(b"again" + bytes(150_000))
@@ -336,9 +338,13 @@ def test_a_background_fsync_that_failed_surfaces_at_the_next_call(
         faults.on = True
         writer.append(b"a")
         eventually(lambda faults=faults: faults.met > 0)
-        time.sleep(0.02)
+        call = partial(writer.append, b"no") if how == "append" else getattr(writer, how)
         with pytest.raises(aolog.SyncFailed):
-            writer.append(b"no") if how == "append" else getattr(writer, how)()
+            call()
+            until = time.monotonic() + SOON_S  # its thread notes the failure a moment later
+            while how in {"append", "flush"} and time.monotonic() < until:
+                call()
+                time.sleep(0.001)
         if how != "close":
             with pytest.raises(aolog.SyncFailed):
                 writer.close()
