@@ -115,7 +115,7 @@ def test_a_disk_that_stalls_holds_up_no_send(destination: Destination, tmp_path:
         with disk.stalled():
             sender = threading.Thread(target=send_slowly)
             sender.start()
-            sender.join(5)
+            sender.join(30)
             assert not sender.is_alive()
     assert destination.values == numbered(range(20))
 

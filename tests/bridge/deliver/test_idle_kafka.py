@@ -36,11 +36,11 @@ def test_an_idle_bridge_stays_reachable_and_names_a_broker_that_is_gone(
     assert len(told) > 20
     assert {(s["reachable"], s["state"], s["error"]) for s in told} == {(True, "live", None)}
     fill(log, range(10, 20))
-    process.until(lambda s: s["acknowledged"] == 20, 5.0)
+    process.until(lambda s: s["acknowledged"] == 20)
     server.kill()
     try:
-        status = process.until(lambda s: not s["reachable"], 10.0)
-        process.until(lambda s: server.bootstrap_servers in str(s["error"]), 5.0)
+        status = process.until(lambda s: not s["reachable"], 30.0)
+        process.until(lambda s: server.bootstrap_servers in str(s["error"]), 30.0)
         assert status["state"] == "connecting"
     finally:
         server.start()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import signal
-import time
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from aolog import Writer
 from bridge.kafka.catalog import Catalog
 from bridge.pull.origin import HEADER_NAME, Source
+from tests.bridge.conftest import wait_until
 from tests.bridge.pull.pulling import Killed, expected, origins, produce, pull
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
@@ -51,10 +52,18 @@ def test_partitions_that_a_topic_gets_are_pulled(kafka, topic, tmp_path):
     process.until(lambda status: status["positions"] != {})
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.create_partitions([NewPartitions(name, 3)])[name].result(30)
-    time.sleep(0.5)
+    wait_until(lambda: len(admin.list_topics(name, timeout=30).topics[name].partitions) == 3)
     produce(kafka, name, range(30), 3)
     process.until(lambda status: status["pulled"] == 30)
     process.stop()
+
+
+def committed(kafka, group: str) -> bool:
+    """Whether the group has committed an offset."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    places = asked[group].result(30).topic_partitions
+    return any(place.offset >= 0 for place in places)
 
 
 def refused(kafka, log, *topics: str, exit_code: int, more: tuple[str, ...] = ()) -> str:
@@ -86,7 +95,7 @@ def test_a_group_of_another_archive_or_another_protocol_is_refused(kafka, topic,
     other = (*grouped, "--group-protocol", "consumer")
     said = refused(kafka, second / "a", name, more=other, exit_code=6)
     assert "uses Kafka's classic group protocol" in said
-    time.sleep(1.5)  # it commits each second
+    wait_until(lambda: committed(kafka, name))  # it commits each second
     said = refused(kafka, second / "a", name, more=grouped, exit_code=2)
     assert f"group '{name}' fills another archive" in said
     assert not (second / ".pull").exists()

@@ -241,7 +241,7 @@ def test_a_parked_log_that_loses_records_says_so(
         append(writer, range(100, 9_000))
         writer.flush()
         lost = gone(root / "a", 9_000, 100)
-        wait_until(lambda: run["a"].lost_records == lost, 5.0)
+        wait_until(lambda: run["a"].lost_records == lost, 20.0)
 
 
 # --- logs come, grow and go -----------------------------------------------------------------
