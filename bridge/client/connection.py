@@ -5,6 +5,7 @@ The settings are checked with a client that has no servers: it connects to nothi
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -14,7 +15,7 @@ from bridge.config.settings import refused_keys
 from bridge.kafka.client import CLIENT_LOG, words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from bridge.client.properties import Side
 
@@ -39,6 +40,16 @@ FATAL_CODES = frozenset({
     "OFFSET_OUT_OF_RANGE", "TOPIC_EXCEPTION", "_BAD_MSG", "INVALID_GROUP_ID", "_INVALID_ARG",
     "INCONSISTENT_GROUP_PROTOCOL", "FENCED_INSTANCE_ID", "UNSUPPORTED_ASSIGNOR",
 })  # fmt: skip  # a table
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Around a call of librdkafka that waits. It loses what a signal's handler raises inside one of its
+    callbacks, such as a log line during an outage, and raises SystemError: that becomes an interrupt."""
+    try:
+        yield
+    except SystemError as error:
+        raise KeyboardInterrupt from error
 
 
 def client_settings(given: Mapping[str, str], side: Side) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from aolog.errors import AologError, UsageError
 from bridge.client.config import load
-from bridge.client.connection import FATAL_CODES, client_settings
+from bridge.client.connection import FATAL_CODES, client_settings, interruptible
 from bridge.client.errors import ClientClosed, MissingTopic, ReceiveFailed
 from bridge.client.heartbeat import HeartbeatWatch, heartbeat_in
 from bridge.client.metrics import families
@@ -181,7 +181,8 @@ class Consumer:
 
     def _messages(self, timeout_s: float) -> list[Any]:
         """What has arrived, waiting for the first only: `consume` waits for the last."""
-        first = self._consumer.poll(timeout_s)
+        with interruptible():
+            first = self._consumer.poll(timeout_s)
         if first is None:
             return []
         rest = self._poll_records - 1
@@ -275,7 +276,8 @@ class Consumer:
         try:
             reader.assign([TopicPartition(topic, partition, offset)])
             while len(found) < max_records:
-                message = reader.poll(_SLICE_S)
+                with interruptible():
+                    message = reader.poll(_SLICE_S)
                 if message is None:
                     if until_s is not None and time.monotonic() >= until_s:
                         raise receive_failed(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 -- a public name

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from aolog.format.native.speed import backend
+from bridge.client.connection import interruptible
 from bridge.client.errors import SendFailed
 from bridge.kafka.error_table import row_of
 
@@ -90,7 +91,8 @@ class Delivery:
         while self._message is None:
             if until_s is not None and time.monotonic() >= until_s:
                 raise TimeoutError(f"no answer for a message to {self.topic} in {timeout_s:g} s")
-            self._route.producer.poll(_WAIT_S)
+            with interruptible():
+                self._route.producer.poll(_WAIT_S)
         if (error := self._message.error()) is not None:
             self._route.failures.untaken.pop(id(self._message), None)
             raise send_failed(self.topic, error)

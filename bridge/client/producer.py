@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as KafkaProducer
 
 from bridge.client.config import load
-from bridge.client.connection import client_settings
+from bridge.client.connection import client_settings, interruptible
 from bridge.client.delivery import Delivery, Failures, Route, send_failed
 from bridge.client.errors import ClientClosed, MissingTopic
 from bridge.client.heartbeat import HeartbeatSender
@@ -112,7 +112,8 @@ class Producer:
                     route.produce(topic, data, key, where, delivery)
                 break
             except BufferError:
-                route.producer.poll(_WAIT_S)
+                with interruptible():
+                    route.producer.poll(_WAIT_S)
             except KafkaException as error:
                 self._failures.count += 1
                 raise send_failed(topic, error.args[0]) from None
@@ -167,7 +168,8 @@ class Producer:
                 rest_s = _WAIT_S if until_s is None else until_s - time.monotonic()
                 if rest_s <= 0:
                     break
-                producer.flush(min(rest_s, _WAIT_S))
+                with interruptible():
+                    producer.flush(min(rest_s, _WAIT_S))
         self._raise_failure()
         return left
 

@@ -214,6 +214,32 @@ def test_a_poll_without_end_waits_and_a_signal_interrupts_it(producer, consume, 
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.parametrize("side", ["consumer", "producer"])
+def test_an_interrupt_ends_a_wait_in_an_outage(side):
+    """librdkafka loses what is raised inside a callback, as of its log lines."""
+    servers = {
+        "bootstrap.servers": NOWHERE,
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 20,
+    }
+    if side == "consumer":
+        properties = {**servers, "group.id": "g"}
+        client = Consumer({"Type": "ConsumerConfig", "Properties": properties})
+        client.subscribe("t")
+    else:
+        client = Producer({"Type": "ProducerConfig", "Properties": servers})
+        client.send("t", b"x", wait=False)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for n in range(10):
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 0.1 + n / 200)
+                client.poll(-1) if side == "consumer" else client.flush()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        client.close() if side == "consumer" else client.close(0)
+
+
 def test_max_poll_records_bounds_a_poll(producer, consume, topic):
     for i in range(10):
         producer.send(topic, b"%d" % i, partition=0)
