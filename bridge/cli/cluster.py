@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.cli.output import json_option, out, to_stderr
+from bridge.cli.options import pairs_of
 from bridge.cli.running import on_signals
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ _LOOK_S = 0.2
     "  [default: fetched through Maven once]",
 )  # fmt: skip  # as above
 @click.option(
-    "--server-config", "config", multiple=True, metavar="KEY=VALUE",
+    "--server-config", "config", multiple=True, metavar="KEY=VALUE", callback=pairs_of,
     help="A property of the servers, such as num.partitions=1. Repeatable.",
 )  # fmt: skip  # as above
 @json_option
 def cluster(
-    *, nodes: str, tls: bool, sasl: bool, jars: Path | None, config: tuple[str, ...], as_json: bool
+    *, nodes: str, tls: bool, sasl: bool, jars: Path | None, config: dict[str, str], as_json: bool
 ) -> None:
     """Run Apache Kafka (KRaft) on loopback until it is interrupted, and delete its data then.
 
@@ -64,14 +65,11 @@ def cluster(
     from bridge.errors import DestinationError
     from bridge.testing.apache_kafka import LISTENER, KafkaCluster, KafkaServer, make_access
 
-    pairs = [each.partition("=") for each in config]
-    if any(not key or not equals for key, equals, _ in pairs):
-        raise click.UsageError("--server-config takes KEY=VALUE")
     stopped = threading.Event()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aolog-kafka-")))
         access = make_access(directory, tls=tls, sasl=sasl)
-        own = access.config | {key: value for key, _, value in pairs}
+        own = access.config | config
         if not as_json:
             to_stderr("aolog-bridge: Kafka starts, which takes seconds")
         on_signals(stopped.set, stopped.set)  # a terminal that is closed sends SIGHUP

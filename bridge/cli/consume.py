@@ -9,7 +9,7 @@ import click
 from aolog.cli.output import json_option, out
 from aolog.errors import one_line
 from bridge.buffer.file_provider import bytes_as_json
-from bridge.cli.options import client_values, settings_option, topic_name
+from bridge.cli.options import checked, settings_option, topic_name
 from bridge.cli.topics import catalog_of, moment, servers_option
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def consume(
     offsets = _offsets(cluster, places, begin)
     ends = cluster.offsets(places, "latest", committed_only=True) if drain else {}
     left = {place for place in places if offsets[place] < ends.get(place, 0)}
-    fetcher = Fetcher(servers, client_values(settings))
+    fetcher = Fetcher(servers, checked(servers, settings))
     try:
         fetcher.assign({p: offset for p, offset in offsets.items() if not drain or p in left})
         printed = 0

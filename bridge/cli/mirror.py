@@ -9,7 +9,7 @@ import click
 
 from aolog.cli.output import json_option
 from aolog.errors import UsageError
-from bridge.cli.options import client_values, log_format_option, settings_of, topic_names
+from bridge.cli.options import checked, log_format_option, settings_of, topic_names
 from bridge.cli.pull import renewing, report_pull
 from bridge.cli.running import INTERRUPTED, beside, on_signals
 from bridge.cli.topics import catalog_of
@@ -75,7 +75,7 @@ def mirror(
         },
     )
     renewed = renewing(from_servers, from_settings)
-    values = client_values(from_settings)
+    values = checked(from_servers, from_settings)
     puller = Puller(PullOptions(
         from_servers, topics, path, values, drain=drain, skip_clusters=frozenset({destination}),
         renewed=renewed,

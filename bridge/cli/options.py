@@ -39,13 +39,30 @@ def settings_of(
         raise click.BadParameter(str(error)) from None
 
 
-def client_values(settings: dict[str, Setting]) -> dict[str, Any]:
-    """For the client. Warns of secrets that others can read. Raises WrongSetting."""
+def pairs_of(
+    _context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    """From KEY=VALUE, for click."""
+    pairs = [each.partition("=") for each in given]
+    if any(not key or not equals for key, equals, _ in pairs):
+        raise click.BadParameter("use KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+def checked(servers: str | None, settings: dict[str, Setting]) -> dict[str, Any]:
+    """Settings for the client. Warns of secrets that others can read. Raises UsageError and WrongSetting;
+    connects to nothing."""
+    from bridge.config.names import check_servers
     from bridge.config.secrets import exposures
     from bridge.config.settings import plain_values
+    from bridge.kafka.settings import check
 
+    if servers is not None:
+        check_servers(servers)
     warn_of(exposures(settings))
-    return plain_values(settings)
+    values = plain_values(settings)
+    check(values)
+    return values
 
 
 def warn_of(exposures: list[str]) -> None:
@@ -134,26 +151,19 @@ def chosen(
     """From options, which override a configuration if there is one. Raises UsageError,
     WrongConfiguration and WrongSetting."""
     from bridge.config.load import load
-    from bridge.config.names import check_servers
     from bridge.config.routing import Routing
-    from bridge.kafka.settings import check
 
-    if servers is not None:
-        check_servers(servers)
     if file is None:
         if cluster is not None:
             raise UsageError("--cluster needs a configuration", hint="name it with --config")
-        values = client_values(settings)
-        check(values)
-        return Chosen(servers, values, cursor or "bridge")
+        return Chosen(servers, checked(servers, settings), cursor or "bridge")
     config = load(file, {"logs": [log]})
     name = cluster or config.default_cluster
     if name not in config.clusters:
         known = ", ".join(config.clusters)
         raise UsageError(f"the configuration has no cluster {name!r}", hint=f"known are {known}")
     found = config.clusters[name]
-    together = client_values({**found.settings, **settings})
-    check(together)
+    together = checked(servers, {**found.settings, **settings})
     routing = Routing(
         config.topic,
         config.rules,

@@ -12,7 +12,7 @@ import click
 from aolog.cli.output import json_option, out
 from aolog.cli.parse import SIZE
 from aolog.errors import records_lost
-from bridge.cli.options import client_values, log_format_option, settings_option
+from bridge.cli.options import checked, log_format_option, settings_option
 from bridge.cli.report import LogLines
 from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.cli.topics import servers_option
@@ -114,16 +114,12 @@ def pull(
     if not topics and options["topics_file"] is None:
         raise click.UsageError("name a --topic or a --topics-file")
     _check(path, options)
-    from bridge.config.names import check_servers
-    from bridge.kafka.settings import check
     from bridge.operate.log_lines import set_up
     from bridge.pull.options import PullOptions
     from bridge.pull.puller import Puller
     from bridge.pull.unit_puller import UnitPuller
 
-    check_servers(servers)
-    values = client_values(settings)
-    check(values)
+    values = checked(servers, settings)
     set_up(log_format)
     renewed = renewing(servers, settings)
     made = UnitPuller if options["units"] is not None else Puller

@@ -11,7 +11,7 @@ from aolog.cli.output import json_option, out, table
 from aolog.cli.parse import where
 from aolog.errors import counted
 from bridge.cli.log_offsets import show_log_offsets
-from bridge.cli.options import client_values, settings_option, topic_name, topic_names
+from bridge.cli.options import checked, pairs_of, settings_option, topic_name, topic_names
 
 if TYPE_CHECKING:
     from bridge.config.secrets import Setting
@@ -24,14 +24,9 @@ servers_option = click.option(
 
 def catalog_of(servers: str, settings: dict[str, Setting]) -> Catalog:
     """For questions to a cluster. Raises UsageError, WrongSetting; connects to nothing."""
-    from bridge.config.names import check_servers
     from bridge.kafka.catalog import Catalog
-    from bridge.kafka.settings import check
 
-    check_servers(servers)
-    values = client_values(settings)
-    check(values)
-    return Catalog(servers, values)
+    return Catalog(servers, checked(servers, settings))
 
 
 @click.command(short_help="List, describe or create topics.")
@@ -45,14 +40,14 @@ def catalog_of(servers: str, settings: dict[str, Setting]) -> Catalog:
     "--replication-factor", type=click.IntRange(1), help="With --create.  [default: the cluster's]"
 )
 @click.option(
-    "--topic-config", "config", multiple=True, metavar="KEY=VALUE",
+    "--topic-config", "config", multiple=True, metavar="KEY=VALUE", callback=pairs_of,
     help="With --create: a setting of the topic, such as cleanup.policy=compact. Repeatable.",
 )  # fmt: skip  # options read best one a line
 @settings_option
 @json_option
 def topics(
     *, servers: str, topic: str | None, create: str | None, partitions: int | None,
-    replication_factor: int | None, config: tuple[str, ...], settings: dict[str, Setting],
+    replication_factor: int | None, config: dict[str, str], settings: dict[str, Setting],
     as_json: bool,
 ) -> None:  # fmt: skip  # as the options
     """List the topics of a cluster, describe one, or create one.
@@ -72,13 +67,9 @@ def topics(
         raise click.UsageError("--partitions, --replication-factor, --topic-config need --create")
     if create is not None and topic is not None:
         raise click.UsageError("name a --topic or --create one, not both")
-    pairs = [each.partition("=") for each in config]
-    if any(not key or not equals for key, equals, _ in pairs):
-        raise click.UsageError("--topic-config takes KEY=VALUE")
     cluster = catalog_of(servers, settings)
     if create is not None:
-        of_topic = {key: value for key, _, value in pairs}
-        found = [cluster.create(create, partitions or -1, replication_factor or -1, of_topic)]
+        found = [cluster.create(create, partitions or -1, replication_factor or -1, config)]
     else:
         found = cluster.topics(cluster.names() if topic is None else [topic])
     if as_json:

@@ -47,7 +47,7 @@ class TopicToFiles:
 
     def __init__(self, client: FileClient, table: ConsumerClient | ArchiveClient) -> None:
         self._client = client
-        files.make_directory(client.directory, parents=True)
+        client.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         options = client.options
         if isinstance(table, ConsumerClient) and table.heartbeat_interval is not None:
             options = options._replace(heartbeat_s=table.heartbeat_interval)

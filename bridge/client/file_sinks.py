@@ -80,7 +80,6 @@ class CountedFiles:
         self._lines: list[bytes] = []
         self._begin = self._reader.tell()
         self._since_s = 0.0
-        self.written = 0
 
     def _finish_parts(self, log: Path) -> None:
         try:
@@ -94,7 +93,7 @@ class CountedFiles:
             if int(found["end"]) <= passed:
                 files.move(path, self._directory, found["name"])
             else:
-                files.remove(path)
+                path.unlink(missing_ok=True)
 
     def step(self) -> None:
         """Writes every file that is due. What is not due waits in the log."""
@@ -121,7 +120,6 @@ class CountedFiles:
         files.move(part, self._directory, name)
         self._lines.clear()
         self._begin = end
-        self.written += 1
 
     def close(self) -> None:
         """Ends. What is not in a file is read again by the next run."""
@@ -140,7 +138,6 @@ class DailyFiles:
         self._reader = protected_reader(log)
         if self._address > self._reader.tell():
             self._reader.seek(self._address)
-        self.written = 0
 
     def _recover(self) -> tuple[int, dict[str, int]]:
         """Cuts files to where they were when the state was written."""
@@ -178,7 +175,6 @@ class DailyFiles:
             del self._lengths[name]
         self._save()
         self._reader.commit()
-        self.written += count
 
     def _file_of(self, record: Record) -> str:
         moment = datetime.fromtimestamp((record.timestamp or 0) / 1e6, UTC)

@@ -1,4 +1,4 @@
-"""What the file clients do with files: the only module of this room that touches them.
+"""What the file clients do with files, where it takes more than one call.
 
 A file appears under its final name whole and durable, or not at all. Nothing is overwritten. Links are not
 followed.
@@ -48,11 +48,6 @@ def see(path: Path) -> Seen | None:
     return Seen(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def is_directory(path: Path) -> bool:
-    """Whether it is a directory itself, and no link to one."""
-    return stat.S_ISDIR(path.lstat().st_mode)
-
-
 def is_open_for_writing(path: Path) -> bool:
     """Whether a process has the file open for writing, by Linux's leases. False also where the system
     does not tell: for another user's file, and on some file systems. Raises OSError."""
@@ -75,11 +70,6 @@ def read(path: Path, bytes_max: int) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
         return file.read(bytes_max)
-
-
-def make_directory(path: Path, *, parents: bool = False) -> None:
-    """Makes a directory for this user alone where there is none."""
-    path.mkdir(mode=0o700, parents=parents, exist_ok=True)
 
 
 def sync_directory(path: Path) -> None:
@@ -152,8 +142,3 @@ def truncate(path: Path, size: int) -> None:
     with path.open("r+b") as file:
         file.truncate(size)
         os.fsync(file.fileno())
-
-
-def remove(path: Path) -> None:
-    """Removes a file."""
-    path.unlink(missing_ok=True)

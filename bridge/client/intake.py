@@ -77,7 +77,7 @@ class Intake:
             - _OVERHEAD_BYTES
         )
         self._claims = client.directory / _TAKEN
-        files.make_directory(self._claims)
+        self._claims.mkdir(mode=0o700, exist_ok=True)
         found = self._found_claims()
         # The bridge prunes what it has sent. Retention here would also prune before its first commit.
         self._writer = Writer(client.log, topic=table.topic)
@@ -140,7 +140,7 @@ class Intake:
             try:
                 seen = files.see(path)
                 if seen is None:
-                    if files.is_directory(path):
+                    if path.is_dir() and not path.is_symlink():
                         continue
                     self._set_aside(path, name, "it is not a regular file")
                 elif len(name.encode(errors="surrogateescape")) > _NAME_BYTES_MAX:
@@ -204,7 +204,7 @@ class Intake:
             if self._client.archive is not None:
                 files.move(taken.path, self._client.archive, taken.name)
             else:
-                files.remove(taken.path)
+                taken.path.unlink(missing_ok=True)
                 files.sync_directory(self._claims)
             self.done += 1
 
@@ -231,7 +231,7 @@ class Intake:
         )
 
     def _set_aside(self, path: Path, name: str, why: str) -> None:
-        files.make_directory(self._client.poison)
+        self._client.poison.mkdir(mode=0o700, exist_ok=True)
         target = files.move(path, self._client.poison, name)
         self.poisoned += 1
         _log.error("%s is set aside as %s: %s", as_utf8(name), as_utf8(str(target)), why)

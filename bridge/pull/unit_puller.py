@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aolog import Writer
@@ -172,7 +173,7 @@ class UnitPuller:
                     self._report(self.status())
             finally:
                 self._fetcher.unassign([place])
-        self._durably()
+        self._when_there_is_room(self._writer.sync)
         if at < unit.end:
             self._units.leave(unit)
             return
@@ -201,23 +202,16 @@ class UnitPuller:
         else:
             return False
         for run in runs:
-            while True:
-                try:
-                    append_frame(self._writer, source, run)
-                    break
-                except StorageFull as error:
-                    if self._stopping:  # what was appended stays; the next holder goes on after it
-                        raise
-                    self._wait("full", str(error))
+            self._when_there_is_room(partial(append_frame, self._writer, source, run))
             self._pulled += len(run.offsets)
         return True
 
-    def _durably(self) -> None:
+    def _when_there_is_room(self, act: Callable[[], object]) -> None:
         while True:
             try:
-                self._writer.sync()
+                act()
             except StorageFull as error:
-                if self._stopping:
+                if self._stopping:  # what was appended stays; the next holder goes on after it
                     raise
                 self._wait("full", str(error))
             else:
