@@ -9,7 +9,7 @@ import click
 
 from aolog.cli.output import out, to_stderr
 from bridge.cli.consume import print_line
-from bridge.cli.options import topic_name
+from bridge.cli.options import TOPIC
 
 if TYPE_CHECKING:
     from bridge.kafka.fetcher import Fetcher
@@ -19,7 +19,7 @@ _FETCH, _LOOK_S = 1_000, 0.2
 
 
 @click.command(short_help="Run a broker to try things out.")
-@click.option("--topic", callback=topic_name, help="Print the records that arrive in this topic.")
+@click.option("--topic", type=TOPIC, help="Print the records that arrive in this topic.")
 def broker(*, topic: str | None) -> None:
     """Run the embedded broker on loopback until it is interrupted. Prints its HOST:PORT first.
 

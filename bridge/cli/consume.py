@@ -9,7 +9,7 @@ import click
 from aolog.cli.output import json_option, out
 from aolog.errors import one_line
 from bridge.buffer.file_provider import bytes_as_json
-from bridge.cli.options import checked, settings_option, topic_name
+from bridge.cli.options import TOPIC, checked, settings_option
 from bridge.cli.topics import catalog_of, moment, servers_option
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _FETCH, _FETCH_S = 1_000, 0.2
 
 
 @click.command(short_help="Print the records of a topic.")
-@click.argument("topic", callback=topic_name)
+@click.argument("topic", type=TOPIC)
 @servers_option
 @click.option(
     "--from", "begin", metavar="PLACE", default="latest", show_default=True,

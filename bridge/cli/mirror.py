@@ -9,7 +9,7 @@ import click
 
 from aolog.cli.output import json_option
 from aolog.errors import UsageError
-from bridge.cli.options import checked, log_format_option, settings_of, topic_names
+from bridge.cli.options import TOPIC, checked, log_format_option, settings_of
 from bridge.cli.pull import renewing, report_pull
 from bridge.cli.running import INTERRUPTED, beside, on_signals
 from bridge.cli.topics import catalog_of
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Copy topics from one cluster to another.")
-@click.option(
-    "--topic", "topics", multiple=True, required=True, callback=topic_names, help="Repeatable."
-)
+@click.option("--topic", "topics", multiple=True, required=True, type=TOPIC, help="Repeatable.")
 @click.option("--log", "path", type=click.Path(), required=True, help="The log between; created.")
 @click.option("--from-servers", required=True, metavar="HOST:PORT[,...]", help="The source.")
 @click.option("--to-servers", required=True, metavar="HOST:PORT[,...]", help="The destination.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from aolog.cli.parse import where
+from aolog.cli.parse import Parsed, where
 from aolog.errors import UsageError
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
@@ -71,28 +71,17 @@ def warn_of(exposures: list[str]) -> None:
         _log.warning("%s", exposure)
 
 
-def topic_name(
-    _context: click.Context, _parameter: click.Parameter, name: str | None
-) -> str | None:
-    """Checks the name of a topic, for click."""
+def _topic(name: str) -> str:
     from bridge.config.names import TOPIC_NAME
 
-    if name is not None and re.fullmatch(TOPIC_NAME, name) is None:
-        raise click.BadParameter(
+    if re.fullmatch(TOPIC_NAME, name) is None:
+        raise ValueError(
             f"{name!r} is not a valid topic name: use up to 249 of letters, digits, '.', '_', '-'"
         )
     return name
 
 
-def topic_names(
-    context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Of a repeatable option: each name once, for click."""
-    for name in names:
-        topic_name(context, parameter, name)
-    return tuple(dict.fromkeys(names))
-
-
+TOPIC = Parsed("text", _topic)
 cursor_option = click.option(
     "--cursor", help="Name of the bridge's cursor.  [default: bridge, or the configuration's]"
 )

@@ -27,20 +27,9 @@ if TYPE_CHECKING:
 _JSON_EVERY_S = 0.2
 
 
-def _topics(
-    _context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Checks names and patterns, for click."""
-    from bridge.pull.topics import check_topic
-
-    for name in names:
-        check_topic(name)
-    return tuple(dict.fromkeys(names))
-
-
 @click.command(short_help="Write topics to a log.")
 @click.option(
-    "--topic", "topics", multiple=True, callback=_topics,
+    "--topic", "topics", multiple=True,
     help="A name, or a pattern that begins with ^, such as ^events-. Repeatable.",
 )  # fmt: skip  # options read best one a line
 @click.option(

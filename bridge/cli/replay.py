@@ -12,6 +12,7 @@ from aolog.cli.output import json_option, out
 from aolog.errors import UsageError, counted
 from bridge.cli.options import (
     PLACES,
+    TOPIC,
     address_of,
     chosen,
     cluster_option,
@@ -20,7 +21,6 @@ from bridge.cli.options import (
     cursor_option,
     read_back_option,
     settings_option,
-    topic_name,
 )
 from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.errors import OtherCluster
@@ -66,7 +66,7 @@ of LOG runs, 6 records were refused, 130 and 143 interrupted, terminated, before
     help="Send the dead letters of LOG; or LOG is itself a dead-letter log, such as a Buffer's.",
 )
 @click.option(
-    "--topic", callback=topic_name,
+    "--topic", type=TOPIC,
     help="Send every record to this topic, whatever topic it names. Without it, each goes to the"
     " topic that the bridge sends it to.",
 )  # fmt: skip  # options read best one a line

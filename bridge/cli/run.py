@@ -13,7 +13,7 @@ import click
 
 from aolog.cli.option_groups import GroupedCommand
 from aolog.cli.parse import MODE, SIZE
-from bridge.cli.options import create_topics_option, read_back_option, settings_of, topic_name
+from bridge.cli.options import TOPIC, create_topics_option, read_back_option, settings_of
 from bridge.cli.running import run_bridge
 
 _TYPES: dict[Any, Any] = {int: click.INT, float: click.FLOAT}
@@ -77,7 +77,7 @@ class _Run(GroupedCommand):
     "--config", "file", type=click.Path(), help="A file in TOML or JSON; options override it."
 )
 @click.option(
-    "--topic", callback=topic_name,
+    "--topic", type=TOPIC,
     help="Fallback topic; records that name a topic keep it. Default: the log's own.",
 )  # fmt: skip  # options read best one a line
 @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")

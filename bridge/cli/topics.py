@@ -11,7 +11,7 @@ from aolog.cli.output import json_option, out, table
 from aolog.cli.parse import where
 from aolog.errors import counted
 from bridge.cli.log_offsets import show_log_offsets
-from bridge.cli.options import checked, pairs_of, settings_option, topic_name, topic_names
+from bridge.cli.options import TOPIC, checked, pairs_of, settings_option
 
 if TYPE_CHECKING:
     from bridge.config.secrets import Setting
@@ -31,8 +31,8 @@ def catalog_of(servers: str, settings: dict[str, Setting]) -> Catalog:
 
 @click.command(short_help="List, describe or create topics.")
 @servers_option
-@click.option("--topic", callback=topic_name, help="Describe this topic.")
-@click.option("--create", metavar="TOPIC", callback=topic_name, help="Create this topic.")
+@click.option("--topic", type=TOPIC, help="Describe this topic.")
+@click.option("--create", metavar="TOPIC", type=TOPIC, help="Create this topic.")
 @click.option(
     "--partitions", type=click.IntRange(1), help="With --create.  [default: the cluster's]"
 )
@@ -109,7 +109,7 @@ def _topic_json(topic: Topic) -> dict[str, object]:
 @click.option("--offset", type=click.IntRange(0), help="With --log: the address of this offset.")
 @click.option("--address", type=click.IntRange(0), help="With --log: the offset of this address.")
 @click.option(
-    "--topic", "names", multiple=True, callback=topic_names,
+    "--topic", "names", multiple=True, type=TOPIC,
     help="Only this topic. Repeatable.  [default: all that are not internal]",
 )  # fmt: skip  # options read best one a line
 @click.option("--group", metavar="NAME", help="Also the group's committed offsets and its lag.")

@@ -11,6 +11,7 @@ import os
 import re
 import threading
 from collections import OrderedDict
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import AddressPruned, LogClosed, NotALog, UsageError
@@ -140,15 +141,9 @@ class Logs:
             return [log.state() for log in self._open.values()]
 
     def close(self) -> None:
-        """Closes the logs. Raises the first error after all were tried."""
-        with self._lock:
+        """Closes the logs. Raises an error after all were tried."""
+        with self._lock, ExitStack() as stack:
             self._closed = True
-            errors = []
             for log in self._open.values():
-                try:
-                    log.close()
-                except Exception as error:  # noqa: BLE001 -- raised below
-                    errors.append(error)
+                stack.callback(log.close)
             self._open.clear()
-        if errors:
-            raise errors[0]

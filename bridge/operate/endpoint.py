@@ -167,7 +167,6 @@ class _Answers:
                 "pruned_slabs": slabs.pruned,
                 "damaged": sorted(damaged),
                 "disk": None if slabs.disk is None else slabs.disk._asdict(),
-                "bytes_out": self._monitor.flow(log.log, log.cluster).bytes_out,
             }
         )
 

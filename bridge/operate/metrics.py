@@ -26,7 +26,7 @@ from bridge.supervise.status import STATES, Phase
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridge.operate.monitor import Disk, Monitor
+    from bridge.operate.monitor import Monitor
     from bridge.supervise.status import LogStatus
 
 LOGS_MAX = (
@@ -53,10 +53,6 @@ def _field(name: str) -> Callable[[LogStatus, Monitor], float | None]:
     return lambda log, _: None if log.status is None else getattr(log.status, name)
 
 
-def _room(disk: Disk | None, name: str) -> float | None:
-    return None if disk is None else getattr(disk, name)
-
-
 def _flow(name: str) -> Callable[[LogStatus, Monitor], float | None]:
     """A total of the monitor's; of the logs that were removed in their row."""
 
@@ -66,11 +62,6 @@ def _flow(name: str) -> Callable[[LogStatus, Monitor], float | None]:
         return float(getattr(flow, name))
 
     return of
-
-
-def _scrub(log: LogStatus, monitor: Monitor, name: str) -> float | None:
-    found = monitor.scrubbed(log.path)
-    return None if found is None else getattr(found, name)
 
 
 _WATCH = "nothing; for rates"
@@ -129,22 +120,22 @@ FAMILIES = [
     Family("disk_bytes", "gauge", "Bytes of the log's slab files.", "prune, or raise the limit",
            lambda log, monitor: monitor.measured(log.path).bytes),
     Family("disk_free_bytes", "gauge", "Free bytes of the file system that holds the log.",
-           "make room", lambda log, monitor: _room(monitor.measured(log.path).disk, "free_bytes"), min),
+           "make room", lambda log, monitor: getattr(monitor.measured(log.path).disk, "free_bytes", None), min),
     Family("disk_full_seconds", "gauge", "Seconds until that file system is full, at the rate of the"
            " last minutes; missing while it does not fill.", "make room, or bound the log",
-           lambda log, monitor: _room(monitor.measured(log.path).disk, "full_in_s"), min),
+           lambda log, monitor: getattr(monitor.measured(log.path).disk, "full_in_s", None), min),
     Family("retention_full_seconds", "gauge", "Seconds until the log reaches --log-max-bytes, at the rate of"
            " the last minutes; missing without it, and while the log does not grow.",
            "bring the cluster back, or raise the writer's bound",
-           lambda log, monitor: _room(monitor.measured(log.path).bound, "full_in_s"), min),
+           lambda log, monitor: getattr(monitor.measured(log.path).bound, "full_in_s", None), min),
     Family("silent_seconds", "gauge", "Seconds since the log's thread last made progress.",
            "above 60 it hangs: look at the disk; restart", lambda log, _: log.silent_s, max),
     Family("scrub_damage", "gauge", "Gaps and other damage that the last check of the log found; missing"
            " before it.", "run `aolog verify LOG`; restore a backup",
-           lambda log, monitor: _scrub(log, monitor, "damage")),
+           lambda log, monitor: getattr(monitor.scrubbed(log.path), "damage", None)),
     Family("scrub_timestamp_seconds", "gauge", "When the last check of the log ended, in seconds since"
            " 1970.", "old: raise scrub_bytes_per_second",
-           lambda log, monitor: _scrub(log, monitor, "ended_s"), min),
+           lambda log, monitor: getattr(monitor.scrubbed(log.path), "ended_s", None), min),
 ]  # fmt: skip  # a table
 LABELS = ("log", "cluster")
 

@@ -42,7 +42,6 @@ class Point(NamedTuple):
     time_s: float
     records_in: float | None
     records_out: float | None
-    bytes_out: float
     lag_records: int | None
     lag_seconds: float | None
 
@@ -130,7 +129,7 @@ class Monitor:
         self._marks: dict[tuple[str, str], _Marks] = {}
         self._flows: dict[tuple[str, str], Flow] = {}
         self._gone: dict[str, Flow] = {}  # by cluster: of logs that were removed
-        self._before: tuple[float, int, int | None, int] | None = None
+        self._before: tuple[float, int, int | None] | None = None
         self._unmeasured: list[str] = []
         self._measured: dict[str, Measured] = {}
         self._trends: dict[str, tuple[_Trend, _Trend]] = {}  # of the disk, of the bound
@@ -175,20 +174,16 @@ class Monitor:
     def _add_point(self, logs: Sequence[LogStatus], now_s: float) -> None:
         whole = overview(logs)
         finished, seen = done(whole), seen_of(whole)
-        flows = [*self._flows.values(), *self._gone.values()]
-        sent_bytes = sum(flow.bytes_out for flow in flows)
         rate_in = rate_out = None
-        rate_bytes = 0.0
         if self._before is not None:
-            since_s, finished_before, seen_before, bytes_before = self._before
+            since_s, finished_before, seen_before = self._before
             took_s = max(now_s - since_s, 1e-3)
             rate_out = max(0, finished - finished_before) / took_s
-            rate_bytes = max(0, sent_bytes - bytes_before) / took_s
             if seen is not None and seen_before is not None:
                 rate_in = max(0, seen - seen_before) / took_s
-        self._before = now_s, finished, seen, sent_bytes
+        self._before = now_s, finished, seen
         lag = whole.lag_records, whole.lag_seconds
-        self._points.append(Point(self._now(), rate_in, rate_out, rate_bytes, *lag))
+        self._points.append(Point(self._now(), rate_in, rate_out, *lag))
 
     def _measure(self, logs: Sequence[LogStatus], now_s: float) -> None:
         """Sizes of some logs now, of the others in later samples."""
@@ -268,7 +263,6 @@ class Monitor:
             "oldest_unsent_s": whole.lag_seconds,
             "records_in_per_s": None if last is None else last.records_in,
             "records_out_per_s": None if last is None else last.records_out,
-            "bytes_out_per_s": None if last is None else last.bytes_out,
             "disk_full_in_s": _soonest([found.disk for found in self._measured.values()]),
             "bound_in_s": _soonest([found.bound for found in self._measured.values()]),
             "seen": seen_of(whole),

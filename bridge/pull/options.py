@@ -17,6 +17,7 @@ FETCH_MESSAGES, FETCH_S = 100_000, 0.1
 # before it comes.
 STEP_MESSAGES = 500
 STEP_S = 0.01  # while it may be the last step of a drain
+SYNC_S = 1.0  # how long a pulled record may wait to be durable
 AGAIN_S = 0.5  # before a full log or disk, a claim or a silent cluster is tried again
 
 
@@ -27,7 +28,7 @@ class PullOptions:
     group: None to read all partitions of the topics. begin: where a partition begins of which the
     archive has no record. out_of_range: what to do if the next offset is not in its partition any
     more. drain: end at the partitions' ends as they are at the start. max_bytes: of the log; the
-    pull waits for cursors that need the oldest slab, and a slab that none needs is deleted. sync_seconds: how long a pulled record may wait to be durable.
+    pull waits for cursors that need the oldest slab, and a slab that none needs is deleted.
     skip_clusters: records that came through these clusters are not pulled. units: records of a unit, for
     UnitPuller. renewed: called some times a second; returns settings to connect anew with, or None."""
 
@@ -42,7 +43,6 @@ class PullOptions:
     out_of_range: Reset = "earliest"
     drain: bool = False
     max_bytes: int | None = None
-    sync_seconds: float = 1.0
     skip_clusters: frozenset[str] = frozenset()
     units: int | None = None
     topics_file: str | None = None

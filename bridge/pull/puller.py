@@ -28,7 +28,7 @@ from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
 from bridge.pull.archive import Archive
 from bridge.pull.frames import append_frame, fetch_runs, report_lost
-from bridge.pull.options import AGAIN_S, FETCH_S, PullStatus
+from bridge.pull.options import AGAIN_S, FETCH_S, SYNC_S, PullStatus
 from bridge.pull.origin import Origin, Source, clusters_of
 from bridge.pull.positions import Mark, read_positions, save_positions
 from bridge.pull.topics import WantedTopics
@@ -52,9 +52,9 @@ class Puller:
         self._options = options
         self._stopping = False
         self._renewed: dict[str, Any] | None = None
+        self._topics = WantedTopics(options.topics, options.topics_file)
         self._catalog = Catalog(options.servers, options.settings)
         self._cluster = self._catalog.cluster_id()
-        self._topics = WantedTopics(options.topics, options.topics_file)
         described = self._topics.describe(self._catalog)
         self._ids = {topic.name: topic.id for topic in described}
         self._wanted = set(self._ids)
@@ -94,7 +94,7 @@ class Puller:
         self._state = "pulling"
         self._error: str | None = None
         self._again_due_s = 0.0
-        self._sync_due_s = time.monotonic() + options.sync_seconds
+        self._sync_due_s = time.monotonic() + SYNC_S
         self._look_due_s = time.monotonic() + _LOOK_S
         self._fetcher = self._new_fetcher()
 
@@ -260,7 +260,7 @@ class Puller:
 
     def _checkpoint(self) -> None:
         """Makes all of the log durable, then says how far it got: in a file, and to the group."""
-        self._sync_due_s = time.monotonic() + self._options.sync_seconds
+        self._sync_due_s = time.monotonic() + SYNC_S
         mark = self._mark
         if mark is None or mark == self._saved:
             return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _INTERNAL = "__"  # as Kafka's own topics are named; no pattern means them
 
 
-def check_topic(text: str) -> None:
+def _check_topic(text: str) -> None:
     """A topic's name, or a pattern that begins with ^. Raises UsageError."""
     if text.startswith("^"):
         try:
@@ -33,10 +33,12 @@ def check_topic(text: str) -> None:
 
 
 class WantedTopics:
-    """given: names and patterns. file: more of them, one a line; empty lines and # are skipped."""
+    """given: names and patterns. file: more of them, one a line; empty lines and # are skipped. Raises
+    UsageError for a wrong or unreadable one."""
 
     def __init__(self, given: Iterable[str], file: str | None) -> None:
         self._given, self._file = tuple(given), file
+        self._lines()
 
     def describe(self, catalog: Catalog) -> list[Topic]:
         """As they are now. Raises UsageError for a wrong or unreadable file, DestinationError for a
@@ -66,5 +68,5 @@ class WantedTopics:
             stripped = (line.strip() for line in text.splitlines())
             found += [line for line in stripped if line and not line.startswith("#")]
         for each in found:
-            check_topic(each)
+            _check_topic(each)
         return found

@@ -50,10 +50,9 @@ class UnitPuller:
         self._options = options
         self._stopping = False
         self._renewed: dict[str, Any] | None = None
-        self._catalog = Catalog(options.servers, options.settings)
-        cluster = self._catalog.cluster_id()
-        self._cluster = cluster
         self._topics = WantedTopics(options.topics, options.topics_file)
+        self._catalog = Catalog(options.servers, options.settings)
+        self._cluster = self._catalog.cluster_id()
         self._look_due_s = 0.0
         self._sources: dict[Place, Source] = {}
         self._look()

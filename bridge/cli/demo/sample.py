@@ -24,11 +24,10 @@ class Line(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Files to append. times: how often. bytes: of all files, once. records: of all times."""
+    """Files to append. times: how often. records: of all times."""
 
     what: str
     files: list[Path]
-    bytes: int
     records: int
     times: int
 
@@ -55,12 +54,11 @@ def choose(paths: Sequence[str]) -> Sample:
     else:
         what = "the standard library's text"
         files = _standard_library()
-    size = sum(path.stat().st_size for path in files)
     records = sum(1 for _ in _lines(files))
     if records == 0:
         raise UsageError(f"{what}: there is no line in it", hint="name files with text")
     times = -(-RECORDS_MIN // records)
-    return Sample(what, files, size, records * times, times)
+    return Sample(what, files, records * times, times)
 
 
 def _standard_library() -> list[Path]:

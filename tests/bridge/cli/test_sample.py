@@ -27,7 +27,7 @@ def test_lines_come_in_order_with_their_files_name_as_key(
         *(Line(a.encode(), v) for v in (b"one", b"", b" two \r", b"last without end")),
         Line(b.encode(), b"\xff\0"),
     ]
-    assert (chosen.records, chosen.times, chosen.bytes) == (5, 1, 31)
+    assert (chosen.records, chosen.times) == (5, 1)
     assert chosen.what == "2 files"
 
 
