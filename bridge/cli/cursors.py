@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-import aolog
 from aolog import Reader
 from aolog.cli.cursor_state import HEAD, cursor_states
 from aolog.cli.lock_holders import Holders, require_log
@@ -15,7 +14,7 @@ from aolog.cli.output import json_option, out, table
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from aolog.log.cursor_file import Cursor
+    from aolog.cli.cursor_state import CursorState
     from bridge.deliver.checkpoints import Checkpoints
 
 
@@ -35,21 +34,18 @@ def cursors(log: str, *, as_json: bool) -> None:
         path, uuid = reader.path, reader.topic_uuid
     of_bridges = set(bridge_cursors(path, storage))
 
-    def checkpoints_of(name: str) -> Checkpoints:
-        return Checkpoints.load(path, name, storage, uuid)
-
-    if as_json:
-        for each in aolog.cursors(path):
-            if each.name in of_bridges:
-                _print_json(each, checkpoints_of(each.name))
-        return
     rows = [
         each for each in cursor_states(path, Holders(require_log(path))) if each.name in of_bridges
     ]
+    notes_of = {row.name: Checkpoints.load(path, row.name, storage, uuid) for row in rows}
+    if as_json:
+        for row in rows:
+            out.json(_to_json(row, notes_of[row.name]))
+        return
     if rows:
         out.line(table(HEAD, [each.row() for each in rows]))
     for row in rows:
-        notes, at = checkpoints_of(row.name), row.position
+        notes, at = notes_of[row.name], row.position
         of = (
             f"Kafka cluster {notes.cluster.known}"
             if notes.cluster.known
@@ -62,16 +58,10 @@ def cursors(log: str, *, as_json: bool) -> None:
             out.line(f"  {topic}/{partition}  {held}{ahead}")
 
 
-def _print_json(each: Cursor, notes: Checkpoints) -> None:
-    shown: dict[str, object] = {
-        **each._asdict(),
-        "lag": each.lag._asdict(),
-        "pruned": None if each.pruned is None else each.pruned._asdict(),
-        "clean": notes.clean,
-        "cluster": notes.cluster.known or None,
-    }
-    shown["lanes"] = [
+def _to_json(row: CursorState, notes: Checkpoints) -> dict[str, object]:
+    lanes = [
         {"topic": topic, "partition": partition, **asdict(note)}
         for (topic, partition), note in sorted(notes.lanes.items())
     ]
-    out.json(shown)
+    cluster = notes.cluster.known or None
+    return {**row.to_json(), "clean": notes.clean, "cluster": cluster, "lanes": lanes}

@@ -114,18 +114,16 @@ class _Answers:
 
     async def _append(self, request: Request) -> Response:
         begun_s = time.monotonic()
-        answer = await self._append_if_few_wait(request)
+        if self._waiting >= self._waiting_max:
+            answer = _later("too many requests wait")
+        else:
+            self._waiting += 1
+            try:
+                answer = await self._append_body(request)
+            finally:
+                self._waiting -= 1
         self._metrics.answered(answer.status_code, time.monotonic() - begun_s)
         return answer
-
-    async def _append_if_few_wait(self, request: Request) -> Response:
-        if self._waiting >= self._waiting_max:
-            return _later("too many requests wait")
-        self._waiting += 1
-        try:
-            return await self._append_body(request)
-        finally:
-            self._waiting -= 1
 
     async def _append_body(self, request: Request) -> Response:
         topic = request.path_params["topic"]
