@@ -33,7 +33,6 @@ def cursors(log: str, *, as_json: bool) -> None:
     with Reader(log) as reader:
         path, uuid = reader.path, reader.topic_uuid
     of_bridges = set(bridge_cursors(path, storage))
-
     rows = [
         each for each in cursor_states(path, Holders(require_log(path))) if each.name in of_bridges
     ]

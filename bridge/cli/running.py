@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from bridge.config.models import Config
-    from bridge.operate.scrub import Scrub
     from bridge.supervise.status import Overview
-    from bridge.supervise.supervisor import Supervisor
 
 _log = logging.getLogger("bridge")
 INTERRUPTED = 128  # plus the signal's number: the usual exit status
@@ -38,9 +36,11 @@ def run_bridge(
 ) -> None:
     """Forwards the logs of a configuration, or of options alone, and ends the process. file: the
     configuration. given: options of the command line, by name. fail_fast: see Supervisor."""
+    from aolog.storage.storage import Storage
     from bridge.cli.report import reporter
     from bridge.config.load import load
     from bridge.operate.log_lines import set_up
+    from bridge.operate.scrub import Scrubber
     from bridge.supervise.supervisor import Supervisor
 
     over = {_KEYS.get(name, name): value for name, value in given.items()}
@@ -61,9 +61,13 @@ def run_bridge(
     signals = on_signals(supervisor.stop, supervisor.reload)
     with ExitStack() as stack:
         report = stack.enter_context(reporter(as_json=as_json, stop=supervisor.stop))
-        scrubbed = _scrubbing(config, supervisor, stack)
+        scrubber = Scrubber(
+            supervisor.statuses, Storage(), every_s=config.scrub_seconds or 0.0,
+            bytes_per_s=config.scrub_bytes_per_second,
+        )  # fmt: skip  # one value
+        if config.scrub_seconds is not None:
+            stack.enter_context(scrubber)
         if config.http is not None:
-            from aolog.storage.storage import Storage
             from bridge.config.current_text import CurrentText
             from bridge.operate.access import Access, wrong_token
             from bridge.operate.endpoint import serving
@@ -73,31 +77,13 @@ def run_bridge(
             access = Access(config.http, token, tuple(config.http_hosts))
             monitor = Monitor(
                 supervisor.statuses, Storage(), waits=supervisor.waiting_for,
-                log_max_bytes=config.log_max_bytes, scrubbed=scrubbed,
+                log_max_bytes=config.log_max_bytes, scrubbed=scrubber.of,
             )  # fmt: skip  # one value
             stack.enter_context(serving(access, monitor, controls=supervisor))
         status = supervisor.run(_notifying(report), every_s=config.status_seconds)
         _notify("STOPPING=1")
     short = drain and signals and not supervisor.drained
     sys.exit(INTERRUPTED + signals[-1] if short else status)
-
-
-def _scrubbing(
-    config: Config, supervisor: Supervisor, stack: ExitStack
-) -> Callable[[str], Scrub | None]:
-    """Begins to check logs for damage, if that is configured. Returns the last check, by path."""
-    if config.scrub_seconds is None:
-        return lambda _: None
-    from aolog.storage.storage import Storage
-    from bridge.operate.scrub import Scrubber
-
-    scrubber = Scrubber(
-        supervisor.statuses,
-        Storage(),
-        every_s=config.scrub_seconds,
-        bytes_per_s=config.scrub_bytes_per_second,
-    )
-    return stack.enter_context(scrubber).of
 
 
 def _notifying(report: Callable[[Overview], None]) -> Callable[[Overview], None]:

@@ -50,7 +50,11 @@ class Producer:
         for notice in self.notices:
             _log.warning("%s", notice)
         self._is_sync = options.is_sync
-        self._sign = _signer(options)
+        self._sign: Sign | None = None
+        if options.signing is not None:
+            from bridge.client.signing import signer_of
+
+            self._sign = signer_of(options.signing, options.base)
         self._servers = options.settings["bootstrap.servers"]
         self.last_error: str | None = None
         self._default = self._make(options.settings)
@@ -220,11 +224,3 @@ class Producer:
     # hazdev-broker's names
     sendString = send_string  # noqa: N815
     sendHeartbeat = send_heartbeat  # noqa: N815
-
-
-def _signer(options: Any) -> Sign | None:
-    if options.signing is None:
-        return None
-    from bridge.client.signing import signer_of
-
-    return signer_of(options.signing, options.base)

@@ -26,9 +26,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 import aolog
+from bridge.operate.log_lines import Problems
 from bridge.operate.metrics import exposition
 from bridge.operate.page import load_page
-from bridge.operate.problems import Problems
 from bridge.operate.server import (
     LIMITS,
     SAMPLE_S,

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from bridge.deliver.log_lines import log_named
 LogFormat = Literal["auto", "text", "json"]
 REPEATS_MAX = 5  # a minute: a cause that flaps shows in full, one that hammers does not fill a disk
 _PERIOD_S = 60.0
+KEPT = 50  # problems, for the page
 _EXTRA = ("event", "code", "cluster", "left_out")
 
 
@@ -84,6 +86,38 @@ class Repetition(logging.Filter):
         if left_out > 0:
             record.left_out = left_out
         return self._seen[key] <= REPEATS_MAX
+
+
+class Problems(logging.Handler):
+    """The last KEPT different warnings and errors, each with how often it came. A line that comes again is
+    counted, not kept twice, so that one cause cannot push out the others. Thread-safe."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._mutex = threading.Lock()
+        self._kept: OrderedDict[tuple[str | None, str], dict[str, Any]] = OrderedDict()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps the line, without record contents: log lines have none."""
+        about, text = log_named(), one_line(record.getMessage())
+        with self._mutex:
+            found = self._kept.pop((about, text), None) or {
+                "first_s": record.created,
+                "count": 0,
+                "level": record.levelname.lower(),
+                "log": about,
+                "code": getattr(record, "code", None),
+                "message": text,
+            }
+            found = {**found, "last_s": record.created, "count": found["count"] + 1}
+            self._kept[about, text] = found
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+
+    def latest(self) -> list[dict[str, Any]]:
+        """The newest first."""
+        with self._mutex:
+            return list(reversed(self._kept.values()))
 
 
 def set_up(log_format: LogFormat, *, verbose: bool = False, quiet: bool = False) -> bool:

@@ -6,7 +6,7 @@ needs pytest. `embedded_broker` is a pytest fixture: import it in a conftest.py.
 
 `apache_kafka` is a real Kafka on loopback.
 
-Read in this order: providers, contract, fixtures, apache_kafka.
+Read in this order: providers, contract, apache_kafka.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 from bridge.testing.providers import FaultyProvider, MemoryProvider
 
 if TYPE_CHECKING:
-    from bridge.testing.contract import ProviderTests
-    from bridge.testing.fixtures import embedded_broker
+    from bridge.testing.contract import ProviderTests, embedded_broker
 
 __all__ = ["FaultyProvider", "MemoryProvider", "ProviderTests", "embedded_broker"]
 
-_NEED_PYTEST = {"ProviderTests": "contract", "embedded_broker": "fixtures"}
+_NEED_PYTEST = {"ProviderTests", "embedded_broker"}
 
 
 def __getattr__(name: str) -> Any:
@@ -30,7 +29,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"bridge.testing.{_NEED_PYTEST[name]}"), name)
+    return getattr(import_module("bridge.testing.contract"), name)
 
 
 def __dir__() -> list[str]:

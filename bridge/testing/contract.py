@@ -1,4 +1,4 @@
-"""The contract of a `bridge.Provider`, as tests: see `ProviderTests`."""
+"""What needs pytest: the contract of a `bridge.Provider`, as tests (see `ProviderTests`), and a broker."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ import pytest
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.provider import Message, Provider
 from bridge.errors import Rejected
+from bridge.kafka.embedded import EmbeddedBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["ProviderTests"]
+__all__ = ["ProviderTests", "embedded_broker"]
 
 _KEYS = 5
 _FLUSH_S = 60.0  # generous: nothing waits so long when all is well
+
+
+@pytest.fixture
+def embedded_broker() -> Iterator[EmbeddedBroker]:
+    """A Kafka broker in this process; `bootstrap_servers` is its address. It holds records in memory,
+    creates topics with 4 partitions when they are used, and has no transactions."""
+    with EmbeddedBroker() as broker:
+        yield broker
 
 
 class ProviderTests:

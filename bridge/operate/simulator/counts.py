@@ -14,11 +14,10 @@ class _Run:
         self.arrived_to = 0
         self.promised = 0
         self.over = False
-        self.missing: list[range] = []
+        self.missing: set[int] = set()
 
     def lost(self) -> int:
-        missing = [r for r in self.missing if r.start <= self.promised]
-        count = sum(min(r.stop - 1, self.promised) - r.start + 1 for r in missing)
+        count = sum(number <= self.promised for number in self.missing)
         return count + (max(0, self.promised - self.arrived_to) if self.over else 0)
 
 
@@ -42,14 +41,11 @@ class Counts:
             if earlier < run:
                 other.over = True
         if number > of.arrived_to:
-            if number > of.arrived_to + 1:
-                of.missing.append(range(of.arrived_to + 1, number))
+            of.missing.update(range(of.arrived_to + 1, number))
             of.arrived_to = number
             self.arrived += 1
-        elif any(number in missing for missing in of.missing):
-            split = [(range(r.start, number), range(number + 1, r.stop)) if number in r else (r,)
-                     for r in of.missing]  # fmt: skip  # one thing
-            of.missing = [part for parts in split for part in parts if part]
+        elif number in of.missing:
+            of.missing.remove(number)
             self.arrived += 1
         else:
             self.repeated += 1
@@ -68,9 +64,7 @@ class Counts:
     def has_arrived(self, run: int, number: int) -> bool:
         """Whether this record arrived."""
         of = self._runs.get(run)
-        return (
-            of is not None and number <= of.arrived_to and not any(number in r for r in of.missing)
-        )
+        return of is not None and number <= of.arrived_to and number not in of.missing
 
     def is_settled(self, run: int) -> bool:
         """Whether no more of this run can arrive: a later run's record did."""

@@ -10,8 +10,8 @@ import pytest
 from aolog import Writer
 from aolog.storage.storage import Storage
 from bridge.deliver.log_lines import naming
+from bridge.operate.log_lines import KEPT, Problems
 from bridge.operate.monitor import POINTS, Monitor
-from bridge.operate.problems import KEPT, Problems
 from bridge.supervise.status import LogStatus, Phase
 from tests.bridge.operate.test_http import LOG
 
