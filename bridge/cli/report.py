@@ -13,7 +13,8 @@ from aolog.errors import counted
 from bridge.deliver.status import pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
 
     from bridge.supervise.status import Overview
 
@@ -30,7 +31,7 @@ def reporter(*, as_json: bool, stop: Callable[[], None]) -> Iterator[Callable[[O
     an orderly stop."""
     if not as_json:
         log = LogLines()
-        yield lambda status: log(status.state, _words(status), status.error)
+        yield lambda status: log(status.state, words(status._asdict()), status.error)
         return
     failed: list[OutputClosed | OutputFailed] = []
 
@@ -48,21 +49,21 @@ def reporter(*, as_json: bool, stop: Callable[[], None]) -> Iterator[Callable[[O
         raise failed[0]
 
 
-def _words(status: Overview) -> str:
-    """The numbers add up: each record is counted once."""
-    text = f"{status.acknowledged:,} acknowledged"
-    for count, what in (
-        (status.skipped, "already in Kafka"),
-        (status.dead_lettered, "dead letters"),
-        (status.dropped, "dropped"),
-        (status.filtered, "filtered"),
+def words(whole: Mapping[str, Any]) -> str:
+    """The counts of an overview. The numbers add up: each record is counted once."""
+    text = f"{whole['acknowledged']:,} acknowledged"
+    for name, what in (
+        ("skipped", "already in Kafka"),
+        ("dead_lettered", "dead letters"),
+        ("dropped", "dropped"),
+        ("filtered", "filtered"),
     ):
-        text += f", {count:,} {what}" if count else ""
-    left = pending(status.lag_records, status.ahead_records)
-    text += f", {'?' if left is None else f'{left:,}'} pending, {status.rate:,.0f}/s"
-    if status.lost_records or status.gaps:
-        gaps = counted(status.gaps, "gap", ",")
-        text += f", {status.lost_records:,} lost in {gaps} of the log"
+        text += f", {whole[name]:,} {what}" if whole[name] else ""
+    left = pending(whole["lag_records"], whole["ahead_records"])
+    text += f", {'?' if left is None else f'{left:,}'} pending, {whole['rate']:,.0f}/s"
+    if whole["lost_records"] or whole["gaps"]:
+        gaps = counted(whole["gaps"], "gap", ",")
+        text += f", {whole['lost_records']:,} lost in {gaps} of the log"
     return text
 
 

@@ -16,7 +16,7 @@ from aolog.cli.lock_holders import Holders, require_log
 from aolog.cli.output import human_seconds, iso_time, json_option, out, table
 from aolog.errors import AologError, NoSuchCursor, NotALog, counted, records_lost
 from aolog.storage.storage import Storage
-from bridge.deliver.status import pending
+from bridge.cli.report import words
 from bridge.errors import NotRunning
 from bridge.supervise.status import STUCK_S, Phase
 
@@ -226,21 +226,10 @@ def advice_of(log: dict[str, Any]) -> str:
 
 
 def summary(whole: dict[str, Any]) -> str:
-    """All logs together. whole: the overview of `/status`. The numbers add up."""
-    left = pending(whole["lag_records"], whole["ahead_records"])
-    text = f"{whole['state']}: {counted(whole['logs'], 'log')}"
-    for count, what in (
-        (whole["acknowledged"], "acknowledged"),
-        (left, "pending"),
-        (whole["dead_lettered"], "in dead letters"),
-        (whole["dropped"], "dropped"),
-        (whole["lost_records"], "lost"),
-    ):
-        if count or what in {"acknowledged", "pending"}:
-            text += f", {'?' if count is None else f'{count:,}'} {what}"
-    if left != 0 and whole["lag_seconds"] is not None:
-        text += f", the oldest {human_seconds(whole['lag_seconds'])} old"
-    text += f", {whole['rate']:,.0f}/s"
+    """All logs together. whole: the overview of `/status`."""
+    text = f"{whole['state']}: {counted(whole['logs'], 'log')}, {words(whole)}"
+    if whole["lag_records"] and whole["lag_seconds"] is not None:
+        text += f", the oldest pending {human_seconds(whole['lag_seconds'])} old"
     return text + (f" ({whole['error']})" if whole["error"] else "")
 
 
