@@ -161,9 +161,7 @@ class Consumer:
             raise MissingTopic(["nothing is subscribed; call subscribe first"])
         if self._is_automatic:
             self._positions.store()
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        self._raise_failure()
         while True:
             rest_s = _SLICE_S if until_s is None else max(0.0, until_s - time.monotonic())
             messages = self._messages(min(rest_s, _SLICE_S))
@@ -173,11 +171,14 @@ class Consumer:
                 self._positions.note(records)
                 self._received += len(records)
                 return records
-            if self._failure is not None:
-                failure, self._failure = self._failure, None
-                raise failure
+            self._raise_failure()
             if until_s is not None and time.monotonic() >= until_s:
                 return []
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
 
     def _messages(self, timeout_s: float) -> list[Any]:
         """What has arrived, waiting for the first only: `consume` waits for the last."""

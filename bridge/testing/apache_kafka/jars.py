@@ -6,7 +6,6 @@ pom.xml is of the newest Kafka that the bridge is for, pom-3.9.xml of the last 3
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import os
@@ -14,7 +13,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -67,7 +65,8 @@ def jars(pom: Path = POM) -> Path:
     folder = cache / f"kafka-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_suffix(".lock")):
+        with folder.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
             if not folder.exists():
                 _fetch(folder, pom)
     return folder
@@ -99,10 +98,3 @@ def _fetch(folder: Path, pom: Path) -> None:
         if status:
             raise KafkaUnavailable(f"no Kafka server: mvn fetched no jars ({status}), see {log}")
         gathered.rename(folder)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed
-        yield
