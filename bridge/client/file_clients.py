@@ -7,6 +7,7 @@ ArchiveClient     topics ► LogTap ► log ► DailyFiles ► a file a day
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -52,11 +53,12 @@ class TopicToFiles:
         if isinstance(table, ConsumerClient) and table.heartbeat_interval is not None:
             options = options._replace(heartbeat_s=table.heartbeat_interval)
         writes_beats = isinstance(table, ConsumerClient) and table.write_heartbeat_file
-        self.tap = LogTap(
-            client.log, options, table.topic_list,
-            on_heartbeat=self._write_heartbeat if writes_beats else None,
-        )  # fmt: skip  # one call
-        try:
+        with ExitStack() as stack:
+            self.tap = LogTap(
+                client.log, options, table.topic_list,
+                on_heartbeat=self._write_heartbeat if writes_beats else None,
+            )  # fmt: skip  # one call
+            stack.callback(self.tap.close)
             self.sink: CountedFiles | DailyFiles
             if isinstance(table, ConsumerClient):
                 self.sink = CountedFiles(
@@ -69,9 +71,8 @@ class TopicToFiles:
                     client.log, client.directory, name=table.file_name,
                     extension=table.file_extension,
                 )  # fmt: skip  # one call
-        except BaseException:
-            self.tap.close()
-            raise
+            stack.callback(self.sink.close)
+            self._open = stack.pop_all()
 
     def _write_heartbeat(self, beat: Heartbeat) -> None:
         name = f"{quote(beat.topic, safe='')}_{quote(beat.client_id, safe='')}"[:200]
@@ -84,7 +85,4 @@ class TopicToFiles:
 
     def close(self) -> None:
         """Ends. What is in the log and in no file is written by the next run."""
-        try:
-            self.sink.close()
-        finally:
-            self.tap.close()
+        self._open.close()

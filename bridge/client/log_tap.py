@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aolog import Reader, Writer
@@ -46,17 +47,17 @@ class LogTap:
     ) -> None:
         self._next = _offsets_in(log)
         settings = {**options.settings, "enable.auto.commit": "false"}
-        self.consumer = Consumer(
-            options._replace(settings=settings, notices=[]),
-            on_heartbeat=on_heartbeat,
-            starts=self._start_of,
-        )
-        try:
+        with ExitStack() as stack:
+            self.consumer = Consumer(
+                options._replace(settings=settings, notices=[]),
+                on_heartbeat=on_heartbeat,
+                starts=self._start_of,
+            )
+            stack.callback(self.consumer.close)
             self._writer = Writer(log, retention=Retention(max_slabs=_SLABS, when_full="error"))
-        except BaseException:
-            self.consumer.close()
-            raise
-        self.consumer.subscribe(topics)
+            stack.callback(self._writer.close)
+            self.consumer.subscribe(topics)
+            self._open = stack.pop_all()
 
     def step(self, timeout_ms: float) -> int:
         """Waits so long for records and appends them, durably; how many."""
@@ -106,10 +107,7 @@ class LogTap:
 
     def close(self) -> None:
         """Ends both."""
-        try:
-            self._writer.close()
-        finally:
-            self.consumer.close()
+        self._open.close()
 
 
 def _offsets_in(log: Path) -> dict[Place, int]:
