@@ -8,7 +8,6 @@ deliver at least once, give no order and no seek, and drop a record after some a
 
 from __future__ import annotations
 
-import socket
 import time
 from contextlib import closing
 from functools import partial
@@ -24,7 +23,7 @@ from bridge.pull.options import AGAIN_S, FETCH_S, PullStatus
 from bridge.pull.origin import Source
 from bridge.pull.positions import mark_units
 from bridge.pull.topics import WantedTopics
-from bridge.pull.units import UnitEvent, Units
+from bridge.pull.units import Units
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,11 +175,7 @@ class UnitPuller:
         if at < unit.end:
             self._units.leave(unit)
             return
-        status = "done" if unit.begin == planned.begin else "late"
-        self._units.finish(unit, UnitEvent(
-            time.time_ns() // 1_000_000, status, seen, place[0], unit.source, planned.begin,
-            unit.end - planned.begin, at, time.monotonic() - began_s, socket.gethostname(),
-        ))  # fmt: skip  # one event
+        self._units.finish(unit, planned, seen, time.monotonic() - began_s)
         self._finished += 1
 
     def _append(self, runs: list[Run]) -> bool:

@@ -21,6 +21,8 @@ import contextlib
 import fcntl
 import json
 import os
+import socket
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -46,33 +48,6 @@ class Unit(NamedTuple):
     number: int
     begin: int
     end: int
-
-
-class UnitEvent(NamedTuple):
-    """A finished unit, or a part of one up to the partition's end. ts: ms since the epoch. status: done, or
-    late (another worker had begun it). seen: records that were read. [offset, offset + length): what it
-    covers. offset_read: the offset after the last one that was read. duration: seconds."""
-
-    ts: int
-    status: str
-    seen: int
-    topic: str
-    source: Source
-    offset: int
-    length: int
-    offset_read: int
-    duration: float
-    host: str
-
-    def to_json(self) -> dict[str, object]:
-        """As it is stored, and printed."""
-        return {
-            "event": "unit", "ts": self.ts, "status": self.status, "seen": self.seen,
-            "topic": self.topic, "partition": self.source.partition, "offset": self.offset,
-            "length": self.length, "offset-read": self.offset_read,
-            "duration": round(self.duration, 6), "host": self.host,
-            "cluster": self.source.cluster, "topic-id": str(self.source.topic_id),
-        }  # fmt: skip  # an event
 
 
 class Units:
@@ -177,9 +152,22 @@ class Units:
     def _is_of(self, origin: Origin, unit: Unit) -> bool:
         return origin.source == unit.source and origin.offset // self._records == unit.number
 
-    def finish(self, unit: Unit, event: UnitEvent) -> None:
-        """The unit's records are durable: appends the event, durably, and releases the claim."""
-        self._writer.append(json.dumps(event.to_json()).encode(), timestamp=event.ts * 1_000)
+    def finish(self, unit: Unit, planned: Unit, seen: int, duration_s: float) -> None:
+        """The unit's records are durable: appends the event, durably, and releases the claim. planned: as
+        it was before the claim. seen: records that were read.
+
+        An event is of a finished unit, or of a part of one up to the partition's end. ts: ms since the
+        epoch. status: late if another worker had begun it. [offset, offset + length): what it covers.
+        offset-read: the offset after the last one that was read. duration: seconds."""
+        now_ms = time.time_ns() // 1_000_000
+        event = {
+            "event": "unit", "ts": now_ms, "status": "done" if unit.begin == planned.begin else "late",
+            "seen": seen, "topic": unit.topic, "partition": unit.source.partition,
+            "offset": planned.begin, "length": unit.end - planned.begin, "offset-read": unit.end,
+            "duration": round(duration_s, 6), "host": socket.gethostname(),
+            "cluster": unit.source.cluster, "topic-id": str(unit.source.topic_id),
+        }  # fmt: skip  # an event
+        self._writer.append(json.dumps(event).encode(), timestamp=now_ms * 1_000)
         self._writer.sync()
         key = unit.source, unit.number
         self._done[key] = max(self._done.get(key, 0), unit.end)

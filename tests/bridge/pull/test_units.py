@@ -14,7 +14,7 @@ from aolog.errors import UsageError
 from bridge.cli import main
 from bridge.pull.archive import Archive
 from bridge.pull.origin import HEADER_NAME, Source
-from bridge.pull.units import Unit, UnitEvent, Units, events_of
+from bridge.pull.units import Unit, Units, events_of
 
 SOURCE = Source("cluster", UUID(int=28), 3)
 
@@ -31,9 +31,8 @@ def append(log: Path, offsets: range) -> int:
         return writer.end
 
 
-def finished(unit: Unit) -> UnitEvent:
-    length = unit.end - unit.begin
-    return UnitEvent(7, "done", length, "t", SOURCE, unit.begin, length, unit.end, 0.5, "host")
+def finish(of: Units, unit: Unit) -> None:
+    of.finish(unit, unit, unit.end - unit.begin, 0.5)
 
 
 def test_units_are_aligned_and_those_that_are_done_are_left_out(tmp_path):
@@ -43,7 +42,9 @@ def test_units_are_aligned_and_those_that_are_done_are_left_out(tmp_path):
         (0, 50, 100), (1, 100, 200), (2, 200, 300), (3, 300, 310),
     ]  # fmt: skip  # rows
     for unit in found[2:]:
-        ours.finish(ours.claim(unit, 0), finished(unit))
+        claimed = ours.claim(unit, 0)
+        assert claimed == unit
+        finish(ours, claimed)
     other = units(tmp_path, "b")
     left = [(u.begin, u.end) for u in other.left(SOURCE, "t", 50, 350)]
     assert left == [(50, 100), (100, 200), (310, 350)]
@@ -54,10 +55,10 @@ def test_a_unit_has_one_holder_and_is_finished_once(tmp_path):
     unit = Unit(SOURCE, "t", 0, 0, 100)
     assert ours.claim(unit, 0) == unit
     assert other.claim(unit, 0) is None
-    ours.finish(unit, finished(unit))
+    finish(ours, unit)
     assert other.claim(unit, 0) is None, "it is done"
     [event] = events_of(str(tmp_path))
-    assert event == {
+    assert event | {"ts": 7, "host": "host"} == {
         "event": "unit", "ts": 7, "status": "done", "seen": 100, "topic": "t", "partition": 3,
         "offset": 0, "length": 100, "offset-read": 100, "duration": 0.5, "host": "host",
         "cluster": "cluster", "topic-id": str(UUID(int=28)),
@@ -65,7 +66,7 @@ def test_a_unit_has_one_holder_and_is_finished_once(tmp_path):
     shown = CliRunner().invoke(main, ["status", "--root", str(tmp_path), "--json"])
     assert json.loads(shown.stdout)["units"] == {"finished": 1, "seen": 100, "last": event}
     lines = CliRunner().invoke(main, ["status", "--root", str(tmp_path)]).stdout
-    assert "units: 1 finished, 100 records; the last is t/3, 100 offsets from 0, by host" in lines
+    assert "units: 1 finished, 100 records; the last is t/3, 100 offsets from 0, by " in lines
     assert not list((tmp_path / ".pull").glob("*.u0")), "a finished unit leaves no claim"
 
 
