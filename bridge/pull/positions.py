@@ -32,12 +32,6 @@ class Mark(NamedTuple):
     origin: Origin
 
 
-class _Saved(NamedTuple):
-    uuid: str
-    mark: Mark
-    positions: dict[Source, int]
-
-
 def read_positions(path: str) -> dict[Source, int]:
     """The next offset of each partition of which the log has records; empty if there is no log.
     Raises UsageError for a log of units, which has no positions, or with a record that was not pulled,
@@ -52,10 +46,10 @@ def read_positions(path: str) -> dict[Source, int]:
         return {}
     positions: dict[Source, int] = {}
     with reader:
-        saved = _load(path)
-        if saved is not None and _holds(reader, saved):
-            positions |= saved.positions
-            reader.seek(saved.mark.address + 1)
+        saved = _saved(reader, path)
+        if saved is not None:
+            address, positions = saved
+            reader.seek(address + 1)
         else:
             reader.seek("earliest")
         for record in reader:
@@ -94,34 +88,30 @@ def save_positions(path: str, uuid: bytes, mark: Mark, positions: Mapping[Source
     draft.replace(file)
 
 
-def _load(path: str) -> _Saved | None:
+def _saved(reader: Reader, path: str) -> tuple[int, dict[Source, int]] | None:
+    """The address up to which the file accounts for the log, and the positions there; None unless the log
+    has the record that the file names, or retention has removed it."""
     try:
         told = json.loads(Path(path, _FILE).read_text(encoding="utf-8"))
         *source, offset = told["origin"]
         mark = Mark(int(told["address"]), Origin(_source(*source), int(offset)))
         positions = {_source(*each): int(position) for *each, position in told["positions"]}
-        return _Saved(str(told["log"]), mark, positions)
+        uuid = str(told["log"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    if reader.topic_uuid is None or reader.topic_uuid.hex() != uuid:
+        return None
+    try:
+        reader.seek(mark.address)
+    except AddressBeyondEnd:
+        return None
+    except AddressPruned:
+        return mark.address, positions
+    record = reader.read()
+    if record is None or (record.address, origin_of(record.headers)) != mark:
+        return None
+    return mark.address, positions
 
 
 def _source(cluster: str, topic_id: str, partition: int) -> Source:
     return Source(cluster, UUID(topic_id), int(partition))
-
-
-def _holds(reader: Reader, saved: _Saved) -> bool:
-    """Whether the log has the record that the file names, or retention has removed it."""
-    if reader.topic_uuid is None or reader.topic_uuid.hex() != saved.uuid:
-        return False
-    try:
-        reader.seek(saved.mark.address)
-    except AddressBeyondEnd:
-        return False
-    except AddressPruned:
-        return True
-    record = reader.read()
-    return (
-        record is not None
-        and record.address == saved.mark.address
-        and origin_of(record.headers) == saved.mark.origin
-    )
