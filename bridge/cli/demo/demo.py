@@ -116,15 +116,15 @@ class _Appender(threading.Thread):
 
     def run(self) -> None:
         try:
-            for line in self._sample.lines():
+            for key, value in self._sample.lines():
                 while self.paused.is_set() or self._is_ahead():
                     self._writer.flush()
                     time.sleep(0.002)
                     if self.stopped:
                         return
-                self._writer.append(line.value, key=line.key)
+                self._writer.append(value, key=key)
                 self.records += 1
-                self.bytes += len(line.value)
+                self.bytes += len(value)
             self._writer.sync()
         except BaseException as error:  # noqa: BLE001 -- the demo's own thread raises it
             self.error = error

@@ -16,13 +16,6 @@ LINE_BYTES_MAX = 512 << 10  # half of what brokers accept by default; longer lin
 STDLIB_BYTES_MAX = 16 << 20
 
 
-class Line(NamedTuple):
-    """Of a record. value: the line without its end. key: the file's name."""
-
-    key: bytes
-    value: bytes
-
-
 class Sample(NamedTuple):
     """Files to append. times: how often. records: of all times."""
 
@@ -31,18 +24,19 @@ class Sample(NamedTuple):
     records: int
     times: int
 
-    def lines(self) -> Iterator[Line]:
-        """Every line, in order. Memory holds one line."""
+    def lines(self) -> Iterator[tuple[bytes, bytes]]:
+        """Key and value of each record, in order: the file's name, and the line without its end. Memory
+        holds one line."""
         for _ in range(self.times):
             yield from _lines(self.files)
 
 
-def _lines(files: list[Path]) -> Iterator[Line]:
+def _lines(files: list[Path]) -> Iterator[tuple[bytes, bytes]]:
     for path in files:
         key = str(path).encode("utf-8", "surrogateescape")[-120:]
         with path.open("rb") as file:
             while line := file.readline(LINE_BYTES_MAX):
-                yield Line(key, line.rstrip(b"\n"))
+                yield key, line.rstrip(b"\n")
 
 
 def choose(paths: Sequence[str]) -> Sample:

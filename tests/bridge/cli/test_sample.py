@@ -8,7 +8,7 @@ import pytest
 
 from aolog.errors import UsageError
 from bridge.cli.demo import sample as sample_module
-from bridge.cli.demo.sample import LINE_BYTES_MAX, Line, choose
+from bridge.cli.demo.sample import LINE_BYTES_MAX, choose
 
 
 def write(path: Path, data: bytes) -> str:
@@ -24,8 +24,8 @@ def test_lines_come_in_order_with_their_files_name_as_key(
     b = write(tmp_path / "b", b"\xff\0\n")
     chosen = choose([a, b])
     assert list(chosen.lines()) == [
-        *(Line(a.encode(), v) for v in (b"one", b"", b" two \r", b"last without end")),
-        Line(b.encode(), b"\xff\0"),
+        *((a.encode(), v) for v in (b"one", b"", b" two \r", b"last without end")),
+        (b.encode(), b"\xff\0"),
     ]
     assert (chosen.records, chosen.times) == (5, 1)
     assert chosen.what == "2 files"
@@ -36,7 +36,7 @@ def test_a_line_too_long_for_a_broker_is_cut_and_none_of_it_is_lost(
 ) -> None:
     monkeypatch.setattr(sample_module, "RECORDS_MIN", 1)
     data = b"a" * (LINE_BYTES_MAX + 10) + b"\nend\n"
-    lines = [line.value for line in choose([write(tmp_path / "a", data)]).lines()]
+    lines = [value for _, value in choose([write(tmp_path / "a", data)]).lines()]
     assert [len(line) for line in lines] == [LINE_BYTES_MAX, 10, 3]
     assert b"".join(lines) == data.replace(b"\n", b"")
 
