@@ -1,8 +1,8 @@
 """Exactly once: the shell around `engine`. Records and the cursor record after them are
 committed together, or not at all.
 
-It owns the cluster and the batches that are read ahead. It carries out the machine's commands and
-reports events to it. While a transaction is being committed, in the thread of
+It owns the cluster and the batches that are read ahead. It reports events to the machine, and does what
+its state asks. While a transaction is being committed, in the thread of
 `bridge.kafka.transactional_producer`, the next one's records are read and prepared, so a commit costs
 little more than its round trip.
 """
@@ -22,14 +22,7 @@ from bridge.deliver.delivery import (
     IDLE_S,
     undeliverable,
 )
-from bridge.deliver.exactly_once.engine import (
-    Command,
-    Commit,
-    Connect,
-    Prove,
-    State,
-    Transactions,
-)
+from bridge.deliver.exactly_once.engine import State, Transactions
 from bridge.deliver.exactly_once.partitions import Partitions
 from bridge.deliver.exactly_once.prefetch import Prefetch
 from bridge.deliver.exactly_once.refusals import Refusals
@@ -135,6 +128,7 @@ class ExactlyOnce:
         self._sender = Sender(
             self._engine, self._prefetch, self._cluster, self._dead, unsure=notes.unsure
         )
+        self._followed = self._engine.state
         self._connections = 0
         self._skipped = 0
         self._begun_s = time.monotonic()
@@ -160,7 +154,8 @@ class ExactlyOnce:
         """See Delivery."""
         engine = self._engine
         self._committer.go_on()
-        self._do(engine.tick(now_s))
+        engine.tick(now_s)
+        self._follow()
         if engine.over:
             return
         wait_s = idle_s = min(IDLE_S, engine.seconds_to_tick(now_s))
@@ -178,7 +173,7 @@ class ExactlyOnce:
             self._take(event)
             waits = False
         if self._watch.look(now_s) and (gone := self._partitions.gone(now_s)) is not None:
-            self._take_broken(Broke(gone, UNKNOWN_TOPIC))
+            self._take(Broke(gone, UNKNOWN_TOPIC))
         if self._prefetch.ready and engine.room > 0 and not self._cluster.calling:
             self._send()
         elif wants and engine.is_open:  # still, after the events
@@ -191,7 +186,8 @@ class ExactlyOnce:
 
     def stop(self, now_s: float) -> None:
         """See Delivery."""
-        self._do(self._engine.stop(now_s=now_s))
+        self._engine.stop(now_s=now_s)
+        self._follow()
 
     def reopen(self) -> None:
         """See Delivery. One that has stopped at a record is over, and is made anew."""
@@ -205,7 +201,8 @@ class ExactlyOnce:
             return False
         if engine.sent_to.address < to and not self._prefetch.idle:
             return False
-        self._do(engine.hurry())
+        engine.hurry()
+        self._follow()
         return not engine.outstanding
 
     def finish(self) -> None:
@@ -274,57 +271,66 @@ class ExactlyOnce:
             return waits if self._cluster.reachable else "connecting"
         return "connecting" if state is State.PROVING else state.value
 
-    # --- commands and events ------------------------------------------------------------------
+    # --- states and events --------------------------------------------------------------------
 
-    def _do(self, commands: list[Command]) -> None:
-        cluster = self._cluster
-        for command in commands:
-            if isinstance(command, Connect):
-                self._partitions.forget()
-                self._sender.connecting()
-                self._go_back(self._engine.position)
-                cluster.open(self._engine.position.address)
-            elif isinstance(command, Prove):
-                self._unclean()
-                cluster.prove(self._record(command.position))
-            elif isinstance(command, Commit):
-                cluster.commit(self._record(command.position), again=command.again)
-            else:
-                cluster.disconnect()
-                if not self._engine.over:
-                    self._go_back(self._engine.position)
+    def _follow(self) -> None:
+        """Does what the machine's state asks, when it has changed."""
+        engine, cluster, state = self._engine, self._cluster, self._engine.state
+        if state is self._followed:
+            return
+        self._followed = state
+        if state is State.CONNECTING:
+            self._partitions.forget()
+            self._sender.connecting()
+            self._go_back(engine.position)
+            cluster.open(engine.position.address)
+        elif state is State.PROVING:
+            self._unclean()
+            cluster.prove(self._record(engine.position))
+        elif state is State.COMMITTING:
+            cluster.commit(self._record(engine.sent_to), again=False)
+        elif state is not State.SENDING:
+            cluster.disconnect()
+            if not engine.over:
+                self._go_back(engine.position)
 
     def _take(self, event: TransactionEvent) -> None:
+        self._report(event)
+        self._follow()
+
+    def _report(self, event: TransactionEvent) -> None:
         engine, now_s = self._engine, time.monotonic()
         if isinstance(event, Found):
             self._sender.unsure = self._sender.unsure or self._connections > 0
             self._connections += 1
-            self._do(engine.found(self._resume(event.record)))
+            engine.found(self._resume(event.record))
         elif isinstance(event, Looked):
             self._sender.checked(set(event.lanes))
         elif isinstance(event, Proven):
-            self._do(engine.proven(twice=event.twice))
+            engine.proven(twice=event.twice)
         elif isinstance(event, Committed):
             self._refusals.waits = self._watch.too_few = None
             self._trouble.over()
-            self._do(engine.committed(twice=event.twice))
+            engine.committed(twice=event.twice)
             TRANSACTIONS.labels("committed").inc()
             self._prefetch.passed(engine.position.address)
         elif isinstance(event, Impossible):
             self._error = event.error
-            self._do(engine.impossible(str(event.error)))
+            engine.impossible(str(event.error))
         elif isinstance(event, Broke):
             self._take_broken(event)
         elif isinstance(event, Failed):
             self._refusals.last = Refusal(event.reason, event.code)
             if event.suspect:
-                self._do(self._refusals.suspect(event, now_s))
+                self._refusals.suspect(event, now_s)
             else:
                 self._trouble.say(event.reason, now_s, what="the transaction is aborted")
                 TRANSACTIONS.labels("aborted").inc(engine.outstanding > 0)
-                self._do(engine.broken(event.reason, now_s=now_s))
+                engine.broken(event.reason, now_s=now_s)
         else:
-            self._do(engine.unanswered(event.reason))
+            engine.unanswered(event.reason)
+            if engine.state is State.COMMITTING:
+                self._cluster.commit(self._record(engine.sent_to), again=True)
 
     def _take_broken(self, event: Broke) -> None:
         """The producer cannot be used any more. A drain ends if a right to a topic is missing, as it
@@ -336,12 +342,12 @@ class ExactlyOnce:
             reason = self._refusals.missing_right(event)
             if self._draining:
                 self._error = self._undeliverable()
-                self._do(engine.impossible(reason))
+                engine.impossible(reason)
                 return
         now_s = time.monotonic()
         self._trouble.say(reason, now_s)
         TRANSACTIONS.labels("aborted").inc(engine.outstanding > 0)
-        self._do(engine.broken(reason, now_s=now_s))
+        engine.broken(reason, now_s=now_s)
 
     def _record(self, position: Position) -> CursorRecord:
         epoch = position_at(self._source.reader, *position).epoch
@@ -371,11 +377,11 @@ class ExactlyOnce:
             self._go_back(position)
         elif refusal.is_poison or self._draining:
             self._error = self._undeliverable()
-            self._do(engine.end_at_refused(refusal.reason))
+            engine.end_at_refused(refusal.reason)
         else:
             self._prefetch.refusals.pop(position.address, None)  # the cluster is asked again
             reason = self._refusals.wait_for(refusal, position.address)
-            self._do(engine.broken(reason, now_s=time.monotonic()))
+            engine.broken(reason, now_s=time.monotonic())
 
     def _unclean(self) -> None:
         """Notes, durably, before anything is sent: the cluster's cursor may be ahead of the local one,
@@ -391,10 +397,10 @@ class ExactlyOnce:
             self._source.go_to(position)
 
     def _send(self) -> None:
-        commands, refusal = self._sender.send(time.monotonic())
-        self._do(commands)
+        refusal = self._sender.send(time.monotonic())
         if refusal is not None:
             self._settle(refusal)
+        self._follow()
 
 
 def _take_notes(notes: Checkpoints) -> None:

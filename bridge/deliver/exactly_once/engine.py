@@ -1,30 +1,42 @@
-"""Exactly once: a pure state machine of one log's transactions. Events in, commands out.
+"""Exactly once: a pure state machine of one log's transactions. Events in; the driver does what
+the state asks.
 
-    state        event                           next         commands
-    connecting   found, not yet proven           proving      Prove
-    connecting   found                           sending      -
-    proving      proven                          sending      -
-    proving      proven, perhaps asked twice     connecting   Connect
-    sending      full, or its time is over       committing   Commit
-    sending      hurried, something open         committing   Commit
-    committing   committed                       sending      -
-    committing   unanswered                      committing   Commit
-    committing   committed, perhaps asked twice  connecting   Connect
-    sending      suspect                         connecting   Connect; then fewer records
-    committing   suspect                         connecting   Connect; then fewer records
-    sending      to be sent again at once        connecting   Connect
-    committing   to be sent again at once        connecting   Connect
-    committing   suspect after a stop            stopped      Disconnect
-    sending      ended at a refused record       failed       Disconnect
-    backing_off  tick                            connecting   Connect
-    any          broken                          backing_off  Disconnect
-    any          impossible                      failed       Disconnect
-    sending      stop, something open            committing   Commit; then stopped
-    sending      stop                            stopped      Disconnect
-    committing   committed after a stop          stopped      Disconnect
-    any          broken after a stop             stopped      Disconnect
-    any          tick after a stop, late         stopped      Disconnect
-    elsewhere    stop                            stopped      Disconnect
+    state        event                           next
+    connecting   found, not yet proven           proving
+    connecting   found                           sending
+    proving      proven                          sending
+    proving      proven, perhaps asked twice     connecting
+    sending      full, or its time is over       committing
+    sending      hurried, something open         committing
+    committing   committed                       sending
+    committing   unanswered                      committing   the driver asks again
+    committing   committed, perhaps asked twice  connecting
+    sending      suspect                         connecting   then fewer records
+    committing   suspect                         connecting   then fewer records
+    sending      to be sent again at once        connecting
+    committing   to be sent again at once        connecting
+    committing   suspect after a stop            stopped
+    sending      ended at a refused record       failed
+    backing_off  tick                            connecting
+    any          broken                          backing_off
+    any          impossible                      failed
+    sending      stop, something open            committing   then stopped
+    sending      stop                            stopped
+    committing   committed after a stop          stopped
+    any          broken after a stop             stopped
+    any          tick after a stop, late         stopped
+    elsewhere    stop                            stopped
+
+What the driver does in a state, when it is entered:
+
+    connecting   makes a new producer, aborts what its predecessor has open, looks up the cursor record;
+                 then reports `found`
+    proving      shows that the cluster isolates transactions, with a cursor record of `position`; then
+                 reports `proven`
+    committing   commits what was sent, with a cursor record of `sent_to`; then reports `committed`
+    backing_off, stopped, failed: drops the producer
+
+With a new producer, and without one, it goes back to `position`, the committed one.
 
 Why each record arrives once. A transaction holds records of the log from the committed position
 on, in order, and the position after them as a record of the cursor topic. The cluster makes all of
@@ -52,7 +64,7 @@ The local cursor follows the committed position and is never ahead of it.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from bridge.deliver.backoff import Backoff
 
@@ -73,32 +85,6 @@ class State(Enum):
     STOPPED = "stopped"
     FAILED = "failed"
 
-
-class Connect(NamedTuple):
-    """Make a new producer, abort what its predecessor has open, look up the cursor record, then
-    report `found`. Go back to the committed position."""
-
-
-class Prove(NamedTuple):
-    """Show that the cluster isolates transactions, with a cursor record of this position, then
-    report `proven`."""
-
-    position: Position
-
-
-class Commit(NamedTuple):
-    """Commit what was sent, with a cursor record of this position, then report `committed`.
-    again: the same commit was not answered."""
-
-    position: Position
-    again: bool
-
-
-class Disconnect(NamedTuple):
-    """Drop the producer; go back to the committed position."""
-
-
-Command: TypeAlias = Connect | Prove | Commit | Disconnect
 
 NARROWING = 8  # each narrower try costs a connection, as much as several commits: see suspect
 _FINAL = {State.STOPPED, State.FAILED}
@@ -171,7 +157,7 @@ class Transactions:
 
     @property
     def over(self) -> bool:
-        """Stopped or failed: no command follows."""
+        """Stopped or failed, for good."""
         return self.state in _FINAL
 
     def seconds_to_tick(self, now_s: float) -> float:
@@ -184,35 +170,31 @@ class Transactions:
 
     # --- connecting ---------------------------------------------------------------------------
 
-    def found(self, position: Position) -> list[Command]:
+    def found(self, position: Position) -> None:
         """Nothing of a predecessor is open, and the last committed transaction ended at this
         position (the local cursor's, if there was none)."""
         if self.state is not State.CONNECTING:
-            return []
+            return
         before = self.position
         self.position = self.sent_to = position
         self.in_doubt = False
         if self._proven and None not in {before.ordinal, position.ordinal}:
             self.acknowledged += max(0, (position.ordinal or 0) - (before.ordinal or 0))
         self._intact = True
-        if not self._proven:
-            self.state = State.PROVING
-            return [Prove(position)]
-        self.state = State.SENDING
-        return []
+        self.state = State.SENDING if self._proven else State.PROVING
 
-    def proven(self, *, twice: bool = False) -> list[Command]:
+    def proven(self, *, twice: bool = False) -> None:
         """The cluster isolates transactions. twice: the client may have requested the end of one of
         the proof's transactions more than once."""
         if self.state is not State.PROVING:
-            return []
+            return
         self._proven = True
         self._intact = self._intact and not twice
-        return self._go_on()
+        self._go_on()
 
     # --- sending ------------------------------------------------------------------------------
 
-    def sent(self, first: int, to: Position, records: int, *, now_s: float) -> list[Command]:
+    def sent(self, first: int, to: Position, records: int, *, now_s: float) -> None:
         """The producer has taken records from the address `first` on, all before `to`."""
         assert self.state is State.SENDING
         assert 0 < records <= self.room
@@ -221,7 +203,7 @@ class Transactions:
             self._commit_due_s = now_s + self._seconds
         self.outstanding += records
         self.sent_to = to
-        return self._commit_if_due(now_s)
+        self._commit_if_due(now_s)
 
     def moved(self, to: Position) -> None:
         """The log has no more records before this position: seals and gaps were passed."""
@@ -230,22 +212,23 @@ class Transactions:
             if not self.outstanding:
                 self.position = to
 
-    def end_at_refused(self, reason: str) -> list[Command]:
+    def end_at_refused(self, reason: str) -> None:
         """The record at the committed position can never be sent, and nothing passes it."""
         self.failure = reason
-        return self._end(State.FAILED)
+        self.state = State.FAILED
 
-    def hurry(self) -> list[Command]:
+    def hurry(self) -> None:
         """No more records come for now: commits what is open without waiting for its time."""
-        return self._commit() if self.state is State.SENDING and self.outstanding else []
+        if self.state is State.SENDING and self.outstanding:
+            self.state = State.COMMITTING
 
     # --- outcomes -----------------------------------------------------------------------------
 
-    def committed(self, *, twice: bool = False) -> list[Command]:
+    def committed(self, *, twice: bool = False) -> None:
         """The cluster has committed what `Commit` asked for. twice: the client may have requested
         that more than once."""
         if self.state is not State.COMMITTING:
-            return []
+            return
         self._intact = self._intact and not twice
         self.acknowledged += self.outstanding
         self.suspected = max(0, self.suspected - self.outstanding)
@@ -255,117 +238,101 @@ class Transactions:
         self.backoff.reset()
         self._forget_open()
         self.failure = None
-        return self._end(State.STOPPED) if self.stopping else self._go_on()
+        if self.stopping:
+            self.state = State.STOPPED
+        else:
+            self._go_on()
 
-    def unanswered(self, reason: str) -> list[Command]:
-        """The cluster has not answered a commit yet: asks again."""
+    def unanswered(self, reason: str) -> None:
+        """The cluster has not answered a commit yet."""
         self.failure = reason
-        return [Commit(self.sent_to, again=True)] if self.state is State.COMMITTING else []
 
-    def suspect(self, reason: str, *, now_s: float, names: bool = False) -> list[Command]:
+    def suspect(self, reason: str, *, now_s: float, names: bool = False) -> None:
         """The cluster refused one of several records in the transaction, and nothing says which one.
         names: it may name the record if each has a report."""
         if not self.is_open:
-            return []
+            return
         if not self.outstanding:
-            return self.broken(reason, now_s=now_s)
+            self.broken(reason, now_s=now_s)
+            return
         whole = names and not self.suspected
         self.suspected = self.outstanding
         self.limit = self.suspected if whole else max(1, self.suspected // NARROWING)
-        return self._connect_again(reason)
+        self._connect_again(reason)
 
-    def again(self, reason: str, *, named: bool = False) -> list[Command]:
+    def again(self, reason: str, *, named: bool = False) -> None:
         """The transaction cannot be committed, and what the next one must leave out is known. named:
         from reports on its records; there may be more to name."""
         if not self.is_open:
-            return []
+            return
         self.suspected, self.limit = self.outstanding if named else 0, self._records
-        return self._connect_again(reason)
+        self._connect_again(reason)
 
-    def broken(self, reason: str, *, now_s: float) -> list[Command]:
+    def broken(self, reason: str, *, now_s: float) -> None:
         """The producer cannot be used any more. The next connection looks up what became of its
         transaction."""
         if self.over:
-            return []
+            return
         self.failure = reason
         self.in_doubt = self.in_doubt or self.state is State.COMMITTING
         self._intact = False
         self._forget_open()
-        if self.stopping:
-            return self._end(State.STOPPED)
+        self.state = State.STOPPED if self.stopping else State.BACKING_OFF
         self._retry_at_s = now_s + self.backoff.next_s()
-        self.state = State.BACKING_OFF
-        return [Disconnect()]
 
-    def impossible(self, reason: str) -> list[Command]:
+    def impossible(self, reason: str) -> None:
         """No retry helps."""
         if self.over:
-            return []
+            return
         self.failure = reason
         self.in_doubt = self.in_doubt or self._proven
-        return self._end(State.FAILED)
+        self.state = State.FAILED
 
     # --- time ---------------------------------------------------------------------------------
 
-    def stop(self, *, now_s: float) -> list[Command]:
+    def stop(self, *, now_s: float) -> None:
         """Sends no more; commits what was sent, if that succeeds within `stop_s`."""
         if self.stopping or self.over:
-            return []
+            return
         self.stopping = True
         self._stop_at_s = now_s + self._stop_s
-        if self.state is State.SENDING and self.outstanding:
-            return self._commit()
-        return [] if self.state is State.COMMITTING else self._end(State.STOPPED)
+        self.hurry()
+        if self.state is not State.COMMITTING:
+            self.state = State.STOPPED
 
     def retry(self, *, now_s: float) -> None:
         """Tries at once: the cause of the failure may have been corrected."""
         self.backoff.reset()
         self._retry_at_s = min(self._retry_at_s, now_s)
 
-    def tick(self, now_s: float) -> list[Command]:
+    def tick(self, now_s: float) -> None:
         """Time has passed."""
         if self.stopping and not self.over and now_s >= self._stop_at_s:
             self.in_doubt = self.in_doubt or self.state is State.COMMITTING
-            return self._end(State.STOPPED)
-        if self.state is State.BACKING_OFF and now_s >= self._retry_at_s:
-            return self._connect()
-        if self.state is State.SENDING:
-            return self._commit_if_due(now_s)
-        return []
+            self.state = State.STOPPED
+        elif self.state is State.BACKING_OFF and now_s >= self._retry_at_s:
+            self.state = State.CONNECTING
+        elif self.state is State.SENDING:
+            self._commit_if_due(now_s)
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _go_on(self) -> list[Command]:
+    def _go_on(self) -> None:
         """With the next transaction, of this producer or of its next epoch."""
-        if not self._intact:
-            return self._connect()
-        self.state = State.SENDING
-        return []
+        self.state = State.SENDING if self._intact else State.CONNECTING
 
-    def _connect(self) -> list[Command]:
-        self.state = State.CONNECTING
-        return [Connect()]
-
-    def _connect_again(self, reason: str) -> list[Command]:
+    def _connect_again(self, reason: str) -> None:
         """At once: the cluster answers, it only refused a record."""
         self.failure = reason
         self._intact = False
         self._forget_open()
-        return self._end(State.STOPPED) if self.stopping else self._connect()
+        self.state = State.STOPPED if self.stopping else State.CONNECTING
 
-    def _commit_if_due(self, now_s: float) -> list[Command]:
-        due = self.outstanding >= self.limit or now_s >= self._commit_due_s
-        return self._commit() if self.outstanding and due else []
-
-    def _commit(self) -> list[Command]:
-        self.state = State.COMMITTING
-        return [Commit(self.sent_to, again=False)]
+    def _commit_if_due(self, now_s: float) -> None:
+        if self.outstanding >= self.limit or now_s >= self._commit_due_s:
+            self.hurry()
 
     def _forget_open(self) -> None:
         self.outstanding = 0
         self.sent_to = self.position
         self._commit_due_s = float("inf")
-
-    def _end(self, state: State) -> list[Command]:
-        self.state = state
-        return [Disconnect()]

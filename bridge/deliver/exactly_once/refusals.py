@@ -12,7 +12,7 @@ from bridge.kafka.error_table import advice, names_records
 from bridge.kafka.lane import NO_PARTITION, Refusal
 
 if TYPE_CHECKING:
-    from bridge.deliver.exactly_once.engine import Command, Transactions
+    from bridge.deliver.exactly_once.engine import Transactions
     from bridge.deliver.exactly_once.partitions import Partitions
     from bridge.deliver.exactly_once.prefetch import Prefetch
     from bridge.kafka.events import Failed
@@ -43,7 +43,7 @@ class Refusals:
         self.last = Refusal("", "")
         self.waits: Refusal | None = None
 
-    def suspect(self, event: Failed, now_s: float) -> list[Command]:
+    def suspect(self, event: Failed, now_s: float) -> None:
         """A record was refused. The topics' settings may tell which, or the cluster names it, or it is
         alone; otherwise smaller transactions find it."""
         engine = self._engine
@@ -51,15 +51,16 @@ class Refusals:
         if bounds:
             self._cluster.fit(bounds)
             _log.info("the transaction is aborted: %s", event.reason)
-            return engine.again(event.reason)
-        if named := event.named or engine.alone:
+            engine.again(event.reason)
+        elif named := event.named or engine.alone:
             count = counted(len(named), "record", ",")
             _log.info("the transaction is aborted: %s; %s will not be sent", event.reason, count)
             self._prefetch.refusals |= dict.fromkeys(named, self.last)
-            return engine.again(event.reason, named=True)
-        what = "resending smaller ones to find the record"
-        _log.info("the transaction is aborted: %s; %s", event.reason, what)
-        return engine.suspect(event.reason, now_s=now_s, names=names_records(event.code))
+            engine.again(event.reason, named=True)
+        else:
+            what = "resending smaller ones to find the record"
+            _log.info("the transaction is aborted: %s; %s", event.reason, what)
+            engine.suspect(event.reason, now_s=now_s, names=names_records(event.code))
 
     def wait_for(self, refusal: Refusal, address: int) -> str:
         """The log waits at this address until somebody acts; logs that once. The reason, in words."""

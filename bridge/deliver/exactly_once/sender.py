@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bridge.deliver.exactly_once.engine import State
 from bridge.kafka.events import Put
 from bridge.kafka.stamp import unpack_stamp
 
 if TYPE_CHECKING:
     from bridge.deliver.dead_letter import DeadLetters
-    from bridge.deliver.exactly_once.engine import Command, Transactions
+    from bridge.deliver.exactly_once.engine import Transactions
     from bridge.deliver.exactly_once.prefetch import Prefetch, Ready
     from bridge.kafka.lane import LaneKey, Refusal
     from bridge.kafka.transactional_producer import TransactionalCluster
@@ -50,41 +51,46 @@ class Sender:
         """No transaction of this log is open in these lanes."""
         self._checked |= lanes
 
-    def send(self, now_s: float) -> tuple[list[Command], Refusal | None]:
-        """Puts the first ready batch, as far as the transaction and the client's queue take it. What
-        follows, and why the record at the committed position is refused, if it is."""
+    def send(self, now_s: float) -> Refusal | None:
+        """Puts the first ready batch, as far as the transaction and the client's queue take it. Returns
+        why the record at the committed position is refused, if it is."""
         ready, engine = self._prefetch.ready[0], self._engine
         if ready.asides and (failure := self._set_aside(ready)) is not None:
-            return engine.broken(failure, now_s=now_s), None
+            engine.broken(failure, now_s=now_s)
+            return None
         begin = ready.next
         room = min(engine.room, ready.records - begin)
         put = Put(0, None)
         if room:
             lanes = set(ready.lanes[begin : begin + room])
             if self.unsure and not lanes <= self._checked:
-                return self._check(), None
+                self._check()
+                return None
             callback = self._cluster.failing if engine.suspected else None
             put = self._cluster.put(ready.part(room, callback))
         self.full = put.records < room
         self._prefetch.taken(put.records)
         end = begin + put.records
-        commands: list[Command] = []
         if put.records:
             stamp = unpack_stamp(ready.messages.stamp(end - 1))
             self.last = stamp.address, stamp.timestamp_us or 0
             first, to = ready.messages.addresses[begin], ready.position(end)
-            commands = engine.sent(first, to, put.records, now_s=now_s)
+            engine.sent(first, to, put.records, now_s=now_s)
         elif not room:  # every record was set aside
             engine.moved(ready.position(end))
         refusal = put.refusal or (ready.refusal if end == ready.records else None)
-        if refusal is not None and not commands:
+        if engine.state is not State.SENDING:  # the transaction is full
+            return None
+        if refusal is not None:
             engine.moved(ready.position(end))
             if not engine.outstanding:
-                return [], refusal
-            commands = engine.hurry()  # what is before it; then it is met again
-        elif put.spoiled and not commands:  # the commit reports why
-            commands = engine.hurry() or engine.broken("the client takes no record", now_s=now_s)
-        return commands, None
+                return refusal
+            engine.hurry()  # what is before it; then it is met again
+        elif put.spoiled:  # the commit reports why
+            engine.hurry()
+            if engine.state is State.SENDING:
+                engine.broken("the client takes no record", now_s=now_s)
+        return None
 
     def _set_aside(self, ready: Ready) -> str | None:
         """Sets the batch's poison aside, durably, or counts it as dropped; why that failed."""
@@ -94,11 +100,11 @@ class Sender:
             ready.asides = ()
         return failure
 
-    def _check(self) -> list[Command]:
+    def _check(self) -> None:
         """Has the lanes checked in which nothing was sent on this connection; commits first what is
         open."""
         if self._engine.outstanding:
-            return self._engine.hurry()
+            self._engine.hurry()
+            return
         lanes = {lane for ready in self._prefetch.ready for lane in ready.lanes}
         self._cluster.look(lanes - self._checked, self._engine.position.address)
-        return []
