@@ -110,14 +110,16 @@ def ask(where: str) -> dict[str, Any]:
 
 
 def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any]:
-    from bridge.supervise.discovery import logs_and_unlisted, missing
+    from bridge.supervise.discovery import Tree, missing, walk
 
     if root is not None and (why := missing(root)) is not None:
         raise NotALog(why, hint="name the directory of a tree of logs", path=root)
-    logs, unlisted = ({path: path}, {}) if path is not None else logs_and_unlisted(root or "")
-    found: dict[str, Any] = {"logs": [_one(name, where, cursor) for name, where in logs.items()]}
-    if unlisted:
-        found["unlisted"] = unlisted
+    tree = Tree({path: path}, [], {}) if path is not None else walk(root or "")
+    found: dict[str, Any] = {
+        "logs": [_one(name, where, cursor) for name, where in tree.logs.items()]
+    }
+    if tree.unlisted:
+        found["unlisted"] = tree.unlisted
     if root is not None:
         from bridge.pull.units import events_of
 

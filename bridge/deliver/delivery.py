@@ -26,12 +26,27 @@ STUCK_REREAD_S = 10.0  # topics in use that take nothing
 SILENT_ANSWER_S = 2.0  # a question may need a connection first; what is queued is sent meanwhile
 
 
-class Delivery(Protocol):
-    """Carries the records of a LogSource to a cluster. One thread calls it."""
+class Machine(Protocol):
+    """The state machine of a delivery, which does what the state asks in its next turn."""
 
     @property
     def over(self) -> bool:
         """Stopped or failed."""
+
+    @property
+    def position(self) -> Position:
+        """Everything before this is acknowledged."""
+
+    def stop(self, *, now_s: float) -> None:
+        """Asks it to end; records in flight may still be acknowledged."""
+
+
+class Delivery(Protocol):
+    """Carries the records of a LogSource to a cluster. One thread calls it."""
+
+    @property
+    def engine(self) -> Machine:
+        """Decides what it does."""
 
     @property
     def unread(self) -> Position | None:
@@ -40,18 +55,11 @@ class Delivery(Protocol):
     def turn(self, now_s: float) -> None:
         """One round: time, events of the cluster, new records. Waits IDLE_S at most."""
 
-    def stop(self, now_s: float) -> None:
-        """Asks it to end; records in flight may still be acknowledged."""
-
     def reopen(self) -> None:
         """Retries lanes that wait for somebody to act."""
 
     def drain(self, to: int) -> bool:
         """Hurries records in flight. Whether all before the address is delivered, or cannot be."""
-
-    @property
-    def position(self) -> Position:
-        """Everything before this is acknowledged."""
 
     @property
     def acknowledged_by_topic(self) -> dict[str, int]:

@@ -109,11 +109,11 @@ class Forwarder:
         delivery = self._delivery
         report_due_s = 0.0
         try:
-            while not delivery.over:
+            while not delivery.engine.over:
                 now_s = self.moved_s = time.monotonic()
                 drained = self.drain_to is not None and delivery.drain(self.drain_to)
                 if self._stop_asked or drained:
-                    delivery.stop(now_s)
+                    delivery.engine.stop(now_s=now_s)
                 if self._reopen_asked:
                     self._reopen_asked = False
                     delivery.reopen()
@@ -159,7 +159,7 @@ class Forwarder:
 
     def status(self) -> Status:
         """The present status."""
-        status, position = self._delivery.status(), self._delivery.position
+        status, position = self._delivery.status(), self._delivery.engine.position
         now_s = time.monotonic()
         since_s, before = self._rate_from
         if now_s - since_s >= _RATE_S:

@@ -35,17 +35,13 @@ class Growth(NamedTuple):
     changed_ns: int
 
 
-def find_logs(
-    root: str, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()
-) -> dict[str, str]:
-    """Name and path of each log below the root, sorted. Skips directories that cannot be listed."""
-    return _walk(root, include, exclude)[0]
+class Tree(NamedTuple):
+    """logs: name and path of each, sorted. others: paths of the other directories. unlisted: names of
+    directories that cannot be listed, with the reasons, unless the patterns exclude everything in them."""
 
-
-def logs_and_unlisted(root: str) -> tuple[dict[str, str], dict[str, str]]:
-    """As `find_logs`; and the names of directories that cannot be listed, with the reasons."""
-    found, _, unlisted = _walk(root, ("*",), ())
-    return found, unlisted
+    logs: dict[str, str]
+    others: list[str]
+    unlisted: dict[str, str]
 
 
 def missing(root: str) -> str | None:
@@ -58,11 +54,15 @@ def missing(root: str) -> str | None:
     return None
 
 
-def _walk(
-    root: str, include: Sequence[str], exclude: Sequence[str]
-) -> tuple[dict[str, str], list[str], dict[str, str]]:
-    """The logs; the paths of other directories; and names of directories that cannot be listed, with
-    the reasons, unless the patterns exclude everything in them."""
+def find_logs(
+    root: str, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()
+) -> dict[str, str]:
+    """Name and path of each log below the root, sorted. Skips directories that cannot be listed."""
+    return walk(root, include, exclude).logs
+
+
+def walk(root: str, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()) -> Tree:
+    """What is below the root."""
     found: dict[str, str] = {}
     unlisted: dict[str, str] = {}
     others: list[str] = []
@@ -95,7 +95,7 @@ def _walk(
             todo += children
         elif _wanted(name, include, exclude):
             found[name] = path
-    return dict(sorted(found.items())), others, unlisted
+    return Tree(dict(sorted(found.items())), others, unlisted)
 
 
 def _wanted(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
@@ -185,7 +185,7 @@ class Discovery:
         """Name and path of each log that exists now. Watches new directories from now on."""
         if self.root is None:
             return self._scan_single()
-        found, others, self.unlisted = _walk(self.root, self._include, self._exclude)
+        found, others, self.unlisted = walk(self.root, self._include, self._exclude)
         wanted = {*others, *self._parked}
         for path in self._watched.keys() - wanted:
             self._unwatch(path)
@@ -193,7 +193,7 @@ class Discovery:
         for path in new:
             self._watch(path)
         if new:  # a log may have come before the watch
-            found, _, self.unlisted = _walk(self.root, self._include, self._exclude)
+            found, _, self.unlisted = walk(self.root, self._include, self._exclude)
         return found
 
     def _scan_single(self) -> dict[str, str]:

@@ -80,7 +80,7 @@ class AtLeastOnce:
         )
         admission = self._cluster.admission()
         self._topic_settings = self._cluster.topic_settings(admission)
-        self._engine = Engine(
+        self.engine = Engine(
             source.position,
             now_s=time.monotonic(),
             poison=options.poison,
@@ -89,22 +89,22 @@ class AtLeastOnce:
             in_doubt=not checkpoints.clean,
         )
         self._committer = Committer(
-            source, lambda: self._engine.position, options.commit_s, self._saving
+            source, lambda: self.engine.position, options.commit_s, self._saving
         )
         self._dead = DeadLetters(source, checkpoints.source, options.poison)
         if options.poison == "dead-letter":
             begin, since = source.position.address, checkpoints.aside_from
-            self._engine.aside |= self._dead.known(begin, since)
+            self.engine.aside |= self._dead.known(begin, since)
         self._deduplicator = Deduplicator(
             source.reader.path,
             source.storage,
             checkpoints.source,
-            since=lambda: self._engine.position.address,
+            since=lambda: self.engine.position.address,
             view=options.view if source.transforms is None else source.transforms.one,
         )
         self._topics = Topics(
             self._cluster,
-            self._engine,
+            self.engine,
             checkpoints,
             self._committer,
             deduplicator=self._deduplicator,
@@ -112,7 +112,7 @@ class AtLeastOnce:
         )
         self._sender = Sender(
             source,
-            self._engine,
+            self.engine,
             self._cluster,
             self._topics,
             Router(routing, admission, options.keyless or checkpoints.source),
@@ -140,18 +140,13 @@ class AtLeastOnce:
     # --- a round ------------------------------------------------------------------------------
 
     @property
-    def over(self) -> bool:
-        """As Delivery says."""
-        return self._engine.over
-
-    @property
     def unread(self) -> Position:
         """As Delivery says."""
-        return self._engine.unread
+        return self.engine.unread
 
     def turn(self, now_s: float) -> None:
         """As Delivery says."""
-        engine, sender = self._engine, self._sender
+        engine, sender = self.engine, self._sender
         self._committer.go_on()
         engine.tick(now_s)
         if engine.state is State.STOPPING and not self._cluster.reachable:
@@ -175,7 +170,7 @@ class AtLeastOnce:
 
     def _send(self, now_s: float, *, busy: bool) -> None:
         """Reads, routes, admits and sends; or waits."""
-        engine, sender = self._engine, self._sender
+        engine, sender = self.engine, self._sender
         wait_s = min(IDLE_S, engine.seconds_to_tick(now_s))
         if engine.state is State.SENDING and not sender.waiting:
             sender.look_again()
@@ -189,31 +184,26 @@ class AtLeastOnce:
         elif not busy:
             time.sleep(wait_s)
 
-    def stop(self, now_s: float) -> None:
-        """As Delivery says."""
-        self._engine.stop(now_s=now_s)
-        self._follow()
-
     def reopen(self) -> None:
         """As Delivery says."""
         self._topics.hurry()
         self._topic_settings.forget()
-        for key in self._engine.reopen():
+        for key in self.engine.reopen():
             _log.info("retrying %s", lane_name(key), extra={"event": "lane_reopened"})
 
     def drain(self, to: int) -> bool:
         """As Delivery says."""
         self._draining = True
-        if self._engine.state is not State.SENDING:
+        if self.engine.state is not State.SENDING:
             return False
-        if self._engine.position.address >= to:
+        if self.engine.position.address >= to:
             return True
-        return self._sender.idle and self._engine.stopped_short  # the rest cannot be sent
+        return self._sender.idle and self.engine.stopped_short  # the rest cannot be sent
 
     def finish(self) -> None:
         """As Delivery says."""
         self._committer.finish()
-        engine = self._engine
+        engine = self.engine
         under_way = engine.outstanding > 0 or engine.in_doubt
         self._checkpoints.clean = engine.state is State.STOPPED and not under_way
         self._saving()()
@@ -221,7 +211,7 @@ class AtLeastOnce:
 
     def error(self) -> DestinationError | None:
         """As Delivery says: some lanes did not drain."""
-        standing = self._engine.standing
+        standing = self.engine.standing
         if not self._draining or self._give_up() or not standing:
             return None
         places = [
@@ -249,22 +239,17 @@ class AtLeastOnce:
     # --- status -------------------------------------------------------------------------------
 
     @property
-    def position(self) -> Position:
-        """As Delivery says."""
-        return self._engine.position
-
-    @property
     def acknowledged_by_topic(self) -> dict[str, int]:
         """As Delivery says."""
         topics: dict[str, int] = {}
-        for (topic, _), lane in sorted(self._engine.lanes.items()):
+        for (topic, _), lane in sorted(self.engine.lanes.items()):
             if lane.acknowledged:
                 topics[topic] = topics.get(topic, 0) + lane.acknowledged
         return topics
 
     def status(self) -> Status:
         """As Delivery says."""
-        engine, cluster, dead = self._engine, self._cluster, self._dead
+        engine, cluster, dead = self.engine, self._cluster, self._dead
         stalled = self._watch.now(time.monotonic())
         waiting = (w for w in self._waiting_lanes() if not self._topics.may_come(w["topic"]))
         first = next(waiting, None)
@@ -294,13 +279,13 @@ class AtLeastOnce:
         )
 
     def _low(self, key: LaneKey) -> int | None:
-        lane = self._engine.lanes.get(key)
+        lane = self.engine.lanes.get(key)
         low = None if lane is None else lane.low()
         return None if low is None else low.address
 
     def _waiting_lanes(self) -> Iterator[WaitingLane]:
         """Lanes that do not go on, and why."""
-        for (topic, partition), lane in self._engine.lanes.items():
+        for (topic, partition), lane in self.engine.lanes.items():
             if lane.closed is not None and lane.waits_from is not None:
                 retries = lane.closed.passing or (topic, partition) in self._topics
                 until = "" if retries else f"; {self._again}"
@@ -314,7 +299,7 @@ class AtLeastOnce:
 
     def _log_standing(self) -> None:
         """One line for each lane that has stopped. Topics logs missing topics."""
-        standing = self._engine.standing
+        standing = self.engine.standing
         for key in standing.keys() - self._stood:
             lane = standing[key]
             if lane.closed is not None and lane.waits_from is not None and key not in self._topics:
@@ -329,7 +314,7 @@ class AtLeastOnce:
     # --- events -------------------------------------------------------------------------------
 
     def _take(self, event: KafkaEvent) -> None:
-        engine, now_s = self._engine, time.monotonic()
+        engine, now_s = self.engine, time.monotonic()
         if isinstance(event, Delivered):
             engine.delivered(event.lane, event.address, event.offset, now_s=now_s)
         elif isinstance(event, Forbade):
@@ -351,7 +336,7 @@ class AtLeastOnce:
     def _suspect(self, event: Failed, now_s: float) -> None:
         """A request was rejected because of records. The cluster names them, or the topic's settings
         tell which, or the lane is bisected."""
-        engine, lane = self._engine, event.lane
+        engine, lane = self.engine, event.lane
         where = "a partition" if lane is None else lane_name(lane)
         in_flight = {key[0] for key, each in engine.lanes.items() if each.outstanding}
         bounds = self._topic_settings.learn({lane[0]} if lane else in_flight)
@@ -369,7 +354,7 @@ class AtLeastOnce:
     # --- what the engine's state asks for -----------------------------------------------------
 
     def _follow(self) -> None:
-        engine = self._engine
+        engine = self.engine
         if engine.pending:
             self._set_aside()
         if engine.state is State.CONNECTING and not self._is_connected:
@@ -378,7 +363,7 @@ class AtLeastOnce:
             self._disconnect()
 
     def _set_aside(self) -> None:
-        engine = self._engine
+        engine = self.engine
         reason = self._dead.take(engine.pending, self._sender.records, self._sender.epoch)
         if reason is not None:
             self._logged = reason
@@ -389,8 +374,8 @@ class AtLeastOnce:
 
     def _saving(self) -> Callable[[], None]:
         """A function that saves the checkpoints, with what the lanes hold now."""
-        self._engine.forget_delivered()
-        for key, lane in self._engine.lanes.items():
+        self.engine.forget_delivered()
+        for key, lane in self.engine.lanes.items():
             checkpoint = self._checkpoints.lanes.get(key)
             if checkpoint is not None:
                 checkpoint.address = max(checkpoint.address, lane.last_address)
@@ -401,11 +386,11 @@ class AtLeastOnce:
         """Makes a producer. If records may have been in flight, reads back what arrived."""
         checkpoints = self._checkpoints
         self._is_connected = True
-        self._cluster.connect(careful=self._engine.careful)
+        self._cluster.connect(careful=self.engine.careful)
         self._topics.forget()
         lanes = dict(checkpoints.lanes)
-        if not lanes or (self._has_read_back and not self._engine.in_doubt):
-            self._engine.connected({})
+        if not lanes or (self._has_read_back and not self.engine.in_doubt):
+            self.engine.connected({})
             return
         if not (self._reads_back or checkpoints.clean):
             _log.warning(
@@ -418,18 +403,18 @@ class AtLeastOnce:
         except ToldToStop:
             return
         except NotReachable as error:
-            self._engine.failed(self._cluster.unanswered(error), now_s=time.monotonic())
+            self.engine.failed(self._cluster.unanswered(error), now_s=time.monotonic())
             return
         finally:
             reader.close()
         self._has_read_back = True
         checkpoints.clean = False  # before anything is sent: a crash is not a clean stop
         self._saving()()
-        self._engine.connected(arrivals.held)
+        self.engine.connected(arrivals.held)
         self._topics.apply(arrivals)
 
     def _disconnect(self) -> None:
-        engine, self._is_connected = self._engine, False
+        engine, self._is_connected = self.engine, False
         # No attempt failed if a record was refused, or if it stops.
         if (
             engine.backoff.attempts

@@ -31,7 +31,7 @@ mark is entered here before its first record is sent, so the cursor cannot pass 
 The cursor's position is the least address that no lane has acknowledged. A lane that takes no more
 for now does not delay the others: the reader goes on, up to the `frontier`, the end of all that was
 read, and comes back (`next_read`) when the lane has room. A lane is *held* when its oldest record was
-sent more than `hold_s` ago and either nothing at all is acknowledged, or other lanes could flow. The
+sent more than HOLD_S ago and either nothing at all is acknowledged, or other lanes could flow. The
 records of held lanes are counted apart; if they fill a window of their own, the connection is closed.
 
 Poison. The cluster refuses requests, not records. So after a refusal (`suspect`) the lane, or every
@@ -56,10 +56,12 @@ from bridge.kafka.error_table import Kind, kind_of
 from bridge.kafka.lane import LaneKey, Refusal
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Collection
 
     from bridge.deliver.position import Aside, Poison
+
+
+BYTES_MAX = 24 << 20
 
 
 class State(Enum):
@@ -76,8 +78,8 @@ class Engine:
     """See the module. Times are seconds of any clock that only grows. Not thread-safe.
 
     until: nothing is read from this address on. in_doubt: records were in flight when the connection
-    before, or another process, ended: they may still arrive. outstanding_max, bytes_max: for lanes
-    that flow, and once more for lanes that are held. pending: records to set aside, durably, before
+    before, or another process, ended: they may still arrive. outstanding_max: records in flight, as
+    BYTES_MAX, for lanes that flow, and once more for lanes that are held. pending: records to set aside, durably, before
     anything else is sent. aside: addresses of records that were set aside.
     """
 
@@ -88,15 +90,11 @@ class Engine:
         now_s: float,
         poison: Poison = "stop",
         stop_s: float = 5.0,
-        backoff_s: float = 0.2,
-        backoff_max_s: float = 30.0,
-        hold_s: float = 1.0,
         outstanding_max: int = 50_000,
-        bytes_max: int = 24 << 20,
         mark_every: int = MARK_EVERY,
         until: int | None = None,
         in_doubt: bool = False,
-        entropy: random.Random | None = None,
+        backoff: Backoff | None = None,
     ) -> None:
         self.state = State.BACKING_OFF
         self.poison = poison
@@ -109,14 +107,12 @@ class Engine:
         self.aside: set[int] = set()
         self.pending: list[Aside] = []
         self.in_doubt = in_doubt
-        self.backoff = Backoff(backoff_s, backoff_max_s, entropy)
-        self.window = Window(bytes_max)
+        self.backoff = backoff or Backoff()
+        self.window = Window(BYTES_MAX)
         self._read_from = start
         self._until = UNBOUNDED if until is None else until
         self._stop_s = stop_s
-        self._hold_s = hold_s
         self._outstanding_max = outstanding_max
-        self._bytes_max = bytes_max
         self._mark_every = mark_every
         self._retry_at_s = now_s
         self._stop_at_s = float("inf")
@@ -393,8 +389,8 @@ class Engine:
             self._finish_if_done(now_s)
         elif self.state is State.SENDING:
             lanes = self.lanes
-            lanes.hold_late(self._hold_s, now_s)
-            if lanes.held_records > self._outstanding_max or lanes.held_bytes > self._bytes_max:
+            lanes.hold_late(now_s)
+            if lanes.held_records > self._outstanding_max or lanes.held_bytes > BYTES_MAX:
                 self.failed("lanes that take nothing fill the client's queue", now_s=now_s)
 
     def _finish_if_done(self, now_s: float) -> None:

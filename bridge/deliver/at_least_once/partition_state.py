@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 UNBOUNDED = 1 << 62
 # With a 32nd, three connections with 32 requests each find one record among 10,000.
 NARROWING = 32
+HOLD_S = 1.0  # see engine
 HELD_SHARE_MIN = 64
 HELD_SHARE_CUT = 4
 HELD_SHARE_MAX = 1 << 16  # above this a lane that has recovered has no bound any more
@@ -246,16 +247,16 @@ class Lanes(dict["LaneKey", Lane]):
             self.held_bytes -= size
         return records, size
 
-    def hold_late(self, hold_s: float, now_s: float) -> None:
+    def hold_late(self, now_s: float) -> None:
         """Holds lanes that have waited longer and would delay the others."""
         late, others = [], False
         for lane in self.values():
-            if not lane.held and lane.waits_s(now_s) > hold_s:
+            if not lane.held and lane.waits_s(now_s) > HOLD_S:
                 late.append(lane)
             else:
                 others = others or lane.flows
         for lane in late:
-            if others or lane.stuck_s(now_s) > hold_s:
+            if others or lane.stuck_s(now_s) > HOLD_S:
                 lane.hold()
                 self.held_records += lane.records
                 self.held_bytes += lane.bytes

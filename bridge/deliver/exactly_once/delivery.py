@@ -63,7 +63,7 @@ _TIMEOUT_MS = 60_000  # the client's default
 
 
 class ExactlyOnce:
-    """See the module, and bridge.deliver.delivery. routing: where records go. give_up: asked now and
+    """See the module, and Delivery. engine: its Machine. routing: where records go. give_up: asked now and
     then where something takes long, also in another thread. Raises WrongSetting for a log of format
     1."""
 
@@ -93,7 +93,7 @@ class ExactlyOnce:
             create_topics=options.create_topics,
         )
         self._partitions = Partitions(self._cluster)
-        self._engine = Transactions(
+        self.engine = Transactions(
             source.position,
             now_s=time.monotonic(),
             records=options.transaction_records,
@@ -101,7 +101,7 @@ class ExactlyOnce:
             stop_s=options.stop_s,
             in_doubt=not notes.clean,
         )
-        self._committer = Committer(source, lambda: self._engine.position, options.commit_s)
+        self._committer = Committer(source, lambda: self.engine.position, options.commit_s)
         admission = self._cluster.admission()
         self._topic_settings = self._cluster.topic_settings(admission)
         self._prefetch = Prefetch(
@@ -115,7 +115,7 @@ class ExactlyOnce:
         )
         self._poison = poison
         self._watch = StallWatch(
-            self._cluster, self._topic_settings, lambda _: self._engine.position.address
+            self._cluster, self._topic_settings, lambda _: self.engine.position.address
         )
         self._trouble = TroubleLog()
         self._draining = False
@@ -123,12 +123,12 @@ class ExactlyOnce:
         if poison == "dead-letter":
             self._prefetch.aside = self._dead.known(source.position.address, notes.aside_from)
         self._refusals = Refusals(
-            self._engine, self._prefetch, self._cluster, self._partitions, self._topic_settings
+            self.engine, self._prefetch, self._cluster, self._partitions, self._topic_settings
         )
         self._sender = Sender(
-            self._engine, self._prefetch, self._cluster, self._dead, unsure=notes.unsure
+            self.engine, self._prefetch, self._cluster, self._dead, unsure=notes.unsure
         )
-        self._followed = self._engine.state
+        self._followed = self.engine.state
         self._connections = 0
         self._skipped = 0
         self._begun_s = time.monotonic()
@@ -137,22 +137,17 @@ class ExactlyOnce:
     # --- a round ------------------------------------------------------------------------------
 
     @property
-    def over(self) -> bool:
-        """See Delivery."""
-        return self._engine.over
-
-    @property
     def unread(self) -> Position | None:
         """See Delivery. After a kill the cluster's cursor may be ahead of the local one; if the cluster
         does not answer in time, the local one counts."""
-        asked = self._engine.in_doubt and not self._connections
+        asked = self.engine.in_doubt and not self._connections
         if asked and time.monotonic() < self._begun_s + ANSWER_S:
             return None
         return self._source.position
 
     def turn(self, now_s: float) -> None:
         """See Delivery."""
-        engine = self._engine
+        engine = self.engine
         self._committer.go_on()
         engine.tick(now_s)
         self._follow()
@@ -184,33 +179,27 @@ class ExactlyOnce:
                 if not engine.outstanding:
                     self._trouble.over()
 
-    def stop(self, now_s: float) -> None:
-        """See Delivery."""
-        self._engine.stop(now_s=now_s)
-        self._follow()
-
     def reopen(self) -> None:
         """See Delivery. One that has stopped at a record is over, and is made anew."""
         self._topic_settings.forget()
-        self._engine.retry(now_s=time.monotonic())
+        self.engine.retry(now_s=time.monotonic())
 
     def drain(self, to: int) -> bool:
         """See Delivery."""
-        engine, self._draining = self._engine, True
+        engine, self._draining = self.engine, True
         if engine.state is not State.SENDING or not self._prefetch.empty:
             return False
         if engine.sent_to.address < to and not self._prefetch.idle:
             return False
         engine.hurry()
-        self._follow()
         return not engine.outstanding
 
     def finish(self) -> None:
         """Saves in the notes whether the local cursor is where the cluster's is."""
         self._committer.finish()
-        self._notes.clean = not self._engine.in_doubt
+        self._notes.clean = not self.engine.in_doubt
         if self._connections:
-            self._notes.unsure = self._sender.unsure or not self._engine.intact
+            self._notes.unsure = self._sender.unsure or not self.engine.intact
         self._notes.save_if_possible()
         self._source.prune()
 
@@ -219,7 +208,7 @@ class ExactlyOnce:
         return self._error
 
     def _undeliverable(self) -> DestinationError:
-        path, address = self._source.reader.path, self._engine.position.address
+        path, address = self._source.reader.path, self.engine.position.address
         return undeliverable(path, self._refusals.last, address, instead=_INSTEAD)
 
     def close(self) -> None:
@@ -230,18 +219,13 @@ class ExactlyOnce:
             closing.callback(self._committer.close)
 
     @property
-    def position(self) -> Position:
-        """See Delivery."""
-        return self._engine.position
-
-    @property
     def acknowledged_by_topic(self) -> dict[str, int]:
         """See Delivery: a transaction is not counted by topic."""
         return {}
 
     def status(self) -> Status:
         """See Delivery."""
-        engine, cluster = self._engine, self._cluster
+        engine, cluster = self.engine, self._cluster
         stalled = self._watch.now(time.monotonic())
         reason = self._refusals.reason
         failure = self._watch.too_few or reason or late(stalled) or engine.failure
@@ -263,10 +247,10 @@ class ExactlyOnce:
         )
 
     def _state(self) -> str:
-        state = self._engine.state
-        if self._engine.stopping and not self._engine.over:
+        state = self.engine.state
+        if self.engine.stopping and not self.engine.over:
             return "stopping"
-        if self._engine.is_open:
+        if self.engine.is_open:
             waits = "blocked" if self._refusals.waits is not None else "sending"
             return waits if self._cluster.reachable else "connecting"
         return "connecting" if state is State.PROVING else state.value
@@ -275,7 +259,7 @@ class ExactlyOnce:
 
     def _follow(self) -> None:
         """Does what the machine's state asks, when it has changed."""
-        engine, cluster, state = self._engine, self._cluster, self._engine.state
+        engine, cluster, state = self.engine, self._cluster, self.engine.state
         if state is self._followed:
             return
         self._followed = state
@@ -299,7 +283,7 @@ class ExactlyOnce:
         self._follow()
 
     def _report(self, event: TransactionEvent) -> None:
-        engine, now_s = self._engine, time.monotonic()
+        engine, now_s = self.engine, time.monotonic()
         if isinstance(event, Found):
             self._sender.unsure = self._sender.unsure or self._connections > 0
             self._connections += 1
@@ -335,7 +319,7 @@ class ExactlyOnce:
     def _take_broken(self, event: Broke) -> None:
         """The producer cannot be used any more. A drain ends if a right to a topic is missing, as it
         does if a topic is missing."""
-        engine, reason = self._engine, event.reason
+        engine, reason = self.engine, event.reason
         if kind_of(event.code) is Kind.LOCKED_OUT:
             reason = self._cluster.forbidden or reason
         if kind_of(event.code) is Kind.TOPIC_FORBIDDEN:
@@ -358,11 +342,11 @@ class ExactlyOnce:
 
     def _resume(self, record: CursorRecord | None) -> Position:
         """Goes back to where the cluster's cursor record, or the local cursor, says."""
-        local = self._engine.position
+        local = self.engine.position
         position = resume_position(self._source, record, local)
         if record is not None:
             self._sender.last = record.last
-        if None not in {position.ordinal, local.ordinal} and not self._engine.acknowledged:
+        if None not in {position.ordinal, local.ordinal} and not self.engine.acknowledged:
             self._skipped += max(0, (position.ordinal or 0) - (local.ordinal or 0))
         self._go_back(position)
         return position
@@ -370,7 +354,7 @@ class ExactlyOnce:
     def _settle(self, refusal: Refusal) -> None:
         """The record at the committed position is refused: it is poison, or the log waits for what is
         to blame instead."""
-        engine, position = self._engine, self._engine.position
+        engine, position = self.engine, self.engine.position
         self._refusals.last = refusal
         if refusal.is_poison and self._poison != "stop":  # it is read again, and set aside then
             self._prefetch.refusals[position.address] = refusal

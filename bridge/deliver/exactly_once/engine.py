@@ -69,8 +69,6 @@ from typing import TYPE_CHECKING
 from bridge.deliver.backoff import Backoff
 
 if TYPE_CHECKING:
-    import random
-
     from bridge.deliver.position import Position
 
 
@@ -107,10 +105,8 @@ class Transactions:
         records: int = 10_000,
         seconds: float = 0.5,
         stop_s: float = 5.0,
-        backoff_s: float = 0.2,
-        backoff_max_s: float = 30.0,
         in_doubt: bool = False,
-        entropy: random.Random | None = None,
+        backoff: Backoff | None = None,
     ) -> None:
         self.state = State.BACKING_OFF
         self.position = start  # everything before it is committed
@@ -128,7 +124,7 @@ class Transactions:
         self._records = records
         self._seconds = seconds
         self._stop_s = stop_s
-        self.backoff = Backoff(backoff_s, backoff_max_s, entropy)
+        self.backoff = backoff or Backoff()
         self._retry_at_s = now_s
         self._commit_due_s = float("inf")
         self._stop_at_s = float("inf")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
+from bridge.deliver.backoff import Backoff
 from bridge.deliver.position import Position
 from bridge.kafka.lane import LaneKey, Refusal
 
@@ -24,7 +25,7 @@ def at(address: int) -> Position:
 def engine(**options: object) -> Engine:
     """Each record carries a callback."""
     options = {"mark_every": 1, **options}
-    return Engine(at(0), now_s=0.0, entropy=random.Random(1), **options)  # type: ignore[arg-type]
+    return Engine(at(0), now_s=0.0, backoff=Backoff(entropy=random.Random(1)), **options)  # type: ignore[arg-type]
 
 
 def read(

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.at_least_once.partition_state import Lane
+from bridge.deliver.backoff import Backoff
 from bridge.deliver.position import Poison, Position
 from bridge.kafka.lane import LaneKey, Refusal
 from tests.bridge.deliver.at_least_once.engines import Outgoing, Partition, Request
@@ -65,10 +66,9 @@ class Bridge(RuleBasedStateMachine):
             self.committed,
             now_s=self.now_s,
             poison=self.policy,
-            backoff_max_s=2.0,
             outstanding_max=12,
             mark_every=3,
-            entropy=self.random,
+            backoff=Backoff(max_s=2.0, entropy=self.random),
         )
         self.engine.aside |= {a for a in self.dead if a >= self.committed.address}
         self.crashed = self.is_connected = self.has_read_back = False

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from bridge.deliver.backoff import Backoff
 from bridge.deliver.exactly_once import engine as module
 from bridge.deliver.exactly_once.engine import State, Transactions
 from bridge.deliver.position import Position
@@ -32,7 +33,7 @@ def at(ordinal: int) -> Position:
 
 
 def machine(**options: object) -> Transactions:
-    options = {"records": 4, "entropy": random.Random(1), **options}
+    options = {"records": 4, "backoff": Backoff(entropy=random.Random(1)), **options}
     return Transactions(at(0), now_s=NOW, **options)  # type: ignore[arg-type]
 
 
@@ -282,7 +283,7 @@ class Bridges(RuleBasedStateMachine):
         self.mine = -1
         self.asked: State | None = None  # in which a call was begun that was not answered yet
         self.machine = Transactions(
-            at(self.local), now_s=self.now_s, records=8, backoff_s=0.1, entropy=self.random,
+            at(self.local), now_s=self.now_s, records=8, backoff=Backoff(0.1, entropy=self.random),
             in_doubt=not self.clean,
         )  # fmt: skip  # one call
         self.followed = self.machine.state
