@@ -6,9 +6,17 @@ import logging
 from typing import TYPE_CHECKING
 
 from aolog import Reader
-from aolog.errors import AddressBeyondEnd, AddressPruned, counted
+from aolog.errors import (
+    AddressBeyondEnd,
+    AddressPruned,
+    CursorDiverged,
+    CursorForeign,
+    counted,
+)
+from aolog.log.cursor_file import Position as CursorPosition
 from aolog.log.retention import Retention, prune
-from aolog.read.reader import prepare_commit, pruned_from, return_to
+from aolog.read.gaps import reported_elsewhere
+from aolog.read.reader import prepare_commit, pruned_from, resume_at, return_to
 from aolog.storage.storage import Storage
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.position import Position
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
     from aolog.read.batch import Batch
     from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.transform import Transforms
+    from bridge.kafka.cursor_record import CursorRecord
 
 # The fixed cost of a batch, some hundred microseconds and a cold cache, is shared by its records: with
 # batches four times as large a record of 1 KB took a tenth less.
@@ -110,6 +119,45 @@ class LogSource:
         except AddressPruned:
             self.reader.seek("earliest")
             self.count_pruned(position)
+
+    def resume_position(self, record: CursorRecord | None, local: Position) -> Position:
+        """Where to go on by the cluster's cursor record, or by the local cursor if that is ahead (it
+        passed addresses without records, or was moved by hand). local: the committed position, as far
+        as this machine knows. Raises CursorForeign, CursorDiverged if the record does not fit the log."""
+        if record is None:
+            return local
+        address, ordinal, uuid, epoch, _, last = record
+        reader = self.reader
+        try:
+            reader.end()  # lists the slabs anew
+            cursor = CursorPosition(address, ordinal, uuid, epoch, protects=True)
+            resume_at(reader, cursor, kept_outside=True)
+            if last is not None and not self._has(*last, epoch):
+                raise CursorDiverged(
+                    f"at {last[0]} the log has another record than the one that was delivered: "
+                    "it was restored from a backup",
+                    path=reader.path,
+                )
+        except (CursorForeign, CursorDiverged) as error:
+            raise type(error)(
+                f"the cluster's cursor record does not fit the log: {error}",
+                hint="compare both; another --cursor starts from the beginning and sends all again",
+                path=reader.path,
+            ) from None
+        return Position(address, ordinal) if address > local.address else local
+
+    def _has(self, address: int, timestamp_us: int, epoch: int) -> bool:
+        """Whether the log has that record, or lost it with everything that follows in its epoch."""
+        with Reader(self.reader.path, on_gap=reported_elsewhere, storage=self.storage) as reader:
+            try:
+                reader.seek(address)
+            except (AddressBeyondEnd, AddressPruned):
+                return True
+            batch = reader.read_batch(0)
+            if batch is None or reader.gaps or batch.frames[0].epoch > epoch:
+                return True
+            record = next(iter(batch))
+            return (record.address, record.timestamp) == (address, timestamp_us)
 
     def _on_gap(self, gap: Gap) -> None:
         # The reader's ordinal is the one after the gap.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -397,16 +397,14 @@ class AtLeastOnce:
                 "--no-read-back: records that were in flight are sent again, and may arrive twice",
                 extra={"event": "not_read_back"},
             )
-        reader = self._cluster.reader(self._give_up)
         try:
-            arrivals = read_back(reader, lanes, self._deduplicator, clean=checkpoints.clean)
+            with closing(self._cluster.reader(self._give_up)) as reader:
+                arrivals = read_back(reader, lanes, self._deduplicator, clean=checkpoints.clean)
         except ToldToStop:
             return
         except NotReachable as error:
             self.engine.failed(self._cluster.unanswered(error), now_s=time.monotonic())
             return
-        finally:
-            reader.close()
         self._has_read_back = True
         checkpoints.clean = False  # before anything is sent: a crash is not a clean stop
         self._saving()()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -166,7 +167,9 @@ class Topics:
 
     def apply(self, arrivals: Arrivals) -> None:
         """Opens the lanes that answered when they were read back, and closes the silent ones."""
-        for key in arrivals.held:
+        for key, address in arrivals.held.items():
+            if address >= 0:
+                self._engine.note_held(key, address)
             if self._silent.pop(key, None) is not None:
                 self._engine.open(key)
         again_s = time.monotonic() + SILENT_PAUSE_S
@@ -294,8 +297,7 @@ class Topics:
         known = [key for key in self._checkpoints.lanes if key[0] == topic]
         if not known:
             return
-        reader = self._cluster.reader(self._give_up)
-        try:
+        with closing(self._cluster.reader(self._give_up)) as reader:
             for key in known:
                 checkpoint = self._checkpoints.lanes[key]
                 try:
@@ -303,8 +305,6 @@ class Topics:
                 except (NoAnswer, Refused):
                     end = 0
                 checkpoint.offset = min(checkpoint.offset, end)
-        finally:
-            reader.close()
 
     def _ask_silent(self, keys: list[LaneKey]) -> None:
         """Asks lanes that did not answer before."""
@@ -312,15 +312,10 @@ class Topics:
         self._add([key for key in keys if key not in known], SILENT_ANSWER_S, {})
         if not known:
             return
-        reader = self._cluster.reader(self._give_up)
-        try:
+        with closing(self._cluster.reader(self._give_up)) as reader:
             arrivals = read_back(
                 reader, known, self._deduplicator, clean=False, answer_s=SILENT_ANSWER_S
             )
-        finally:
-            reader.close()
-        for key, address in arrivals.held.items():
-            self._engine.note_held(key, address)
         self.apply(arrivals)
 
     def _add(self, new: list[LaneKey], answer_s: float | None, partitions: dict[str, int]) -> None:
@@ -329,17 +324,16 @@ class Topics:
         found: dict[LaneKey, Checkpoint] = {}
         arrivals = Arrivals({}, {})
         if new:
-            reader = self._cluster.reader(self._give_up)
             readable: set[str] = set()
+            with closing(self._cluster.reader(self._give_up)) as reader:
 
-            def look(key: LaneKey) -> None:
-                first, end = reader.ends(key, answer_s)
-                if key[0] not in readable:  # or the first crash would find out
-                    reader.check_readable(key, end, answer_s)
-                    readable.add(key[0])
-                found[key] = Checkpoint(first if checkpoints.lost else end)
+                def look(key: LaneKey) -> None:
+                    first, end = reader.ends(key, answer_s)
+                    if key[0] not in readable:  # or the first crash would find out
+                        reader.check_readable(key, end, answer_s)
+                        readable.add(key[0])
+                    found[key] = Checkpoint(first if checkpoints.lost else end)
 
-            try:
                 questions = Questions(reader, new)
                 for key in new:
                     questions.ask(key, partial(look, key))
@@ -352,12 +346,8 @@ class Topics:
                         clean=checkpoints.clean,
                         answer_s=answer_s,
                     )
-            finally:
-                reader.close()
             arrivals.silent.update(questions.silent)
         answered = {key: of for key, of in found.items() if key not in arrivals.silent}
         checkpoints.add(answered, partitions)
-        for key in answered:
-            if key in arrivals.held:
-                self._engine.note_held(key, arrivals.held[key])
-        self.apply(Arrivals(dict.fromkeys(answered, -1), arrivals.silent))
+        held = {key: arrivals.held.get(key, -1) for key in answered}
+        self.apply(Arrivals(held, arrivals.silent))

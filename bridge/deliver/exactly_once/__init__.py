@@ -3,5 +3,5 @@ transaction is committed; `bridge.kafka.transactional_producer` carries it out.
 
 Read in this order: delivery (the shell), engine (a pure state machine), prefetch (batches that are
 read while a transaction is committed), partitions (of the topics), sender (puts them), refusals (what to do
-when the cluster refuses something), resume (where to go on after a restart).
+when the cluster refuses something).
 """

@@ -26,7 +26,6 @@ from bridge.deliver.exactly_once.engine import State, Transactions
 from bridge.deliver.exactly_once.partitions import Partitions
 from bridge.deliver.exactly_once.prefetch import Prefetch
 from bridge.deliver.exactly_once.refusals import Refusals
-from bridge.deliver.exactly_once.resume import resume_position
 from bridge.deliver.exactly_once.sender import Sender
 from bridge.deliver.router import Router
 from bridge.deliver.status import Status
@@ -343,7 +342,7 @@ class ExactlyOnce:
     def _resume(self, record: CursorRecord | None) -> Position:
         """Goes back to where the cluster's cursor record, or the local cursor, says."""
         local = self.engine.position
-        position = resume_position(self._source, record, local)
+        position = self._source.resume_position(record, local)
         if record is not None:
             self._sender.last = record.last
         if None not in {position.ordinal, local.ordinal} and not self.engine.acknowledged:
