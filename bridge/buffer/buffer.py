@@ -108,7 +108,7 @@ class Buffer:
         )
         settings.check()
         storage = storage or Storage()
-        if not settings.has_log:
+        if mode in {"block", "error"}:
             path = None
         elif path is None:
             raise UsageError(f"mode={mode!r} needs a log", hint="name its directory: path=...")
@@ -118,9 +118,8 @@ class Buffer:
             require_dead_letters(absolute(dead_letters), storage)
         self._close_s = close_s
         self._pid = os.getpid()
-        self._close_lock = threading.Lock()
-        self._closing_thread: int | None = None
-        self._closed = False
+        self._close_lock = threading.RLock()
+        self._closing = self._closed = False
         self._close_at_s = float("inf")
         self._idle = False
         self._ended = threading.Event()  # the sending thread touches nothing any more
@@ -212,16 +211,16 @@ class Buffer:
             return
         core = self._core
         core.refuse_nested()  # waiting here would wait for the interrupted call
-        if self._closing_thread == threading.get_ident():
-            return  # in a signal handler; the close that it interrupted goes on
         with self._close_lock:
-            if self._closed:
+            if (
+                self._closed or self._closing
+            ):  # in a signal handler: the close that it interrupted goes on
                 return
-            self._closing_thread = threading.get_ident()
+            self._closing = True
             try:
                 self._close(core)
             finally:
-                self._closing_thread = None
+                self._closing = False
 
     def _close(self, core: StoreForward) -> None:
         with core.changed:

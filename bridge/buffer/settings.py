@@ -22,11 +22,6 @@ class Settings(NamedTuple):
     commit_s: float = 1.0
     retry_max_s: float = 30.0
 
-    @property
-    def has_log(self) -> bool:
-        """Whether messages may go to disk."""
-        return self.mode in {"buffer", "always"}
-
     def check(self) -> None:
         """Raises UsageError."""
         if self.mode not in get_args(Mode):

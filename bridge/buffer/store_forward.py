@@ -137,7 +137,8 @@ class StoreForward:
                 if self._live and self._backlog is not None and self._lags():
                     self._end_live(f"{len(self._memory):,} messages wait")
                 if not self._live:
-                    self._store(message)
+                    self._pour()
+                    self._append(message)
                     return True
             except RetentionFull:
                 if self._backlog is not None and self._backlog.blocks:
@@ -182,10 +183,6 @@ class StoreForward:
             self._memory.popleft()
         self._backlog.flush()
         self.full = None
-
-    def _store(self, message: Message) -> None:
-        self._pour()
-        self._append(message)
 
     def _append(self, message: Message) -> int:
         assert self._backlog is not None

@@ -59,11 +59,7 @@ def refusals_of(batch: Batch) -> dict[int, Refusal]:
 
 def view_of(batch: Batch) -> Callable[[Record], Record] | None:
     """For messages_of: the records of a transformed batch are not those of its frames."""
-    return _as_it_is if isinstance(batch, TransformedBatch) else None
-
-
-def _as_it_is(record: Record) -> Record:
-    return record
+    return (lambda record: record) if isinstance(batch, TransformedBatch) else None
 
 
 class Transforms:
