@@ -148,6 +148,7 @@ class ExactlyOnce:
         """See Delivery."""
         engine = self.engine
         self._committer.go_on()
+        self._follow()  # what a stop or a drain asked for, even if its time is over by now
         engine.tick(now_s)
         self._follow()
         if engine.over:
