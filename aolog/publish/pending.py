@@ -22,18 +22,16 @@ from aolog.log.names import (
 )
 from aolog.storage import clock
 from aolog.storage.directory import Inside
-from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
+from aolog.storage.storage import Storage, absolute
 from aolog.write.active_slab import FormatTwoSlab
 from aolog.write.next_slab import reach_of
-from aolog.write.options import MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
+from aolog.write.options import WriterOptions
 from aolog.write.record_columns import RecordBatches
 
 if TYPE_CHECKING:
     import os
 
     import pyarrow as pa
-
-    from aolog.format.compression import Compression
 
 _NOT_DURABLE = -1  # not the address of a frame
 FRAME_BYTES = 256 << 10  # larger batches are split: damage costs a frame, a reader decodes a frame
@@ -88,8 +86,8 @@ class PendingLog:
     """The slabs that a task writes for one log. End it with `finish` or `discard`; a `with` block calls
     `finish`, or `discard` if it raises. Not thread-safe.
 
-    job: 32 hex digits, the same for all tasks of a job. Other options as Writer's. Raises
-    UsageError, CodecUnavailable, StorageError.
+    job: 32 hex digits, the same for all tasks of a job. options: of these, the sizes, the compression
+    and the mode count. Raises UsageError, CodecUnavailable, StorageError.
     """
 
     def __init__(
@@ -97,21 +95,11 @@ class PendingLog:
         root: str | os.PathLike[str],
         log: str,
         job: str,
+        options: WriterOptions | None = None,
         *,
-        slab_bytes: int = SLAB_BYTES,
-        max_record_bytes: int = MAX_RECORD_BYTES,
-        compression: Compression = "none",
-        compression_level: int | None = None,
-        mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
     ) -> None:
-        self._options = WriterOptions(
-            slab_bytes=slab_bytes,
-            max_record_bytes=max_record_bytes,
-            compression=compression,
-            compression_level=compression_level,
-            mode=mode,
-        ).checked()
+        self._options = (options or WriterOptions()).checked()
         self.log = log
         self.slabs: list[PendingSlab] = []
         self._job = job

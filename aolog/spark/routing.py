@@ -107,19 +107,9 @@ class Router:
             opened[0].seal()
 
     def _new(self, log: str) -> PendingLog:
-        options = self._options
+        root, writer = self._options.root, self._options.writer
         try:
-            return PendingLog(
-                options.root,
-                log,
-                self._job,
-                slab_bytes=options.slab_bytes,
-                max_record_bytes=options.max_record_bytes,
-                compression=options.compression,
-                compression_level=options.compression_level,
-                mode=options.mode,
-                storage=self._storage,
-            )
+            return PendingLog(root, log, self._job, writer, storage=self._storage)
         except UsageError as error:
             raise UsageError(f"column log: {error.reason}", hint=error.hint) from None
 

@@ -12,8 +12,6 @@ Spark may call `abort` after a commit that raised. It removes nothing that is pu
 
 from __future__ import annotations
 
-import contextlib
-import resource
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +30,7 @@ from aolog.publish.leftovers import abort
 from aolog.publish.publication import check_free, publish
 from aolog.spark.routing import Router
 from aolog.spark.schema import check_rows
-from aolog.spark.shipping import parcel_of
+from aolog.spark.shipping import parcel
 from aolog.spark.sink_options import SinkOptions, read_sink_options
 from aolog.storage.storage import Storage
 
@@ -43,9 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from aolog.publish.pending import PendingSlab
-
-
-_DESCRIPTORS_SPARE = 256  # beyond one for each log's lock
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,7 @@ def _checked(
         )
     routed = "log" in check_rows(schema, "record", topic="string")
     read = read_sink_options(options, stream=stream)
-    check_free(read.root, [] if routed else [read.log], mode=read.mode)
+    check_free(read.root, [] if routed else [read.log], mode=read.writer.mode)
     warn_of_limits(read.root, Storage())
     return read
 
@@ -120,7 +115,7 @@ class BatchWriter(DataSourceArrowWriter):
         abort(self.options.root, self.job, slabs)
 
     def __reduce__(self) -> Any:
-        return parcel_of(self)
+        return parcel(BatchWriter, self.options, self.job)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -167,7 +162,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             abort(self.options.root, _job_of(query), slabs)
 
     def __reduce__(self) -> Any:
-        return parcel_of(self)
+        return parcel(StreamWriter, self.options)
 
 
 def _job_of(query: str) -> str:
@@ -192,8 +187,8 @@ def _written(
 def _publish(
     options: SinkOptions, job: str, messages: list[Written], transaction: Transaction | None
 ) -> None:
+    # A descriptor for each log's lock: Java raised this process's limit to the most that the system allows.
     slabs = [slab for message in messages for slab in message.slabs]
-    _allow_descriptors(len({slab.log for slab in slabs}))
     publish(
         options.root,
         job,
@@ -201,13 +196,3 @@ def _publish(
         transaction=transaction,
         leftover_seconds=options.leftover_seconds,
     )
-
-
-def _allow_descriptors(logs: int) -> None:
-    """A descriptor for each log's lock, as far as the system lets us."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = logs + _DESCRIPTORS_SPARE
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        with contextlib.suppress(OSError, ValueError):  # then opening too many files fails
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -15,7 +15,7 @@ from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import depth_of
 from aolog.spark.options_parsing import directory, naming, refused, size, unknown, whole_number
 from aolog.storage.storage import DIRECTORY_MODE, Storage
-from aolog.write.options import MAX_RECORD_BYTES, SLAB_BYTES
+from aolog.write.options import MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
 from aolog.write.validate import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic, read_mode
 
 if TYPE_CHECKING:
@@ -40,17 +40,13 @@ _IGNORED = {"path", "checkpointlocation", "queryname", "includeheaders"}
 
 
 class SinkOptions(NamedTuple):
-    """root: absolute. log: for rows without one. topic: replaces that of all records. mode: of created
-    directories. app, version: the transaction of a batch; app is None without one."""
+    """root: absolute. log: for rows without one. topic: replaces that of all records. app, version: the
+    transaction of a batch; app is None without one."""
 
     root: str
     log: str
     topic: str | None = None
-    slab_bytes: int = SLAB_BYTES
-    max_record_bytes: int = MAX_RECORD_BYTES
-    compression: Compression = "none"
-    compression_level: int | None = None
-    mode: int = DIRECTORY_MODE
+    writer: WriterOptions = WriterOptions()
     app: str | None = None
     version: int = 0
     leftover_seconds: float = LEFTOVER_SECONDS
@@ -107,10 +103,7 @@ def read_sink_options(
     compression = given.get("compression", "none")
     level = _number(given, "compressionLevel", 0)
     _check_compression(compression, level)
-    return SinkOptions(
-        root=root,
-        log=log,
-        topic=topic,
+    writer = WriterOptions(
         slab_bytes=_number(
             given, "slabBytes", SLAB_BYTES, size, least=_SLAB_BYTES_MIN, most=SLAB_BYTES_MAX
         ),
@@ -120,6 +113,12 @@ def read_sink_options(
         compression=cast("Compression", compression),
         compression_level=level or None,
         mode=mode,
+    )
+    return SinkOptions(
+        root=root,
+        log=log,
+        topic=topic,
+        writer=writer,
         app=app,
         version=_number(given, "txnVersion", 0, least=0),
         leftover_seconds=_number(given, "leftoverSeconds", int(LEFTOVER_SECONDS)),

@@ -14,6 +14,7 @@ from aolog.publish.pending import PendingLog, PendingSlab
 from aolog.publish.publication import Published, publish
 from aolog.storage.storage import Storage
 from aolog.testing import Call, SimulatedSystem
+from aolog.write.options import WriterOptions
 
 ROOT = "/data/root"
 JOB, OTHER = "ab" * 16, "cd" * 16
@@ -74,7 +75,7 @@ def write(storage: Storage, values: Mapping[str, list[str]], job: str = JOB) -> 
     """What one task does: a slab for each two values."""
     slabs = []
     for log, listed in values.items():
-        with PendingLog(ROOT, log, job, storage=storage, slab_bytes=1) as pending:
+        with PendingLog(ROOT, log, job, WriterOptions(slab_bytes=1), storage=storage) as pending:
             for i in range(0, len(listed), 2):
                 pending.append_arrow(
                     pa.record_batch({"value": [v.encode() for v in listed[i : i + 2]]})

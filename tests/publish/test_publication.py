@@ -35,6 +35,7 @@ from aolog.publish.publication import check_free, publish
 from aolog.storage.storage import Storage
 from aolog.storage.system import REAL, System
 from aolog.testing import Fault, Killed, SimulatedSystem
+from aolog.write.options import WriterOptions
 from bridge.supervise.discovery import Discovery, find_logs, is_gone
 from tests.aolog.conftest import SOON_S, fill
 from tests.publish.job import (
@@ -201,7 +202,7 @@ def test_a_log_s_name_stays_below_the_root_and_is_no_file_s(name):
 
 
 def test_a_task_s_slabs_are_rolled_sealed_durable_and_described(tmp_path):
-    with PendingLog(tmp_path, "a", JOB, slab_bytes=1) as pending:
+    with PendingLog(tmp_path, "a", JOB, WriterOptions(slab_bytes=1)) as pending:
         for value in ("x", "y"):
             pending.append_arrow(batch(value))
     slabs = pickle.loads(pickle.dumps(pending.slabs))

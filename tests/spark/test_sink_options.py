@@ -28,6 +28,7 @@ from aolog.spark.routing import Router
 from aolog.spark.schema import check_rows
 from aolog.spark.sink import Written, batch_writer, stream_writer
 from aolog.spark.sink_options import SinkOptions, read_sink_options
+from aolog.write.options import WriterOptions
 from tests.aolog.conftest import open_below
 
 JOB = "ab" * 16
@@ -85,9 +86,8 @@ def test_options_are_read_in_any_case_and_kafkas_are_passed_over(tmp_path):
         "txnappid": "n", "TXNVERSION": "0", "compression": "lz4", "leftoverseconds": "60",
     }  # fmt: skip  # a table
     assert read_sink_options(given, stream=False) == SinkOptions(
-        str(tmp_path), "a/b", topic="t", slab_bytes=65_536, compression="lz4", app="n", version=0,
-        leftover_seconds=60,
-    )  # fmt: skip  # as the fields stand
+        str(tmp_path), "a/b", "t", WriterOptions(slab_bytes=65_536, compression="lz4"), "n", 0, 60
+    )
 
 
 def test_a_stream_has_no_transaction_of_its_own(tmp_path):
