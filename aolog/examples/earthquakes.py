@@ -3,12 +3,14 @@
     messages ► log `feed` ► by_network ► a log a network ► hourly ► Parquet ► earthquakes.svg
 
 Each arrow between logs and Parquet is a run of the pipeline, and `by_network` and `hourly` are what
-`--transform` names. Messages are made up (quakes.py), or a file of one JSON object a line, as the
+`--transform` names. Messages are made up (`sample`), or a file of one JSON object a line, as the
 U.S. Geological Survey's feeds in GeoJSON have them under `features`.
 """
 
 from __future__ import annotations
 
+import json
+import random
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,12 +21,11 @@ import aolog
 from aolog.cli.failing import CONTEXT_SETTINGS, Program
 from aolog.cli.output import json_option, out, to_stderr
 from aolog.errors import UsageError
-from aolog.examples.quakes import sample
 from aolog.spark.session import in_our_words, session
 from aolog.spark.transfer import Transfer, run_transfer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -33,6 +34,17 @@ _EVENT = """
     id string, properties struct<mag: double, place: string, time: bigint, net: string, type: string>
 """
 _LATE = "7 days"  # how much later than others an event may come and still be counted, in streams
+
+_BEGIN_MS = 1_517_356_800_000  # 2018-01-31, midnight UTC
+_WEEK_MS = 7 * 86_400_000
+# network: its share of the events, and the least magnitude that it reports
+_NETWORKS = {
+    "ak": (0.30, 0.5),
+    "ci": (0.25, 0.2),
+    "nc": (0.25, 0.2),
+    "nn": (0.1, 0.1),
+    "us": (0.1, 3.5),
+}
 
 
 class Example(NamedTuple):
@@ -43,6 +55,31 @@ class Example(NamedTuple):
     events: int
     hours: int
     plot: str | None
+
+
+# --- messages -------------------------------------------------------------------------------
+
+
+def sample(count: int, seed: int = 1) -> Iterator[bytes]:
+    """Messages as a public feed of earthquakes has them, made up: JSON texts of GeoJSON features with the
+    members that the example looks at, the newest first. From a seed: the same again."""
+    rng = random.Random(seed)  # noqa: S311 -- for repeating
+    times_ms = sorted((_BEGIN_MS + rng.randrange(_WEEK_MS) for _ in range(count)), reverse=True)
+    for number, time_ms in enumerate(times_ms):
+        (net,) = rng.choices([*_NETWORKS], [share for share, _ in _NETWORKS.values()])
+        magnitude = round(
+            _NETWORKS[net][1] + rng.expovariate(2.3), 2
+        )  # ten times fewer a magnitude
+        place = f"{rng.randint(1, 60)}km {rng.choice('NESW')} of a town"
+        about = {
+            "mag": magnitude,
+            "place": place,
+            "time": time_ms,
+            "net": net,
+            "type": "earthquake",
+        }
+        event = {"type": "Feature", "properties": about, "id": f"{net}{38_000_000 + number}"}
+        yield json.dumps(event, separators=(",", ":")).encode()
 
 
 # --- transforms -----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import aolog
 from aolog.errors import UsageError
 from aolog.examples import earthquakes
-from aolog.examples.quakes import sample
+from aolog.examples.earthquakes import sample
 from aolog.spark.kafka_sink import KafkaTarget
 from aolog.spark.pipeline import main
 from aolog.spark.session import our_error
