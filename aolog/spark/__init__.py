@@ -10,8 +10,8 @@ options have the names that Spark's Kafka source gives them. This room does not 
 `kafka_sink` alone knows a Kafka client. Importing the package imports neither Spark nor Arrow.
 
 Reading order, to read logs: options, listing (which logs there are), planning (which task reads
-what), reading (what a task does), datasource (batches), stream with offsets, batch_limits and
-watching (streams), scanning (without Spark's data source). To write them: sink_options, sink,
+what), reading (what a task does), datasource (batches), stream, batch_limits and watching
+(streams), scanning (without Spark's data source). To write them: sink_options, sink,
 routing. `verification` checks logs in tasks. `pipeline`, `transfer`, `kafka_sink` and `origins` are
 the command that moves logs with Spark. `session`, `java` and `shipping` prepare Spark and its workers.
 """

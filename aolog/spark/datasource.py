@@ -16,11 +16,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from aolog.errors import AologError, UsageError
 from aolog.spark.listing import list_logs
 from aolog.spark.options import read_options
-from aolog.spark.partition import partition_of, pieces_in
 from aolog.spark.planning import Span, partitions, spans
-from aolog.spark.reading import Reading, read_pieces
+from aolog.spark.reading import partition_of, pieces_in, read_pieces
 from aolog.spark.schema import check_schema, ddl
-from aolog.spark.shipping import Shipped, parcel_of
+from aolog.spark.shipping import Shipped, parcel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +34,9 @@ if TYPE_CHECKING:
 class AologDataSource(DataSource):
     """Logs as tables and streams, both ways. Options and columns: aolog/docs/how-to/spark.md."""
 
-    _pinned: list[Span] | None = None
+    def __init__(self, options: Any, pinned: list[Span] | None = None) -> None:
+        super().__init__(options)
+        self._pinned = pinned
 
     @classmethod
     def name(cls) -> str:
@@ -82,7 +83,7 @@ class AologDataSource(DataSource):
         return stream_writer(self.options, schema, overwrite)
 
     def __reduce__(self) -> Any:
-        return parcel_of(self)
+        return parcel(AologDataSource, self.options, self._pinned)
 
 
 def _check(schema: StructType, options: Options) -> None:
@@ -113,15 +114,10 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Batches of the partition's records. Raises GapFound, StorageError."""
-        options = self._options
-        how = Reading(self._schema, options.fail_on_loss, options.fail_on_corruption)
-        return read_pieces(pieces_in(partition), how)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_wanted": []}
+        return read_pieces(pieces_in(partition), self._schema, self._options)
 
     def __reduce__(self) -> Any:
-        return parcel_of(self)
+        return parcel(BatchReader, self._options, [], self._schema)
 
 
 def source_class() -> type[DataSource]:

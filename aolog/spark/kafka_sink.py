@@ -12,7 +12,6 @@ This is the only module of the package that knows a Kafka client, and imports it
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import AologError, UsageError, install_command
@@ -30,7 +29,6 @@ SENT = "records bigint, bytes bigint"  # what each task's sender yields
 _ANSWER_S = 10.0
 _MEET_S = 1.0  # it only saves time
 _POLL_S = 0.1
-_PURGE_POLLS = 20  # two seconds at most
 _PARTITION_UNASSIGNED = -1  # the client's own partitioner decides
 _SETTINGS: dict[str, Any] = {
     "partitioner": "murmur2_random",  # Java's; rows without a key anywhere
@@ -153,7 +151,7 @@ def _send(target: KafkaTarget, batches: Iterator[pa.RecordBatch]) -> tuple[int, 
     except KafkaException as error:
         failures.insert(0, error.args[0])
     if failures:
-        _purge(producer)
+        producer.purge()  # otherwise it would send the rest as long as the error refers to it
         raise JobFailed(
             f"Kafka at {target.bootstrap}: topic {target.topic}: {failures[0].str()}",
             hint="run it again: what was not acknowledged is sent then, and some of it twice",
@@ -182,19 +180,6 @@ def _produce(producer: Any, topic: str, row: Any, refused: Any) -> None:
             producer.poll(_POLL_S)
         else:
             return
-
-
-def _purge(producer: Any) -> None:
-    """What is still queued is not sent, and the producer goes without waiting for it."""
-    from confluent_kafka import KafkaException
-
-    producer.purge()
-    until_s = time.monotonic() + _PURGE_POLLS * _POLL_S
-    while len(producer) and time.monotonic() < until_s:
-        try:
-            producer.poll(_POLL_S)
-        except KafkaException:  # said once already
-            continue
 
 
 def messages_of(batch: pa.RecordBatch, origins: Any) -> Iterator[tuple[Any, ...]]:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from aolog.errors import RecordRefused, UsageError
+from aolog.log.units import size_bytes
 from aolog.storage.storage import absolute
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 # Python reads other signs as digits too, and not 5,000 of them.
 _DIGITS = re.compile(r"[0-9]{1,19}")
-_SIZE = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
-_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 
@@ -53,8 +52,7 @@ def whole_number(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1
 
 def size(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1) -> int:
     """In bytes. Raises UsageError."""
-    found = _SIZE.fullmatch(text.strip())
-    number = 0 if found is None else int(found[1]) << _SHIFTS[found[2].lower()]
+    number = size_bytes(text[:40]) or 0
     if not least <= number <= most:
         raise refused(
             name,

@@ -6,13 +6,15 @@ with one value for all records are slices of one array. Nothing handles records 
 
 from __future__ import annotations
 
+import pickle
 import signal
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition
 
 from aolog.errors import GapFound, NotALog, counted, records_lost, warn
 from aolog.log.directory import Log
@@ -25,6 +27,7 @@ from aolog.storage.storage import Storage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from aolog.spark.options import Options
     from aolog.spark.planning import Piece
 
 
@@ -40,20 +43,28 @@ _FROM_LOG = {
 _NUMBERS = {"partition": 0, "timestampType": 0}
 
 
-class Reading(NamedTuple):
-    """How to read pieces. Picklable. schema: of the batches; Spark accepts no other. fail_on_loss:
-    raise if records are pruned or a slab is missing. fail_on_corruption: raise if they are damaged."""
-
-    schema: pa.Schema
-    fail_on_loss: bool = True
-    fail_on_corruption: bool = True
+def partition_of(pieces: tuple[Piece, ...]) -> InputPartition:
+    """The partition of a task that reads these pieces. It has Spark's own class, so that a worker whose
+    Python lacks this package can unpickle it."""
+    return InputPartition(pickle.dumps(pieces))
 
 
-def read_pieces(pieces: Iterable[Piece], how: Reading) -> Iterator[pa.RecordBatch]:
-    """Batches of the pieces, in their order; none if there are no records. Raises GapFound for lost
-    records as `how` says, StorageError, CodecUnavailable."""
+def pieces_in(partition: InputPartition) -> tuple[Piece, ...]:
+    """The argument of `partition_of`; empty for the partition that Spark makes if there is none."""
+    if partition.value is None:
+        return ()
+    pieces: tuple[Piece, ...] = pickle.loads(partition.value)  # noqa: S301 -- from our own driver
+    return pieces
+
+
+def read_pieces(
+    pieces: Iterable[Piece], schema: pa.Schema, options: Options
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the pieces, in their order; none if there are no records. schema: of the batches;
+    Spark accepts no other. Raises GapFound for lost records as the options say, StorageError,
+    CodecUnavailable."""
     with _ending_quietly():
-        yield from _read_all(pieces, how)
+        yield from _read_all(pieces, schema, options)
 
 
 @contextmanager
@@ -74,7 +85,9 @@ def _ending_quietly() -> Iterator[None]:
     signal.signal(signal.SIGPIPE, before)  # the next task of this process may not be ours
 
 
-def _read_all(pieces: Iterable[Piece], how: Reading) -> Iterator[pa.RecordBatch]:
+def _read_all(
+    pieces: Iterable[Piece], schema: pa.Schema, options: Options
+) -> Iterator[pa.RecordBatch]:
     for piece in pieces:
         try:
             log = Log(piece.path, Storage())
@@ -82,31 +95,31 @@ def _read_all(pieces: Iterable[Piece], how: Reading) -> Iterator[pa.RecordBatch]
         except NotALog:  # deleted since the planning
             wanted = piece.wanted
             begin, end = max(wanted.begin, wanted.since), min(wanted.end, wanted.until)
-            _judge(piece, Gap(begin, end, "missing", None), how)
+            _judge(piece, Gap(begin, end, "missing", None), options)
             continue
         try:
-            yield from _read(piece, log, how)
+            yield from _read(piece, log, schema, options)
         finally:
             log.close()
 
 
-def _read(piece: Piece, log: Log, how: Reading) -> Iterator[pa.RecordBatch]:
+def _read(piece: Piece, log: Log, schema: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
     frames: list[RecordFrame] = []
     gaps = lost = held = size = 0
-    width, bodies = _widths(how.schema, piece)
+    width, bodies = _widths(schema, piece)
     for found in read_range(log, piece.wanted):
         if not isinstance(found, RecordFrame):
-            _judge(piece, found, how)
+            _judge(piece, found, options)
             gaps, lost = gaps + 1, lost + (found.records_lost or 0)
             continue
         cost = found.columns.records * width + (found.size if bodies else 0)
         if frames and (size + cost > BATCH_BYTES or held + found.size > HELD_BYTES):
-            yield from _batches(frames, size, piece, how.schema)
+            yield from _batches(frames, size, piece, schema)
             frames, held, size = [], 0, 0
         frames.append(found)
         held, size = held + found.size, size + cost
     if frames:
-        yield from _batches(frames, size, piece, how.schema)
+        yield from _batches(frames, size, piece, schema)
     if gaps:
         count = counted(gaps, "gap")
         warn("%s: %s, at least %s lost", piece.path, count, counted(lost, "record"))
@@ -125,11 +138,11 @@ def _widths(schema: pa.Schema, piece: Piece) -> tuple[int, bool]:
     return width, bodies
 
 
-def _judge(piece: Piece, gap: Gap, how: Reading) -> None:
-    """Raises for a gap, as `how` says. Not for a torn end, which was never acknowledged."""
+def _judge(piece: Piece, gap: Gap, options: Options) -> None:
+    """Raises for a gap, as the options say. Not for a torn end, which was never acknowledged."""
     text = f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): {records_lost(gap.records_lost)}"
     missed = gap.reason in {"pruned", "missing"}
-    if gap.reason != "torn" and (how.fail_on_loss if missed else how.fail_on_corruption):
+    if gap.reason != "torn" and (options.fail_on_loss if missed else options.fail_on_corruption):
         hint = "set failOnDataLoss to false" if missed else "set onCorruption to skip"
         raise GapFound(text, hint=f"{hint} to skip them", path=piece.path, gap=gap)
     warn("%s: %s", piece.path, text)

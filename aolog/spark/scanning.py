@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from aolog.spark.options import Options
     from aolog.spark.planning import Piece
-    from aolog.spark.reading import Reading
 
 
 _PARTITION_BYTES = 256 << 20  # twice a source's
@@ -47,7 +47,6 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     from aolog.spark.listing import list_logs
     from aolog.spark.options import read_options
     from aolog.spark.planning import partitions, spans
-    from aolog.spark.reading import Reading
     from aolog.spark.schema import ddl
 
     given = {name.lower(): _text(name, v) for name, v in options.items() if v is not None}
@@ -62,21 +61,23 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     cut = partitions(wanted, asked.partition_bytes, asked.min_partitions)
     columns = ddl(asked.columns)
     schema = arrow_schema(cast("StructType", StructType.fromDDL(columns)))
-    how = Reading(schema, asked.fail_on_loss, asked.fail_on_corruption)
     return spark.range(0, len(cut), 1, max(1, len(cut))).mapInArrow(
-        Shipped(_read, cut, how), columns
+        Shipped(_read, cut, schema, asked), columns
     )
 
 
 def _read(
-    cut: list[tuple[Piece, ...]], how: Reading, batches: Iterable[pa.RecordBatch]
+    cut: list[tuple[Piece, ...]],
+    schema: pa.Schema,
+    options: Options,
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """In a task. Its input rows are indexes into `cut`."""
     from aolog.spark.reading import read_pieces
 
     for batch in batches:
         for task in batch.column(0).to_pylist():
-            yield from read_pieces(cut[task], how)
+            yield from read_pieces(cut[task], schema, options)
 
 
 def refuse_connect(spark: SparkSession, instead: str) -> None:

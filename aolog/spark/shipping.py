@@ -73,20 +73,6 @@ def parcel(function: Callable[..., Any], *arguments: object) -> tuple[_Opener, t
     return _OPENER, (pickle.dumps((function, arguments)),)
 
 
-def parcel_of(instance: object) -> tuple[_Opener, tuple[bytes]]:
-    """For `__reduce__` of a class whose instances are sent to workers."""
-    return parcel(_rebuilt, type(instance), instance.__getstate__())
-
-
-def _rebuilt(kind: type[object], state: Any) -> Any:
-    made: Any = object.__new__(kind)
-    if hasattr(made, "__setstate__"):
-        made.__setstate__(state)
-    else:
-        made.__dict__.update(state or {})
-    return made
-
-
 class Shipped:
     """A function of this package, with its first arguments, for workers to call."""
 

@@ -1,7 +1,8 @@
 """`readStream`: micro-batches between offsets.
 
-An offset (offsets.py) says how far which logs were read. In none it goes back, and every address is
-a record's or the end. A log that comes is read from its beginning. One that goes stays in the
+An offset says how far which logs were read: in JSON `{name: [address, uuid, ended]}`, with sorted keys,
+because Spark compares the text, and stores it in the checkpoint. When the query restarts, a name may
+belong to another log, or to none. In none it goes back, and every address is a record's or the end. A log that comes is read from its beginning. One that goes stays in the
 offset; where it may have had more, or another log stands in its place, that is a loss and told.
 
 One process on the driver's host calls these for as long as the query runs, the latest offset up to
@@ -11,7 +12,7 @@ before some multiple of the time that the last look took.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -25,20 +26,52 @@ from pyspark.sql.streaming.datasource import (
 from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError, warn
 from aolog.read.reader import Reader
 from aolog.spark.batch_limits import share
-from aolog.spark.offsets import Offset, Stand, as_json, from_json, stand_in
-from aolog.spark.partition import partition_of, pieces_in
 from aolog.spark.planning import Span, check_names, partitions, where
-from aolog.spark.reading import Reading, read_pieces
-from aolog.spark.shipping import parcel_of
+from aolog.spark.reading import partition_of, pieces_in, read_pieces
+from aolog.spark.shipping import parcel
 from aolog.spark.watching import Watching
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options
+
+
+Offset = dict[str, Any]  # as Spark has it
+
+
+class Stand(NamedTuple):
+    """A log was read up to the address. uuid: as in Listed. ended: the log is deleted, and all of it
+    was read."""
+
+    address: int
+    uuid: str | None = None
+    ended: bool = False
+
+    def is_in(self, uuid: str | None) -> bool:
+        """Whether a log with this UUID is the log that was read. True if either UUID is unknown."""
+        return None in {self.uuid, uuid} or self.uuid == uuid
+
+
+def stand_in(log: Listed, address: int, before: Stand | None = None) -> Stand:
+    """An address of this log. before: an earlier one, whose UUID counts if the log's is unknown now."""
+    return Stand(address, log.uuid or (before and before.uuid))
+
+
+def as_json(stands: Mapping[str, Stand]) -> Offset:
+    """The offset as Spark stores it."""
+    return {name: list(stand) for name, stand in sorted(stands.items())}
+
+
+def from_json(offset: Offset) -> dict[str, Stand]:
+    """The inverse of `as_json`; a plain address belongs to any log with that name."""
+    return {
+        name: Stand(found) if isinstance(found, int) else Stand(*found)
+        for name, found in offset.items()
+    }
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -193,9 +226,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Batches of the partition's records. Raises GapFound, StorageError."""
-        options = self._options
-        how = Reading(self._schema, options.fail_on_loss, options.fail_on_corruption)
-        return read_pieces(pieces_in(partition), how)
+        return read_pieces(pieces_in(partition), self._schema, self._options)
 
     # --- the cursor -------------------------------------------------------------------------
 
@@ -231,11 +262,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Closes all files."""
         self._watching.close()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_schema": self._schema}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["_options"], state["_schema"])  # type: ignore[misc]  # a new one
-
     def __reduce__(self) -> Any:
-        return parcel_of(self)
+        return parcel(StreamReader, self._options, self._schema)

@@ -19,7 +19,7 @@ from aolog.spark.shipping import Shipped
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import InputPartition
@@ -76,8 +76,8 @@ def verify(
             raise UsageError(f"{name}={given!r}", hint="use a positive number, or None")
     from aolog.spark.listing import list_logs
     from aolog.spark.options import PARTITION_BYTES, Options, read_paths
-    from aolog.spark.partition import partition_of
     from aolog.spark.planning import partitions, spans
+    from aolog.spark.reading import partition_of
 
     options = Options(paths=read_paths({"path": str(root)}))
     logs = list_logs(options)
@@ -108,7 +108,7 @@ def verify(
         log.name: LogVerified(
             *counts.get(log.name, (0, 0)),
             len(log.bases),
-            sorted(gaps[log.name], key=_begin),
+            sorted(gaps[log.name]),
             log.end,
         )
         for log in logs
@@ -123,23 +123,14 @@ def verify(
     )
 
 
-def _begin(gap: Gap) -> int:
-    return gap.begin
-
-
 def _check_share(share: InputPartition) -> Iterator[tuple[Any, ...]]:
-    from aolog.spark.partition import pieces_in
+    from aolog.spark.reading import pieces_in
 
-    return check_all(pieces_in(share))
-
-
-def check_all(pieces: Iterable[Piece]) -> Iterator[tuple[Any, ...]]:
-    """The rows of all pieces."""
-    for piece in pieces:
-        yield from _check(piece)
+    for piece in pieces_in(share):
+        yield from check(piece)
 
 
-def _check(piece: Piece) -> Iterator[tuple[Any, ...]]:
+def check(piece: Piece) -> Iterator[tuple[Any, ...]]:
     """Rows of _FOUND: one an hour, and one with the gaps if there are any."""
     import numpy as np
 

@@ -6,6 +6,7 @@ Options, beside the sink's: `attempts`: each task is carried out so often, and t
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any
 
 from pyspark.sql.datasource import DataSource
@@ -20,6 +21,9 @@ class Troubled:
     """What goes wrong in a writer."""
 
     trouble: dict[str, str]
+
+    def __reduce__(self) -> Any:
+        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]  # pickle's own
 
     def write(self, iterator: Any) -> Any:
         batches = list(iterator)

@@ -13,7 +13,7 @@ import aolog.spark
 from aolog.errors import AologError, GapFound, UsageError
 from aolog.publish.publication import publish
 from aolog.spark import listing, planning
-from aolog.spark.partition import pieces_in
+from aolog.spark.reading import pieces_in
 from tests.aolog.conftest import fill, flip
 from tests.publish.job import JOB, task
 from tests.spark.driving import batch_reader, offsets, run, source, struct, table, tasks, write

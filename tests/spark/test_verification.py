@@ -12,7 +12,7 @@ from aolog.record import Gap
 from aolog.spark.listing import list_logs
 from aolog.spark.options import Options
 from aolog.spark.planning import partitions, spans
-from aolog.spark.verification import check_all
+from aolog.spark.verification import check
 from tests.aolog.read.test_ranges import damage, make_log
 
 
@@ -27,7 +27,7 @@ def test_however_logs_are_cut_gaps_and_counts_are_those_of_the_log_s_own_verify(
     assert [log.name for log in logs] == ["a", "b"]
     for tasks in (1, 2, 7, 40):
         cut = partitions(spans(options, logs), 1 << 30, tasks)
-        rows = [row for pieces in cut for row in check_all(pieces)]
+        rows = [row for pieces in cut for piece in pieces for row in check(piece)]
         for log in logs:
             report = aolog.verify(log.path)
             mine = [row for row in rows if row[0] == log.name]
@@ -52,5 +52,5 @@ def test_any_timestamp_has_an_hour(tmp_path):
             log.append(b"x", timestamp=each)
     options = Options(paths=(str(tmp_path),))
     (pieces,) = partitions(spans(options, list_logs(options)), 1 << 30)
-    found = {row[1]: row[2] for row in check_all(pieces)}
+    found = {row[1]: row[2] for piece in pieces for row in check(piece)}
     assert found == {least: 1, -hour: 1, 0: 1, hour: 1, greatest // hour * hour: 1}
