@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import aolog
-from aolog.cli.output import json_option, out, progress
+from aolog.cli.output import json_option, named, out, progress
 from aolog.cli.parse import log_argument
 from aolog.errors import CorruptionError, counted, one_line
 
@@ -48,7 +48,7 @@ def backup(
     with progress("backup", shown=not as_json) as update:
         done = aolog.backup(log, directory, new_uuid=new_uuid, progress=update)
     if as_json:
-        out.json({"log": log, **done._asdict(), "gaps": [gap._asdict() for gap in done.gaps]})
+        out.json({"log": log, **named(done)})
     else:
         records, cursors = (
             counted(done.records, "record", ","),

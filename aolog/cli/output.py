@@ -14,7 +14,7 @@ import os
 import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -162,6 +162,13 @@ def to_stderr(text: str) -> None:
 
 
 # --- JSON -----------------------------------------------------------------------------------
+
+
+def named(value: Any) -> Any:
+    """A value whose named tuples become objects, in lists too."""
+    if hasattr(value, "_asdict"):
+        return {name: named(each) for name, each in value._asdict().items()}
+    return [named(each) for each in value] if isinstance(value, list) else value
 
 
 def _member(name: str, data: bytes | None) -> dict[str, str | None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 import aolog
-from aolog.cli.output import human_bytes, json_option, out, progress
+from aolog.cli.output import human_bytes, json_option, named, out, progress
 from aolog.cli.parse import log_argument
 from aolog.errors import CorruptionError, counted, one_line
 
@@ -56,7 +56,7 @@ def repair(
     with progress("repair", shown=not as_json) as update:
         done = aolog.repair(log, into, new_uuid=new_uuid, dry_run=dry_run, progress=update)
     if as_json:
-        out.json({"log": log, **done._asdict(), "gaps": [gap._asdict() for gap in done.gaps]})
+        out.json({"log": log, **named(done)})
     else:
         _print(log, done)
     return CorruptionError.exit_status if done.left else 0

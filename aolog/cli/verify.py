@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 import aolog
-from aolog.cli.output import human_bytes, json_option, out, progress, table
+from aolog.cli.output import human_bytes, json_option, named, out, progress, table
 from aolog.cli.parse import log_argument
 from aolog.errors import CorruptionError, UsageError, counted, one_line
 from aolog.format.signature import parse_keys
@@ -80,31 +80,15 @@ def verify(
     signatures = None if keys is None else check_signatures(log, keys)
     ok = report.ok if news is None else news.ok
     if as_json:
-        more = {} if signatures is None else {"signatures": _signatures_to_json(signatures)}
-        out.json({"log": log, **report_to_json(report), **_news_to_json(news), **more})
+        more = {} if signatures is None else {"signatures": named(signatures)}
+        if news is not None:
+            more |= {"new_gaps": named(news.gaps), "new_findings": named(news.findings)}
+        out.json({"log": log, **named(report), **more})
     else:
         _print(log, report, news)
         if signatures is not None:
             _print_signatures(signatures)
     return 0 if ok and (signatures is None or signatures.ok) else CorruptionError.exit_status
-
-
-def _news_to_json(news: News | None) -> dict[str, Any]:
-    if news is None:
-        return {}
-    return {
-        "new_gaps": [gap._asdict() for gap in news.gaps],
-        "new_findings": [found._asdict() for found in news.findings],
-    }
-
-
-def report_to_json(report: Report) -> dict[str, Any]:
-    """All fields, with names."""
-    named = {
-        name: [item._asdict() for item in getattr(report, name)]
-        for name in ("gaps", "findings", "known")
-    }
-    return report._asdict() | named
 
 
 def _print(log: str, report: Report, news: News | None) -> None:
@@ -152,11 +136,6 @@ def _read_file(name: str, bytes_max: int) -> bytes:
     if len(data) > bytes_max:
         raise UsageError(f"{name}: is larger than {bytes_max} bytes")
     return data
-
-
-def _signatures_to_json(found: Signatures) -> dict[str, Any]:
-    """All of it, named."""
-    return {**found._asdict(), "wrong": [wrong._asdict() for wrong in found.wrong]}
 
 
 def _print_signatures(found: Signatures) -> None:
