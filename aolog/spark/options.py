@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from aolog.errors import UsageError
@@ -60,10 +61,10 @@ class Options(NamedTuple):
 # --- kinds of values ------------------------------------------------------------------------
 
 
-def _boolean(name: str, text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
-        raise refused(name, f"{text!r} is neither true nor false")
-    return text.lower() == "true"
+def _boolean(name: str, text: str, yes: str = "true", no: str = "false") -> bool:
+    if text.lower() not in {yes, no}:
+        raise refused(name, f"{text!r} is neither {yes} nor {no}")
+    return text.lower() == yes
 
 
 def _milliseconds(name: str, text: str) -> int:
@@ -95,12 +96,6 @@ def _columns(name: str, text: str) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise refused(name, "names a column twice")
     return names
-
-
-def _policy(name: str, text: str) -> bool:
-    if text.lower() not in {"fail", "skip"}:
-        raise refused(name, f"{text!r} is neither fail nor skip")
-    return text.lower() == "fail"
 
 
 def _place(name: str, text: str) -> Start:
@@ -151,7 +146,7 @@ READERS: dict[str, tuple[str, Any]] = {
     "startingTimestamp": ("begin_us", _milliseconds),
     "endingTimestamp": ("end_us", _milliseconds),
     "failOnDataLoss": ("fail_on_loss", _boolean),
-    "onCorruption": ("fail_on_corruption", _policy),
+    "onCorruption": ("fail_on_corruption", partial(_boolean, yes="fail", no="skip")),
     "maxPartitionBytes": ("partition_bytes", size),
     "minPartitions": ("min_partitions", whole_number),
     "columns": ("columns", _columns),
