@@ -117,7 +117,7 @@ def info(log: str, as_json: bool) -> None:  # noqa: FBT001 -- click passes by na
     cursors = cursor_states(log, holders)
     writer = holders.of(log)
     mount = Storage().mount_of(log)
-    limits = [] if mount is None else limits_of(mount)
+    limits = {} if mount is None else limits_of(mount)
     aside = _aside(log, Storage())
     fields |= {
         "writer_open": writer.held,
@@ -126,7 +126,7 @@ def info(log: str, as_json: bool) -> None:  # noqa: FBT001 -- click passes by na
         "version": aolog.__version__,
         "file_system": mount.kind if mount else None,
         "mount_point": mount.point if mount else None,
-        "storage_limits": [limit.code for limit in limits],
+        "storage_limits": list(limits),
         "aside": aside,
     }
     if as_json:
@@ -134,8 +134,8 @@ def info(log: str, as_json: bool) -> None:  # noqa: FBT001 -- click passes by na
         out.json(fields)
     else:
         _print(fields, cursors, bases)
-        for limit in limits:
-            out.line(f"\n{mount.point if mount else log}: {limit.text}.")
+        for text in limits.values():
+            out.line(f"\n{mount.point if mount else log}: {text}.")
 
 
 def _print(fields: dict[str, Any], cursors: list[CursorState], bases: list[int]) -> None:

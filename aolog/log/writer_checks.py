@@ -59,6 +59,6 @@ def warn_of_limits(path: str, storage: Storage) -> None:
     mount = storage.mount_of(path)
     if mount is None or mount.point in _warned:
         return
-    for limit in limits_of(mount):
+    for text in limits_of(mount).values():
         _warned.add(mount.point)
-        warn("%s is on %s (%s): %s", path, mount.point, mount.kind, limit.text)
+        warn("%s is on %s (%s): %s", path, mount.point, mount.kind, text)

@@ -7,7 +7,7 @@ cases. A device that acknowledges a sync early, or a library that skips fsync, d
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 
 class Mount(NamedTuple):
@@ -19,28 +19,14 @@ class Mount(NamedTuple):
     options: frozenset[str]
 
 
-class Limit(NamedTuple):
-    """A guarantee that is missing. code: stable. text: for people."""
-
-    code: str
-    text: str
-
-
-_NO_POWER_LOSS: Final = Limit(
-    "volatile", "it is in memory: nothing survives a restart of the machine, synced or not"
-)
-_NO_SYNC: Final = Limit("sync_omitted", "mounted with an option that makes fsync do nothing")
-_NO_BARRIER: Final = Limit(
-    "no_barrier", "mounted without barriers: synced data may be only in the device's cache"
-)
-_REMOTE: Final = Limit(
-    "remote",
-    "a network file system: other machines may not see a lock, and the server decides what "
+_LIMITS = {
+    "volatile": "it is in memory: nothing survives a restart of the machine, synced or not",
+    "sync_omitted": "mounted with an option that makes fsync do nothing",
+    "no_barrier": "mounted without barriers: synced data may be only in the device's cache",
+    "remote": "a network file system: other machines may not see a lock, and the server decides what "
     "fsync means",
-)
-_BY_PROGRAM: Final = Limit(
-    "by_program", "a program or the host serves it, and decides what locks and fsync mean"
-)
+    "by_program": "a program or the host serves it, and decides what locks and fsync mean",
+}
 
 _IN_MEMORY = {"tmpfs", "ramfs", "rootfs", "hugetlbfs"}
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "coda", "lustre",
@@ -64,17 +50,18 @@ def parse_mount(mountinfo: str, mount_id: int) -> Mount | None:
     return None
 
 
-def limits_of(mount: Mount) -> list[Limit]:
-    """The guarantees that a log on this mount lacks; usually none on a local disk."""
+def limits_of(mount: Mount) -> dict[str, str]:
+    """The guarantees that a log on this mount lacks; usually none on a local disk. Texts for people, by
+    stable code."""
     found = []
     if mount.kind in _IN_MEMORY:
-        found.append(_NO_POWER_LOSS)
+        found.append("volatile")
     elif mount.kind in _NETWORK:
-        found.append(_REMOTE)
+        found.append("remote")
     elif mount.kind in _HOSTED or mount.kind.partition(".")[0] in {"fuse", "fuseblk"}:
-        found.append(_BY_PROGRAM)
+        found.append("by_program")
     elif mount.kind == "overlay" and mount.options & _SYNC_OFF:
-        found.append(_NO_SYNC)
+        found.append("sync_omitted")
     if mount.options & _BARRIER_OFF:
-        found.append(_NO_BARRIER)
-    return found
+        found.append("no_barrier")
+    return {code: _LIMITS[code] for code in found}
