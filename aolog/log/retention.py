@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias
 
 from aolog.errors import NoSuchCursor, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
@@ -24,7 +24,6 @@ from aolog.record import Gap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import UnionType
 
     from aolog.log.cursor_file import Position
     from aolog.storage.storage import Storage
@@ -67,12 +66,13 @@ class Retention(_Bounds):
             size = size_bytes(size)
             if not size:
                 raise _refused("max_bytes", max_bytes, 'use bytes, or text such as "1GB" or "64M"')
-        if not _is_bound(size, int):
-            raise _refused("max_bytes", max_bytes, 'use a positive integer, or text such as "1GB"')
-        if not _is_bound(max_age_s, int | float):
-            raise _refused("max_age_s", max_age_s, "use a positive number of seconds")
-        if not _is_bound(max_slabs, int):
-            raise _refused("max_slabs", max_slabs, "use a positive integer")
+        for name, value, kind, hint in (
+            ("max_bytes", size, int, 'use a positive integer, or text such as "1GB"'),
+            ("max_age_s", max_age_s, int | float, "use a positive number of seconds"),
+            ("max_slabs", max_slabs, int, "use a positive integer"),
+        ):
+            if value is not None and not (isinstance(value, kind) and value > 0):
+                raise _refused(name, value, hint)
         if when_full not in ("prune", "block", "error"):
             raise _refused("when_full", when_full, 'use "prune", "block" or "error"')
         return super().__new__(cls, size, max_age_s, max_slabs, when_full)
@@ -81,12 +81,6 @@ class Retention(_Bounds):
     def bounded(self) -> bool:
         """Whether there is any bound."""
         return not (self.max_bytes is self.max_age_s is self.max_slabs is None)
-
-
-def _is_bound(value: Any, kind: type | UnionType) -> bool:
-    """Whether a bound is None or a positive number of this type."""
-    is_number = isinstance(value, kind)
-    return value is None or (is_number and value > 0)
 
 
 def _refused(name: str, value: object, hint: str) -> UsageError:

@@ -132,10 +132,6 @@ def _value(frames: list[RecordFrame]) -> _Parts:
     return _binary([(f.columns.records, f.columns.values or lone(f.columns.value)) for f in frames])
 
 
-def _key(frames: list[RecordFrame]) -> _Parts:
-    return _binary([(frame.columns.records, frame.columns.keys) for frame in frames])
-
-
 def _topic(frames: list[RecordFrame]) -> _Parts:
     pieces: list[_Piece] = []
     for columns in [frame.columns for frame in frames]:
@@ -179,7 +175,7 @@ _Maker: TypeAlias = "Callable[[list[RecordFrame]], _Parts]"
 _COLUMNS: dict[str, _Maker] = {
     "address": _address,
     "timestamp": _timestamp,
-    "key": _key,
+    "key": lambda frames: _binary([(f.columns.records, f.columns.keys) for f in frames]),
     "value": _value,
     "headers": _headers,
     "topic": _topic,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aolog.format.columns import Columns
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
-    from aolog.log.walk import Damage, Walks
+    from aolog.log.walk import Walks
 
 ScanOutcome: TypeAlias = RecordFrame | Gap
 _RAW_BYTES = 4 << 20  # decompressed at once: a compressed read may expand a thousand times
@@ -185,7 +185,8 @@ class Scan:
                 return self._leave(slab, outcome)
             if not isinstance(outcome, Frame):
                 begin, end = slab.base + outcome.begin, slab.base + outcome.end
-                self._open_gap(begin, end, self._reason(slab, outcome))
+                was_durable = outcome.durable or self._was_sealed(slab)
+                self._open_gap(begin, end, "corrupt" if was_durable else "torn_or_corrupt")
                 return True
             frames = [outcome]
         if slab.compressed:
@@ -238,11 +239,6 @@ class Scan:
                 fields = (begin, end_address, size, skip, stamp, ordinal, columns, epoch)
                 self._out.append(_make_frame(fields))
             self.ordinal = None if ordinal is None else ordinal + records
-
-    def _reason(self, slab: Slab, damage: Damage) -> GapReason:
-        if damage.durable or self._was_sealed(slab):
-            return "corrupt"
-        return "torn_or_corrupt"
 
     def _was_sealed(self, slab: Slab) -> bool:
         """Whether the successor has the same epoch: a writer syncs a slab before it begins another."""

@@ -28,25 +28,22 @@ from aolog.write.open_batch import Body
 from aolog.write.validate import check_sizes
 
 
-class _Body(BodyBuilder):
-    """A body whose columns come from Arrow's arrays."""
-
-    def column(self, array: pa.Array) -> bool:
-        """Puts a column; whether it has nulls."""
-        nulls = bool(array.null_count)
-        if nulls:
-            present = array.is_valid().to_numpy(zero_copy_only=False)
-            self.put(np.packbits(present, bitorder="little").tobytes())
-            array = array.fill_null(b"" if pa.types.is_binary(array.type) else "")
-        _, offsets_buffer, data = array.buffers()
-        offsets = memoryview(offsets_buffer)[4 * array.offset :][: 4 * len(array) + 4]
-        numbers = offsets.cast("i")
-        begin, end = numbers[0], numbers[-1]
-        if begin:
-            offsets = memoryview((np.frombuffer(offsets, np.int32) - begin).tobytes())
-        self.put(offsets)
-        self.put(memoryview(data)[begin:end] if data is not None else b"")
-        return nulls
+def _put_column(body: BodyBuilder, array: pa.Array) -> bool:
+    """Puts a column; whether it has nulls."""
+    nulls = bool(array.null_count)
+    if nulls:
+        present = array.is_valid().to_numpy(zero_copy_only=False)
+        body.put(np.packbits(present, bitorder="little").tobytes())
+        array = array.fill_null(b"" if pa.types.is_binary(array.type) else "")
+    _, offsets_buffer, data = array.buffers()
+    offsets = memoryview(offsets_buffer)[4 * array.offset :][: 4 * len(array) + 4]
+    numbers = offsets.cast("i")
+    begin, end = numbers[0], numbers[-1]
+    if begin:
+        offsets = memoryview((np.frombuffer(offsets, np.int32) - begin).tobytes())
+    body.put(offsets)
+    body.put(memoryview(data)[begin:end] if data is not None else b"")
+    return nulls
 
 
 # Made once: making a type takes as long as looking up a column.
@@ -96,7 +93,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Bod
     if data is not None and data.size > max_record_bytes:  # otherwise no value is
         longest = int(pa.compute.max(pa.compute.binary_length(value)).as_py() or 0)
         check_sizes(0, longest, max_record_bytes)
-    body, bits = _Body(), VALUES
+    body, bits = BodyBuilder(), VALUES
     least = greatest = now_us
     stamps = _column(given, "timestamp")
     if stamps is not None and stamps.null_count < len(stamps):
@@ -106,7 +103,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Bod
         least, greatest = int(numbers.min()), int(numbers.max())
     key = _column(given, "key")
     if key is not None and key.null_count < len(key):
-        bits |= KEYS | (KEY_NULLS if body.column(key) else 0)
+        bits |= KEYS | (KEY_NULLS if _put_column(body, key) else 0)
     topic = _column(given, "topic")
     if topic is not None and topic.null_count < len(topic):
         _check_text(topic, "a topic")
@@ -116,11 +113,11 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Bod
                 f"a topic has {lengths['max'] if lengths['min'] else 0} bytes",
                 hint=f"use 1 to {TOPIC_LEN_MAX}, or null for the log's own",
             )
-        bits |= TOPICS | (TOPIC_NULLS if body.column(topic) else 0)
+        bits |= TOPICS | (TOPIC_NULLS if _put_column(body, topic) else 0)
     headers = _column(given, "headers")
     if headers is not None and len(headers.flatten()):
         bits |= HEADERS | (HEADER_NULLS if _put_headers(body, headers) else 0)
-    bits |= VALUE_NULLS if body.column(value) else 0
+    bits |= VALUE_NULLS if _put_column(body, value) else 0
     check_sizes(body.length, 0, max_record_bytes)
     return Body(batch.num_rows, bits, 0, body.parts, greatest, least)
 
@@ -133,7 +130,7 @@ def _check_text(array: pa.Array, what: str) -> None:
         raise RecordRefused(f"{what} has no UTF-8 form") from None
 
 
-def _put_headers(body: _Body, headers: pa.Array) -> bool:
+def _put_headers(body: BodyBuilder, headers: pa.Array) -> bool:
     entries = headers.flatten()  # a null list counts as empty
     names, values = entries.field("key"), entries.field("value")
     if entries.null_count or names.null_count:  # the name of a null entry may be ""
@@ -143,5 +140,5 @@ def _put_headers(body: _Body, headers: pa.Array) -> bool:
     offsets = np.zeros(len(headers) + 1, np.uint32)
     np.cumsum(lengths, out=offsets[1:])
     body.put(offsets.tobytes())
-    body.column(names)
-    return body.column(values)
+    _put_column(body, names)
+    return _put_column(body, values)
