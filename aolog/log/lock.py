@@ -5,16 +5,18 @@
     retention lock   LOG/retention.lock     one process that prunes
     cursor's lock    the cursor's file      one reader that commits, or a command that changes it
 
-The root's lock of a root that is itself a log is the writer's lock of that log.
+The root's lock of a root that is itself a log is the writer's lock of that log. `warn_of_limits` names a
+file system on which locks do not hold.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.errors import CursorLocked, LogLocked
+from aolog.errors import CursorLocked, LogLocked, warn
 from aolog.log.names import RETENTION_LOCK, cursor_path
 from aolog.storage.directory import Inside
+from aolog.storage.mounts import limits_of
 from aolog.storage.storage import DIRECTORY_MODE
 
 if TYPE_CHECKING:
@@ -67,3 +69,16 @@ def lock_cursor(log_path: str, name: str, storage: Storage) -> File:
         if not storage.leads_to(path, file):
             raise FileNotFoundError(path)  # deleted or replaced since it was opened
     return file
+
+
+_warned: set[str] = set()  # mount points that a warning named
+
+
+def warn_of_limits(path: str, storage: Storage) -> None:
+    """Warns, once a mount, if the file system is known not to keep its locks or syncs."""
+    mount = storage.mount_of(path)
+    if mount is None or mount.point in _warned:
+        return
+    for text in limits_of(mount).values():
+        _warned.add(mount.point)
+        warn("%s is on %s (%s): %s", path, mount.point, mount.kind, text)

@@ -26,6 +26,10 @@ ASIDE_DIRECTORY = "aside"
 RETENTION_LOCK = "retention.lock"
 KNOWN_GAPS_NAME = "known-gaps.json"
 MANIFEST_NAME = "published.jsonl"
+NOT_FOREIGN = {  # beside the slabs of a log, or in a directory that may become one
+    CURSOR_DIRECTORY, ASIDE_DIRECTORY, RETENTION_LOCK, KNOWN_GAPS_NAME, MANIFEST_NAME,
+    f"{MANIFEST_NAME}.tmp", "lost+found",
+}  # fmt: skip  # a set
 UNBORN_SUFFIX = ".slab.tmp"
 PENDING_SUFFIX = ".pending"
 CURSOR_SUFFIX = ".cursor"

@@ -26,13 +26,12 @@ from aolog.log.manifest import Manifest, Place, encode_manifest, read_manifest
 from aolog.log.names import MANIFEST_NAME
 from aolog.log.publications import roll_forward
 from aolog.log.slab_file import seal_at_end
-from aolog.log.writer_checks import refuse_foreign
 from aolog.publish.leftovers import LEFTOVER_SECONDS, sweep
 from aolog.publish.pending import log_path
 from aolog.storage.directory import Inside
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute, parent_of
 from aolog.write.next_slab import header_after, next_header, reach_of
-from aolog.write.opening import open_for_append
+from aolog.write.opening import open_for_append, refuse_foreign
 
 if TYPE_CHECKING:
     import os
@@ -227,7 +226,6 @@ def _beyond(bases: list[int], places: dict[str, Place]) -> dict[str, Place]:
 def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> dict[str, Place]:
     """Recovers the log and completes its new slabs."""
     with Log(log_path(root, log), storage) as opened:
-        refuse_foreign(opened, format_1=False)
         _, following, _ = open_for_append(opened)
         for name in opened.unborn:  # it holds no record
             storage.unlink(opened.directory / name)

@@ -24,8 +24,8 @@ from pyspark.sql.datasource import (
 )
 
 from aolog.errors import UsageError
+from aolog.log.lock import warn_of_limits
 from aolog.log.manifest import Transaction
-from aolog.log.writer_checks import warn_of_limits
 from aolog.publish.leftovers import abort
 from aolog.publish.publication import check_free, publish
 from aolog.spark.routing import Router

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog.errors import (
     AologError,
     HeaderLost,
+    NotALog,
     TopicMismatch,
+    UsageError,
     counted,
     warn,
 )
@@ -19,7 +21,7 @@ from aolog.format.frame import padding
 from aolog.format.slab import SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.identity import cursor_uuids
-from aolog.log.names import CURSOR_DIRECTORY
+from aolog.log.names import CURSOR_DIRECTORY, NOT_FOREIGN
 from aolog.log.walk_format1 import QueuefkaWalker
 from aolog.write.cut_tail import cut_tail
 from aolog.write.next_slab import REACH_SPARE
@@ -124,16 +126,40 @@ def _tail_end(slab: Slab, begin: int, end: int) -> int:
     return begin
 
 
+def refuse_foreign(log: Log, *, format_1: bool) -> None:
+    """Raises NotALog if the directory has other files and no slab, UsageError if the log has the other
+    format. If nothing shows the log's format, it is the writer's."""
+    if not log.bases:
+        foreign = [
+            name for name in log.others if not name.startswith(".") and name not in NOT_FOREIGN
+        ]
+        if foreign:
+            raise NotALog(
+                f"holds other files ({foreign[0]!r}) and no slab",
+                hint="name an empty directory, or one that does not exist",
+                path=log.path,
+            )
+    elif format_1 and not log.says_format:
+        log.take_for_format_1()  # a power cut may destroy the first bytes of its first slab
+    elif (log.format == 1) != format_1:
+        its = "queuefka" if log.format == 1 else "aolog"
+        raise UsageError(
+            f"{log.path}: the log is of format {log.format}",
+            hint=f'open it with format="{its}"',
+        )
+
+
 def open_for_append(
-    log: Log, *, first_base: int = 0, topic: str | None = None
+    log: Log, *, format_1: bool = False, first_base: int = 0, topic: str | None = None
 ) -> tuple[Opening, SlabHeader, int | None]:
     """Recovers the log. The caller holds the writer's lock.
 
     The second value is what the next slab's header says of the slabs before it (next_slab.py). The
     third value is the offset at which a format-1 slab is continued, otherwise None. Raises,
-    before it changes anything: HeaderLost if the log's identity is lost, IdentityUnclear if its
-    slabs and cursors contradict each other, and TopicMismatch.
+    before it changes anything: what `refuse_foreign` raises, HeaderLost if the log's identity is lost,
+    IdentityUnclear if its slabs and cursors contradict each other, and TopicMismatch.
     """
+    refuse_foreign(log, format_1=format_1)
     if log.bases and log.format == 2:
         log.decide_uuid(to_write=True)
     last, tail_end = _inspect(log)

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from aolog import errors as notices
 from aolog.errors import AologError, RetentionFull
 from aolog.log.directory import Log
-from aolog.log.lock import lock_log
+from aolog.log.lock import lock_log, warn_of_limits
 from aolog.log.pruned_records import PrunedUnread
 from aolog.log.retention import prune
-from aolog.log.writer_checks import refuse_foreign, warn_of_limits
 from aolog.write.next_slab import begin_format_1_slab, begin_slab, header_after
 from aolog.write.opening import open_for_append
 
@@ -65,9 +64,11 @@ class SlabChain:
                 from aolog.log.publications import roll_forward
 
                 roll_forward(log)
-            refuse_foreign(log, format_1=options.format_1)
             self.opening, self._following, offset = open_for_append(
-                log, first_base=options.first_address, topic=options.topic
+                log,
+                format_1=options.format_1,
+                first_base=options.first_address,
+                topic=options.topic,
             )
             for name in log.unborn:  # a slab that was never renamed holds no record
                 self.storage.unlink(log.directory / name)
