@@ -13,7 +13,7 @@ no UUID: there the cursor is bound to its directory and to the first slab's firs
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
@@ -249,9 +249,3 @@ class CursorFile:
         file, self._file = self._file, None
         if file is not None:
             file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
