@@ -41,50 +41,45 @@ class Inside(str):
         directory / "aside" / "repair-0001"
 
     base: the path of a directory, or an open directory; an open one is used even if its path leads
-    elsewhere now. names: below the base. mode: for creating a file that the user named; None for a
-    file in a log, which gets its directory's permissions.
+    elsewhere now. names: below the base. in_log: whether it is in a log, which may be another user's;
+    False for a path that the user named.
     """
 
-    __slots__ = ("base", "mode", "names")
+    __slots__ = ("base", "in_log", "names")
 
     base: str | Directory
     names: tuple[str, ...]
-    mode: int | None
+    in_log: bool
 
-    def __new__(cls, base: str | Directory, *names: str, mode: int | None = None) -> Self:
+    def __new__(cls, base: str | Directory, *names: str, in_log: bool = True) -> Self:
         """Takes one name or more."""
         assert names
         assert all(name and "/" not in name and name not in {".", ".."} for name in names), names
         above = base if isinstance(base, str) else base.path
-        is_plain = above == "." and mode is not None
+        is_plain = above == "." and not in_log
         text = "/".join(names if is_plain else (above.rstrip("/"), *names))
         self = super().__new__(cls, text)
-        self.base, self.names, self.mode = base, names, mode
+        self.base, self.names, self.in_log = base, names, in_log
         return self
-
-    @property
-    def in_log(self) -> bool:
-        """Whether it is in a log, which may be another user's."""
-        return self.mode is None
 
     def __truediv__(self, name: str) -> Inside:
         """The path of an entry of this directory."""
-        return Inside(self.base, *self.names, name, mode=self.mode)
+        return Inside(self.base, *self.names, name, in_log=self.in_log)
 
     def __add__(self, suffix: str) -> Inside:
         """The path in the same directory whose last name has this suffix."""
         *above, name = self.names
-        return Inside(self.base, *above, name + suffix, mode=self.mode)
+        return Inside(self.base, *above, name + suffix, in_log=self.in_log)
 
     def __reduce__(self) -> tuple[Callable[[str], str], tuple[str]]:
         """Pickles as a plain string, for messages: another process has no such descriptor."""
         return str, (str(self),)
 
 
-def beside(path: str, mode: int = 0o600) -> Inside:
-    """A file that the user named, in a directory whose path may lead through links. mode: for
-    creating it. Raises UsageError if the path names no file."""
+def beside(path: str) -> Inside:
+    """A file that the user named, in a directory whose path may lead through links. Raises UsageError
+    if the path names no file."""
     head, slash, name = path.rstrip("/").rpartition("/")
     if name in {"", ".", ".."}:
         raise UsageError(f"{path!r} names no file")
-    return Inside(head or slash or ".", name, mode=mode)
+    return Inside(head or slash or ".", name, in_log=False)

@@ -54,7 +54,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
     UsageError for a relative path if the working directory was removed, and for a URL: pathlib
     would make `s3:/` of `s3://`, and so name a directory `s3:`."""
     if isinstance(path, Inside) and isinstance(path.base, str):
-        return Inside(absolute(path.base), *path.names, mode=path.mode)
+        return Inside(absolute(path.base), *path.names, in_log=path.in_log)
     text = os.fspath(path)
     if not text.startswith("/"):
         scheme, colon, _ = text.partition(":/")
@@ -267,11 +267,11 @@ class Storage:
 
     def _open(self, path: Inside, flags: int) -> File:
         how = flags | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not block
-        mode = path.mode or 0
+        mode = 0
         creates = bool(flags & os.O_CREAT)
         with as_storage_error(path, "open", but=() if creates else (FileNotFoundError,)):
             with self._entered(path, change=flags != os.O_RDONLY) as (above, name):
-                if creates and path.in_log:
+                if creates:
                     mode = above.mode() & _READ_WRITE
                 file = File(path, self._open_at(above, name, how, path, mode), self.system)
             with file.closed_on_error():
@@ -333,7 +333,7 @@ class Storage:
         with ExitStack() as held:
             with as_storage_error(path, "open"):
                 above, name = held.enter_context(self._entered(path))
-            whole = Inside(above, name, mode=path.mode)
+            whole = Inside(above, name, in_log=path.in_log)
             temporary = whole + ".tmp"
             with self.create(temporary) as file:
                 try:
