@@ -98,8 +98,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """`-n auto`: one for each core, and three more for the tests with a Kafka, which mostly wait."""
-    return (os.cpu_count() or 1) + 3
+    """`-n auto`: one for each core, and four more for the tests with a Kafka, which mostly wait."""
+    return (os.cpu_count() or 1) + 4
 
 
 def _group_of(item: pytest.Item) -> str | None:
