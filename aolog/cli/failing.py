@@ -178,9 +178,8 @@ def _ours(error: Exception, program: str) -> AologError:
         case AologError():
             return error
         case click.ClickException():
-            ctx = getattr(error, "ctx", None)
-            hint = f"see {ctx.command_path} --help" if ctx is not None else None
-            return UsageError(" ".join(error.format_message().split()).removesuffix("."), hint=hint)
+            reason = " ".join(error.format_message().split()).removesuffix(".")
+            return UsageError(reason, hint=_usage_hint(error))
         case OSError():
             silence_stdout()  # it may have failed itself, when click printed help
             what = os.strerror(error.errno) if error.errno else str(error)
@@ -192,6 +191,25 @@ def _ours(error: Exception, program: str) -> AologError:
         click.echo(escape_controls("".join(traceback.format_exception(error))), err=True)
     hint = f"this is a bug in {program}; {TRACEBACK_VARIABLE}=1 prints a traceback"
     return AologError(f"{type(error).__name__}: {error}", hint=hint)
+
+
+def _usage_hint(error: click.ClickException) -> str | None:
+    """How to give a value that was given as an option instead of an argument, or the reverse; and where
+    the help is."""
+    ctx = getattr(error, "ctx", None)
+    if ctx is None:
+        return None
+    hint = f"see {ctx.command_path} --help"
+    arguments = [one for one in ctx.command.params if isinstance(one, click.Argument)]
+    if isinstance(error, click.NoSuchOption):
+        name = error.option_name.lstrip("-")
+        if any(one.name == name for one in arguments):
+            return f"give it as an argument: {ctx.command_path} {name.upper()}; {hint}"
+    elif "unexpected extra argument" in error.message and not arguments:
+        options = {name for one in ctx.command.params for name in one.opts}
+        if named := [name for name in ("--log", "--topic") if name in options]:
+            return f"name it with {' or '.join(named)}; {hint}"
+    return hint
 
 
 def _plain(details: dict[str, object]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def lock_cursor(log_path: str, name: str, storage: Storage) -> File:
         if not file.try_lock():
             raise CursorLocked(
                 f"cursor {name!r} is in use by another reader",
-                hint="wait for it to end, or use another name",
+                hint="wait for it to end, or stop it; another name would read all records again",
                 path=log_path,
             )
         if not storage.leads_to(path, file):

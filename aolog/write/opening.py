@@ -193,8 +193,10 @@ def open_for_append(
     known, records, greatest_us = _last_known(log, foreign=last.foreign)
     if topic is not None and topic != known.topic:
         raise TopicMismatch(
-            f"the log's topic is {known.topic!r}, not {topic!r}",
-            hint="leave it out, or give records topics of their own",
+            f"the log's topic is {known.topic!r}, not {topic!r}"
+            if known.topic is not None
+            else f"the log was created without a topic, and cannot get {topic!r} now",
+            hint="leave it out, name it to the bridge, or give records topics of their own",
             path=log.path,
         )
     aside, cut = cut_tail(log, decision, last, tail_end)

@@ -80,8 +80,8 @@ class WriterOptions(NamedTuple):
         if max_bytes is not None and max_bytes < 2 * self.slab_bytes:
             raise UsageError(
                 f"Retention(max_bytes={max_bytes}) leaves no room for two slabs of "
-                f"{self.slab_bytes}",
-                hint="make slabs smaller or the total larger",
+                f"{self.slab_bytes} bytes",
+                hint="lower slab_bytes (--slab-bytes), best to an eighth of the total, or raise the total",
             )
         return self
 

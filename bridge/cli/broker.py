@@ -19,8 +19,11 @@ _FETCH, _LOOK_S = 1_000, 0.2
 
 
 @click.command(short_help="Run a broker to try things out.")
-@click.option("--topic", type=TOPIC, help="Print the records that arrive in this topic.")
-def broker(*, topic: str | None) -> None:
+@click.option(
+    "--topic", "topics", multiple=True, type=TOPIC,
+    help="Print the records that arrive in this topic. Repeatable.",
+)  # fmt: skip  # options read best one a line
+def broker(*, topics: tuple[str, ...]) -> None:
     """Run the embedded broker on loopback until it is interrupted. Prints its HOST:PORT first.
 
     Use it only to try things out: it keeps 5 MiB of each partition, in memory, deletes the oldest
@@ -36,19 +39,19 @@ def broker(*, topic: str | None) -> None:
     from bridge.kafka.fetcher import Fetcher
 
     with EmbeddedBroker() as running:
-        if topic is not None:
+        for topic in topics:
             running.create_topic(topic, _PARTITIONS)
         to_stderr(
             "aolog-bridge: warning: this broker keeps records in memory; they are gone when it ends"
         )
         out.line(running.bootstrap_servers)
         out.flush()
-        if topic is not None:
+        if topics:
             fetcher = Fetcher(running.bootstrap_servers, {})
-            fetcher.assign({(topic, partition): 0 for partition in range(_PARTITIONS)})
+            fetcher.assign({(topic, part): 0 for topic in topics for part in range(_PARTITIONS)})
             _print(fetcher)
             to_stderr(
-                f"aolog-bridge: warning: {topic} is not printed any more: the broker deleted records"
+                "aolog-bridge: warning: nothing is printed any more: the broker deleted records"
             )
         while True:
             time.sleep(_LOOK_S)

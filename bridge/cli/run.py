@@ -78,7 +78,8 @@ class _Run(GroupedCommand):
 )
 @click.option(
     "--topic", type=TOPIC,
-    help="Fallback topic; records that name a topic keep it. Default: the log's own.",
+    help="Fallback topic; records that name a topic keep it. Default: the log's own"
+    " (aolog append --topic).",
 )  # fmt: skip  # options read best one a line
 @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
 @click.option(
@@ -167,9 +168,9 @@ def run(
       4  storage: the disk, a permission; with --drain: a directory could not be
          listed, all else is as described above
       5  the log's cursor is in use
-      6  drained except for records that wait for a topic or a right, or that the
-         cluster refuses; the cluster refused something else; the cursor belongs
-         to another cluster
+      6  drained except for records that wait for a topic (after 30 s) or a right,
+         or that the cluster refuses; the cluster refused something else; the
+         cursor belongs to another cluster
       7  fenced: another bridge delivers this log exactly once
       8  the cluster, or its cursor topic, is unfit for exactly_once
       130, 143  with --drain: interrupted, or terminated, before that was done

@@ -111,7 +111,7 @@ _rows(f"{UNKNOWN_TOPIC} _UNKNOWN_TOPIC _UNKNOWN_PARTITION UNKNOWN_TOPIC_ID INCON
       Kind.TOPIC_MISSING, "there is no such topic or partition",
       "create it, or send its records elsewhere with a route")  # fmt: skip  # as above
 _rows(NO_TOPIC, Kind.TOPIC_MISSING, "it names no topic and there is no default",
-      "name a default with --topic")  # fmt: skip  # as above
+      "name a default: --topic, or `topic` in the configuration")  # fmt: skip  # as above
 _rows("TOPIC_AUTHORIZATION_FAILED", Kind.TOPIC_FORBIDDEN, "the bridge has no right to the topic",
       "grant Write and Describe on the topic")  # fmt: skip  # as above
 _rows(NO_READ, Kind.TOPIC_FORBIDDEN, "the bridge has no right to read the topic",

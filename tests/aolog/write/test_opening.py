@@ -402,6 +402,12 @@ def test_another_topic_or_format_is_refused_before_anything_is_mended(log_path: 
         assert writer.opening.case == "@F unsealed_torn"
 
 
+def test_a_log_that_was_created_without_a_topic_does_not_get_one_later(log_path: str) -> None:
+    abandoned(log_path)
+    error = refused(log_path, aolog.TopicMismatch, topic="orders")
+    assert "created without a topic, and cannot get 'orders' now" in str(error)
+
+
 def test_a_second_writer_is_refused_in_the_same_process(log_path: str) -> None:
     with aolog.Writer(log_path) as writer:
         writer.append(b"a")

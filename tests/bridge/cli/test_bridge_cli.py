@@ -96,6 +96,12 @@ def test_a_value_that_the_configuration_refuses_is_refused_before_anything_is_wr
     [
         (["frob"], "No such command 'frob'"),
         (["run", "--nope"], "No such option"),
+        (
+            ["consume", "--topic", "t"],
+            "No such option '--topic'; give it as an argument: main consume TOPIC; see",
+        ),
+        (["status", "l"], "Got unexpected extra argument (l); name it with --log; see"),
+        (["offsets", "t"], "Got unexpected extra argument (t); name it with --log or --topic; see"),
         (["seek", "LOG"], "name the new position: --to PLACE"),
         (["replay"], "Missing argument 'LOG'"),
         (["run", "--log", "l"], "name the cluster: --bootstrap-servers"),
@@ -418,7 +424,7 @@ def test_a_cluster_that_cannot_be_reached_is_named_at_once_with_the_reason(
 def test_a_broker_to_try_things_out_serves_other_processes_and_prints_what_arrives(
     bridge: Start, log: Path
 ) -> None:
-    broker = bridge("broker", "--topic", "t")
+    broker = bridge("broker", "--topic", "t", "--topic", "u")
     wait_until(lambda: broker.lines, seconds=30)
     (servers,) = broker.lines
     assert "in memory" in broker.stderr
@@ -432,6 +438,12 @@ def test_a_broker_to_try_things_out_serves_other_processes_and_prints_what_arriv
     assert forwarded.end(30) == 0
     wait_until(lambda: len(broker.lines) == 4, seconds=30)
     keyed, null, odd = sorted(broker.lines[1:], key=lambda line: ("k  " not in line, line))
+    again = bridge(
+        "replay", log, "--from", "earliest", "--to", "cursor:bridge", "--topic", "u",
+        "--bootstrap-servers", servers.strip(),
+    )  # fmt: skip  # a command line reads best as one
+    assert again.end(30) == 0
+    wait_until(lambda: sum(line.startswith("u/") for line in broker.lines) == 3, seconds=30)
     assert re.fullmatch(r"t/\d@\d  k  hello\n", keyed)
     assert re.fullmatch(r"t/\d@\d  -  -\n", null)
     assert re.fullmatch(r"t/\d@\d  -  two\\nlines \\xff\n", odd)
