@@ -39,7 +39,7 @@ def broker(*, topics: tuple[str, ...]) -> None:
     from bridge.kafka.fetcher import Fetcher
 
     with EmbeddedBroker() as running:
-        for topic in topics:
+        for topic in dict.fromkeys(topics):
             running.create_topic(topic, _PARTITIONS)
         to_stderr(
             "aolog-bridge: warning: this broker keeps records in memory; they are gone when it ends"
