@@ -159,7 +159,8 @@ def _listen(where: str, host: str, port: int) -> socket.socket:
     except OSError as failed:
         listener.close()
         raise UsageError(
-            f"cannot listen on {where}: {failed.strerror}", hint="choose another HOST:PORT"
+            f"cannot listen on {where}: {failed.strerror}",
+            hint="stop what listens there (a bridge that runs already?), or choose another HOST:PORT",
         ) from None
     return listener
 

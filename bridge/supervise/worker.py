@@ -179,7 +179,10 @@ class Worker:
     def stand(self, error: BaseException) -> None:
         """Waits for a reload or a restart."""
         self.phase = Phase.STANDING
-        self._log_failure(error, "was drained" if isinstance(error, GapFound) else "stands")
+        self._log_failure(
+            error,
+            "was drained" if isinstance(error, GapFound) else "waits for a reload or a restart",
+        )
 
     def finish(self, *, drained: bool) -> None:
         """It never runs again. Gaps that a drain passed, in any run, are its failure: the cursor is
