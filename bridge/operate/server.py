@@ -160,7 +160,7 @@ def _listen(where: str, host: str, port: int) -> socket.socket:
         listener.close()
         raise UsageError(
             f"cannot listen on {where}: {failed.strerror}",
-            hint="stop what listens there (a bridge that runs already?), or choose another HOST:PORT",
+            hint="choose another HOST:PORT; if it is in use, a bridge may run already",
         ) from None
     return listener
 
