@@ -67,8 +67,9 @@ of LOG runs, 6 records were refused, 130 and 143 interrupted, terminated, before
 )
 @click.option(
     "--topic", type=TOPIC,
-    help="Send every record to this topic, whatever topic it names. Without it, each goes to the"
-    " topic that the bridge sends it to.",
+    help="Send every record to this topic, whatever topic it names. Without it, each goes where the"
+    " configuration's routes, the record or its log say: a topic that `run` had as --topic must be"
+    " given here again.",
 )  # fmt: skip  # options read best one a line
 @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
 @config_option

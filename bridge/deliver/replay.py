@@ -43,7 +43,10 @@ def replay_range(
     replay runs."""
     storage = Storage()
     if end <= begin:
-        raise UsageError(f"nothing lies from {begin} to {end}", hint="give --from before --to")
+        raise UsageError(
+            f"no record lies from {begin} (--from) to {end} (--to)",
+            hint="give an earlier --from or a later --to",
+        )
     for name in bridge_cursors(path, storage):
         if name != REPLAY and (passed := read_position(path, name, storage).address) < end:
             raise UsageError(
