@@ -224,7 +224,8 @@ class Catalog:
         if str(self._metadata().cluster_id).startswith(MOCK_CLUSTER):
             raise DestinationError(
                 f"{self._servers} is the embedded broker, which cannot answer this",
-                hint="use a Kafka: `aolog-bridge cluster` runs one",
+                hint="use a Kafka: `aolog-bridge cluster` runs one; or start this with `aolog-bridge broker"
+                " --topic TOPIC`: it prints what arrives",
             )
         self._is_kafka = True
 
