@@ -228,7 +228,8 @@ class ExactlyOnce:
         engine, cluster = self.engine, self._cluster
         stalled = self._watch.now(time.monotonic())
         reason = self._refusals.reason
-        failure = self._watch.too_few or reason or late(stalled) or engine.failure
+        late_and_why = "; ".join(filter(None, (late(stalled), engine.failure)))
+        failure = self._watch.too_few or reason or late_and_why or None
         return Status(
             delivery=EXACTLY_ONCE,
             state=self._state(),
