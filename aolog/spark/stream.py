@@ -1,9 +1,10 @@
 """`readStream`: micro-batches between offsets.
 
-An offset says how far which logs were read: in JSON `{name: [address, uuid, ended]}`, with sorted keys,
-because Spark compares the text, and stores it in the checkpoint. When the query restarts, a name may
-belong to another log, or to none. In none it goes back, and every address is a record's or the end. A log that comes is read from its beginning. One that goes stays in the
-offset; where it may have had more, or another log stands in its place, that is a loss and told.
+An offset says which logs were read, and how far: in JSON `{name: [address, uuid, ended]}`, with sorted
+keys, because Spark compares the text, and stores it in the checkpoint. A position never goes back, and
+its address is a record's or the end. A log that comes is read from its beginning. When the query
+restarts, a name may belong to another log, or to none. A log that is gone stays in the offset. If it may
+have had more records, or another log has its name, that is a loss and reported.
 
 One process on the driver's host calls these for as long as the query runs, the latest offset up to
 90 times a second. So logs are looked at anew only where a directory or a last slab changed, and not
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 Offset = dict[str, Any]  # as Spark has it
 
 
-class Stand(NamedTuple):
+class LogPosition(NamedTuple):
     """A log was read up to the address. uuid: as in Listed. ended: the log is deleted, and all of it
     was read."""
 
@@ -56,20 +57,20 @@ class Stand(NamedTuple):
         return None in {self.uuid, uuid} or self.uuid == uuid
 
 
-def stand_in(log: Listed, address: int, before: Stand | None = None) -> Stand:
+def position_in(log: Listed, address: int, before: LogPosition | None = None) -> LogPosition:
     """An address of this log. before: an earlier one, whose UUID counts if the log's is unknown now."""
-    return Stand(address, log.uuid or (before and before.uuid))
+    return LogPosition(address, log.uuid or (before and before.uuid))
 
 
-def as_json(stands: Mapping[str, Stand]) -> Offset:
+def as_json(positions: Mapping[str, LogPosition]) -> Offset:
     """The offset as Spark stores it."""
-    return {name: list(stand) for name, stand in sorted(stands.items())}
+    return {name: list(position) for name, position in sorted(positions.items())}
 
 
-def from_json(offset: Offset) -> dict[str, Stand]:
+def from_json(offset: Offset) -> dict[str, LogPosition]:
     """The inverse of `as_json`; a plain address belongs to any log with that name."""
     return {
-        name: Stand(found) if isinstance(found, int) else Stand(*found)
+        name: LogPosition(found) if isinstance(found, int) else LogPosition(*found)
         for name, found in offset.items()
     }
 
@@ -82,8 +83,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._watching = Watching(options)
         self._target: dict[str, int] | None = None  # of Trigger.AvailableNow
-        self._committed: dict[str, Stand] = {}
-        self._whole: dict[str, Stand] = {}  # the end of each log's records at the last look
+        self._committed: dict[str, LogPosition] = {}
+        self._whole: dict[str, LogPosition] = {}  # the end of each log's records at the last look
 
     # --- offsets ----------------------------------------------------------------------------
 
@@ -93,7 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_names(options, list(logs.values()), "startingOffsets", options.begin)
         names = ("startingOffsets", "startingTimestamp")
         begin = {
-            name: stand_in(log, where(log, options.begin, options.begin_us, names, options))
+            name: position_in(log, where(log, options.begin, options.begin_us, names, options))
             for name, log in logs.items()
         }
         self._move_cursors(begin)  # backwards too: it may have served another query
@@ -102,13 +103,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 -- Spark's name
         """The end of the next batch. With failOnDataLoss, raises UsageError if a log with unread records
         may have been deleted or replaced."""
-        logs, stood = self._watching.look(), from_json(start)
+        logs, begins = self._watching.look(), from_json(start)
         ends = {
-            name: stand if name in logs else self._ended(name, stand)
-            for name, stand in stood.items()
+            name: position if name in logs else self._ended(name, position)
+            for name, position in begins.items()
         }
         backlog: list[Span] = []
-        new: dict[str, Stand] = {}
+        new: dict[str, LogPosition] = {}
         for name, log in logs.items():
             before = self._resumed(log, ends.get(name))
             if before is not None:
@@ -117,45 +118,45 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = log.end if self._target is None else min(log.end, self._target.get(name, 0))
             more = since < end and self._watching.has_records(log, since, end)
             last = log.end if more or end < log.end else since
-            self._whole[name] = stand_in(log, last, before)
+            self._whole[name] = position_in(log, last, before)
             if more:
                 backlog.append(Span(log, since, end))
                 if before is None:
-                    new[name] = stand_in(log, since)
+                    new[name] = position_in(log, since)
         self._move_cursors(new, only_new=True)
         shared = share(backlog, *self._limits(limit))
         for name, address in shared.items():
-            ends[name] = stand_in(logs[name], address, ends.get(name))
+            ends[name] = position_in(logs[name], address, ends.get(name))
         return as_json(ends)
 
-    def _resumed(self, log: Listed, stand: Stand | None) -> Stand | None:
+    def _resumed(self, log: Listed, position: LogPosition | None) -> LogPosition | None:
         """Where reading resumes in a log; None if the log is new."""
-        if stand is None:
+        if position is None:
             return None
-        if stand.is_in(log.uuid):
-            return stand_in(log, stand.address, stand)
-        if not stand.ended:
+        if position.is_in(log.uuid):
+            return position_in(log, position.address, position)
+        if not position.ended:
             self._lost(
                 f"{log.path} is another log than the one that was read up to address "
-                f"{stand.address}",
+                f"{position.address}",
                 "read the new one from its beginning",
             )
-        return stand_in(log, log.bases[0])
+        return position_in(log, log.bases[0])
 
-    def _ended(self, name: str, stand: Stand) -> Stand:
+    def _ended(self, name: str, position: LogPosition) -> LogPosition:
         """The position in a deleted log."""
-        if not (stand.ended or self._was_whole(name, stand)):
+        if not (position.ended or self._was_whole(name, position)):
             self._lost(
-                f"log {name!r} was deleted, and may have had records after address {stand.address}, "
+                f"log {name!r} was deleted, and may have had records after address {position.address}, "
                 "up to which it was read",
                 "continue without it",
             )
-        return stand._replace(ended=True)
+        return position._replace(ended=True)
 
-    def _was_whole(self, name: str, stand: Stand) -> bool:
+    def _was_whole(self, name: str, position: LogPosition) -> bool:
         """Whether all records of the log were read, as of the last look."""
         seen = self._whole.get(name)
-        return seen is not None and seen.uuid == stand.uuid and seen.address <= stand.address
+        return seen is not None and seen.uuid == position.uuid and seen.address <= position.address
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
         """Records and bytes at most. Both options may be set; Spark passes one of them as the limit, or
@@ -185,26 +186,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 -- Spark's name
         """The ends of the logs, for the query's progress."""
-        return as_json({n: stand_in(log, log.end) for n, log in self._watching.look().items()})
+        return as_json({n: position_in(log, log.end) for n, log in self._watching.look().items()})
 
     # --- batches ----------------------------------------------------------------------------
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks of the batch between two offsets, the same at each call. With failOnDataLoss, raises
         UsageError if records of the batch are gone."""
-        logs, stood = self._watching.look(), from_json(start)
+        logs, begins = self._watching.look(), from_json(start)
         wanted = []
-        for name, stand in sorted(from_json(end).items()):
-            log, before, until = logs.get(name), stood.get(name), stand.address
+        for name, position in sorted(from_json(end).items()):
+            log, before, until = logs.get(name), begins.get(name), position.address
             since = 0 if log is None else log.bases[0]
-            if before is not None and before.is_in(stand.uuid):
+            if before is not None and before.is_in(position.uuid):
                 since = before.address
             if since >= until:
                 continue
             if log is None:
                 self._lost(f"log {name!r} was deleted")
                 continue
-            if not stand.is_in(log.uuid):
+            if not position.is_in(log.uuid):
                 self._lost(
                     f"{log.path} is another log than the batch's",
                     "leave out this log's part of the batch",
@@ -235,28 +236,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises CursorLocked, CursorDiverged, CursorForeign, StorageError."""
         self._move_cursors(from_json(end))
 
-    def _move_cursors(self, stands: dict[str, Stand], *, only_new: bool = False) -> None:
-        for name, stand in stands.items():
-            self._move_cursor(name, stand, only_new=only_new)
+    def _move_cursors(self, positions: dict[str, LogPosition], *, only_new: bool = False) -> None:
+        for name, position in positions.items():
+            self._move_cursor(name, position, only_new=only_new)
 
-    def _move_cursor(self, name: str, stand: Stand, *, only_new: bool) -> None:
+    def _move_cursor(self, name: str, position: LogPosition, *, only_new: bool) -> None:
         log: Listed | None = self._watching.known.get(name)
         cursor = self._options.cursor
-        if cursor is None or log is None or self._committed.get(name) == stand:
+        if cursor is None or log is None or self._committed.get(name) == position:
             return
-        if not stand.is_in(log.uuid):
+        if not position.is_in(log.uuid):
             return
         with Reader(log.path, cursor=cursor) as reader:
             if not (only_new and reader.has_cursor_position):
                 try:
-                    reader.seek(stand.address)
+                    reader.seek(position.address)
                 except AddressPruned:  # nothing left to protect
                     return
                 except AddressBeyondEnd as error:  # lost with the page cache, or replaced
                     warn("%s: the offset is past the log's end, so its cursor stays", error)
                     return
                 reader.commit()
-                self._committed[name] = stand
+                self._committed[name] = position
 
     def stop(self) -> None:
         """Closes all files."""

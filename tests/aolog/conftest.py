@@ -34,7 +34,7 @@ from fuzz import shapes, ways
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(Path(aolog.__file__).parent)
 SOON_S = 60.0  # a generous bound for what must happen soon; nothing waits for it when all is well
-# A writer that flushes only when it is told to.
+# A writer that flushes only when a test calls `flush` or `sync`.
 NEVER: dict[str, Any] = {"flush_seconds": None, "sync": "never"}
 
 

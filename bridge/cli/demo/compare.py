@@ -1,7 +1,7 @@
 """Compares messages that arrived with records that were appended, while both grow. Pure.
 
 A message matches the record that has its address. A message whose record was matched before is a
-repetition; a record without a message is missing. Memory holds only what is not matched yet.
+repetition; a record without a message is missing. Only records without a match are kept in memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The loop of a pull, with a cluster that answers as it is told: partitions that come and go, a bounded log."""
+"""The loop of a pull, with a scripted cluster: partitions that come and go, a bounded log."""
 
 from __future__ import annotations
 
