@@ -115,9 +115,8 @@ class Units:
             self.leave(unit)
             return None
         for line in os.pread(fd, os.fstat(fd).st_size, 0).splitlines():
-            with contextlib.suppress(
-                ValueError
-            ):  # torn by a power cut: nothing was appended after it
+            # ValueError: the line is torn by a power cut, and nothing was appended after it.
+            with contextlib.suppress(ValueError):
                 told = json.loads(line)
                 begin = max(begin, self._appended(unit, told["log"], told["address"]))
         if begin >= unit.end:

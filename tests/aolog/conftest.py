@@ -160,7 +160,7 @@ def snapshot(path: str | Path) -> dict[str, bytes | None]:
 
 @contextmanager
 def unchanged(path: str | Path) -> Iterator[None]:
-    """Nothing below the path is another at the end."""
+    """Asserts that the block changes nothing below the path."""
     before = snapshot(path)
     yield
     assert snapshot(path) == before

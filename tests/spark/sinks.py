@@ -22,7 +22,7 @@ class Troubled:
 
     trouble: dict[str, str]
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> Any:  # the writer's own would leave the trouble out
         return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]  # pickle's own
 
     def write(self, iterator: Any) -> Any:

@@ -221,8 +221,8 @@ class Transactions:
     # --- outcomes -----------------------------------------------------------------------------
 
     def committed(self, *, twice: bool = False) -> None:
-        """The cluster has committed what `Commit` asked for. twice: the client may have requested
-        that more than once."""
+        """The cluster has committed up to `sent_to`. twice: the client may have requested that more
+        than once."""
         if self.state is not State.COMMITTING:
             return
         self._intact = self._intact and not twice

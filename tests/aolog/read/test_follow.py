@@ -57,6 +57,7 @@ def test_a_follower_is_woken_and_does_not_look_before(log_path: str) -> None:
             assert waiting.waits(0.5)
             if storage.lists == looks:
                 break
+        assert waiting.waits(1.0)
         assert storage.lists == looks
         begun = time.monotonic()
         writer.append(b"a")

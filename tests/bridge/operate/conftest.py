@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-EXPECT_MS = 50_000  # what a page is to show comes soon, but not on a busy machine
+EXPECT_MS = 50_000  # generous: a page shows it within a second, except on a busy machine
 # As root there is no sandbox; the rest keeps it from calling its maker.
 OPTIONS = [
     "--no-sandbox", "--disable-background-networking", "--disable-component-update",

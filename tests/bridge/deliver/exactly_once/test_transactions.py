@@ -138,8 +138,11 @@ def test_each_row_of_the_table_happens(state: str, event: str, after: str) -> No
     build, happen = CASES[state, event]
     m = build()
     assert state in {m.state.value, "any", "elsewhere"}
+    outstanding = m.outstanding
     happen(m)
     assert m.state.value == after
+    if event == "unanswered":  # asked again, with the same records
+        assert (m.failure, m.outstanding) == ("late", outstanding)
 
 
 def test_each_case_is_a_row_of_the_table() -> None:
