@@ -212,9 +212,8 @@ class Buffer:
         core = self._core
         core.refuse_nested()  # waiting here would wait for the interrupted call
         with self._close_lock:
-            if (
-                self._closed or self._closing
-            ):  # in a signal handler: the close that it interrupted goes on
+            # In a signal handler, the close that it interrupted goes on.
+            if self._closed or self._closing:
                 return
             self._closing = True
             try:
@@ -312,6 +311,7 @@ class Buffer:
             (topic, NO_PARTITION),
             Refusal(why, code[0] if code else "REJECTED"),
             encode_stamp(_NO_LOG, 0, 0, timestamp_us),
+            identity=message,
         )
         self._rejected.sync()
 

@@ -87,7 +87,7 @@ class CheckpointFile:
             )
         except StorageFull as error:
             raise StorageFull(
-                "no room for the bridge's checkpoints",
+                "no room for the bridge's notes on its cursor",
                 hint=f"free {2 * slot_bytes >> 10} KiB, and 8 KiB for its cursor: after that the "
                 "bridge needs no room to drain the log and to prune it",
                 **{**error.details, "path": self._path},

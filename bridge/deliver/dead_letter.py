@@ -131,7 +131,7 @@ class DeadLetterLog:
         self._storage = storage
         self._mode = mode
         self._writer: Writer | None = None
-        self._appended: set[tuple[Record, bytes]] = set()  # perhaps not durable
+        self._appended: set[object] = set()  # perhaps not durable
 
     def open(self) -> Writer:
         """Locks the log, before the first record too."""
@@ -147,10 +147,17 @@ class DeadLetterLog:
         return self._writer
 
     def append(
-        self, record: Record, destination: tuple[str, int], refusal: Refusal, origin: bytes
+        self,
+        record: Record,
+        destination: tuple[str, int],
+        refusal: Refusal,
+        origin: bytes,
+        *,
+        identity: object,
     ) -> None:
-        """In memory on return. destination: topic and partition. origin: its stamp."""
-        if (record, origin) in self._appended:
+        """In memory on return. destination: topic and partition. origin: its stamp. identity: what two
+        calls for one record have in common."""
+        if identity in self._appended:
             return
         reason = refusal.reason.encode(errors="backslashreplace")  # another program's words
         now = datetime.now(UTC).isoformat(timespec="milliseconds").encode()
@@ -169,7 +176,7 @@ class DeadLetterLog:
             timestamp=record.timestamp,
             topic=record.topic,
         )
-        self._appended.add((record, origin))
+        self._appended.add(identity)
 
     def sync(self) -> None:
         """Everything appended is durable on return."""
@@ -226,7 +233,8 @@ class DeadLetters:
                 for position, destination, refusal in asides:
                     record = records[position.address]
                     origin = encode_stamp(self._uuid, epoch, record.address, record.timestamp)
-                    self._log.append(record, destination, refusal, origin)
+                    # Not the record: a transform may make another one when it is called again.
+                    self._log.append(record, destination, refusal, origin, identity=origin)
                 self._log.sync()
             except SyncFailed:
                 raise

@@ -27,7 +27,7 @@ SILENT_ANSWER_S = 2.0  # a question may need a connection first; what is queued 
 
 
 class Machine(Protocol):
-    """The state machine of a delivery, which does what the state asks in its next turn."""
+    """The state machine of a delivery. The delivery does what its state asks, in its next turn."""
 
     @property
     def over(self) -> bool:

@@ -111,8 +111,9 @@ class Forwarder:
         try:
             while not delivery.engine.over:
                 now_s = self.moved_s = time.monotonic()
-                drained = self.drain_to is not None and delivery.drain(self.drain_to)
-                if self._stop_asked or drained:
+                if self._stop_asked or (
+                    self.drain_to is not None and delivery.drain(self.drain_to)
+                ):
                     delivery.engine.stop(now_s=now_s)
                 if self._reopen_asked:
                     self._reopen_asked = False
@@ -124,7 +125,7 @@ class Forwarder:
                     report(self.status())
             delivery.finish()
             status = self.status()
-            self._losses.save()
+            self._losses.save(at_once=True)
             if report is not None:
                 report(status)
         finally:

@@ -1,6 +1,6 @@
 """KnownGaps: gaps of one log, each of its records counted once; and LossFile, which keeps them.
 
-    LOG/cursors/NAME.losses   JSON, replaced in place; durable before the cursor passes a loss
+    LOG/cursors/NAME.losses   JSON, replaced in place; durable before the cursor passes a loss, if there is room
 
 A file of its own: the checkpoints are saved with each commit, also on a full disk, and many gaps must
 not make them outgrow their room.
@@ -142,6 +142,9 @@ def _union(one: Loss, other: Loss) -> Loss:
     return Loss(Gap(begin, end, reason, last - first), first, at_s)
 
 
+_PAUSE_S = 10.0  # between two tries on a full disk
+
+
 class LossFile:
     """gaps: what was saved for a cursor of the reader's log; add to it, and save. Losses of another log at
     this path are dropped. Raises StorageError. One thread at a time."""
@@ -151,6 +154,7 @@ class LossFile:
         self._file = CheckpointFile(self._path, storage)
         self._source = "" if reader.topic_uuid is None else reader.topic_uuid.hex()
         self.gaps = self._load()
+        self._again_at_s = 0.0
 
     def _load(self) -> KnownGaps:
         try:
@@ -164,10 +168,10 @@ class LossFile:
             _log.warning("%s is unreadable (%s): earlier losses are forgotten", self._path, error)
             return KnownGaps()
 
-    def save(self) -> None:
-        """Saves them if one is new; durable on return. Where there is no room for them, it logs a
-        warning. Raises SyncFailed."""
-        if not self.gaps.changed:
+    def save(self, *, at_once: bool = False) -> None:
+        """Saves them if one is new; durable on return. If there is no room for them, it logs a warning,
+        and a later call tries again. at_once: without a pause after such a try. Raises SyncFailed."""
+        if not self.gaps.changed or (time.monotonic() < self._again_at_s and not at_once):
             return
         self.gaps.changed = False
         saved = {"source": self._source, **self.gaps.to_json()}
@@ -176,4 +180,5 @@ class LossFile:
         except SyncFailed:
             raise
         except StorageError as error:
+            self.gaps.changed, self._again_at_s = True, time.monotonic() + _PAUSE_S
             _log.warning("losses were not saved: %s", error)

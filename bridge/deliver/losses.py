@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aolog import Gap
 
 _log = logging.getLogger("bridge")
+_DAMAGED_MAX = 50  # a status has no more
 
 
 class LogLosses(KnownGaps):
@@ -35,7 +36,9 @@ class LogLosses(KnownGaps):
     @property
     def damaged(self) -> tuple[tuple[int, int], ...]:
         """Addresses [begin, end) of the last gaps, except of what retention removed. From any thread."""
-        return tuple((x.gap.begin, x.gap.end) for x in self.last if x.gap.reason != "pruned")
+        return tuple(
+            (x.gap.begin, x.gap.end) for x in self.last[-_DAMAGED_MAX:] if x.gap.reason != "pruned"
+        )
 
     def continue_from(self, saved: KnownGaps) -> None:
         """Adds the gaps of this process to those that were saved, which become `ever`."""

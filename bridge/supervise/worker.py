@@ -98,12 +98,13 @@ class Worker:
 
     # --- the supervisor's side ----------------------------------------------------------------
 
-    def start(self, status_s: float, **more: Any) -> None:
-        """Forwards in a new thread. status_s: between reports. more: see ClusterOptions.forwarder."""
+    def start(self, status_s: float, *, drain: bool, stop_s: float, queue_kbytes: int) -> None:
+        """Forwards in a new thread. status_s: between reports. The rest: see ClusterOptions.forwarder."""
         now_s = time.monotonic()
         self.phase, self.since_s, self.reported_s = Phase.RUNNING, now_s, now_s
         self.ending, self.grew, self.idle_s = None, False, None
         self.error = None
+        more = {"drain": drain, "stop_s": stop_s, "queue_kbytes": queue_kbytes}
         self.thread = threading.Thread(
             target=self._run, args=(status_s, more), name=f"{self.name} to {self.options.cluster}",
             daemon=True,

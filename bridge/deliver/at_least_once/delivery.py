@@ -122,7 +122,7 @@ class AtLeastOnce:
         replays = options.until is not None or options.view is not None
         self._again = _REPLAY_AGAIN if replays else _AGAIN
         self._instead = _REPLAY_INSTEAD if replays else _INSTEAD
-        self._draining = self._is_connected = self._has_read_back = False
+        self._draining = self._has_producer = self._has_read_back = False
         self._stood: set[LaneKey] = set()
         self._watch = StallWatch(self._cluster, self._topic_settings, self._low)
         self._trouble = TroubleLog()
@@ -357,9 +357,9 @@ class AtLeastOnce:
         engine = self.engine
         if engine.pending:
             self._set_aside()
-        if engine.state is State.CONNECTING and not self._is_connected:
+        if engine.state is State.CONNECTING and not self._has_producer:
             self._connect()
-        if engine.state in {State.BACKING_OFF, State.STOPPED} and self._is_connected:
+        if engine.state in {State.BACKING_OFF, State.STOPPED} and self._has_producer:
             self._disconnect()
 
     def _set_aside(self) -> None:
@@ -385,7 +385,7 @@ class AtLeastOnce:
     def _connect(self) -> None:
         """Makes a producer. If records may have been in flight, reads back what arrived."""
         checkpoints = self._checkpoints
-        self._is_connected = True
+        self._has_producer = True
         self._cluster.connect(careful=self.engine.careful)
         self._topics.forget()
         lanes = dict(checkpoints.lanes)
@@ -412,7 +412,7 @@ class AtLeastOnce:
         self._topics.apply(arrivals)
 
     def _disconnect(self) -> None:
-        engine, self._is_connected = self.engine, False
+        engine, self._has_producer = self.engine, False
         # No attempt failed if a record was refused, or if it stops.
         if (
             engine.backoff.attempts

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from bridge.deliver.position import Aside, Poison
 
 
-BYTES_MAX = 24 << 20
+BYTES_MAX = 24 << 20  # of records in flight: keys and values
 
 
 class State(Enum):
@@ -79,8 +79,8 @@ class Engine:
 
     until: nothing is read from this address on. in_doubt: records were in flight when the connection
     before, or another process, ended: they may still arrive. outstanding_max: records in flight, as
-    BYTES_MAX, for lanes that flow, and once more for lanes that are held. pending: records to set aside, durably, before
-    anything else is sent. aside: addresses of records that were set aside.
+    BYTES_MAX, for lanes that flow, and once more for lanes that are held. pending: records to set
+    aside, durably, before anything else is sent. aside: addresses of records that were set aside.
     """
 
     def __init__(

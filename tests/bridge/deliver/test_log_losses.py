@@ -7,6 +7,7 @@ import json
 import logging
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 import aolog
 from aolog import Gap, Retention
+from aolog.errors import StorageFull
+from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
 from bridge.deliver.known_gaps import KnownGaps, LossFile
 from bridge.deliver.losses import LogLosses
@@ -203,6 +206,31 @@ def test_losses_that_cannot_be_read_or_are_another_log_s_are_not_shown_as_a_log_
         ("other", 0, None),
         ("own", 5, None),
     ]
+
+
+def test_losses_that_a_full_disk_did_not_take_are_saved_once_there_is_room(
+    log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class FillingStorage(Storage):
+        is_full = True
+
+        def write_file(self, path: Inside, parts: Sequence[bytes]) -> None:
+            if self.is_full:
+                raise StorageFull("no space left on device", path=path)
+            super().write_file(path, parts)
+
+    fill(log, 10)
+    storage = FillingStorage()
+    with aolog.Reader(log, cursor="bridge") as reader:
+        reader.commit()
+        losses = LossFile(reader, "bridge", storage)
+        losses.gaps.add(Gap(100, 200, "corrupt", 5))
+        for _ in range(3):
+            losses.save()
+        assert [line[:21] for line in caplog.messages] == ["losses were not saved"]  # then a pause
+        storage.is_full = False
+        losses.save(at_once=True)
+        assert LossFile(reader, "bridge", Storage()).gaps.records == 5
 
 
 def test_a_restarted_bridge_counts_losses_after_its_cursor_once(

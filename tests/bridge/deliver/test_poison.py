@@ -163,6 +163,27 @@ def test_a_full_disk_keeps_the_dead_letter_waiting_and_makes_no_second_copy(
     assert [int(line.split()[2]) for line in told[1:]] in ([3], [1, 2], [2, 1], [1, 1, 1])
 
 
+def test_a_record_that_a_transform_makes_anew_at_each_try_is_set_aside_once(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 1)
+    (record,) = records_of(log)
+    asides = [Aside(Position(record.address, None), ("t", 1), Refusal("no", "INVALID_RECORD"))]
+    dead = DeadLetters(
+        LogSource(log, ForwarderOptions(bootstrap_servers="")), b"a" * 16, "dead-letter"
+    )
+    with monkeypatch.context() as patched:
+
+        def full(writer: Writer) -> int:
+            raise StorageFull("no space left on device", path=writer.path)
+
+        patched.setattr(Writer, "sync", full)
+        assert dead.take(asides, {record.address: record._replace(value=b"now")}, 1) is not None
+    assert dead.take(asides, {record.address: record._replace(value=b"later")}, 1) is None
+    dead.close()
+    assert [record.value for record in records_of(log / "dead-letter")] == [b"now"]
+
+
 def test_only_records_of_this_log_after_the_cursor_count_as_set_aside(log: Path) -> None:
     fill(log, 3)
     records = {record.address: record for record in records_of(log)}
