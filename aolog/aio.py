@@ -105,7 +105,11 @@ class Writer:
         self._last_sync: tuple[threading.Event, asyncio.Future[int]] | None = None
 
     async def __aenter__(self) -> Self:
-        self._writer = await _opened(self._appends, self._open)
+        try:
+            self._writer = await _opened(self._appends, self._open)
+        except BaseException:
+            self._syncs.end()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

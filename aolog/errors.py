@@ -1,8 +1,8 @@
 """Errors, the messages about them, and the text in those messages.
 
 Each class of error has a `code` that never changes, for logs, metrics and the table in
-aolog/docs/reference/errors.md, and an `exit_status` for the command line. The message names the file, the address, the reason and the
-next step; `details` holds the same values for programs.
+aolog/docs/reference/errors.md, and an `exit_status` for the command line. The message names the
+file, the address, the reason and the next step; `details` holds the same values for programs.
 
     usage       2   the caller asked for something impossible; nothing was changed
     corruption  3   bytes differ from what was written; intact records stay readable

@@ -1,11 +1,12 @@
 """Every block of code that the README and the pages show is run, page by page.
 
-A page's blocks run in one shell and one directory, in their order, as a reader would type them: `sh` as it
-is, `python` with this Python. A block `text` right after one of them is what it prints, where … matches
-anything. `toml` is a configuration of the bridge and is checked as one; `json` and `yaml` are parsed.
-Names are replaced by what the test has: `kafka:9092` by a cluster with a topic `events` (the embedded
-broker, or Apache Kafka for the pages that need more), `:9100` by a port, /var/lib/app by a directory, LOG and LOGS by logs, app.log by a file
-that grows. Tutorials and the README begin with the last of these only.
+A page's blocks run in one shell and one directory, in their order, as a reader would type them:
+`sh` as it is, `python` with this Python. A block `text` right after one of them is what it prints,
+where … matches anything. `toml` is a configuration of the bridge and is checked as one; `json` and
+`yaml` are parsed. Names are replaced by what the test has: `kafka:9092` by a cluster with a topic
+`events` (the embedded broker, or Apache Kafka for the pages that need more), `:9100` by a port,
+/var/lib/app by a directory, LOG and LOGS by logs, app.log by a file that grows. Tutorials and the
+README begin with the last of these only.
 
 Comments before a block:  <!-- file: NAME -->        the block is the file NAME, and is not run by itself
                           <!-- not run: REASON -->

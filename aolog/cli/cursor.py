@@ -25,7 +25,7 @@ from aolog.errors import (
 )
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.lock import lock_cursor
-from aolog.log.names import BRIDGE_SUFFIXES, CURSOR_DIRECTORY, cursor_path
+from aolog.log.names import CURSOR_DIRECTORY, cursor_files, cursor_path
 from aolog.read.reader import Reader
 from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
@@ -161,15 +161,14 @@ def _confirmed(found: CursorState) -> bool:
 
 
 def _remove(log: str, name: str, *, notes: bool = False) -> None:
-    """Removes the file; durable on return. notes: also the bridge's files beside it, which another
-    cursor of this name must not inherit. Raises CursorLocked while a reader holds it."""
+    """Removes the file; durable on return. notes: also the bridge's notes on it. Raises CursorLocked
+    while a reader holds it."""
     storage = Storage()
     try:
         file = lock_cursor(log, name, storage)
     except FileNotFoundError:
         raise NoSuchCursor(f"no cursor {name!r}", path=log) from None
     with file:
-        storage.unlink(cursor_path(log, name))
-        for suffix in BRIDGE_SUFFIXES if notes else ():
-            storage.unlink(cursor_path(log, name, suffix))
+        for path in cursor_files(log, name) if notes else [cursor_path(log, name)]:
+            storage.unlink(path)
         storage.sync_directory(Inside(log, CURSOR_DIRECTORY))

@@ -98,10 +98,12 @@ def walk_logs(root: str, storage: Storage) -> Iterator[tuple[str, list[str], boo
             continue  # deleted since
         found = holds_slabs(path, names, storage)
         yield path, names, found
-        for below in () if found else (f"{path}/{name}" for name in names):
-            entry = storage.entry(below)
+        for name in () if found else names:
+            if name.endswith(PENDING_SUFFIX):
+                continue  # a file: a job may leave thousands
+            entry = storage.entry(f"{path}/{name}")
             if entry is not None and entry.kind == "directory":
-                todo.append(below)
+                todo.append(f"{path}/{name}")
 
 
 class Log:

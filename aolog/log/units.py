@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(i?b)?|b)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?(?:([kmgtp])(i?b)?|b)?", re.IGNORECASE)
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _DURATION_PART = r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)"
 _DURATION = re.compile(rf"(?:{_DURATION_PART})+")

@@ -56,13 +56,12 @@ _SUMMARY = "records", "frames", "least timestamp", "greatest timestamp", "hash o
 class SlabAudit:
     """The contents of one slab. Offsets are relative to the slab.
 
-    runs: ranges of intact frames, the seal included. frames: intact ones before the seal. records: in those frames. durable: offset up to which a frame says that everything is durable.
-    seal_at: offset of the intact seal, or None. differences:
-    between the seal and the frames; empty if frames are missing. copies: of the header. trailer: the
-    seal's offset in the trailer, None without an intact trailer. is_emptied: only zeros after the magic,
-    as in a copy by repair of an unreadable slab. foreign: the UUID of another log, if no header copy
-    is this log's.
-    """
+    runs: ranges of intact frames, the seal included. frames: intact ones before the seal. records:
+    in those frames. durable: offset up to which a frame says that everything is durable. seal_at:
+    offset of the intact seal, or None. differences: between the seal and the frames; empty if
+    frames are missing. copies: of the header. trailer: the seal's offset in the trailer, None
+    without an intact trailer. is_emptied: only zeros after the magic, as in a copy by repair of an
+    unreadable slab. foreign: the UUID of another log, if no header copy is this log's."""
 
     frames: int = 0
     records: int = 0

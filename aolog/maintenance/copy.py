@@ -48,9 +48,9 @@ def copied_bytes(found: Audit) -> int:
 def copy_slabs(
     log: Log, slabs: list[SlabAudit], to: Directory, uuid: bytes | None, *, links: bool = False
 ) -> int:
-    """Copies the slabs, durable on return except for their names; the base of the first one. uuid: replaces the log's, if not
-    None. links: gives sealed slabs without damage a second name where possible, instead of a copy:
-    nothing changes a sealed slab.
+    """Copies the slabs, durable on return except for their names; the base of the first one. uuid:
+    replaces the log's, if not None. links: gives sealed slabs without damage a second name where
+    possible, instead of a copy: nothing changes a sealed slab.
 
     The last slab comes first: retention removes slabs from the front, so all slabs before one that
     was pruned meanwhile are pruned too, and the copy has no hole.

@@ -1,4 +1,5 @@
-"""A clean copy of a damaged log, at the same addresses, and a backup of a log beside its writer. Reading a damaged log never needs it.
+"""A clean copy of a damaged log, at the same addresses, and a backup of a log beside its writer.
+Reading a damaged log never needs it.
 
 The copy has the log's records, gaps, cursors and manifest, and a list of the gaps (baseline.py), each
 file with its original's owner, mode and times (copy.py says what each file holds). Nothing is ever

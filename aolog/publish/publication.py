@@ -237,9 +237,10 @@ def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> 
 
 
 def _complete(root: str, slab: PendingSlab, following: SlabHeader, storage: Storage) -> SlabHeader:
-    """Completes the slab's header, with its log and its base: puts it after the slabs that `following` (next_slab.py) names; durable on return, still
-    under its pending name. Returns the same for the next slab. May be repeated with another `following`.
-    Raises StorageError if the file is missing or is not what the task wrote.
+    """Completes the slab's header, with its log and its base: puts it after the slabs that
+    `following` (next_slab.py) names; durable on return, still under its pending name. Returns the
+    same for the next slab. May be repeated with another `following`. Raises StorageError if the
+    file is missing or is not what the task wrote.
 
     The two header copies and the one in the seal are overwritten in place; no reader opens the file yet.
     The seal's frame keeps its offset and length, and gets a new hash."""

@@ -1,8 +1,8 @@
 """`RecordFrame`: an intact frame, decoded into columns. `Batch`: the records of one or more of them.
 
-Records and Arrow are made on demand. A batch keeps the bytes that were read and nothing else. A 64-KiB frame becomes Arrow without a
-copy; small frames are kept together, so that they become Arrow in one step.
-"""
+Records and Arrow are made on demand. A batch keeps the bytes that were read and nothing else. A
+64-KiB frame becomes Arrow without a copy; small frames are kept together, so that they become Arrow
+in one step."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def whole_number(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1
 
 def size(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1) -> int:
     """In bytes. Raises UsageError."""
-    number = size_bytes(text[:40]) or 0
+    number = size_bytes(text) or 0
     if not least <= number <= most:
         raise refused(
             name,

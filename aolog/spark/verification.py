@@ -108,7 +108,7 @@ def verify(
         log.name: LogVerified(
             *counts.get(log.name, (0, 0)),
             len(log.bases),
-            sorted(gaps[log.name]),
+            sorted(gaps[log.name], key=lambda gap: gap.begin),
             log.end,
         )
         for log in logs

@@ -18,9 +18,9 @@ from collections import deque
 class GroupCommit:
     """The turns and the line of threads that wait for one.
 
-    Call `enter`, and then `leave`, whatever happens in between. A thread whose target is not durable
-    when its turn comes has the only turn, and may sync. threads: those between the two calls; such a
-    thread must not enter again (in a signal handler), it would wait for itself.
+    Call `enter`, and then `leave`, whatever happens in between. At most one thread whose target is not
+    durable has a turn; it alone may sync. threads: those between the two calls; such a thread must not
+    enter again (in a signal handler), it would wait for itself.
     """
 
     def __init__(self) -> None:

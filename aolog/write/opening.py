@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aolog.log.slab_file import Slab
 
 _STEP_BYTES = 1 << 20  # of a tail that is looked at from its end
+_Known = tuple["SlabHeader", int, int]  # a slab's header, records and their greatest timestamp
 
 # How far a new epoch may begin above what is known: two copies of one log meet only where their
 # appends together come near this, and 2^63 has room for half a million such openings.
@@ -62,15 +63,16 @@ def _known_out(log: Log) -> list[int]:
     return found
 
 
-def _inspect(log: Log) -> tuple[LastSlab | None, int]:
-    """(the last slab, offset after its last byte that is not zero, or of the end of its frames). Syncs
-    it first: the decision rests on bytes that power loss cannot remove."""
+def _inspect(log: Log) -> tuple[LastSlab | None, int, _Known | None]:
+    """(the last slab, offset after its last byte that is not zero, or of the end of its frames, what is
+    known of it). Syncs it first: the decision rests on bytes that power loss cannot remove."""
     if not log.bases:
-        return None, 0
+        return None, 0, None
     slab = log.slab(len(log.bases) - 1)
     slab.file.datasync()
     stat = slab.file.stat()
-    header, end = slab.header, slab.end().offset
+    header = slab.header
+    end, records, greatest_us = slab.end()
     if slab.format == 1:
         is_claimed = QueuefkaWalker(slab.file, end).claims_more_than_there_is
         last = LastSlab(
@@ -81,7 +83,7 @@ def _inspect(log: Log) -> tuple[LastSlab | None, int]:
             reach=0,
             unfinished=end < stat.size and is_claimed(end),
         )
-        return last, stat.size
+        return last, stat.size, None
     tail_end = end if header is None else _tail_end(slab, end, stat.size)
     same_boot = header is not None and header.boot_id == log.storage.system.boot_id()
     if same_boot and (marked := max(slab.marked(), slab.data_begin)) < end:
@@ -101,7 +103,7 @@ def _inspect(log: Log) -> tuple[LastSlab | None, int]:
         same_file=header is not None and header.inode in {slab.file.identity(), stat.inode},
         same_boot=same_boot,
     )
-    return last, tail_end
+    return last, tail_end, None if header is None else (header, records, greatest_us)
 
 
 def _write_again(log: Log, slab: Slab, begin: int, end: int) -> None:
@@ -162,7 +164,7 @@ def open_for_append(
     refuse_foreign(log, format_1=format_1)
     if log.bases and log.format == 2:
         log.decide_uuid(to_write=True)
-    last, tail_end = _inspect(log)
+    last, tail_end, found = _inspect(log)
     random_bytes = log.storage.system.random_bytes
     decision = decide(
         last,
@@ -190,7 +192,7 @@ def open_for_append(
         opening = Opening(decision.case.value, 0, next_base, cut, aside)
         return _report(log, opening), _first_header(bytes(16), next_base, epoch=0), offset
     assert decision.next_base is not None
-    known, records, greatest_us = _last_known(log, foreign=last.foreign)
+    known, records, greatest_us = found or _last_known(log, foreign=last.foreign)
     if topic is not None and topic != known.topic:
         raise TopicMismatch(
             f"the log's topic is {known.topic!r}, not {topic!r}"
@@ -224,10 +226,10 @@ def _first_header(uuid: bytes, base: int, epoch: int, topic: str | None = None) 
     )
 
 
-def _last_known(log: Log, *, foreign: bool) -> tuple[SlabHeader, int, int]:
-    """The header of the last slab that has one, the slab's records and their greatest timestamp.
-    foreign: whether the log's last slab is. Raises HeaderLost if there is none."""
-    for i in reversed(range(len(log.bases))):
+def _last_known(log: Log, *, foreign: bool) -> _Known:
+    """Of the last slab that has a header, before the log's last one, which has none. foreign: whether
+    that is another log's. Raises HeaderLost if there is none."""
+    for i in reversed(range(len(log.bases) - 1)):
         slab = log.slab(i)
         if slab.header is not None:
             _, records, greatest_us = slab.end()

@@ -112,7 +112,8 @@ def _measure_timestamps(timestamps: list[Any]) -> tuple[list[Any] | array[int], 
 
 
 def _measure_texts(texts: list[Any], check: Callable[[Any], tuple[object, int]]) -> tuple[int, int]:
-    """texts: of exact types. check: of one text or None; returns it and its length in UTF-8, or raises RecordRefused."""
+    """texts: of exact types. check: of one text or None; returns it and its length in UTF-8, or
+    raises RecordRefused."""
     try:
         lengths = {text: check(text)[1] for text in set(texts)}  # usually few
     except RecordRefused:

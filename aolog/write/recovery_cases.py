@@ -106,8 +106,8 @@ class Decision(NamedTuple):
 def decide(
     last: LastSlab | None, *, first_base: int, cursors: list[int], jump: Callable[[], int] = int
 ) -> Decision:
-    """The row for what was found. cursors: addresses that were visible. jump: returns a random distance, which is
-    added after a power loss and in a copy.
+    """The row for what was found. cursors: addresses that were visible. jump: returns a random
+    distance, which is added after a power loss and in a copy.
 
     Every combination of inputs lands on exactly one row (a test enumerates them).
     """

@@ -10,7 +10,7 @@ from aolog.cli.output import json_option, out
 from aolog.errors import one_line
 from bridge.buffer.file_provider import bytes_as_json
 from bridge.cli.options import TOPIC, checked, settings_option
-from bridge.cli.topics import catalog_of, moment, servers_option
+from bridge.cli.topics import moment, servers_option
 
 if TYPE_CHECKING:
     from bridge.config.secrets import Setting
@@ -53,9 +53,11 @@ def consume(
     Exit status: 0 done, 2 usage, 6 no such topic, no answer, or refused,
     141 standard output was closed by its reader.
     """
+    from bridge.kafka.catalog import Catalog
     from bridge.kafka.fetcher import Fetcher
 
-    cluster = catalog_of(servers, settings)
+    values = checked(servers, settings)
+    cluster = Catalog(servers, values)
     numbers = [p.number for p in cluster.topic(topic).partitions]
     if partition is not None and partition not in numbers:
         raise click.UsageError(f"topic {topic} has no partition {partition}")
@@ -63,7 +65,7 @@ def consume(
     offsets = _offsets(cluster, places, begin)
     ends = cluster.offsets(places, "latest", committed_only=True) if drain else {}
     left = {place for place in places if offsets[place] < ends.get(place, 0)}
-    fetcher = Fetcher(servers, checked(servers, settings))
+    fetcher = Fetcher(servers, values)
     try:
         fetcher.assign({p: offset for p, offset in offsets.items() if not drain or p in left})
         printed = 0

@@ -43,22 +43,20 @@ def show_log_offsets(
                 raise click.ClickException(f"{path} has no pulled record from address {address} on")
             _show([one], as_json=as_json)
             return
-        by_offset: dict[Source, list[_Mapped]] = {}
-        counts: dict[Source, int] = {}
+        by_source: dict[Source, tuple[_Mapped, _Mapped, int]] = {}  # the first, the last, how many
         for one in _mapped(reader):
             if (names and one.topic not in names) or partition not in {None, one.source.partition}:
                 continue
             if offset is None or one.offset >= offset:
-                known = by_offset.get(one.source, [one, one])
-                by_offset[one.source] = [min(known[0], one), max(known[-1], one)]
-                counts[one.source] = counts.get(one.source, 0) + 1
-    found = sorted(by_offset.values())
+                first, last, records = by_source.get(one.source, (one, one, 0))
+                by_source[one.source] = (min(first, one), max(last, one), records + 1)
+    found = sorted(by_source.values())
     if offset is not None:
-        _show([first for first, _ in found], as_json=as_json)
+        _show([first for first, _, _ in found], as_json=as_json)
     elif as_json:
-        for first, last in found:
+        for first, last, records in found:
             out.json({
-                **_place(first), "records": counts[first.source],
+                **_place(first), "records": records,
                 "first": {"offset": first.offset, "address": first.address},
                 "last": {"offset": last.offset, "address": last.address},
             })  # fmt: skip  # one object
@@ -66,8 +64,8 @@ def show_log_offsets(
         head = ["TOPIC", "PARTITION", "FIRST", "ITS ADDRESS", "LAST", "ITS ADDRESS", "RECORDS"]
         out.line(table(head, [
             [first.topic, first.source.partition, first.offset, first.address, last.offset, last.address,
-             counts[first.source]]
-            for first, last in found
+             records]
+            for first, last, records in found
         ]))  # fmt: skip  # one table
 
 

@@ -55,13 +55,15 @@ def mirror(
     Exit status: as of pull, and of run.
     """
     from bridge.config.load import load
+    from bridge.kafka.catalog import Catalog
     from bridge.operate.log_lines import set_up
     from bridge.pull.options import PullOptions
     from bridge.pull.puller import Puller
     from bridge.supervise.supervisor import Supervisor
 
     destination = catalog_of(to_servers, to_settings).cluster_id()
-    if catalog_of(from_servers, from_settings).cluster_id() == destination:
+    values = checked(from_servers, from_settings)
+    if Catalog(from_servers, values).cluster_id() == destination:
         raise UsageError("the source and the destination are one cluster", hint="name two clusters")
     set_up(log_format)
     config = load(
@@ -73,7 +75,6 @@ def mirror(
         },
     )
     renewed = renewing(from_servers, from_settings)
-    values = checked(from_servers, from_settings)
     puller = Puller(PullOptions(
         from_servers, topics, path, values, drain=drain, skip_clusters=frozenset({destination}),
         renewed=renewed,

@@ -1,7 +1,7 @@
 """`run`: forwards logs until it is stopped, or until they are empty. Its options are here.
 
-Most options are keys of the configuration: their descriptions, defaults and bounds are in bridge.config.models.
-"""
+Most options are keys of the configuration: their descriptions, defaults and bounds are in
+bridge.config.models."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ FATAL_CODES = frozenset({
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Around a call of librdkafka that waits. It loses what a signal's handler raises inside one of its
+    """Around a call of librdkafka that runs callbacks. It loses what a signal's handler raises inside one of its
     callbacks, such as a log line during an outage, and raises SystemError: that becomes an interrupt."""
     try:
         yield

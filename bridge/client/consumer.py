@@ -184,10 +184,10 @@ class Consumer:
         """What has arrived, waiting for the first only: `consume` waits for the last."""
         with interruptible():
             first = self._consumer.poll(timeout_s)
-        if first is None:
-            return []
-        rest = self._poll_records - 1
-        return [first, *(self._consumer.consume(rest, timeout=0) if rest else ())]
+            if first is None:
+                return []
+            rest = self._poll_records - 1
+            return [first, *(self._consumer.consume(rest, timeout=0) if rest else ())]
 
     def _records(self, messages: list[Any]) -> list[Received]:
         """The data in messages, up to a failure, which is kept. After a failure the position goes

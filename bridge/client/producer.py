@@ -125,7 +125,8 @@ class Producer:
         if self._is_sync if wait is None else wait:
             delivery.result()
         elif sent % _POLL_EVERY == 0:
-            route.producer.poll(0)
+            with interruptible():
+                route.producer.poll(0)
         return delivery
 
     def send_string(

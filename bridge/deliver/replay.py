@@ -17,11 +17,10 @@ from typing import Any
 from aolog import Reader, Record
 from aolog.errors import UsageError
 from aolog.log.cursor_file import read_position
-from aolog.log.names import cursor_path
+from aolog.log.names import cursor_files
 from aolog.storage.storage import Storage
 from bridge.config.names import REPLAY
 from bridge.config.routing import Routing, Rule
-from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.dead_letter import ORIGIN, dead_letter_path, first_dead_letter, read_dead_letter
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.options import ForwarderOptions
@@ -93,10 +92,8 @@ def to_another_cluster(path: str, cursor: str) -> None:
 
 def finished(path: str) -> None:
     """Removes the cursor of a replay that has ended, so that it no longer protects records."""
-    storage = Storage()
-    for each in (cursor_path(path, REPLAY), checkpoints_path(path, REPLAY)):
-        if storage.exists(each):
-            storage.unlink(each)
+    for each in cursor_files(path, REPLAY):
+        Storage().unlink(each)
 
 
 def dead_letters_of(path: str, cursor: str = "bridge") -> str:

@@ -188,7 +188,8 @@ class _Answers:
 
 
 class _Metrics:
-    """What is counted since the process started. Any thread. waiting: requests that wait now. logs: how many are open now."""
+    """What is counted since the process started. Any thread. waiting: requests that wait now. logs:
+    how many are open now."""
 
     def __init__(self, waiting: Callable[[], int], logs: Callable[[], int]) -> None:
         self._registry = registry = CollectorRegistry()

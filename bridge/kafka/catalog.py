@@ -86,8 +86,7 @@ class Catalog:
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return []
-        if not self._is_kafka:
-            self._refuse_embedded()
+        self._refuse_embedded()
         asked = self._admin.describe_topics(TopicCollection(wanted), request_timeout=ANSWER_S)
         return [self._topic(name, self._answer(asked[name], topic=name)) for name in wanted]
 
@@ -100,6 +99,7 @@ class Catalog:
     ) -> Topic:
         """Creates a topic, and describes it. -1 as a number: the cluster's default. Raises
         DestinationError, also if the topic exists."""
+        self._refuse_embedded()
         topic = NewTopic(name, partitions, replication_factor, config=dict(config))
         made = self._admin.create_topics([topic], operation_timeout=_MAKING_S)
         self._answer(made[name], wait_s=_MAKING_S)
@@ -221,19 +221,22 @@ class Catalog:
     def _refuse_embedded(self) -> None:
         """Raises DestinationError for the embedded broker. It has no controller: other questions fail
         after five seconds, and the client does not say why."""
-        if str(self._metadata().cluster_id).startswith(MOCK_CLUSTER):
+        if not self._is_kafka:
+            self._metadata()
+        if not self._is_kafka:
             raise DestinationError(
                 f"{self._servers} is the embedded broker, which cannot answer this",
                 hint="use a Kafka: `aolog-bridge cluster` runs one; or start this with `aolog-bridge broker"
                 " --topic TOPIC`: it prints what arrives",
             )
-        self._is_kafka = True
 
     def _metadata(self) -> Any:
         try:
-            return self._admin.list_topics(timeout=ANSWER_S)
+            found = self._admin.list_topics(timeout=ANSWER_S)
         except KafkaException as error:
             raise self._failed(error) from None
+        self._is_kafka = not str(found.cluster_id).startswith(MOCK_CLUSTER)
+        return found
 
     def _of_group(self, ask: Callable[[], Future[Any]]) -> Any:
         """The answer of a group's coordinator, which may need a moment to load its groups."""

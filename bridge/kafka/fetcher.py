@@ -69,7 +69,7 @@ class Fetcher:
         }
         self._groupless = group is None
         self._away: str | None = None
-        # The client appends to it, and no Python runs in the client's calls: what a signal's handler
+        # The client appends to it, and no Python runs for an error: what a signal's handler
         # raises inside a callback is lost, and the call ends with a SystemError.
         self._errors: deque[KafkaError] = deque(maxlen=_ERRORS_KEPT)
         self._paused = False

@@ -18,7 +18,7 @@ NO_PARTITION = -1  # the lane in which a topic's records wait until its partitio
 def lane_name(key: LaneKey) -> str:
     """For log lines."""
     topic, partition = key
-    return f"{topic}/{partition}" if partition >= 0 else topic or "what has no topic"
+    return f"{topic}/{partition}" if partition >= 0 else topic or "records without a topic"
 
 
 class Refusal(NamedTuple):

@@ -76,8 +76,8 @@ class KafkaProvider:
         )
         self._settings: dict[str, Any] = {
             **DEFAULTS,
-            "partitioner": "murmur2",  # as Java's; messages without a key go to one partition, too
             **(settings or {}),
+            "partitioner": "murmur2",  # as Java's; messages without a key go to one partition, too
             **FIXED,
             "bootstrap.servers": bootstrap_servers,
             "error_cb": self._on_error,
@@ -92,9 +92,8 @@ class KafkaProvider:
         self._messages: list[Sendable] = []
         self._open = 0  # messages whose outcome is unknown
         self._late_s = inf  # no message is late before this time
-        self._failed: str | None = (
-            None  # why the first failed message was not delivered, until `flush` reports it
-        )
+        # Why the first failed message was not delivered, until `flush` reports it.
+        self._failed: str | None = None
         # Hashes of messages that were refused in one request: any of them may be the bad one, so
         # each is sent alone.
         self._suspects: set[int] = set()

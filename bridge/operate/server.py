@@ -114,8 +114,9 @@ def served(
 ) -> Iterator[tuple[str, int]]:
     """Serves an application in a thread of its own; yields the address that it listens on.
 
-    policy: the Content-Security-Policy. streams: end with the server. sample: called each second
-    in that thread. refused: called for each request that the application does not see. Raises UsageError where it cannot listen."""
+    policy: the Content-Security-Policy. streams: end with the server. sample: called each second in
+    that thread. refused: called for each request that the application does not see. Raises
+    UsageError where it cannot listen."""
     host, port = access.address()
     listener = _listen(access.where, host, port)
     server = uvicorn.Server(

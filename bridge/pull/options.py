@@ -23,14 +23,15 @@ AGAIN_S = 0.5  # before a full log or disk, a claim or a silent cluster is tried
 
 @dataclass(frozen=True, slots=True)
 class PullOptions:
-    """topics: names, and patterns that begin with ^. topics_file: a file with more of them, one a line,
-    which is read again at run time. path: the log. root: of the archive, if several processes share the topics; None: the log alone.
-    group: None to read all partitions of the topics. begin: where a partition begins of which the
-    archive has no record. out_of_range: what to do if the next offset is not in its partition any
-    more. drain: end at the partitions' ends as they are at the start. max_bytes: of the log; the
-    pull waits for cursors that need the oldest slab, and a slab that none needs is deleted.
-    skip_clusters: records that came through these clusters are not pulled. units: records of a unit, for
-    UnitPuller. renewed: called some times a second; returns settings to connect anew with, or None."""
+    """topics: names, and patterns that begin with ^. topics_file: a file with more of them, one a
+    line, which is read again at run time. path: the log. root: of the archive, if several processes
+    share the topics; None: the log alone. group: None to read all partitions of the topics. begin:
+    where a partition begins of which the archive has no record. out_of_range: what to do if the
+    next offset is not in its partition any more. drain: end at the partitions' ends as they are at
+    the start. max_bytes: of the log; the pull waits for cursors that need the oldest slab, and a
+    slab that none needs is deleted. skip_clusters: records that came through these clusters are not
+    pulled. units: records of a unit, for UnitPuller. renewed: called some times a second; returns
+    settings to connect anew with, or None."""
 
     servers: str
     topics: tuple[str, ...]

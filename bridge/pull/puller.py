@@ -45,8 +45,9 @@ _LOOK_S = 5.0  # between looks for topics and partitions that came or went
 
 
 class Puller:
-    """Of one log. Checks everything before it changes anything. One thread runs it; `stop` may be called from any
-    thread or signal handler. Raises UsageError, DestinationError, and what Writer raises."""
+    """Of one log. Checks everything before it changes anything. One thread runs it; `stop` may be
+    called from any thread or signal handler. Raises UsageError, DestinationError, and what Writer
+    raises."""
 
     def __init__(self, options: PullOptions) -> None:
         self._options = options
@@ -179,13 +180,15 @@ class Puller:
             self._add(back)
 
     def _connect_anew(self, settings: dict[str, Any]) -> None:
-        """Goes on after what was appended. Waits while the log is full: leaving a group needs everything durable."""
+        """Goes on after what was appended. Waits while the log is full: leaving a group needs
+        everything durable."""
         self._checkpoint()
         if self._mark != self._saved:
             return
         self._renewed = None
         self._fetcher.close()
         self._held.clear()
+        self._revoked_now.clear()
         self._read_to.clear()  # what was held is before these ends
         self._options = replace(self._options, settings=settings)
         self._catalog = Catalog(self._options.servers, settings)
@@ -405,7 +408,7 @@ class Puller:
     def _count_deleted(self, first: int | None) -> None:
         """Says what `max_bytes` has removed since the last time."""
         before, self._first = self._first, first
-        if first == before:
+        if first == before or self._options.max_bytes is None:  # `prune` asks every cursor
             return
         known = None not in (first, before, self._deleted)
         new = (first or 0) - (before or 0)

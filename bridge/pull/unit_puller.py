@@ -141,7 +141,8 @@ class UnitPuller:
         return left == 0 and self._ends is not None and not self._must_leave()
 
     def _pull(self, place: Place, planned: Unit, unit: Unit) -> None:
-        """Reads what is left of a unit into the log, and finishes it; or leaves it, to stop or to connect anew."""
+        """Reads what is left of a unit into the log, and finishes it; or leaves it, to stop or to
+        connect anew."""
         began_s = time.monotonic()
         at, seen = unit.begin, 0
         if at < unit.end:

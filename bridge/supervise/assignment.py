@@ -33,10 +33,10 @@ class Assigned(NamedTuple):
 class Assignment:
     """For one thread; `waiting_for` may be called by any.
 
-    discovery: to be closed. only_start: a drain, which forwards what exists at the start: a configured log that is missing is
-    an error. opens_missing: a single log, which is opened even if it is missing, so that opening
-    reports why. missing_root: why the root cannot be listed, None if it can.
-    """
+    discovery: to be closed. only_start: a drain, which forwards what exists at the start: a
+    configured log that is missing is an error. opens_missing: a single log, which is opened even if
+    it is missing, so that opening reports why. missing_root: why the root cannot be listed, None if
+    it can."""
 
     def __init__(self, config: Config, *, only_start: bool, opens_missing: bool) -> None:
         root = None if config.root is None else str(Path(config.root).absolute())

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class ClusterOptions(NamedTuple):
     """How any log is forwarded to one cluster. A forwarder is made anew when this changes.
 
-    values: fields of ForwarderOptions. files: what its settings are read from. other_cursors: by cluster, the names of the others'
-    cursors; empty if the configuration writes this cluster's cursor out.
-    """
+    values: fields of ForwarderOptions. files: what its settings are read from. other_cursors: by
+    cluster, the names of the others' cursors; empty if the configuration writes this cluster's
+    cursor out."""
 
     values: dict[str, Any]
     topic: str | None

@@ -55,10 +55,10 @@ class LogStatus(NamedTuple):
     One more row, whose phase is `removed`, has the sums of logs that were removed.
 
     status: the last one of the forwarder; None before the first. silent_s: seconds since its thread
-    last made progress; None where no thread runs. code: the error's. lag: read from the files, where
-    that is newer than `status`. cut_off: the process before this one was killed, or stopped with
-    records under way, by what this log's cursor shows. damaged: addresses [begin, end) of the last gaps that were met.
-    """
+    last made progress; None where no thread runs. code: the error's. lag: read from the files,
+    where that is newer than `status`. cut_off: the process before this one was killed, or stopped
+    with records under way, by what this log's cursor shows. damaged: addresses [begin, end) of the
+    last gaps that were met."""
 
     log: str
     path: str

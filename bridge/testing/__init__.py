@@ -1,8 +1,9 @@
 """For tests of programs that use the bridge: a provider's contract, providers, a broker.
 
-`ProviderTests` is the contract of `bridge.Provider` as a class of tests; aolog/docs/how-to/buffer.md shows how to
-use it. `MemoryProvider` keeps messages in a list; `FaultyProvider` makes another provider fail; neither
-needs pytest. `embedded_broker` is a pytest fixture: import it in a conftest.py.
+`ProviderTests` is the contract of `bridge.Provider` as a class of tests;
+aolog/docs/how-to/buffer.md shows how to use it. `MemoryProvider` keeps messages in a list;
+`FaultyProvider` makes another provider fail; neither needs pytest. `embedded_broker` is a pytest
+fixture: import it in a conftest.py.
 
 `apache_kafka` is a real Kafka on loopback.
 

@@ -1,9 +1,9 @@
 """The functions that run once for each record: in C if there was a compiler, otherwise in Python.
 
-The C half, `_speed.c`, `_rows.c`, `_split.c` and `_export.c`, does not know the format: it appends values to a list,
-adds lengths, cuts bytes, fills tuples, groups, and passes buffers to Arrow. Both halves do the same.
-`backend` names the one in use; `AOLOG_BACKEND=python` in the environment chooses Python.
-"""
+The C half, `_speed.c`, `_rows.c`, `_split.c` and `_export.c`, does not know the format: it appends
+values to a list, adds lengths, cuts bytes, fills tuples, groups, and passes buffers to Arrow. Both
+halves do the same. `backend` names the one in use; `AOLOG_BACKEND=python` in the environment
+chooses Python."""
 
 from __future__ import annotations
 

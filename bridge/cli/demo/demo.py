@@ -176,11 +176,11 @@ class _Demo:
             self.forwarding.start()
             self.appender.start()
             stack.callback(self._stop_appender)
-            self._until(lambda: self._fraction() >= OUTAGE_AT)
-            self._outage(broker)
-            self._until(lambda: self._fraction() >= KILL_AT)
-            self._kill()
             with contextlib.suppress(_Stalled):  # the table shows what is missing
+                self._until(lambda: self._fraction() >= OUTAGE_AT)
+                self._outage(broker)
+                self._until(lambda: self._fraction() >= KILL_AT)
+                self._kill()
                 self._until(lambda: self.appender.done and self._settled())
             self._show()
         compared = self.comparison

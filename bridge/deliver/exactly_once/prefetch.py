@@ -84,9 +84,10 @@ class Ready:
 
 
 class Prefetch:
-    """Reads a log ahead, up to `records` or 16 MiB. uuid: in the stamps. stop_at_poison: whether poison ends what is ready, as every other refused record does. refusals: of
-    records that the cluster has refused, by address. aside: addresses of records that were set aside.
-    idle: whether the last read found nothing new. Not thread-safe. Raises what Reader raises."""
+    """Reads a log ahead, up to `records` or 16 MiB. uuid: in the stamps. stop_at_poison: whether
+    poison ends what is ready, as every other refused record does. refusals: of records that the
+    cluster has refused, by address. aside: addresses of records that were set aside. idle: whether
+    the last read found nothing new. Not thread-safe. Raises what Reader raises."""
 
     def __init__(
         self,

@@ -16,8 +16,8 @@ _VALID_DAYS: Final = "365"
 
 
 class Access(NamedTuple):
-    """config: properties of the server. listeners: its further listener, if there is one. settings: of a client,
-    as librdkafka names them, without the servers."""
+    """config: properties of the server. listeners: its further listener, if there is one. settings:
+    of a client, as librdkafka names them, without the servers."""
 
     config: dict[str, object]
     listeners: dict[str, str]

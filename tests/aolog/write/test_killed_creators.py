@@ -56,7 +56,8 @@ def test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next(
 def test_a_cursor_whose_creator_was_killed_survives_the_commit_of_the_next(
     n: int, there: bool, reads: int
 ) -> None:
-    """there: the killed one only committed. reads 0: what the killed one wrote is committed again as it is found."""
+    """there: the killed one only committed. reads 0: what the killed one wrote is committed again
+    as it is found."""
     system = SimulatedSystem()
     write(Storage(system))
     with aolog.Writer(LOG, storage=Storage(system := system.process())) as log:

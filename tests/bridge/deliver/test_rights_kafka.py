@@ -1,5 +1,5 @@
-"""The least rights, against Apache Kafka with ACLs: with those of the table in aolog/docs/how-to/kafka-security.md everything goes,
-and each one that is missing is named."""
+"""The least rights, against Apache Kafka with ACLs: with those of the table in
+aolog/docs/how-to/kafka-security.md everything goes, and each one that is missing is named."""
 
 from __future__ import annotations
 

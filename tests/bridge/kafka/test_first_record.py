@@ -11,7 +11,8 @@ from tests.bridge.kafka.test_producing import LANES, rows_of
 
 
 def test_the_first_record_of_a_connection_waits_for_no_second(broker: EmbeddedBroker) -> None:
-    """A client that is asked once for a topic has its first record acknowledged after half a second or one."""
+    """A client that is asked once for a topic has its first record acknowledged after half a second
+    or one."""
     broker.set_rtt_ms(10)
 
     def first_s() -> float:
