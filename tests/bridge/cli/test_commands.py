@@ -436,7 +436,7 @@ def test_a_place_that_kafka_cannot_have_is_refused(log: Path, lane: str) -> None
     assert "is not TOPIC/PARTITION@OFFSET" in said
 
 
-@pytest.mark.parametrize("question", ["offsets --topic t", "consume t"])
+@pytest.mark.parametrize("question", ["offsets --topic t", "consume t", "topics --create new"])
 def test_a_question_that_the_embedded_broker_cannot_answer_says_so_at_once(
     broker: EmbeddedBroker, question: str
 ) -> None:
