@@ -31,7 +31,7 @@ from bridge.client.errors import (
     WrongType,
     refuse,
 )
-from bridge.client.properties import KAFKA_FAST, REFUSED, Side, translate
+from bridge.client.properties import IGNORED, REFUSED, RENAMED, Side, translate
 from bridge.config.names import TOPIC_NAME, check_servers
 from bridge.config.secrets import read_text
 from bridge.config.settings import read_settings
@@ -265,10 +265,9 @@ def _plain(given: Mapping[str, Any], base: Path) -> tuple[dict[str, str], list[P
     problems = []
     for name, value in given.items():
         key = name.removeprefix(":")  # as kafka-fast writes its keys
-        fast = KAFKA_FAST.get(key)
-        if key in {"bootstrap.servers", "metadata.broker.list", "bootstrap-brokers"}:
+        if RENAMED.get(key, key) == "bootstrap.servers":
             laid[key] = _servers(value)
-        elif key in REFUSED or (fast is not None and fast.convert is None):
+        elif key in REFUSED or key in IGNORED:
             laid[key] = ""  # its value does not matter, and may be a table
         else:
             laid[key] = value

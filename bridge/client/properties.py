@@ -2,8 +2,8 @@
 
 A key that librdkafka has under the same name passes as it is. The tables below are the rest: another
 name for the same setting, a key with nothing left to set (ignored, with a notice), a key without a
-counterpart (refused, with what to use instead), and kafka-fast's whole table. Two spellings of one
-setting are refused. Nothing here connects. Messages never quote a value: it may be a secret.
+counterpart (refused, with what to use instead), and a key whose value is written otherwise. Keys without
+a dot are kafka-fast's. Two spellings of one setting are refused. Nothing here connects. Messages never quote a value: it may be a secret.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Translation(NamedTuple):
 
 POLL_RECORDS = 500  # the Java client's default of max.poll.records
 
-# Another name of the same setting: librdkafka's own aliases, then the Java client's names.
+# Another name of the same setting: librdkafka's own aliases, the Java client's names, kafka-fast's.
 RENAMED = {
     "metadata.broker.list": "bootstrap.servers",
     "request.required.acks": "acks",
@@ -45,8 +45,12 @@ RENAMED = {
     "max.request.size": "message.max.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "bootstrap-brokers": "bootstrap.servers",
+    "client-id": "client.id",
+    "consume-step": "max.poll.records",
 }
 _BYTES = "keys and values are bytes; strings are UTF-8"
+_RETRY_CACHE = "failed sends wait in the client's queue, and with a log and the bridge on disk"
 IGNORED = {
     "key.serializer": _BYTES,
     "value.serializer": _BYTES,
@@ -54,6 +58,10 @@ IGNORED = {
     "value.deserializer": _BYTES,
     "serializer.class": _BYTES,
     "auto.commit.enable": "enable.auto.commit decides",
+    "send-cache-max-entries": _RETRY_CACHE,
+    "send-cache-expire-after-write": _RETRY_CACHE,
+    "send-cache-expire-after-access": _RETRY_CACHE,
+    "consumer-reporting": "status() and the metrics show it",
 }
 REFUSED = {
     "ssl.truststore.location": "use ssl.ca.location, a file in PEM",
@@ -68,6 +76,13 @@ REFUSED = {
     "exclude.internal.topics": "subscribe to a pattern that does not match them",
     "zookeeper.connect": "Kafka has no ZooKeeper any more; use bootstrap.servers",
     "transactional.id": "use a log and `aolog-bridge run --delivery exactly_once`",
+    "batch-fail-message-over-limit": "a message that is too large raises SendFailed and is never"
+    " discarded",
+    "redis-conf": "Kafka keeps offsets and shares out partitions: name a group.id",
+    "reset-ahead-offsets": "an offset past the end of a partition raises or restarts as"
+    " auto.offset.reset says",
+    "consumer-threads": "start a consumer for each thread, with one group.id",
+    "producer-retry-strategy": "SendFailed names the message that failed",
 }
 _FOR_CONSUMERS = "it is a consumer's"
 _PRODUCERS_IGNORE = {"group.id": _FOR_CONSUMERS, "enable.auto.commit": _FOR_CONSUMERS,
@@ -107,30 +122,8 @@ def _reset(value: str) -> Settings:
     return {"auto.offset.reset": "error" if value == "none" else value}
 
 
-def _servers(value: str) -> Settings:
-    return {"bootstrap.servers": value}
-
-
-# The Java client's keys whose value is written otherwise.
-_CONVERTED: dict[str, Callable[[str], Settings]] = {
-    "buffer.memory": _memory,
-    "partition.assignment.strategy": _assignors,
-    "auto.offset.reset": _reset,
-}
-
-
-class FastKey(NamedTuple):
-    """What becomes of a key of kafka-fast's. convert: the settings that mean the same; None: it is
-    refused, or ignored. bridge: the same in a bridge's configuration, or what does its work."""
-
-    convert: Callable[[str], Settings] | None
-    is_refused: bool
-    note: str
-    bridge: str
-
-
-def _as(name: str, scale: int = 1) -> Callable[[str], Settings]:
-    return lambda value: {name: str(_number(value) * scale)}
+def _as(name: str) -> Callable[[str], Settings]:
+    return lambda value: {name: str(_number(value))}
 
 
 def _codec(value: str) -> Settings:
@@ -141,60 +134,22 @@ def _earliest(value: str) -> Settings:
     return {"auto.offset.reset": "earliest" if _flag(value) else "latest"}
 
 
-def _text(name: str) -> Callable[[str], Settings]:
-    return lambda value: {name: value}
-
-
-_RETRY_CACHE = "failed sends wait in the client's queue, and with a log and the bridge on disk"
-_REDIS = "Kafka keeps offsets and shares out partitions: name a group.id"
-
-
-def _key(convert: Callable[[str], Settings], bridge: str) -> FastKey:
-    return FastKey(convert, is_refused=False, note="", bridge=bridge)
-
-
-def _ignored(note: str, bridge: str) -> FastKey:
-    return FastKey(None, is_refused=False, note=note, bridge=bridge)
-
-
-def _refused(note: str, bridge: str) -> FastKey:
-    return FastKey(None, is_refused=True, note=note, bridge=bridge)
-
-
-KAFKA_FAST = {
-    "bootstrap-brokers": _key(_servers, "--bootstrap-servers"),
-    "batch-num-messages": _key(_as("batch.num.messages"), "-X batch.num.messages"),
-    "queue-buffering-max-ms": _key(_as("linger.ms"), "-X linger.ms"),
-    "batch-byte-limit": _key(_as("batch.size"), "-X batch.size"),
-    "batch-fail-message-over-limit": _refused(
-        "a message that is too large raises SendFailed and is never discarded", "--poison"
-    ),
-    "max-wait-time": _key(_as("fetch.wait.max.ms"), "nothing: it does not consume"),
-    "min-bytes": _key(_as("fetch.min.bytes"), "nothing: it does not consume"),
-    "max-bytes": _key(_as("fetch.max.bytes"), "nothing: it does not consume"),
-    "client-id": _key(_text("client.id"), "-X client.id"),
-    "codec": _key(_codec, "-X compression.type"),
-    "acks": _key(_text("acks"), "-X acks=all; less is refused"),
-    "offset-commit-freq": _key(_as("auto.commit.interval.ms"), "--commit-seconds"),
-    "fetch-timeout": _key(_as("socket.timeout.ms"), "-X socket.timeout.ms"),
-    "use-earliest": _key(_earliest, "aolog-bridge seek LOG --to earliest"),
-    "metadata-timeout": _key(_as("socket.timeout.ms"), "-X socket.timeout.ms"),
-    "send-cache-max-entries": _ignored(_RETRY_CACHE, "the log and its retention"),
-    "send-cache-expire-after-write": _ignored(_RETRY_CACHE, "the log and its retention"),
-    "send-cache-expire-after-access": _ignored(_RETRY_CACHE, "the log and its retention"),
-    "consume-step": _key(_text("max.poll.records"), "nothing: it does not consume"),
-    "redis-conf": _refused(_REDIS, "cursor files in the log"),
-    "reset-ahead-offsets": _refused(
-        "an offset past the end of a partition raises or restarts as auto.offset.reset says",
-        "OtherCluster: it refuses a cluster that is not the cursor's",
-    ),
-    "consumer-threads": _refused(
-        "start a consumer for each thread, with one group.id", "a lane for each partition"
-    ),
-    "consumer-reporting": _ignored("status() and the metrics show it", "/metrics, /status"),
-    "producer-retry-strategy": _refused(
-        "SendFailed names the message that failed", "the log; --poison"
-    ),
+# Keys whose value is written otherwise, or has to be a whole number.
+CONVERTED: dict[str, Callable[[str], Settings]] = {
+    "buffer.memory": _memory,
+    "partition.assignment.strategy": _assignors,
+    "auto.offset.reset": _reset,
+    "batch-num-messages": _as("batch.num.messages"),
+    "queue-buffering-max-ms": _as("linger.ms"),
+    "batch-byte-limit": _as("batch.size"),
+    "max-wait-time": _as("fetch.wait.max.ms"),
+    "min-bytes": _as("fetch.min.bytes"),
+    "max-bytes": _as("fetch.max.bytes"),
+    "codec": _codec,
+    "offset-commit-freq": _as("auto.commit.interval.ms"),
+    "fetch-timeout": _as("socket.timeout.ms"),
+    "use-earliest": _earliest,
+    "metadata-timeout": _as("socket.timeout.ms"),
 }
 
 
@@ -228,17 +183,12 @@ _SHARED = {"socket.timeout.ms"}
 
 def _take(key: str, value: str, side: Side) -> Settings | Problem | str:
     """The settings of one key, what is wrong with it, or the notice that it is ignored."""
-    fast = KAFKA_FAST.get(key) if key != "acks" else None
-    convert = _CONVERTED.get(key) if fast is None else fast.convert
-    if fast is not None and fast.is_refused:
-        return Problem(KeyRefused, f"{key}: has no counterpart; {fast.note}")
     if key in REFUSED:
         return Problem(KeyRefused, f"{key}: has no counterpart; {REFUSED[key]}")
     why = IGNORED.get(key) or (_PRODUCERS_IGNORE.get(key) if side == "producer" else None)
-    if fast is not None and convert is None:
-        why = fast.note
     if why is not None:
         return f"{key} is ignored: {why}"
+    convert = CONVERTED.get(key)
     if convert is None:
         return {RENAMED.get(key, key): value}
     try:
