@@ -7,6 +7,7 @@ again or deleted here; the errors about it say so.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +15,7 @@ from aolog.cli.cursor_state import HEAD, CursorState, cursor_state, cursor_state
 from aolog.cli.failing import CONTEXT_SETTINGS
 from aolog.cli.lock_holders import Holders, require_log
 from aolog.cli.output import fields, json_option, out, table, to_stderr
-from aolog.cli.parse import WHERE, Where, cursor_argument, log_argument
+from aolog.cli.parse import WHERE, cursor_argument, log_argument
 from aolog.errors import (
     CursorCorrupt,
     CursorDiverged,
@@ -29,6 +30,9 @@ from aolog.log.names import CURSOR_DIRECTORY, cursor_files, cursor_path
 from aolog.read.reader import Reader
 from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from aolog.read.start import Where
 
 
 @click.group(

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import click
 
 from aolog.cli.output import OutputClosed, json_option, out, record_to_json, tell_gap
-from aolog.cli.parse import CURSOR_NAME, WHERE, Where, log_argument
+from aolog.cli.parse import CURSOR_NAME, WHERE, log_argument
 from aolog.errors import AddressPruned
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.directory import Log
 from aolog.read import seek
 from aolog.read.reader import Reader, resume_at
+from aolog.read.start import Where
 from aolog.record import Losses
 from aolog.storage.storage import Storage
 

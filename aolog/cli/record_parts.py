@@ -11,12 +11,12 @@ import functools
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aolog.cli.parse import Parsed
 from aolog.read.seek import microseconds
+from aolog.read.start import utc_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,9 +121,7 @@ def timestamp_us(text: bytes, unit: str) -> int | None:
         elif re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", word):
             found = round(Decimal(word) * _UNITS_US[unit])
         else:
-            moment = datetime.fromisoformat(word)
-            moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-            found = microseconds(moment)
+            found = microseconds(utc_time(word))
     except (ValueError, OverflowError):
         return None
     return found if found in _CALENDAR_US else None

@@ -8,6 +8,7 @@ _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?(?:([kmgtp])(i?b)?|b)?", r
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _DURATION_PART = r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)"
 _DURATION = re.compile(rf"(?:{_DURATION_PART})+")
+DURATION_MAX_S = 100 * 365 * 86400.0  # larger ones overflow in clocks and waits
 _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 

@@ -2,6 +2,6 @@
 
 Read in this order: reader (what users call), scan (frames and gaps in order), gaps (the count of a gap's
 loss), seek (where a scan begins), batch (frames and their records), arrow (columns to Arrow), cursor (a
-durable position), lag, ranges (a log in parts, for Spark). Nothing here changes a log except its cursor
-files.
+durable position), start (positions as people write them), lag, ranges (a log in parts, for Spark).
+Nothing here changes a log except its cursor files.
 """

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from aolog.cli.parse import Parsed, where
+from aolog.cli.parse import Parsed
 from aolog.errors import UsageError
 from aolog.log.cursor_file import read_position
+from aolog.read.start import parse_where
 from aolog.storage.storage import Storage
 from bridge.errors import WrongConfiguration
 
@@ -195,11 +195,4 @@ def address_of(
         if servers is None:
             raise UsageError("kafka:... needs --bootstrap-servers, or --config")
         return address_in_kafka(path, rest, cursor, servers, settings)
-    found = where(text, datetime.now(UTC))
-    if found is None:
-        raise UsageError(
-            f"{text!r} is not a valid position",
-            hint="use an address, ordinal:N, a time, 15m-ago, earliest, latest, cursor:NAME or"
-            " kafka:TOPIC/PARTITION@OFFSET",
-        )
-    return place(path, found.start, found.ordinal)
+    return place(path, parse_where(text, "cursor:NAME", "kafka:TOPIC/PARTITION@OFFSET"))

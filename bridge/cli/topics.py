@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aolog.cli.output import json_option, out, table
-from aolog.cli.parse import where
-from aolog.errors import counted
+from aolog.errors import UsageError, counted
+from aolog.read.start import parse_where
 from bridge.cli.log_offsets import show_log_offsets
 from bridge.cli.options import TOPIC, checked, pairs_of, settings_option
 
@@ -193,14 +194,13 @@ def offsets(
 
 def moment(text: str, option: str) -> When:
     """earliest, latest, or a time in ms since 1970, as typed. Raises UsageError, which names the option."""
-    found = where(text, datetime.now(UTC))
-    if found is None or found.ordinal is not None or isinstance(found.start, int):
-        raise click.UsageError(
-            f"{option}: {text!r} is no time: use 2026-01-31T12:00:00Z, or 15m-ago"
-        )
-    if isinstance(found.start, datetime):
-        return int(found.start.timestamp() * 1_000)
-    return "earliest" if found.start == "earliest" else "latest"
+    with suppress(UsageError):
+        start, ordinal = parse_where(text)
+        if isinstance(start, datetime):
+            return int(start.timestamp() * 1_000)
+        if isinstance(start, str) and ordinal is None:
+            return start
+    raise click.UsageError(f"{option}: {text!r} is no time: use 2026-01-31T12:00:00Z, or 15m-ago")
 
 
 def _wanted(cluster: Catalog, places: list[Place], to: str) -> dict[Place, int]:

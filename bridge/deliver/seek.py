@@ -8,7 +8,6 @@ never sent.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import Reader
@@ -23,7 +22,7 @@ from bridge.kafka.read_back import ReadBack
 
 if TYPE_CHECKING:
     from aolog import Gap
-    from aolog.read.seek import Start
+    from aolog.read.start import Where
 
 _KAFKA = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]{1,10})@(?P<offset>[0-9]{1,19})"
@@ -81,32 +80,14 @@ def address_in_kafka(
     return stamp.address
 
 
-def place(path: str, start: Start, ordinal: int | None = None) -> int:
+def place(path: str, where: Where) -> int:
     """The address of a position in a log. The earliest is the first record, unless a gap is before it,
     which the bridge is to count. Raises what Reader raises."""
     gaps: list[Gap] = []
-    with Reader(path, "earliest" if ordinal is not None else start, on_gap=gaps.append) as reader:
-        if ordinal is not None:
-            return reader.seek(ordinal=ordinal)
+    with where.open(path, on_gap=gaps.append) as reader:
         begin = reader.tell()
-        first = reader.read() if start == "earliest" else None
+        first = reader.read() if where == ("earliest", None) else None
         return begin if first is None or gaps else first.address
-
-
-def place_of(path: str, text: str) -> int:
-    """The address of a place in words: "earliest", "latest", an address, or a time in ISO 8601
-    (default: UTC). Raises UsageError for other words, and what Reader raises."""
-    if text in {"earliest", "latest"}:
-        return place(path, text)  # type: ignore[arg-type]  # one of the two
-    if re.fullmatch(r"[0-9]{1,20}", text):
-        return place(path, int(text))
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"{text!r} is not a valid position", hint="earliest, latest, an address, or a time"
-        ) from None
-    return place(path, moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
 
 
 def seek(

@@ -27,11 +27,12 @@ from aolog.errors import (
 from aolog.log.cursor_file import read_position
 from aolog.log.retention import prune
 from aolog.read.reader import pruned_from, resume_at
+from aolog.read.start import parse_where
 from aolog.storage.storage import Storage
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.log_lines import naming
 from bridge.deliver.losses import LogLosses
-from bridge.deliver.seek import place_of, seek
+from bridge.deliver.seek import place, seek
 from bridge.deliver.status import COUNTED, NOTHING
 from bridge.supervise.status import LogStatus, Phase, state_of
 
@@ -138,13 +139,13 @@ class Worker:
             self.backoff.reset()
 
     def seek(self, to: str, *, dry_run: bool) -> Moved:
-        """Moves the cursor of a paused log to a place (see place_of); the records between are sent
+        """Moves the cursor of a paused log to a place (see aolog.read.start); the records between are sent
         again, or never. dry_run: only says so. Raises UsageError unless it is paused, and what seek
         raises. From any thread."""
         if self.phase != Phase.PAUSED:
             raise UsageError(f"{self.name} is not paused", hint="pause it first")
         cursor = self.options.values["cursor"]
-        return seek(self.path, place_of(self.path, to), cursor=cursor, dry_run=dry_run)
+        return seek(self.path, place(self.path, parse_where(to)), cursor=cursor, dry_run=dry_run)
 
     @property
     def moved(self) -> bool:
