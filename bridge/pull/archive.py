@@ -15,20 +15,24 @@ thrown out may append after it. The price is that the processes share a file sys
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from aolog.errors import UsageError
+from aolog.log.directory import Log
+from aolog.log.lock import lock_directory
+from aolog.storage.directory import Inside
+from aolog.storage.storage import Storage
 from bridge.pull.origin import Source
 from bridge.pull.positions import read_positions
 from bridge.supervise.discovery import find_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from aolog.storage.file import File
 
 CLAIMS = ".pull"
 UNITS_FILE = "units.json"
@@ -47,13 +51,13 @@ class Archive:
                 hint="use --units, or give the pull an archive of its own",
             )
         self._root, self._path = root, path
-        self._claims: dict[Source, int] = {}
+        self._claims: dict[Source, File] = {}
 
     def note(self) -> str:
         """What a group commits with its offsets: the archive's id, which the first call makes."""
         file = Path(self._root, CLAIMS, _ID_FILE)
         if not file.exists():
-            write_once(file, uuid4().hex)
+            write_once(self._root, _ID_FILE, uuid4().hex)
         return _NOTE + file.read_text(encoding="utf-8")
 
     def check_notes(self, group: str, notes: Iterable[str]) -> None:
@@ -70,23 +74,16 @@ class Archive:
         """Whether the partition is ours now; False while another process holds it."""
         if source in self._claims:
             return True
-        directory = Path(self._root, CLAIMS)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = source.prefix.decode().strip("/").replace("/", ".")
-        fd = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
+        file = lock_claim(self._root, source.file_name)
+        if file is None:
             return False
-        self._claims[source] = fd
+        self._claims[source] = file
         return True
 
     def release(self, source: Source) -> None:
         """Another process may claim the partition. Its records must be durable."""
-        fd = self._claims.pop(source, None)
-        if fd is not None:
-            os.close(fd)
+        if source in self._claims:
+            self._claims.pop(source).close()
 
     def close(self) -> None:
         """Releases every claim."""
@@ -109,22 +106,32 @@ class Archive:
         return found
 
 
-def write_once(file: Path, text: str) -> None:
-    """Whole or absent, and the first one stays."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = file.with_name(f"{file.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    with contextlib.suppress(FileExistsError):
-        file.hardlink_to(draft)
-    draft.unlink()
+def lock_claim(root: str, name: str) -> File | None:
+    """The file of a claim, locked until it is closed; None if another process holds it, or removed it."""
+    directory, storage = f"{root}/{CLAIMS}", Storage()
+    if not storage.exists(directory):  # creating it syncs the root: not for each claim
+        storage.make_directory(directory)
+    path = Inside(directory, name, in_log=False)
+    file = storage.open_lock(path)
+    if file.try_lock() and storage.leads_to(path, file):
+        return file
+    file.close()
+    return None
+
+
+def write_once(root: str, name: str, text: str) -> None:
+    """A file beside the claims, whole and durable, or absent; the first one stays."""
+    directory, storage = f"{root}/{CLAIMS}", Storage()
+    storage.make_directory(directory)
+    file = Inside(directory, name, in_log=False)
+    with lock_directory(directory, storage):
+        if not storage.exists(file):
+            storage.write_file(file, [text.encode()])
 
 
 def sync_last_slab(path: str) -> None:
     """Makes all of a log durable: earlier slabs were synced when they were sealed."""
-    slabs = sorted(Path(path).glob("*.slab"))
-    for name in [*slabs[-1:], Path(path)]:
-        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    with Log(path, Storage()) as log:
+        with log.open_file(log.bases[-1]) as file:
+            file.datasync()
+        log.directory.sync()

@@ -27,6 +27,11 @@ class Source(NamedTuple):
         """The header's value up to the offset."""
         return f"{self.cluster}/{self.topic_id}/{self.partition}/".encode()
 
+    @property
+    def file_name(self) -> str:
+        """Of its claim."""
+        return f"{self.cluster}.{self.topic_id}.{self.partition}"
+
 
 class Origin(NamedTuple):
     """One record of a partition."""

@@ -18,7 +18,6 @@ coordinator, but all workers share a file system.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
@@ -30,13 +29,14 @@ from uuid import UUID
 from aolog import Reader, Writer
 from aolog.errors import AddressBeyondEnd, NotALog, UsageError
 from aolog.storage.storage import Storage
-from bridge.pull.archive import CLAIMS, UNITS_FILE, sync_last_slab, write_once
+from bridge.pull.archive import CLAIMS, UNITS_FILE, lock_claim, sync_last_slab, write_once
 from bridge.pull.origin import Source, origin_of
 from bridge.supervise.discovery import find_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aolog.storage.file import File
     from bridge.pull.origin import Origin
 
 
@@ -59,13 +59,13 @@ class Units:
         self._events_root = f"{os.path.normpath(root)}-events"
         _check(root, records, self._events_root)
         os.makedirs(self._events_root, 0o700, exist_ok=True)  # noqa: PTH103 -- a string, as roots are
-        write_once(Path(root, CLAIMS, UNITS_FILE), json.dumps({"records": records}))
+        write_once(root, UNITS_FILE, json.dumps({"records": records}))
         _check(root, records, self._events_root)  # another worker may have been first
         self._done: dict[tuple[Source, int], int] = {}  # by unit: the offset up to which it is done
         self._read_to: dict[str, int] = {}
         name = os.path.relpath(path, root).replace(os.sep, ".")
         self._writer = Writer(f"{self._events_root}/{name}", sync="never")
-        self._claims: dict[tuple[Source, int], int] = {}
+        self._claims: dict[tuple[Source, int], File] = {}
         self.refresh()
 
     @property
@@ -98,23 +98,18 @@ class Units:
         """The part of the unit that is left, which is ours until `finish` or `leave`; None if
         another worker has it, or there is nothing left. address: the log's end. Durable on return."""
         path = self._claim_path(unit)
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)  # fmt: skip  # flags
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_at(fd, path):  # it was finished, and its file is gone
-                os.close(fd)
-                return None
-        except BlockingIOError:
-            os.close(fd)
+        file = lock_claim(self._root, path.name)
+        if file is None:
             return None
-        self._claims[unit.source, unit.number] = fd
+        self._claims[unit.source, unit.number] = file
         self.refresh()
         begin = max(unit.begin, self._done.get((unit.source, unit.number), 0))
         if begin >= unit.end:  # finished since it was planned
             path.unlink()
             self.leave(unit)
             return None
-        for line in os.pread(fd, os.fstat(fd).st_size, 0).splitlines():
+        size = file.stat().size
+        for line in file.pread(size, 0).splitlines():
             # ValueError: the line is torn by a power cut, and nothing was appended after it.
             with contextlib.suppress(ValueError):
                 told = json.loads(line)
@@ -122,9 +117,9 @@ class Units:
         if begin >= unit.end:
             return unit._replace(begin=unit.end)
         mine = json.dumps({"log": os.path.relpath(self._path, self._root), "address": address})
-        os.write(fd, b"\n" + mine.encode() + b"\n")  # after a torn line, a line of its own
-        os.fsync(fd)
-        Storage().sync_directory(str(path.parent))
+        file.pwrite_all([b"\n", mine.encode(), b"\n"], size)  # after a torn line, a line of its own
+        file.datasync()
+        Storage().sync_directory(f"{self._root}/{CLAIMS}")
         return unit._replace(begin=begin)
 
     def _appended(self, unit: Unit, log: str, address: int) -> int:
@@ -175,18 +170,17 @@ class Units:
 
     def leave(self, unit: Unit) -> None:
         """Another worker may go on with the unit. Its records must be durable."""
-        os.close(self._claims.pop((unit.source, unit.number)))
+        self._claims.pop((unit.source, unit.number)).close()
 
     def close(self) -> None:
         """Releases all claims."""
-        for fd in self._claims.values():
-            os.close(fd)
+        for file in self._claims.values():
+            file.close()
         self._claims.clear()
         self._writer.close()
 
     def _claim_path(self, unit: Unit) -> Path:
-        name = unit.source.prefix.decode().strip("/").replace("/", ".")
-        return Path(self._root, CLAIMS, f"{name}.u{unit.number}")
+        return Path(self._root, CLAIMS, f"{unit.source.file_name}.u{unit.number}")
 
 
 def events_of(root: str) -> list[dict[str, Any]]:
@@ -219,10 +213,3 @@ def _check(root: str, records: int, events: str) -> None:
             f"{events} is missing: it says which units of {root} are done",
             hint="move it back, or begin a new archive",
         )
-
-
-def _is_at(fd: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), path.stat())
-    except FileNotFoundError:
-        return False
