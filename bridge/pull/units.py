@@ -119,7 +119,7 @@ class Units:
         mine = json.dumps({"log": os.path.relpath(self._path, self._root), "address": address})
         file.pwrite_all([b"\n", mine.encode(), b"\n"], size)  # after a torn line, a line of its own
         file.datasync()
-        Storage().sync_directory(f"{self._root}/{CLAIMS}")
+        Storage().sync_directory(str(path.parent))
         return unit._replace(begin=begin)
 
     def _appended(self, unit: Unit, log: str, address: int) -> int:

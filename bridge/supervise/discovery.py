@@ -15,7 +15,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError
-from aolog.log.names import PENDING_SUFFIX, slab_base, slab_name
+from aolog.log.directory import holds_slabs
+from aolog.log.manifest import resolve
+from aolog.log.names import PENDING_SUFFIX, slab_base
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -69,21 +71,11 @@ def walk(root: str, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()
     todo = [(root, ".")]
     while todo:
         path, name = todo.pop()
-        children: list[tuple[str, str]] = []
-        pending: list[str] = []
-        is_log = False
         try:
-            with os.scandir(path) as entries:
-                for entry in entries:
-                    if slab_base(entry.name) is not None:
-                        is_log = True
-                        break
-                    if entry.name.endswith(PENDING_SUFFIX):
-                        pending.append(entry.name)
-                    if entry.is_dir(follow_symlinks=False):
-                        below = entry.name if name == "." else f"{name}/{entry.name}"
-                        children.append((entry.path, below))
-            is_log = is_log or bool(_published(path, pending))
+            with os.scandir(path) as listed:
+                entries = list(listed)
+            is_log = holds_slabs(path, [entry.name for entry in entries], Storage())
+            below = [] if is_log else [e for e in entries if e.is_dir(follow_symlinks=False)]
         except _GONE:
             continue
         except _UNREADABLE as error:
@@ -92,7 +84,7 @@ def walk(root: str, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()
             continue
         if not is_log:
             others.append(path)
-            todo += children
+            todo += [(e.path, e.name if name == "." else f"{name}/{e.name}") for e in below]
         elif _wanted(name, include, exclude):
             found[name] = path
     return Tree(dict(sorted(found.items())), others, unlisted)
@@ -114,16 +106,6 @@ def _may_be_wanted(name: str, include: Sequence[str], exclude: Sequence[str]) ->
     return any(p.startswith(f"{name}/") or f"{name}/".startswith(p) for p in plain)
 
 
-def _published(path: str, pending: list[str]) -> dict[int, str]:
-    """Pending slabs of a directory that are published and not renamed yet, by base. Raises
-    AologError."""
-    if not pending:
-        return {}
-    from aolog.log.manifest import resolve
-
-    return resolve(path, pending, Storage())
-
-
 def _reason(error: OSError | AologError) -> str:
     return str(error) if isinstance(error, AologError) else os.strerror(error.errno or 0)
 
@@ -134,17 +116,16 @@ def growth(path: str) -> Growth | None:
     try:
         with os.scandir(path) as entries:
             names = [entry.name for entry in entries]
-        last = max((name for name in names if slab_base(name) is not None), default=None)
+        slabs = {base: name for name in names if (base := slab_base(name)) is not None}
+        pending = [name for name in names if name.endswith(PENDING_SUFFIX)]
         try:
-            published = _published(path, [name for name in names if name.endswith(PENDING_SUFFIX)])
+            slabs = (resolve(path, pending, Storage()) if pending else {}) | slabs
         except AologError:  # opening the log reports it
-            if last is None:
+            if not slabs:
                 raise
-            published = {}
-        if published and (last is None or last < slab_name(max(published))):
-            last = published[max(published)]
-        if last is None:
+        if not slabs:
             return None
+        last = slabs[max(slabs)]
         seen = os.stat(f"{path}/{last}")  # noqa: PTH116 -- a path object for each of thousands of logs is slow
     except _GONE:
         return None
