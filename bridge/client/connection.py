@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from bridge.client.errors import Problem, UnknownKey, WrongType
 from bridge.config.settings import refused_keys
@@ -76,6 +76,5 @@ def _refusal(settings: Mapping[str, str], side: Side) -> str | None:
         else:
             Consumer({"group.id": "check", **probe}, logger=CLIENT_LOG).close()
     except (KafkaException, ValueError, TypeError) as error:
-        first = error.args[0] if error.args else error
-        return words(error) if isinstance(first, KafkaError) else str(first)
+        return words(error)
     return None

@@ -26,8 +26,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from bridge.errors import DestinationError, Unanswered
-from bridge.kafka.client import ANSWER_S, MOCK_CLUSTER, admin_client, words
-from bridge.kafka.error_table import UNKNOWN_TOPIC, Fault, kind_of
+from bridge.kafka.client import ANSWER_S, MOCK_CLUSTER, admin_client, passes, words
+from bridge.kafka.error_table import UNKNOWN_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -264,7 +264,5 @@ class Catalog:
                 hint="`aolog-bridge topics` lists the topics",
             )
         reason: KafkaError = error.args[0]
-        fault = Fault.CLUSTER if reason.code() == _NO_LEADER else kind_of(reason.name()).fault
-        passes = fault is Fault.CLUSTER or reason.retriable()
-        kind = Unanswered if passes else DestinationError
+        kind = Unanswered if passes(reason) or reason.code() == _NO_LEADER else DestinationError
         return kind(f"{self._servers}: {words(error)}")

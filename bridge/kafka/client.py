@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from bridge.errors import DestinationError, NotIsolated
-from bridge.kafka.error_table import Kind, row_of
+from bridge.kafka.error_table import Fault, Kind, kind_of, row_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -184,6 +184,11 @@ def lacking(right: str, topic: str, purpose: str) -> str:
     """The text for a missing right. right: Kafka's name. purpose: why the bridge needs it; ends the
     sentence."""
     return f"the right {right} on topic {topic!r} is missing: {purpose}"
+
+
+def passes(error: KafkaError) -> bool:
+    """Whether the question may be asked again: the cluster cannot answer it now."""
+    return kind_of(error.name()).fault is Fault.CLUSTER or (error.retriable() and not error.fatal())
 
 
 def words(error: Exception) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from bridge.errors import DestinationError
-from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, words
+from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, passes, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,14 +26,7 @@ _OUT_OF_RANGE = {
     KafkaError.OFFSET_OUT_OF_RANGE,
 }
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
-# The client reconnects and asks again by itself after these.
-_TRANSIENT = {
-    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 -- a public name
-    KafkaError._TRANSPORT,  # noqa: SLF001 -- a public name
-    KafkaError._RESOLVE,  # noqa: SLF001 -- a public name
-    KafkaError._TIMED_OUT,  # noqa: SLF001 -- a public name
-    KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 -- the client joins the group again
-}
+_LATE = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001 -- a public name: it joins the group again
 _ERRORS_KEPT = 100  # of one call of the client
 _PROBE_S = 0.5  # while the cluster is away: short, so that a stop is noticed soon
 _GROUPLESS = "aolog-bridge-reader"  # the client wants a name; nothing is joined or committed
@@ -161,7 +154,7 @@ class Fetcher:
                 found.out_of_range.append(place)
             elif self._groupless and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 continue  # the client asks for a coordinator that nothing here needs
-            elif error.code() in _TRANSIENT or (error.retriable() and not error.fatal()):
+            elif passes(error) or error.code() == _LATE:
                 self._away = error.str()
             else:
                 raise DestinationError(words(KafkaException(error)))
