@@ -83,15 +83,13 @@ def serving(
 ) -> Iterator[tuple[str, int]]:
     """Serves in a thread of its own; yields the address that it listens on. The thread samples the
     monitor, too. Raises UsageError where it cannot listen."""
-    problems, streams = Problems(), Streams(limits.streams)
+    problems = Problems()
     page, policy = load_page("page.html")
-    answers = _Answers(page, access, monitor, controls, problems, streams)
+    answers = _Answers(page, access, monitor, controls, problems, Streams(limits.streams))
     monitor.sample()
     logging.getLogger().addHandler(problems)
     try:
-        with served(
-            answers.routes(), access, policy, streams, limits=limits, sample=monitor.sample
-        ) as at:
+        with served(answers.routes(), access, policy, limits=limits, sample=monitor.sample) as at:
             yield at
     finally:
         logging.getLogger().removeHandler(problems)

@@ -199,17 +199,12 @@ class Monitor:
     def _measure_log(self, path: str, now_s: float) -> None:
         storage = self._storage
         try:
-            bases = slab_bases(path, storage)
-            files = tuple((base, _size(storage, path, base)) for base in bases)
+            found = look_at_slabs(path, storage, self.measured(path))
             free_bytes = storage.free_bytes(path)
         except (AologError, OSError):
             return  # it is being removed, or may not be read: the log's own status says so
-        before = self.measured(path)
-        gone = sorted({base for base, _ in before.files}.difference(bases))
         on_disk, below_bound = self._trends.setdefault(path, (_Trend(), _Trend()))
-        found = Measured(
-            files, (*before.pruned, *gone)[-PRUNED_SHOWN:], on_disk.add(now_s, free_bytes)
-        )
+        found = found._replace(disk=on_disk.add(now_s, free_bytes))
         if self._log_max_bytes is not None:
             left = max(0, self._log_max_bytes - found.bytes)
             found = found._replace(bound=below_bound.add(now_s, left))
@@ -280,6 +275,13 @@ def seen_of(counts: LogStatus | Overview) -> int | None:
 def ahead_of(log: LogStatus) -> int:
     """Records after the position that are dealt with."""
     return 0 if log.status is None else log.status.ahead_records
+
+
+def look_at_slabs(path: str, storage: Storage, before: Measured) -> Measured:
+    """The slabs of a log now. before: what the last look returned. Raises AologError, OSError."""
+    files = tuple((base, _size(storage, path, base)) for base in slab_bases(path, storage))
+    gone = sorted({base for base, _ in before.files} - {base for base, _ in files})
+    return Measured(files, (*before.pruned, *gone)[-PRUNED_SHOWN:])
 
 
 def _soonest(disks: list[Disk | None]) -> float | None:

@@ -57,11 +57,10 @@ LIMITS = Limits()
 
 
 class Streams:
-    """Server-sent events to open pages: at most so many at once, until the server ends."""
+    """Server-sent events to open pages: at most so many at once. The end of the server cancels them."""
 
     def __init__(self, most: int) -> None:
         self._most, self._open = most, 0
-        self.over = False
 
     def answer(self, events: Callable[[], Awaitable[bytes]], every_s: float) -> Response:
         """Sends what `events` returns, again and again. The page connects again."""
@@ -74,7 +73,7 @@ class Streams:
     ) -> AsyncIterator[bytes]:
         self._open += 1
         try:
-            while not self.over:
+            while True:
                 yield await events()
                 await asyncio.sleep(every_s)
         finally:
@@ -106,7 +105,6 @@ def served(
     app: ASGIApp,
     access: Access,
     policy: str,
-    streams: Streams | None = None,
     *,
     limits: Limits = LIMITS,
     sample: Callable[[], None] = lambda: None,
@@ -114,9 +112,8 @@ def served(
 ) -> Iterator[tuple[str, int]]:
     """Serves an application in a thread of its own; yields the address that it listens on.
 
-    policy: the Content-Security-Policy. streams: end with the server. sample: called each second in
-    that thread. refused: called for each request that the application does not see. Raises
-    UsageError where it cannot listen."""
+    policy: the Content-Security-Policy. sample: called each second in that thread. refused: called
+    for each request that the application does not see. Raises UsageError where it cannot listen."""
     host, port = access.address()
     listener = _listen(access.where, host, port)
     server = uvicorn.Server(
@@ -145,8 +142,6 @@ def served(
         yield str(at[0]), int(at[1])
     finally:
         server.should_exit = True
-        if streams is not None:
-            streams.over = True
         thread.join()
         listener.close()
 

@@ -36,12 +36,13 @@ EVERY_S = 0.2
 def serving(access: Access, simulation: Simulation) -> Iterator[tuple[str, int]]:
     """Serves in a thread of its own; yields the address. Raises UsageError where it cannot listen."""
     page, policy = load_page("simulator.html")
-    streams = Streams(LIMITS.streams)
-    with served(_routes(page, simulation, streams), access, policy, streams) as at:
+    with served(_routes(page, simulation), access, policy) as at:
         yield at
 
 
-def _routes(page: str, simulation: Simulation, streams: Streams) -> Starlette:
+def _routes(page: str, simulation: Simulation) -> Starlette:
+    streams = Streams(LIMITS.streams)
+
     async def show_page(_: Request) -> Response:
         return HTMLResponse(page)
 

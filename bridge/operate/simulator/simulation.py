@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from aolog.errors import AologError, UsageError
-from aolog.log.directory import slab_bases
-from aolog.log.names import slab_name
 from aolog.storage.storage import Storage
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.fetcher import Fetcher
+from bridge.operate.monitor import Measured, look_at_slabs
 from bridge.operate.simulator.counts import Counts
 
 Mode = Literal["log", "block", "error", "buffer", "always"]
@@ -42,6 +41,7 @@ _TIMED_OUT, _NOT_ENOUGH_REPLICAS = 7, 19  # Kafka's codes; a client tries both a
 _STEP_S = 10.0
 _HOLD_MS = 3_000  # acknowledgements are held back while the bridge is to be killed before one
 _EVENTS_KEPT = 100
+_PRUNED_SHOWN = 20
 _RATE_S = 2.0
 _FROM_THE_FIRST = {(TOPIC, 0): -2}  # the client's number for the first offset that there is
 
@@ -59,7 +59,8 @@ class Settings(NamedTuple):
 
 
 class _Child:
-    """A process that reports JSON lines."""
+    """A process that reports JSON lines. It ends by itself when nobody reads them any more, so a
+    simulator that is killed leaves no process."""
 
     def __init__(self, command: list[str]) -> None:
         self.last: dict[str, Any] = {}
@@ -122,8 +123,7 @@ class _Round:
     acknowledged: int | None = None
     committed_ns: int = 0
     restart_s: float | None = None
-    pruned: list[int] = field(default_factory=list)
-    seen_slabs: list[int] = field(default_factory=list)
+    slabs: Measured = field(default_factory=Measured)
     began_s: float = field(default_factory=time.monotonic)
 
 
@@ -269,7 +269,7 @@ class Simulation:
     def _start_bridge(self) -> None:
         # One request at a time: the embedded broker does not judge the order of several.
         self._round.bridge = _Child(
-            [sys.executable, "-m", "bridge.operate.simulator.forwarder", "run", "--root", self._round.directory, "--topic", TOPIC,
+            [sys.executable, "-m", "bridge", "run", "--root", self._round.directory, "--topic", TOPIC,
              "--bootstrap-servers", self._broker.bootstrap_servers, "--json", "--prune",
              "--status-seconds", "0.1", "-X", "max.in.flight=1"]
         )  # fmt: skip  # a command line
@@ -406,23 +406,13 @@ class Simulation:
 
     def _slabs(self) -> list[dict[str, Any]]:
         """The log's files, and those that were pruned while it ran."""
-        try:
-            bases = slab_bases(self._log(), Storage())
-        except (AologError, OSError):
-            return []
-        self._round.pruned = [
-            *self._round.pruned,
-            *sorted(set(self._round.seen_slabs) - set(bases)),
-        ][-20:]
-        self._round.seen_slabs = bases
-        found: list[dict[str, Any]] = [
-            {"base": base, "state": "pruned"} for base in self._round.pruned
+        with suppress(AologError, OSError):  # there is no log yet
+            self._round.slabs = look_at_slabs(self._log(), Storage(), self._round.slabs)
+        files, pruned = self._round.slabs.files, self._round.slabs.pruned[-_PRUNED_SHOWN:]
+        return [
+            *({"base": base, "state": "pruned"} for base in pruned),
+            *({"base": base, "state": "there", "bytes": size} for base, size in files),
         ]
-        for base in bases:
-            file = Path(self._log(), slab_name(base))
-            size = file.stat().st_size if file.exists() else 0
-            found.append({"base": base, "state": "there", "bytes": size})
-        return found
 
     def _judged(self, crash: dict[str, Any]) -> dict[str, Any]:
         """What became of the record that a crash was about."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -145,8 +146,16 @@ def test_a_setting_out_of_range_is_refused_and_changes_nothing(
     assert simulation.snapshot()["settings"] == before
 
 
-def test_its_end_leaves_no_process_and_no_file() -> None:
-    environment = {**os.environ, "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
+def runs(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_its_end_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(
         [sys.executable, "-m", "bridge", "simulate", "--http", "127.0.0.1:0"],
         stdout=subprocess.PIPE, text=True, env=environment,
@@ -161,9 +170,9 @@ def test_its_end_leaves_no_process_and_no_file() -> None:
 
         wait_until(lambda: len(children()) == 2, 20)
         pids = children()
-        process.terminate()
-        assert process.wait(20) == 0
-    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+        process.send_signal(number)
+        assert process.wait(20) == (0 if number == signal.SIGTERM else -number)
+    wait_until(lambda: not any(map(runs, pids)), 20 if number == signal.SIGKILL else 0)
 
 
 # --- the page -------------------------------------------------------------------------------
