@@ -29,6 +29,7 @@ from aolog.errors import (
     StorageError,
     StorageFailed,
     UsageError,
+    counted,
     escape_controls,
     library_missing,
     to_json,
@@ -56,10 +57,6 @@ class Program(click.Command):
 
     program: str | None = None  # its name in usage lines; None: argv[0]
     says: str = "aolog"  # its name in front of errors
-
-    def lines(self, error: AologError) -> list[str]:
-        """The lines after the code, without --json."""
-        return [str(error)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; returns its exit status."""
@@ -163,11 +160,20 @@ def _report(error: Exception, program: Program, *, as_json: bool) -> int:
     if as_json:
         to_stderr(to_json({"error": {**found, "exit_status": ours.exit_status}}))
     else:
-        first, *more = program.lines(ours)
+        first, *more = _lines(ours)
         to_stderr(f"{program.says}: {ours.code}: {first}")
         for line in more:
             to_stderr(f"  {line}")
     return ours.exit_status
+
+
+def _lines(error: AologError) -> list[str]:
+    """The lines after the code, without --json: the error, or each of the problems that it has."""
+    problems: list[str] = getattr(error, "problems", [])  # of a bridge's WrongConfiguration
+    if not problems:
+        return [str(error)]
+    where = error.details.get("path") or "the configuration"
+    return [f"{where}: {counted(len(problems), 'problem')}", *problems]
 
 
 def _ours(error: Exception, program: str) -> AologError:

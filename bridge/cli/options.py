@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,8 @@ from aolog.storage.storage import Storage
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridge.config.routing import Routing
     from bridge.config.secrets import Setting
     from bridge.kafka.topic_creation import CreateTopics
@@ -82,18 +85,6 @@ def _topic(name: str) -> str:
 
 
 TOPIC = Parsed("text", _topic)
-cursor_option = click.option(
-    "--cursor", help="Name of the bridge's cursor.  [default: bridge, or the configuration's]"
-)
-config_option = click.option(
-    "--config", "file", type=click.Path(),
-    help="The bridge's configuration: cluster, settings, cursor, routes; options override it.",
-)  # fmt: skip  # options read best one a line
-cluster_option = click.option(
-    "--cluster",
-    metavar="NAME",
-    help="A cluster of the configuration.  [default: its default cluster]",
-)
 settings_option = click.option(
     "-X", "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=settings_of,
     help="A setting of librdkafka. Repeatable. A secret: KEY={file=PATH}.",
@@ -128,14 +119,46 @@ class Chosen(NamedTuple):
     read_back: bool = True
 
 
-def chosen(
+def of_cluster(servers_help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The argument LOG, and the options that choose a cluster and a cursor. The command is called with the
+    log, what was chosen, and its other options."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @click.argument("log", type=click.Path())
+        @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help=servers_help)
+        @click.option(
+            "--config", "file", type=click.Path(),
+            help="The bridge's configuration: cluster, settings, cursor, routes; options override it.",
+        )  # fmt: skip  # options read best one a line
+        @click.option(
+            "--cluster", metavar="NAME",
+            help="A cluster of the configuration.  [default: its default cluster]",
+        )  # fmt: skip  # as above
+        @click.option(
+            "--cursor",
+            help="Name of the bridge's cursor.  [default: bridge, or the configuration's]",
+        )
+        @settings_option
+        @wraps(command)
+        def chosen_first(
+            log: str, *, bootstrap_servers: str | None, file: str | None, cluster: str | None,
+            cursor: str | None, settings: dict[str, Setting], **options: Any,
+        ) -> None:  # fmt: skip  # as the options
+            to_use = _chosen(log, bootstrap_servers, file, cluster, cursor, settings)
+            command(log, to_use, **options)
+
+        return chosen_first
+
+    return decorate
+
+
+def _chosen(
     log: str,
-    *,
+    servers: str | None,
     file: str | None,
     cluster: str | None,
-    servers: str | None,
-    settings: dict[str, Setting],
     cursor: str | None,
+    settings: dict[str, Setting],
 ) -> Chosen:
     """From options, which override a configuration if there is one. Raises UsageError,
     WrongConfiguration and WrongSetting."""
@@ -182,9 +205,7 @@ has an offset), a time ago (15m-ago), cursor:NAME, or kafka:TOPIC/PARTITION@OFFS
 the header of the record at that offset (needs --bootstrap-servers or --config)."""
 
 
-def address_of(
-    path: str, text: str, *, cursor: str, servers: str | None, settings: dict[str, Any]
-) -> int:
+def address_of(path: str, text: str, to_use: Chosen) -> int:
     """The address of a PLACE. Raises UsageError."""
     from bridge.deliver.seek import address_in_kafka, place
 
@@ -192,7 +213,7 @@ def address_of(
     if colon and kind == "cursor":
         return read_position(path, rest, Storage()).address
     if colon and kind == "kafka":
-        if servers is None:
+        if to_use.servers is None:
             raise UsageError("kafka:... needs --bootstrap-servers, or --config")
-        return address_in_kafka(path, rest, cursor, servers, settings)
+        return address_in_kafka(path, rest, to_use.cursor, to_use.servers, to_use.settings)
     return place(path, parse_where(text, "cursor:NAME", "kafka:TOPIC/PARTITION@OFFSET"))

@@ -14,20 +14,15 @@ from bridge.cli.options import (
     PLACES,
     TOPIC,
     address_of,
-    chosen,
-    cluster_option,
-    config_option,
     create_topics_option,
-    cursor_option,
+    of_cluster,
     read_back_option,
-    settings_option,
 )
 from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
     from bridge.cli.options import Chosen
-    from bridge.config.secrets import Setting
     from bridge.deliver.forwarder import Forwarder
     from bridge.deliver.position import Poison
     from bridge.kafka.topic_creation import CreateTopics
@@ -56,7 +51,7 @@ Examples:
 Exit status: 0 all was acknowledged, 2 usage, 3 the range has gaps, 5 another replay
 of LOG runs, 6 records were refused, 130 and 143 interrupted, terminated, before all was sent.""",
 )
-@click.argument("log", type=click.Path())
+@of_cluster("The cluster.")
 @click.option("--from", "begin", metavar="PLACE", help="Position of the first record.")
 @click.option("--to", "end", metavar="PLACE", help="Position after the last record.")
 @click.option(
@@ -71,9 +66,6 @@ of LOG runs, 6 records were refused, 130 and 143 interrupted, terminated, before
     " configuration's routes, the record or its log say: a topic that `run` had as --topic must be"
     " given here again.",
 )  # fmt: skip  # options read best one a line
-@click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
-@config_option
-@cluster_option
 @click.option(
     "--poison", default="stop", show_default=True, type=click.Choice(["stop", "drop"]),
     help="What to do with a record that the cluster refuses: stop its partition there, or count and"
@@ -81,25 +73,19 @@ of LOG runs, 6 records were refused, 130 and 143 interrupted, terminated, before
 )  # fmt: skip  # as above
 @create_topics_option
 @read_back_option
-@cursor_option
-@settings_option
 @click.option("--dry-run", is_flag=True, help="Show what of a range would be sent.")
 @json_option
 def replay(
     log: str,
+    to_use: Chosen,
     *,
     begin: str | None,
     end: str | None,
     dead: bool,
     topic: str | None,
-    bootstrap_servers: str | None,
-    file: str | None,
-    cluster: str | None,
     poison: Poison,
     create_topics: CreateTopics | None,
     read_back: bool | None,
-    cursor: str | None,
-    settings: dict[str, Setting],
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -116,9 +102,6 @@ def replay(
         raise UsageError("dead letters go to the topics that they were meant for, not to --topic")
     if dead and dry_run:
         raise UsageError("--dry-run is for a range", hint="`aolog read` shows dead letters")
-    to_use = chosen(
-        log, file=file, cluster=cluster, servers=bootstrap_servers, settings=settings, cursor=cursor
-    )
     if to_use.servers is None:
         raise UsageError("name the cluster: --bootstrap-servers, or --config")
     options: dict[str, Any] = {
@@ -149,12 +132,7 @@ def _replay_range(
 ) -> None:
     from bridge.deliver import replay
 
-    first, after = (
-        address_of(
-            log, place, cursor=to_use.cursor, servers=to_use.servers, settings=to_use.settings
-        )
-        for place in (begin, end)
-    )
+    first, after = (address_of(log, place, to_use) for place in (begin, end))
     if dry_run:
         routing = replay.route(topic, to_use.routing)
         topics = replay.count_by_topic(log, first, after, routing)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 import aolog
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
-from aolog.errors import counted
 from bridge.cli.broker import broker
 from bridge.cli.check_config import check_config
 from bridge.cli.cluster import cluster
@@ -26,21 +23,10 @@ from bridge.cli.simulate import simulate
 from bridge.cli.status import status
 from bridge.cli.top import top
 from bridge.cli.topics import offsets, topics
-from bridge.errors import WrongConfiguration
-
-if TYPE_CHECKING:
-    from aolog.errors import AologError
 
 
 class _Root(Root):
     program = says = "aolog-bridge"
-
-    def lines(self, error: AologError) -> list[str]:
-        """Each problem of a wrong configuration on a line of its own."""
-        if not isinstance(error, WrongConfiguration) or not error.problems:
-            return super().lines(error)
-        where = error.path or "the configuration"
-        return [f"{where}: {counted(len(error.problems), 'problem')}", *error.problems]
 
 
 @click.group(cls=_Root, name="aolog-bridge", context_settings=CONTEXT_SETTINGS)

@@ -9,18 +9,10 @@ import click
 from aolog.cli.option_groups import GroupedCommand
 from aolog.cli.output import json_option, out
 from aolog.errors import counted
-from bridge.cli.options import (
-    PLACES,
-    address_of,
-    chosen,
-    cluster_option,
-    config_option,
-    cursor_option,
-    settings_option,
-)
+from bridge.cli.options import PLACES, address_of, of_cluster
 
 if TYPE_CHECKING:
-    from bridge.config.secrets import Setting
+    from bridge.cli.options import Chosen
     from bridge.deliver.seek import Moved
 
 
@@ -42,9 +34,8 @@ Examples:
   aolog-bridge seek LOG --to kafka:events/3@120934 --config bridge.toml
   aolog-bridge seek LOG --forget-cluster""",
 )
-@click.argument("log", type=click.Path())
+@of_cluster("The cluster, for a position kafka:...")
 @click.option("--to", "to", metavar="PLACE", help="Position at which the bridge continues.")
-@cursor_option
 @click.option(
     "--only-missing", is_flag=True, help="Backwards: send only records that are not in Kafka yet."
 )
@@ -52,25 +43,15 @@ Examples:
     "--forget-cluster", is_flag=True,
     help="Let the cursor continue in another Kafka cluster; without --to it does not move.",
 )  # fmt: skip  # options read best one a line
-@click.option(
-    "--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster, for a position kafka:..."
-)
-@config_option
-@cluster_option
-@settings_option
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 @json_option
 def seek(
     log: str,
-    to: str | None,
+    to_use: Chosen,
     *,
-    cursor: str | None,
+    to: str | None,
     only_missing: bool,
     forget_cluster: bool,
-    bootstrap_servers: str | None,
-    file: str | None,
-    cluster: str | None,
-    settings: dict[str, Setting],
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -89,20 +70,8 @@ def seek(
         raise click.UsageError("name the new position: --to PLACE")
     if only_missing and forget_cluster:
         raise click.UsageError("--only-missing cannot be used with --forget-cluster")
-    to_use = chosen(
-        log,
-        file=file,
-        cluster=cluster,
-        servers=bootstrap_servers,
-        settings=settings,
-        cursor=cursor,
-    )
     cursor = to_use.cursor
-    address = None
-    if to is not None:
-        address = address_of(
-            log, to, cursor=cursor, servers=to_use.servers, settings=to_use.settings
-        )
+    address = None if to is None else address_of(log, to, to_use)
     moved = seek.seek(
         log,
         address,
