@@ -24,7 +24,7 @@ from aolog.read.gaps import reported_elsewhere
 from aolog.storage.storage import Storage
 from bridge.client import file_system as files
 from bridge.client.heartbeat import make_heartbeat
-from bridge.deliver.dead_letter import dead_letter_path, read_dead_letter
+from bridge.deliver.dead_letter import dead_letter_path, dead_letters
 from bridge.kafka.client import MESSAGE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -221,13 +221,9 @@ class Intake:
     def _refused_in(self, taken: Taken) -> int:
         """How many records of a file are dead letters."""
         path = dead_letter_path(os.fspath(self._client.log), CURSOR)
-        if not self._storage.exists(path):
-            return 0
-        with Reader(path, protect=False) as reader:
-            letters = [read_dead_letter(record) for record in reader]
         return sum(
             letter is not None and taken.begin <= letter.origin.address < taken.end
-            for letter in letters
+            for letter in dead_letters(path, self._storage)
         )
 
     def _set_aside(self, path: Path, name: str, why: str) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Reader, Writer
@@ -31,7 +32,7 @@ from bridge.kafka.stamp import Stamp, decode_stamp, encode_stamp
 from bridge.kafka.telemetry import REJECTED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from aolog import Record
     from aolog.storage.storage import Storage
@@ -78,48 +79,41 @@ def read_dead_letter(record: Record) -> DeadLetter | None:
     )
 
 
+def dead_letters(path: str, storage: Storage, since: int = 0) -> Iterator[DeadLetter | None]:
+    """The dead letters in a log, in order; None for a record that is none. Nothing if there is no log
+    yet. since: the address of the first to read. Raises what Reader raises."""
+    try:
+        reader = Reader(path, storage=storage)
+    except NotALog:  # a crash before its first slab, or some directory
+        return
+    with reader:
+        if reader.tell() < since <= reader.end():
+            reader.seek(since)
+        yield from map(read_dead_letter, reader)
+
+
 def first_dead_letter(path: str, storage: Storage) -> DeadLetter | None:
     """None if there is no log, or if it holds something else. Raises what Reader raises."""
-    first = _first(path, storage)
-    return None if first is None else read_dead_letter(first)
+    return next(dead_letters(path, storage), None)
 
 
 def end_of_dead_letters(path: str, storage: Storage) -> int:
     """The address after the last of them; 0 if there is no log."""
-    reader = _open(path, storage)
-    if reader is None:
+    try:
+        with Reader(path, storage=storage) as reader:
+            return reader.end()
+    except NotALog:
         return 0
-    with reader:
-        return reader.end()
 
 
 def require_dead_letters(path: str, storage: Storage) -> None:
     """Raises UsageError if a log exists there that holds something else. Changes nothing."""
-    first = _first(path, storage)
-    if first is not None and read_dead_letter(first) is None:
+    if None in islice(dead_letters(path, storage), 1):
         raise UsageError(
             "it is a log of something else: its first record is no dead letter",
             hint="name a directory of its own for dead letters",
             path=path,
         )
-
-
-def _first(path: str, storage: Storage) -> Record | None:
-    reader = _open(path, storage)
-    if reader is None:
-        return None
-    with reader:
-        return reader.read()
-
-
-def _open(path: str, storage: Storage) -> Reader | None:
-    """None if there is no log yet."""
-    if not storage.exists(path):
-        return None
-    try:
-        return Reader(path, storage=storage)
-    except NotALog:  # a crash before its first slab, or some directory
-        return None
 
 
 class DeadLetterLog:
@@ -206,20 +200,10 @@ class DeadLetters:
     def known(self, begin: int, since: int) -> set[int]:
         """Addresses from `begin` on of records that were set aside before. since: the address of the
         first dead letter to read. Raises what Reader raises."""
-        found: set[int] = set()
-        reader = _open(self.path, self._storage)
-        if reader is None:
-            return found
-        with reader:
-            if reader.tell() < since <= reader.end():
-                reader.seek(since)
-            for record in reader:
-                letter = read_dead_letter(record)
-                if letter is None or letter.origin.topic_uuid != self._uuid:
-                    continue
-                if letter.origin.address >= begin:
-                    found.add(letter.origin.address)
-        return found
+        origins = (
+            letter.origin for letter in dead_letters(self.path, self._storage, since) if letter
+        )
+        return {o.address for o in origins if o.topic_uuid == self._uuid and o.address >= begin}
 
     def take(
         self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int
