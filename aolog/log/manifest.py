@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 
 import xxhash
 
-from aolog.errors import AologError, CorruptionError, NewerFormat
+from aolog.errors import MALFORMED, AologError, CorruptionError, NewerFormat
 from aolog.format.slab import ADDRESS_END
 from aolog.log.names import MANIFEST_NAME, root_of
 from aolog.storage.directory import Inside
@@ -102,7 +102,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
                     manifest.versions[id_] = version
                 case _:
                     raise ValueError("a line is neither a slab nor a transaction")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except MALFORMED as error:
         raise _damaged(str(error), path) from None
     return manifest
 

@@ -18,7 +18,7 @@ from bisect import bisect
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.errors import UsageError
+from aolog.errors import MALFORMED, UsageError
 from aolog.log.names import KNOWN_GAPS_NAME
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def parse_baseline(text: bytes, name: str) -> Baseline:
             for gap in report["gaps"]
         ]
         causes = {(str(f["code"]), _name(f["path"])) for f in report["findings"]}
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+    except MALFORMED:
         raise UsageError(
             f"{name}: is not a report of verify",
             hint="make one with `aolog verify LOG --json > FILE`",

@@ -1,4 +1,4 @@
-"""CheckpointFile: a short text in a file that is replaced in place, in two slots of the same size.
+"""CheckpointFile: a short JSON text in a file that is replaced in place, in two slots of the same size.
 
     0          slot 0      header: magic, sequence, length and hash of the text; then the text
     size / 2   slot 1      the intact slot with the higher sequence counts
@@ -11,18 +11,24 @@ without slots, written by an earlier version, is the text itself. Checkpoints an
 
 from __future__ import annotations
 
+import json
+import logging
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import xxhash
 
-from aolog.errors import StorageFull
+from aolog.errors import MALFORMED, StorageFull
 from aolog.storage.directory import Inside
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
+_T = TypeVar("_T")
+_log = logging.getLogger("bridge")
 _MAGIC = b"AONOTES1"
 _HEADER = struct.Struct(
     "<"
@@ -45,23 +51,33 @@ class CheckpointFile:
         # A process that was killed may have left a slot that is not durable.
         self._is_durable = False
 
-    def read(self) -> bytes | None:
-        """The text; None if no slot is intact. Raises FileNotFoundError, StorageError."""
+    def load(self, parse: Callable[[Any], _T], otherwise: str) -> _T | None:
+        """What `parse` makes of the JSON. If the file is damaged, or `parse` finds it malformed, it logs a
+        warning and returns None; otherwise: what happens then. Raises FileNotFoundError, StorageError."""
         with self._storage.open_read(self._path) as file:
             size = file.stat().size
             if file.pread(1, 0) != _MAGIC[:1] and file.pread(1, size // 2) != _MAGIC[:1]:
-                return file.pread(size, 0)
-            return _newest(file, size // 2)[1]
+                text: bytes | None = file.pread(size, 0)
+            else:
+                text = _newest(file, size // 2)[1]
+        try:
+            if text is None:
+                raise ValueError("neither copy is intact")
+            return parse(json.loads(text))
+        except MALFORMED as error:
+            _log.warning("%s is unreadable (%s): %s", self._path, error, otherwise)
+            return None
 
-    def write(self, text: bytes) -> None:
-        """Durable on return; after an error the text before stays. Raises SyncFailed, and StorageFull
-        if the file has to be created."""
+    def save(self, value: dict[str, Any]) -> None:
+        """Durable on return, as JSON; after an error the text before stays. Raises SyncFailed, and
+        StorageFull if the file has to be created."""
+        text = json.dumps(value, separators=(",", ":")).encode()
         try:
             file = self._storage.open_write(self._path)
         except FileNotFoundError:
             self._create(text)
             return
-        try:
+        with file:
             slot_bytes = file.stat().size // 2
             sequence, before = _newest(file, slot_bytes)
             if before is None or _HEADER.size + len(text) > slot_bytes:
@@ -73,8 +89,6 @@ class CheckpointFile:
             sequence += 1
             file.pwrite_all(_slot(sequence, text), sequence % 2 * slot_bytes)
             file.datasync()
-        finally:
-            file.close()
 
     def _create(self, text: bytes) -> None:
         needed = 2 * (_HEADER.size + len(text))

@@ -9,7 +9,6 @@ of this log, and does not send again what arrived. An older checkpoint only make
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
@@ -109,7 +108,10 @@ class Checkpoints:
         path = checkpoints_path(log_path, cursor)
         fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun, cluster=Identity(path))
         try:
-            text = fresh._file.read()
+            saved = fresh._file.load(
+                lambda saved: cls._parsed(path, storage, saved, topic_uuid),
+                "scanning partitions from the earliest offset",
+            )
         except FileNotFoundError:
             if begun:
                 _log.warning(
@@ -119,23 +121,8 @@ class Checkpoints:
                     path,
                 )
             return fresh
-        try:
-            if text is None:
-                raise ValueError("neither copy is intact")
-            return cls._parsed(path, storage, json.loads(text), topic_uuid)
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as error:
-            _log.warning(
-                "%s is unreadable (%s): scanning partitions from the earliest offset", path, error
-            )
-            fresh.lost = True
-            return fresh
+        fresh.lost = True
+        return saved or fresh
 
     @classmethod
     def _parsed(
@@ -216,15 +203,15 @@ class Checkpoints:
         """Durable on return, in any thread. Raises StorageFull and the like; what was saved before
         stays."""
         with self._saves:
-            self._file.write(self._text())
+            self._file.save(self._to_json())
 
-    def _text(self) -> bytes:
+    def _to_json(self) -> dict[str, Any]:
         # An offset is read before its address, and written after it: the address is never too old.
         lanes = [
             {"topic": topic, "partition": partition, "offset": of.offset, "address": of.address}
             for (topic, partition), of in sorted(self.lanes.items())
         ]
-        saved = {
+        return {
             "version": _VERSION,
             "source": self.source.hex(),
             **{name: getattr(self, name) for name in _SAVED},
@@ -233,4 +220,3 @@ class Checkpoints:
             "partitions": self.partitions,
             "lanes": lanes,
         }
-        return json.dumps(saved, separators=(",", ":")).encode()

@@ -20,7 +20,6 @@ those that are kept as totals.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from bisect import bisect_left
@@ -150,22 +149,18 @@ class LossFile:
     this path are dropped. Raises StorageError. One thread at a time."""
 
     def __init__(self, reader: Reader, cursor: str, storage: Storage) -> None:
-        self._path = cursor_path(reader.path, cursor, LOSSES_SUFFIX)
-        self._file = CheckpointFile(self._path, storage)
+        self._file = CheckpointFile(cursor_path(reader.path, cursor, LOSSES_SUFFIX), storage)
         self._source = "" if reader.topic_uuid is None else reader.topic_uuid.hex()
         self.gaps = self._load()
         self._again_at_s = 0.0
 
     def _load(self) -> KnownGaps:
-        try:
-            text = self._file.read()
-        except FileNotFoundError:
-            return KnownGaps()
-        try:
-            saved = json.loads(text or b"")
+        def parse(saved: dict[str, Any]) -> KnownGaps:
             return KnownGaps.from_json(saved) if saved["source"] == self._source else KnownGaps()
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            _log.warning("%s is unreadable (%s): earlier losses are forgotten", self._path, error)
+
+        try:
+            return self._file.load(parse, "earlier losses are forgotten") or KnownGaps()
+        except FileNotFoundError:
             return KnownGaps()
 
     def save(self, *, at_once: bool = False) -> None:
@@ -174,9 +169,8 @@ class LossFile:
         if not self.gaps.changed or (time.monotonic() < self._again_at_s and not at_once):
             return
         self.gaps.changed = False
-        saved = {"source": self._source, **self.gaps.to_json()}
         try:
-            self._file.write(json.dumps(saved, separators=(",", ":")).encode())
+            self._file.save({"source": self._source, **self.gaps.to_json()})
         except SyncFailed:
             raise
         except StorageError as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from aolog import Reader
-from aolog.errors import AddressBeyondEnd, AddressPruned, NotALog, UsageError
+from aolog.errors import MALFORMED, AddressBeyondEnd, AddressPruned, NotALog, UsageError
 from bridge.pull.origin import Origin, Source, origin_of
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _saved(reader: Reader, path: str) -> tuple[int, dict[Source, int]] | None:
         mark = Mark(int(told["address"]), Origin(_source(*source), int(offset)))
         positions = {_source(*each): int(position) for *each, position in told["positions"]}
         uuid = str(told["log"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MALFORMED):
         return None
     if reader.topic_uuid is None or reader.topic_uuid.hex() != uuid:
         return None

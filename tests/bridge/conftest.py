@@ -233,9 +233,9 @@ def broker(embedded_broker: EmbeddedBroker) -> EmbeddedBroker:  # noqa: F811 -- 
 
 def notes_of(log: Path, cursor: str = "bridge") -> dict[str, Any]:
     """What the bridge noted beside its cursor."""
-    text = CheckpointFile(checkpoints_path(str(log), cursor), Storage()).read()
-    assert text is not None
-    found: dict[str, Any] = json.loads(text)
+    path = checkpoints_path(str(log), cursor)
+    found: dict[str, Any] | None = CheckpointFile(path, Storage()).load(dict, "the test fails")
+    assert found is not None
     return found
 
 

@@ -88,8 +88,9 @@ def test_saved_positions_are_believed_only_if_the_log_has_their_record(tmp_path)
         assert read_positions(str(log)) == (told if believed else {SOURCE: 10})
     save_positions(str(log), b"another log's", Mark(last, Origin(SOURCE, 9)), told)
     assert read_positions(str(log)) == {SOURCE: 10}
-    (log / "pull-positions.json").write_text("{ torn")
-    assert read_positions(str(log)) == {SOURCE: 10}
+    for damaged in ("{ torn", '{"address": 0, "origin": ["c", 1, 2, 3]}', "[" * 100_000):
+        (log / "pull-positions.json").write_text(damaged)
+        assert read_positions(str(log)) == {SOURCE: 10}
 
 
 def test_records_after_the_saved_positions_count(tmp_path):
