@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,9 +20,8 @@ from bridge.errors import WrongConfiguration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.config.routing import Routing
     from bridge.config.secrets import Setting
-    from bridge.kafka.topic_creation import CreateTopics
+    from bridge.deliver.options import ForwarderOptions
 
 _log = logging.getLogger("bridge")
 
@@ -106,22 +104,9 @@ read_back_option = click.option(
 )  # fmt: skip  # as above
 
 
-class Chosen(NamedTuple):
-    """The cluster and the cursor that a command uses. servers: None if neither options nor a
-    configuration name them. routing: None without a configuration. create_topics, read_back: see
-    Forwarder."""
-
-    servers: str | None
-    settings: dict[str, Any]
-    cursor: str
-    routing: Routing | None = None
-    create_topics: CreateTopics = "auto"
-    read_back: bool = True
-
-
 def of_cluster(servers_help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The argument LOG, and the options that choose a cluster and a cursor. The command is called with the
-    log, what was chosen, and its other options."""
+    log, how the bridge forwards it, and its other options."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @click.argument("log", type=click.Path())
@@ -140,64 +125,66 @@ def of_cluster(servers_help: str) -> Callable[[Callable[..., None]], Callable[..
         )
         @settings_option
         @wraps(command)
-        def chosen_first(
+        def with_options(
             log: str, *, bootstrap_servers: str | None, file: str | None, cluster: str | None,
             cursor: str | None, settings: dict[str, Setting], **options: Any,
         ) -> None:  # fmt: skip  # as the options
-            to_use = _chosen(log, bootstrap_servers, file, cluster, cursor, settings)
-            command(log, to_use, **options)
+            how = _options_of(log, bootstrap_servers, file, cluster, cursor, settings)
+            command(log, how, **options)
 
-        return chosen_first
+        return with_options
 
     return decorate
 
 
-def _chosen(
+def _options_of(
     log: str,
     servers: str | None,
     file: str | None,
     cluster: str | None,
     cursor: str | None,
     settings: dict[str, Setting],
-) -> Chosen:
-    """From options, which override a configuration if there is one. Raises UsageError,
-    WrongConfiguration and WrongSetting."""
+) -> ForwarderOptions:
+    """From options, which override a configuration if there is one. No bootstrap_servers and no routing if
+    neither has them. Raises UsageError, WrongConfiguration and WrongSetting."""
     from bridge.config.load import load
     from bridge.config.routing import Routing
+    from bridge.deliver.options import ForwarderOptions
 
     if file is None:
         if cluster is not None:
             raise UsageError("--cluster needs a configuration", hint="name it with --config")
-        return Chosen(servers, checked(servers, settings), cursor or "bridge")
-    config = load(file, {"logs": [log]})
+        return ForwarderOptions(
+            bootstrap_servers=servers or "",
+            settings=checked(servers, settings),
+            cursor=cursor or "bridge",
+        )
+    try:
+        config = load(file)
+    except WrongConfiguration:  # it may only lack a root and logs
+        config = load(file, {"logs": [log]})
     name = cluster or config.default_cluster
     if name not in config.clusters:
         known = ", ".join(config.clusters)
         raise UsageError(f"the configuration has no cluster {name!r}", hint=f"known are {known}")
     found = config.clusters[name]
-    together = checked(servers, {**found.settings, **settings})
-    routing = Routing(
-        config.topic,
-        config.rules,
-        log=_name(log, file),
-        cluster=name,
-        default_cluster=config.default_cluster if len(config.clusters) > 1 else name,
-    )
-    servers = servers or found.bootstrap_servers
-    own = cursor or config.cursor_of(name)
-    return Chosen(servers, together, own, routing, config.create_topics, config.read_back)
-
-
-def _name(log: str, file: str) -> str:
-    """The log's name in routes: its path below the configuration's root, if it is there."""
-    from bridge.config.load import load
-
     path = Path(log).absolute()
-    with suppress(WrongConfiguration):  # it names neither a root nor logs
-        root = load(file).root
-        if root is not None and path.is_relative_to(root):
-            return str(path.relative_to(root))
-    return str(path)
+    if config.root is not None and path.is_relative_to(config.root):
+        path = path.relative_to(config.root)  # its name in routes
+    return ForwarderOptions(
+        bootstrap_servers=servers or found.bootstrap_servers,
+        settings=checked(servers, {**found.settings, **settings}),
+        cursor=cursor or config.cursor_of(name),
+        routing=Routing(
+            config.topic,
+            config.rules,
+            log=str(path),
+            cluster=name,
+            default_cluster=config.default_cluster if len(config.clusters) > 1 else name,
+        ),
+        create_topics=config.create_topics,
+        read_back=config.read_back,
+    )
 
 
 PLACES = """A place is an address, ordinal:N, earliest, latest, a time (2026-01-31T12:00:00Z, UTC unless it
@@ -205,7 +192,7 @@ has an offset), a time ago (15m-ago), cursor:NAME, or kafka:TOPIC/PARTITION@OFFS
 the header of the record at that offset (needs --bootstrap-servers or --config)."""
 
 
-def address_of(path: str, text: str, to_use: Chosen) -> int:
+def address_of(path: str, text: str, how: ForwarderOptions) -> int:
     """The address of a PLACE. Raises UsageError."""
     from bridge.deliver.seek import address_in_kafka, place
 
@@ -213,7 +200,7 @@ def address_of(path: str, text: str, to_use: Chosen) -> int:
     if colon and kind == "cursor":
         return read_position(path, rest, Storage()).address
     if colon and kind == "kafka":
-        if to_use.servers is None:
+        if not how.bootstrap_servers:
             raise UsageError("kafka:... needs --bootstrap-servers, or --config")
-        return address_in_kafka(path, rest, to_use.cursor, to_use.servers, to_use.settings)
+        return address_in_kafka(path, rest, how)
     return place(path, parse_where(text, "cursor:NAME", "kafka:TOPIC/PARTITION@OFFSET"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,8 +23,8 @@ from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
-    from bridge.cli.options import Chosen
     from bridge.deliver.forwarder import Forwarder
+    from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.position import Poison
     from bridge.kafka.topic_creation import CreateTopics
     from bridge.supervise.status import Overview
@@ -77,7 +78,7 @@ of LOG runs, 6 records were refused, 130 and 143 interrupted, terminated, before
 @json_option
 def replay(
     log: str,
-    to_use: Chosen,
+    how: ForwarderOptions,
     *,
     begin: str | None,
     end: str | None,
@@ -102,21 +103,18 @@ def replay(
         raise UsageError("dead letters go to the topics that they were meant for, not to --topic")
     if dead and dry_run:
         raise UsageError("--dry-run is for a range", hint="`aolog read` shows dead letters")
-    if to_use.servers is None:
+    if not how.bootstrap_servers:
         raise UsageError("name the cluster: --bootstrap-servers, or --config")
-    options: dict[str, Any] = {
-        "bootstrap_servers": to_use.servers,
-        "settings": to_use.settings,
-        "create_topics": create_topics or to_use.create_topics,
-        "read_back": to_use.read_back if read_back is None else read_back,
-        "poison": poison,
-    }
+    how = replace(
+        how,
+        create_topics=create_topics or how.create_topics,
+        read_back=how.read_back if read_back is None else read_back,
+        poison=poison,
+    )
     if begin is not None and end is not None:
-        _replay_range(
-            log, begin, end, topic, to_use, options, dry_run=dry_run, as_json=as_json
-        )  # fmt: skip  # one call
+        _replay_range(log, begin, end, topic, how, dry_run=dry_run, as_json=as_json)
     else:
-        _replay_dead_letters(log, to_use.cursor, options, as_json=as_json)
+        _replay_dead_letters(log, how, as_json=as_json)
 
 
 def _replay_range(
@@ -124,21 +122,20 @@ def _replay_range(
     begin: str,
     end: str,
     topic: str | None,
-    to_use: Chosen,
-    options: dict[str, Any],
+    how: ForwarderOptions,
     *,
     dry_run: bool,
     as_json: bool,
 ) -> None:
     from bridge.deliver import replay
 
-    first, after = (address_of(log, place, to_use) for place in (begin, end))
+    first, after = (address_of(log, place, how) for place in (begin, end))
     if dry_run:
-        routing = replay.route(topic, to_use.routing)
+        routing = replay.route(topic, how.routing)
         topics = replay.count_by_topic(log, first, after, routing)
         _show_range(first, after, topics, as_json=as_json)
         return
-    again = replay.replay_range(log, first, after, topic=topic, routing=to_use.routing, **options)
+    again = replay.replay_range(log, first, after, how, topic=topic)
     status = _run(log, again, as_json=as_json)
     replay.finished(log)
     where = f", from address {first} to {after}"
@@ -148,15 +145,15 @@ def _replay_range(
     again.check_whole()
 
 
-def _replay_dead_letters(log: str, cursor: str, options: dict[str, Any], *, as_json: bool) -> None:
+def _replay_dead_letters(log: str, how: ForwarderOptions, *, as_json: bool) -> None:
     from bridge.deliver import replay
 
-    letters = replay.replay_dead_letters(log, cursor=cursor, **options)
+    letters = replay.replay_dead_letters(log, how)
     try:
         status = _run(log, letters, as_json=as_json)
     except OtherCluster:  # earlier dead letters were sent to another cluster
-        replay.to_another_cluster(log, cursor)
-        letters = replay.replay_dead_letters(log, cursor=cursor, **options)
+        replay.to_another_cluster(log, how.cursor)
+        letters = replay.replay_dead_letters(log, how)
         status = _run(log, letters, as_json=as_json)
     what = counted(status.acknowledged, "dead letter", ",")
     _show_sent(status, what, "", letters.acknowledged_by_topic, as_json=as_json)

@@ -12,7 +12,7 @@ from aolog.errors import counted
 from bridge.cli.options import PLACES, address_of, of_cluster
 
 if TYPE_CHECKING:
-    from bridge.cli.options import Chosen
+    from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.seek import Moved
 
 
@@ -47,7 +47,7 @@ Examples:
 @json_option
 def seek(
     log: str,
-    to_use: Chosen,
+    how: ForwarderOptions,
     *,
     to: str | None,
     only_missing: bool,
@@ -70,8 +70,8 @@ def seek(
         raise click.UsageError("name the new position: --to PLACE")
     if only_missing and forget_cluster:
         raise click.UsageError("--only-missing cannot be used with --forget-cluster")
-    cursor = to_use.cursor
-    address = None if to is None else address_of(log, to, to_use)
+    cursor = how.cursor
+    address = None if to is None else address_of(log, to, how)
     moved = seek.seek(
         log,
         address,

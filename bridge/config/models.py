@@ -24,7 +24,6 @@ from pydantic import (
 )
 
 from aolog.errors import AologError
-from aolog.log.retention import Retention
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import check_mode, read_mode
 from bridge.config import client_check
@@ -335,11 +334,6 @@ class Config(_Table):
     def rules(self) -> list[Rule]:
         """For routing, in order."""
         return [route.rule() for route in self.routes]
-
-    @property
-    def retention(self) -> Retention | None:
-        """What is kept of slabs that every cursor has passed; None: everything."""
-        return Retention(max_slabs=1) if self.prune else None
 
     def cursor_of(self, cluster: str) -> str:
         """The name of this cluster's cursor in each log."""

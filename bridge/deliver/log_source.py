@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 READ_BYTES_MIN = 512 << 10
 READ_BYTES_MAX = 4 << 20
 READ_RECORDS = 4_000  # the work of one turn
+LAST_SLAB = Retention(max_slabs=1)  # what pruning keeps of slabs that every cursor has passed
 
 _log = logging.getLogger("bridge")
 
@@ -66,8 +67,7 @@ class LogSource:
             shared=options.shared_limit,
         )
         self._record_bytes = READ_BYTES_MIN / READ_RECORDS
-        keep = options.prune_delivered
-        self._retention = (Retention(max_slabs=1) if keep is True else keep) or None
+        self._prunes = options.prune
 
     @property
     def position(self) -> Position:
@@ -106,9 +106,9 @@ class LogSource:
 
     def prune(self) -> None:
         """Deletes slabs that every cursor has passed, if that is wanted. In any thread."""
-        if self._retention is None:
+        if not self._prunes:
             return
-        pruned = prune(self.reader.path, self.storage, self._retention)
+        pruned = prune(self.reader.path, self.storage, LAST_SLAB)
         if pruned.slabs:
             _log.info("pruned %s, up to address %d", counted(pruned.slabs, "slab"), pruned.end)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aolog.storage.storage import DIRECTORY_MODE
 from bridge.deliver.delivery import AT_LEAST_ONCE, DELIVERIES, EXACTLY_ONCE
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aolog import Record
-    from aolog.log.retention import Retention
     from bridge.config.routing import Routing
     from bridge.deliver.position import Poison
     from bridge.deliver.rate_limit import RateLimit
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     "delivery", "cursor_topic", "transaction_records", "transaction_seconds", "poison",
-    "create_topics", "read_back", "mode", "records_per_second", "bytes_per_second",
+    "create_topics", "read_back", "mode", "records_per_second", "bytes_per_second", "prune",
 )  # fmt: skip  # a list
 """Options with the same name in a configuration and on the command line."""
 
@@ -36,8 +35,6 @@ class ForwarderOptions:
     shared_limit: a limit that other logs share.
     drain: end when the records that exist at the start are acknowledged. until: drain up to this
     address and no further (at_least_once).
-    prune_delivered: delete slabs that every protecting cursor has passed, all or what a retention
-    allows.
     cursor: its name. commit_s: between commits of the cursor. stop_s: how long a stop waits for
     acknowledgements.
 
@@ -46,7 +43,7 @@ class ForwarderOptions:
     """
 
     bootstrap_servers: str
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)  # it has secrets
     cluster: str = ""
     topic: str | None = None
     routing: Routing | None = None
@@ -63,7 +60,7 @@ class ForwarderOptions:
     shared_limit: RateLimit | None = None
     drain: bool = False
     until: int | None = None
-    prune_delivered: bool | Retention = False
+    prune: bool = False
     cursor: str = "bridge"
     commit_s: float = 1.0
     stop_s: float = 5.0

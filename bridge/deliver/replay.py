@@ -12,7 +12,8 @@ are acknowledged. A letter that is refused again stays.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from aolog import Reader, Record
 from aolog.errors import UsageError
@@ -23,23 +24,18 @@ from bridge.config.names import REPLAY
 from bridge.config.routing import Routing, Rule
 from bridge.deliver.dead_letter import ORIGIN, dead_letter_path, first_dead_letter, read_dead_letter
 from bridge.deliver.forwarder import Forwarder
-from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.seek import bridge_cursors, forget
 from bridge.kafka.stamp import encode_stamp
 
+if TYPE_CHECKING:
+    from bridge.deliver.options import ForwarderOptions
+
 
 def replay_range(
-    path: str,
-    begin: int,
-    end: int,
-    *,
-    topic: str | None,
-    routing: Routing | None = None,
-    **options: Any,
+    path: str, begin: int, end: int, options: ForwarderOptions, *, topic: str | None
 ) -> Forwarder:
-    """A forwarder that sends [begin, end) and ends. topic, routing: see `route`. options: of
-    ForwarderOptions. Raises UsageError if a bridge has not passed the range, CursorLocked if another
-    replay runs."""
+    """A forwarder that sends [begin, end) and ends. topic: see `route`. Raises UsageError if a bridge has
+    not passed the range, CursorLocked if another replay runs."""
     storage = Storage()
     if end <= begin:
         raise UsageError(
@@ -57,7 +53,7 @@ def replay_range(
         forget(reader, REPLAY, storage, cluster=True)
         reader.seek(begin)
         reader.commit()
-    how = ForwarderOptions(routing=route(topic, routing), cursor=REPLAY, until=end, **options)
+    how = replace(options, routing=route(topic, options.routing), cursor=REPLAY, until=end)
     return Forwarder(path, how)
 
 
@@ -96,7 +92,7 @@ def finished(path: str) -> None:
         Storage().unlink(each)
 
 
-def dead_letters_of(path: str, cursor: str = "bridge") -> str:
+def dead_letters_of(path: str, cursor: str) -> str:
     """The dead-letter log of a log's bridge, or the path itself if that is one. Raises UsageError if
     there is neither."""
     storage = Storage()
@@ -108,20 +104,21 @@ def dead_letters_of(path: str, cursor: str = "bridge") -> str:
     return path
 
 
-def replay_dead_letters(path: str, *, cursor: str = "bridge", **options: Any) -> Forwarder:
+def replay_dead_letters(path: str, options: ForwarderOptions) -> Forwarder:
     """A forwarder that sends the dead letters that were not replayed yet, and ends; of a log's bridge,
-    or of a dead-letter log. options: of ForwarderOptions. Raises UsageError if there are none,
+    or of a dead-letter log. options: with the bridge's cursor. Raises UsageError if there are none,
     CursorLocked if another replay runs."""
-    dead = dead_letters_of(path, cursor)
+    dead = dead_letters_of(path, options.cursor)
     first = first_dead_letter(dead, Storage())
-    how = ForwarderOptions(
+    how = replace(
+        options,
         cursor=REPLAY,
+        routing=None,
         drain=True,
         view=_original,
         keyless=None
         if first is None
         else first.origin.topic_uuid,  # the partition it was meant for
-        **options,
     )
     return Forwarder(dead, how)
 

@@ -8,7 +8,7 @@ never sent.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Reader
 from aolog.errors import NoSuchCursor, UsageError
@@ -23,6 +23,7 @@ from bridge.kafka.read_back import ReadBack
 if TYPE_CHECKING:
     from aolog import Gap
     from aolog.read.start import Where
+    from bridge.deliver.options import ForwarderOptions
 
 _KAFKA = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]{1,10})@(?P<offset>[0-9]{1,19})"
@@ -50,9 +51,7 @@ def bridge_cursors(path: str, storage: Storage) -> list[str]:
     return [n for n in cursor_names(path, storage) if storage.exists(checkpoints_path(path, n))]
 
 
-def address_in_kafka(
-    path: str, where: str, cursor: str, bootstrap_servers: str, settings: dict[str, Any]
-) -> int:
+def address_in_kafka(path: str, where: str, options: ForwarderOptions) -> int:
     """The address of the record at TOPIC/PARTITION@OFFSET. Raises UsageError for other text, or if no
     record of this log is there; DestinationError if the cluster does not answer."""
     match = _KAFKA.fullmatch(where)
@@ -62,13 +61,15 @@ def address_in_kafka(
     if lane[1] >= 2**31 or offset >= 2**63:  # Kafka's limits
         raise UsageError(f"{where!r} is not TOPIC/PARTITION@OFFSET")
     with Reader(path) as log:
-        source = Checkpoints.load(log.path, cursor, Storage(), log.topic_uuid).source
-    reader = ReadBack({"bootstrap.servers": bootstrap_servers, **settings}, bool, purpose=_PURPOSE)
+        source = Checkpoints.load(log.path, options.cursor, Storage(), log.topic_uuid).source
+    servers = options.bootstrap_servers
+    settings = {"bootstrap.servers": servers, **options.settings}
+    reader = ReadBack(settings, bool, purpose=_PURPOSE)
     try:
         stamp = reader.stamp_at(lane, offset)
     except NotReachable as error:
         hint = "grant Read on the topic" if isinstance(error, Refused) else "try again later"
-        raise DestinationError(f"{where} at {bootstrap_servers}: {error}", hint=hint) from error
+        raise DestinationError(f"{where} at {servers}: {error}", hint=hint) from error
     finally:
         reader.close()
     if stamp is None or stamp.topic_uuid != source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.log.names import cursor_path
@@ -25,20 +26,17 @@ if TYPE_CHECKING:
 class ClusterOptions(NamedTuple):
     """How any log is forwarded to one cluster. A forwarder is made anew when this changes.
 
-    values: fields of ForwarderOptions. files: what its settings are read from. other_cursors: by
+    base: without what differs between logs. files: what its settings are read from. other_cursors: by
     cluster, the names of the others' cursors; empty if the configuration writes this cluster's
     cursor out."""
 
-    values: dict[str, Any]
+    base: ForwarderOptions
     topic: str | None
     rules: list[Rule]
     cluster: str
     default_cluster: str
     other_cursors: dict[str, str]
     files: Stamps
-
-    def __repr__(self) -> str:  # `values` has secrets
-        return f"ClusterOptions({self.cluster!r})"
 
     def forwarder(
         self,
@@ -67,12 +65,13 @@ class ClusterOptions(NamedTuple):
                 cluster=self.cluster,
                 default_cluster=self.default_cluster,
             )
-        options = {"cluster": self.cluster if named else "", **self.values, **more}
-        options["settings"] = {
-            "queue.buffering.max.kbytes": str(queue_kbytes),
-            **self.values["settings"],
-        }
-        how = ForwarderOptions(routing=routing, **options)
+        how = replace(
+            self.base,
+            cluster=self.cluster if named else "",
+            routing=routing,
+            settings={"queue.buffering.max.kbytes": str(queue_kbytes), **self.base.settings},
+            **more,
+        )
         return Forwarder(path, how, drain_to=drain_to, losses=losses)
 
     def check_cursor(self, path: str) -> None:
@@ -81,7 +80,7 @@ class ClusterOptions(NamedTuple):
         OtherCluster."""
         if not self.other_cursors:
             return
-        storage, own = Storage(), self.values["cursor"]
+        storage, own = Storage(), self.base.cursor
 
         def check(cursor: str, names: Collection[str]) -> None:
             notes = Checkpoints.load(path, cursor, storage, None)
@@ -106,15 +105,14 @@ def cluster_options(config: Config, limit: RateLimit) -> dict[str, ClusterOption
     several = len(config.clusters) > 1
     return {
         name: ClusterOptions(
-            values={
-                "bootstrap_servers": cluster.bootstrap_servers,
-                "settings": cluster.client_settings(),
-                "cursor": config.cursor_of(name),
-                "commit_s": config.commit_seconds,
-                "prune_delivered": config.retention or False,
-                "shared_limit": limit,
+            base=ForwarderOptions(
+                bootstrap_servers=cluster.bootstrap_servers,
+                settings=cluster.client_settings(),
+                cursor=config.cursor_of(name),
+                commit_s=config.commit_seconds,
+                shared_limit=limit,
                 **more,
-            },
+            ),
             topic=config.topic,
             rules=config.rules,
             cluster=name,

@@ -31,6 +31,7 @@ from aolog.read.start import parse_where
 from aolog.storage.storage import Storage
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.log_lines import naming
+from bridge.deliver.log_source import LAST_SLAB
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.seek import place, seek
 from bridge.deliver.status import COUNTED, NOTHING
@@ -144,7 +145,7 @@ class Worker:
         raises. From any thread."""
         if self.phase != Phase.PAUSED:
             raise UsageError(f"{self.name} is not paused", hint="pause it first")
-        cursor = self.options.values["cursor"]
+        cursor = self.options.base.cursor
         return seek(self.path, place(self.path, parse_where(to)), cursor=cursor, dry_run=dry_run)
 
     @property
@@ -309,8 +310,8 @@ class Worker:
         assert self.lag is not None
         if self.lag.bytes and self.lag.records != 0:
             return False
-        if retention := self.options.values["prune_delivered"]:
-            prune(self.path, Storage(), retention)
+        if self.options.base.prune:
+            prune(self.path, Storage(), LAST_SLAB)
         return True
 
     def measure(self) -> bool:
@@ -320,7 +321,7 @@ class Worker:
         lag, known = None, True
         with suppress(AologError, OSError), Reader(self.path, storage=storage) as reader:
             try:
-                cursor = self.options.values["cursor"]
+                cursor = self.options.base.cursor
                 position = read_position(self.path, cursor, storage)
                 resume_at(reader, position)
             except NoSuchCursor:

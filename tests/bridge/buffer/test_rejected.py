@@ -18,6 +18,7 @@ from bridge.buffer.settings import Mode, Settings
 from bridge.buffer.store_forward import StoreForward
 from bridge.deliver import replay
 from bridge.deliver.dead_letter import read_dead_letter
+from bridge.deliver.options import ForwarderOptions
 from bridge.errors import Rejected
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.aolog.conftest import unchanged
@@ -67,18 +68,15 @@ def test_dead_letters_of_a_buffer_are_sent_again_as_the_bridges_are(
         for number in range(20):
             buffer.send(TOPIC, b"%d" % number, b"k%d" % (number % 3), [("h", b"v")])
         assert buffer.flush(20)
+    options = ForwarderOptions(bootstrap_servers=broker.bootstrap_servers)
     for expected in (20, 0):  # once
-        forwarder = replay.replay_dead_letters(
-            str(dead), bootstrap_servers=broker.bootstrap_servers
-        )
+        forwarder = replay.replay_dead_letters(str(dead), options)
         assert forwarder.run().acknowledged == expected
     found = consume_any(broker.bootstrap_servers)
     assert sorted(int(m.value()) for m in found) == list(range(20))
     assert {m.headers()[0] for m in found} == {("h", b"v")}
     with pytest.raises(UsageError, match="no dead letters"):
-        replay.replay_dead_letters(
-            str(tmp_path / "none"), bootstrap_servers=broker.bootstrap_servers
-        )
+        replay.replay_dead_letters(str(tmp_path / "none"), options)
 
 
 def test_an_error_text_that_is_not_utf_8_delays_nothing(tmp_path: Path) -> None:

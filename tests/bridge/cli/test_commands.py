@@ -14,6 +14,7 @@ from aolog import Reader, Writer
 from aolog.cli import main as aolog_main
 from aolog.errors import CursorLocked, UsageError
 from bridge.cli import main
+from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.replay import replay_range
 from bridge.deliver.seek import seek
 from bridge.kafka.embedded import EmbeddedBroker
@@ -290,7 +291,8 @@ def test_what_the_bridge_has_not_passed_is_not_replayed(log: Path, delivered: li
     """Its stamps would make a restart take what lies before them for delivered."""
     fill(log, range(1000, 1010))
     with pytest.raises(UsageError, match=r"not yet .*; give --to cursor:bridge"):
-        replay_range(str(log), 0, cursor_before(log), topic=TOPIC, bootstrap_servers=NOWHERE)
+        options = ForwarderOptions(bootstrap_servers=NOWHERE)
+        replay_range(str(log), 0, cursor_before(log), options, topic=TOPIC)
     assert not (log / "cursors/replay.cursor").exists()
 
 

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aolog import Retention
 from bridge.cli import main
 from bridge.config.load import load, load_text
 from bridge.config.models import Cluster, Config
@@ -82,7 +81,7 @@ def test_every_key_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         Rule(log="app/*", topic="apps", partition=3),
     ]
     assert (config.cursor_of("main"), config.cursor_of("safe")) == ("bridge", "bridge.safe")
-    assert config.retention == Retention(max_slabs=1)
+    assert config.prune
 
 
 @pytest.mark.parametrize("text", [r'logs = ["a\u0000b"]', r'root = "a\u0000b"'])
@@ -94,7 +93,7 @@ def test_a_path_that_no_system_takes_is_refused(text: str) -> None:
 def test_json_says_the_same_as_toml() -> None:
     table = {"root": "logs", "clusters": {"main": {"bootstrap_servers": "kafka:9092"}}}
     assert load_text(json.dumps(table)) == load_text(LEAST)
-    assert load_text(LEAST).retention is None
+    assert not load_text(LEAST).prune
 
 
 @pytest.mark.parametrize(

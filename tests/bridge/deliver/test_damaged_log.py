@@ -89,7 +89,7 @@ def test_with_prune_slabs_are_deleted_once_the_durable_cursor_has_passed_them(
     monkeypatch.setattr(source_module, "prune", watched)
     broker.set_rtt_ms(20)
     settings = {"batch.num.messages": "50"}
-    forward(drain=True, prune_delivered=True, settings=settings, commit_s=0.05).end()
+    forward(drain=True, prune=True, settings=settings, commit_s=0.05).end()
     assert [base for deleted in deleted_by_turn for base in deleted] == bases[:-1]
     assert len(deleted_by_turn) > 3  # while it was sending
     assert_arrived(records, consume(broker.bootstrap_servers))
@@ -116,7 +116,7 @@ def test_a_writer_that_blocks_for_the_bridge_goes_on_when_it_has_delivered(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
     Writer(log, slab_bytes=32 << 10).close()
-    run = forward(prune_delivered=True)
+    run = forward(prune=True)
     retention = Retention(max_bytes=128 << 10, when_full="block")
     with Writer(
         log, slab_bytes=32 << 10, batch_bytes=2000, flush_seconds=0.02, retention=retention

@@ -75,5 +75,5 @@ def test_a_configuration_takes_a_mode_as_chmod_does(
 ) -> None:
     config = load_text(CONFIG.replace("MODE", text), base=tmp_path)
     assert config.mode == expected
-    assert cluster_options(config, RateLimit())["main"].values["mode"] == expected
+    assert cluster_options(config, RateLimit())["main"].base.mode == expected
     assert config.shown()["mode"] == f"{expected:o}"
