@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from aolog.errors import RecordRefused
+from aolog.format.frame import KIND_RECORDS, Frame, FrameHeader
 
 if TYPE_CHECKING:
     from aolog.format.frame import Buffer
@@ -46,6 +47,26 @@ def decode_at(buffer: Buffer, at: int) -> tuple[int, int]:
 def payload_matches(stored: int, payload: Buffer) -> bool:
     """Whether the payload is as it was written."""
     return bool(xxhash.xxh32_intdigest(payload) == stored)
+
+
+def intact_records(
+    chunk: bytes, view: memoryview, chunk_at: int, offset: int, most: int
+) -> list[Frame]:
+    """As frame.intact_frames. A frame has one record."""
+    frames: list[Frame] = []
+    at, end = offset - chunk_at, len(chunk)
+    while 0 <= at <= end - FRAME_HEADER_LEN and len(frames) != most:
+        length, stored = decode_at(chunk, at)
+        begin = at + FRAME_HEADER_LEN
+        if not 0 < length <= min(end - begin, PAYLOAD_LEN_MAX):
+            break
+        body = view[begin : begin + length]
+        if not payload_matches(stored, body):
+            break
+        header = FrameHeader(KIND_RECORDS, 0, length, stored, 0, 0, 1, 0)
+        frames.append(Frame(chunk_at + at, chunk_at + begin + length, header, body))
+        at = begin + length
+    return frames
 
 
 def check_storable(

@@ -35,7 +35,7 @@ from aolog.format.slab import (
     decode_slab_header,
     decode_trailer,
 )
-from aolog.log.walk import Damage, Tail, Walker, Walks, outcomes
+from aolog.log.walk import Damage, Tail, Walker, outcomes
 from aolog.log.walk_format1 import QueuefkaWalker
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Slab:
         self.foreign: bytes | None = None
         self._is_ours = is_ours
         self._seal: Seal | None = None
-        self._walker: Walks | None = None  # at the end of the frames that `_walk` has seen
+        self._walker: Walker | None = None  # at the end of the frames that `_walk` has seen
         self._index = Index([], [], [])  # of those frames
         self._end: Mark | None = None  # their end
         self._marked = 0  # offset of the last of them that has the durable flag
@@ -164,7 +164,7 @@ class Slab:
             end=self.base + frame.end,
         )
 
-    def walker(self, offset: int | None = None) -> Walks:
+    def walker(self, offset: int | None = None) -> Walker:
         """A walker over the frames from the beginning of a frame on (default: the slab's first frame).
         Needs a header in format 2."""
         offset = self.data_begin if offset is None else offset
@@ -200,7 +200,7 @@ class Slab:
         return self._marked
 
     def _walk(self) -> Mark:
-        """Walks over the frames that were written since the last call, and indexes them."""
+        """Walker over the frames that were written since the last call, and indexes them."""
         if self._walker is None:
             self._walker = self.walker()
         self._walker.limit = self.limit

@@ -18,7 +18,7 @@ intact.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aolog.format.frame import (
     ALIGNMENT,
@@ -64,20 +64,7 @@ class Tail(NamedTuple):
 Outcome: TypeAlias = Frame | Damage | Tail
 
 
-class Walks(Protocol):
-    """A walker of either format."""
-
-    offset: int
-    limit: int | None
-
-    def next(self) -> Outcome:
-        """The outcome at `offset`; moves after it unless it is a tail."""
-
-    def run(self) -> list[Frame]:
-        """The intact frames from `offset` on that one read contains; moves after them."""
-
-
-def outcomes(walker: Walks) -> Iterator[Outcome]:
+def outcomes(walker: Walker) -> Iterator[Outcome]:
     """All frames and damage from the walker's offset on, up to a tail, which is the last outcome."""
     while True:
         frames = walker.run()
@@ -93,7 +80,10 @@ class Walker:
     """The frames of a format-2 slab from `offset` on. Not thread-safe.
 
     limit: the offset at which the slab ends by its successor's name; None: at the end of the file.
+    walk_format1.py has the subclass for format 1.
     """
+
+    header_len = FRAME_HEADER_LEN
 
     def __init__(self, file: File, salt: int, offset: int, *, limit: int | None = None) -> None:
         self.offset = offset
@@ -127,7 +117,7 @@ class Walker:
         frames = self._intact(self.offset, most)
         if not frames and (not self._chunk or self._chunk_at < self.offset):  # the chunk is used up
             read = self._chunk
-            if self._whole(self.offset) is not None and self._chunk is not read:
+            if self._load_frame(self.offset) and self._chunk is not read:
                 frames = self._intact(self.offset, most)
         if frames:
             self.offset = frames[-1].end
@@ -154,23 +144,28 @@ class Walker:
         self._chunk_at = offset
         return min(size, len(self._chunk))
 
-    def _whole(self, offset: int) -> FrameHeader | None:
-        """The header at `offset`, with its whole frame in the chunk. None if there is no intact header,
-        or if the frame ends after the end."""
-        if self._load(offset, FRAME_HEADER_LEN) < FRAME_HEADER_LEN:
-            return None
+    def _frame_len(self, offset: int) -> int | None:
+        """The length of the frame at `offset` by its header, which is in the chunk; None if the header
+        is not intact."""
         header = decode_header(self._chunk, offset - self._chunk_at, offset, self._salt)
-        if header is None:
-            return None
-        length = header.frame_len
+        return None if header is None else header.frame_len
+
+    def _load_frame(self, offset: int) -> bool:
+        """Whether there is a header at `offset`, and the frame ends before the end. Then the whole frame
+        is in the chunk."""
+        if self._load(offset, self.header_len) < self.header_len:
+            return False
+        length = self._frame_len(offset)
+        if length is None:
+            return False
         if offset + length - self._chunk_at > len(self._chunk):
             # Compare with the file's size first: a length in a header must not allocate memory.
             if length > CHUNK_BYTES and offset + length > self._file.end(self.limit):
-                return None
+                return False
             if self._load(offset, length) < length:
-                return None
+                return False
             self._fit(length)
-        return header
+        return True
 
     def _fit(self, length: int) -> None:
         """Makes the next reads end at the end of a frame of this length, which exceeded the chunk, so
@@ -181,9 +176,7 @@ class Walker:
 
     def _frame_at(self, offset: int) -> Frame | None:
         """The intact frame at `offset`; None if there is none."""
-        if self._whole(offset) is None:
-            return None
-        frames = self._intact(offset, most=1)
+        frames = self._intact(offset, most=1) if self._load_frame(offset) else []
         return frames[0] if frames else None
 
     def _forget(self) -> None:

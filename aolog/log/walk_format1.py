@@ -9,120 +9,82 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.format import format1
-from aolog.format.frame import KIND_RECORDS, Frame, FrameHeader
-from aolog.log.walk import CHUNK_BYTES, Damage, Outcome, Tail
+from aolog.log.walk import CHUNK_BYTES, Damage, Outcome, Walker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aolog.format.frame import Frame
     from aolog.storage.file import File
 
-_RUN_BYTES = 1 << 20  # a read; a frame that begins in it and ends after it is read again
 
-
-class QueuefkaWalker:
-    """The frames of a format-1 slab from `offset` on, with the interface of `Walker`. A frame has one
-    record.
+class QueuefkaWalker(Walker):
+    """The frames of a format-1 slab from `offset` on.
 
     Nothing protects a length. If a payload's hash is wrong, the walker follows the chain only if the
     next frame is intact. Otherwise the rest of the slab is a tail.
     """
 
+    header_len = format1.FRAME_HEADER_LEN
     SEARCH_BYTES_MAX = 16 << 20  # hashed in a search: takes seconds, not hours, on hostile input
 
     def __init__(self, file: File, offset: int, *, limit: int | None = None) -> None:
-        self.offset = offset
-        self.limit = limit
-        self._file = file
-        self._chunk = b""
-        self._chunk_at = offset
+        super().__init__(file, 0, offset, limit=limit)
+        self._blank = False  # of no tail: the Go program takes zeros for records
 
-    def next(self) -> Outcome:
-        """As Walker.next. Reads the frame from the file, which may have been finished since `run`."""
-        begin, end = self.offset, self._file.end(self.limit)
-        if (found := self._frame_at(begin, end)) is not None:
-            self.offset = found.end
-            return found
-        claimed = self._claimed_end(begin, end)
-        if claimed is None or self._frame_at(claimed, end) is None:
-            return Tail(begin, max(begin, end), blank=False)
+    def _frame_len(self, offset: int) -> int:
+        return self.header_len + format1.decode_at(self._chunk, offset - self._chunk_at)[0]
+
+    def _intact(self, offset: int, most: int) -> list[Frame]:
+        return format1.intact_records(self._chunk, self._chunk_view, self._chunk_at, offset, most)
+
+    def _bad(self) -> Outcome:
+        begin, claimed = self.offset, self._claimed_end(self.offset)
+        self._forget()
+        is_followed = claimed is not None and self._frame_at(claimed) is not None
+        self._forget()
+        if (again := self._frame_at(begin)) is not None:  # it was finished meanwhile
+            self.offset = again.end
+            return again
+        if claimed is None or not is_followed:
+            return self._tail(begin, self._file.end(self.limit))
         self.offset = claimed
-        return self._frame_at(begin, end) or Damage(
-            begin, claimed, durable=False
-        )  # or finished now
+        return Damage(begin, claimed, durable=False)
 
-    def run(self) -> list[Frame]:
-        """As Walker.run."""
-        if self.offset >= self._chunk_at + len(self._chunk):
-            size = _RUN_BYTES if self.limit is None else min(_RUN_BYTES, self.limit - self.offset)
-            self._chunk, self._chunk_at = self._file.pread(max(size, 0), self.offset), self.offset
-        frames = []
-        chunk, chunk_at = self._chunk, self._chunk_at
-        view, at, end = memoryview(chunk), self.offset - self._chunk_at, len(chunk)
-        while 0 <= at <= end - format1.FRAME_HEADER_LEN:
-            length, stored = format1.decode_at(chunk, at)
-            begin = at + format1.FRAME_HEADER_LEN
-            if not 0 < length <= end - begin:
-                break
-            body = view[begin : begin + length]
-            if not format1.payload_matches(stored, body):
-                break
-            frames.append(_frame(chunk_at + at, stored, body))
-            at = begin + length
-        self.offset = chunk_at + at
-        return frames
-
-    def _claimed_end(self, offset: int, end: int) -> int | None:
+    def _claimed_end(self, offset: int) -> int | None:
         """The end of the frame at `offset` by its length; None if that is after the slab's end."""
-        head = self._file.pread(format1.FRAME_HEADER_LEN, offset)
-        if len(head) < format1.FRAME_HEADER_LEN:
+        head = self._file.pread(self.header_len, offset)
+        if len(head) < self.header_len:
             return None
-        claimed = offset + format1.FRAME_HEADER_LEN + format1.decode_at(head, 0)[0]
-        return claimed if claimed <= end else None
+        claimed = offset + self.header_len + format1.decode_at(head, 0)[0]
+        return claimed if claimed <= self._file.end(self.limit) else None
 
     def claims_more_than_there_is(self, offset: int) -> bool:
         """Whether the bytes at `offset` can be a frame whose end was not written. False if the search
         for a frame after it stopped at its bound: nothing that may be intact is cut."""
-        end = self._file.end(self.limit)
-        if self._claimed_end(offset, end) is not None:
+        if self._claimed_end(offset) is not None:
             return False
         work = 0
-        for at, claimed in self._claims(offset + 1, end):
+        for at, claimed in self._claims(offset + 1, self._file.end(self.limit)):
             work += claimed
-            if work > self.SEARCH_BYTES_MAX or self._frame_at(at, end) is not None:
+            if work > self.SEARCH_BYTES_MAX or self._frame_at(at) is not None:
                 return False
         return True
-
-    def _frame_at(self, offset: int, end: int) -> Frame | None:
-        claimed = self._claimed_end(offset, end)
-        if claimed is None:
-            return None
-        data = memoryview(self._file.pread(claimed - offset, offset))
-        body = data[format1.FRAME_HEADER_LEN :]
-        if len(data) < claimed - offset or not 0 < len(body) <= format1.PAYLOAD_LEN_MAX:
-            return None
-        stored = format1.decode_at(data, 0)[1]
-        return _frame(offset, stored, body) if format1.payload_matches(stored, body) else None
 
     def _claims(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """(offset, length) of each possible frame in [begin, end): its length fits. numpy excludes most
         offsets."""
         import numpy as np
 
-        for at in range(begin, end - format1.FRAME_HEADER_LEN, CHUNK_BYTES):
+        for at in range(begin, end - self.header_len, CHUNK_BYTES):
             octets = np.frombuffer(self._file.pread(CHUNK_BYTES + 3, at), np.uint8)
-            count = min(len(octets) - 3, end - format1.FRAME_HEADER_LEN - at)
+            count = min(len(octets) - 3, end - self.header_len - at)
             if count <= 0:
                 return
             lengths = np.zeros(count, np.int64)
             for i in range(4):
                 lengths |= octets[i : i + count].astype(np.int64) << (8 * i)
-            room = end - format1.FRAME_HEADER_LEN - at - np.arange(count)
+            room = end - self.header_len - at - np.arange(count)
             fitting = np.flatnonzero((lengths > 0) & (lengths <= room))
             for i in fitting.tolist():
-                yield at + i, format1.FRAME_HEADER_LEN + int(lengths[i])
-
-
-def _frame(offset: int, stored: int, body: memoryview) -> Frame:
-    header = FrameHeader(KIND_RECORDS, 0, len(body), stored, 0, 0, 1, 0)
-    return Frame(offset, offset + format1.FRAME_HEADER_LEN + len(body), header, body)
+                yield at + i, self.header_len + int(lengths[i])

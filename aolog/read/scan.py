@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aolog.format.columns import Columns
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
-    from aolog.log.walk import Walks
+    from aolog.log.walk import Walker
 
 ScanOutcome: TypeAlias = RecordFrame | Gap
 _RAW_BYTES = 4 << 20  # decompressed at once: a compressed read may expand a thousand times
@@ -86,7 +86,7 @@ class Scan:
         self.address = place.address
         self.ordinal = place.ordinal
         self.slab: Slab | None = None
-        self._walker: Walks | None = None
+        self._walker: Walker | None = None
         self._place: Place | None = place
         self._next_base = place.slab
         self._left_base: int | None = None
