@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog.record import Gap, GapReason, Record
 from fuzz.layout import (
     DATA_BEGIN,
-    FRAME_HEADER_LEN,
     HEADER_AT,
     HEADER_LEN,
     RECORDS,
@@ -242,11 +241,9 @@ class _Reading:
 
 
 def _marked(view: _View, slab: Slab, begin: int) -> bool:
-    """Whether a frame's header from `begin` on says that all before it was durable."""
+    """Whether an intact frame from `begin` on says that all before it was durable."""
     return any(
-        frame.durable
-        and frame.begin >= begin
-        and view.holds(slab, frame.begin, frame.begin + FRAME_HEADER_LEN)
+        frame.durable and frame.begin >= begin and view.holds(slab, frame.begin, frame.end)
         for frame in slab.frames
     )
 

@@ -17,7 +17,6 @@ intact.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aolog.format.frame import (
@@ -46,11 +45,10 @@ SEARCH_BYTES = 32 << 10  # the first read of a search, as the next intact frame 
 
 
 class Damage(NamedTuple):
-    """[begin, end) in the slab is not intact. durable: a later mark proves that it was durable."""
+    """[begin, end) in the slab is not intact."""
 
     begin: int
     end: int
-    durable: bool
 
 
 class Tail(NamedTuple):
@@ -96,8 +94,6 @@ class Walker:
         self._once_bytes, self._once_frames = FIRST_BYTES, 1  # of a read and a run; they grow
         self._searched: tuple[int, int, int] | None = None  # (begin, size, mtime) of the last tail
         self._blank = True  # of the last tail
-        self._mark = -1  # offset of the last header found that has the durable flag
-        self._unmarked_to = 0  # no other header has it before this offset
 
     def next(self) -> Outcome:
         """The outcome at `offset`; moves after it unless it is a tail. After a tail each call looks
@@ -191,7 +187,7 @@ class Walker:
         if seen == self._searched:  # nothing was written since the last search
             return self._tail(begin, end)
         if (near := self._near(begin)) is not None:
-            return self._damage(begin, near, end)
+            return self._damage(begin, near)
         self._forget()
         if (again := self._frame_at(begin)) is not None:
             self.offset = again.end
@@ -205,16 +201,16 @@ class Walker:
         if (again := self._frame_at(begin)) is not None:
             self.offset = again.end
             return again
-        return self._damage(begin, found, end)
+        return self._damage(begin, found)
 
     def _tail(self, begin: int, end: int) -> Tail:
         self._forget()
         self._once_bytes = FIRST_BYTES
         return Tail(begin, max(begin, end), self._blank)
 
-    def _damage(self, begin: int, found: int, end: int) -> Damage:
+    def _damage(self, begin: int, found: int) -> Damage:
         self.offset = found
-        return Damage(begin, found, self._marked_after(found, end))
+        return Damage(begin, found)
 
     def _near(self, begin: int) -> int | None:
         """The next intact frame in the chunk, if the file still has the same bad bytes before it.
@@ -247,21 +243,6 @@ class Walker:
                 if self._frame_at(offset) is not None:
                     return offset
         return None
-
-    def _marked_after(self, offset: int, end: int) -> bool:
-        """Whether a frame from `offset` on has the durable flag. An intact header is enough. A walker
-        reads each byte once for this, so many damaged places do not take quadratic time."""
-        if offset <= self._mark:
-            return True
-        at = max(offset, self._unmarked_to)
-        pieces = chain([(self._chunk, self._chunk_at)], self._chunks(at, end))
-        for chunk, chunk_at in pieces:
-            for place, header in _headers(chunk, chunk_at, max(at, chunk_at), self._salt):
-                if header.durable:
-                    self._mark, self._unmarked_to = place, place + ALIGNMENT
-                    return True
-        self._unmarked_to = max(at, end)
-        return False
 
 
 def _headers(

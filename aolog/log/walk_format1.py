@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.format import format1
-from aolog.log.walk import CHUNK_BYTES, Damage, Outcome, Walker
+from aolog.log.walk import CHUNK_BYTES, Outcome, Walker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,8 +48,7 @@ class QueuefkaWalker(Walker):
             return again
         if claimed is None or not is_followed:
             return self._tail(begin, self._file.end(self.limit))
-        self.offset = claimed
-        return Damage(begin, claimed, durable=False)
+        return self._damage(begin, claimed)
 
     def _claimed_end(self, offset: int) -> int | None:
         """The end of the frame at `offset` by its length; None if that is after the slab's end."""

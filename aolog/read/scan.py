@@ -185,7 +185,9 @@ class Scan:
                 return self._leave(slab, outcome)
             if not isinstance(outcome, Frame):
                 begin, end = slab.base + outcome.begin, slab.base + outcome.end
-                was_durable = outcome.durable or self._was_sealed(slab)
+                was_durable = slab.format == 2 and (
+                    self._was_sealed(slab) or slab.marked() >= outcome.end
+                )
                 self._open_gap(begin, end, "corrupt" if was_durable else "torn_or_corrupt")
                 return True
             frames = [outcome]

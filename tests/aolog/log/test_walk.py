@@ -7,7 +7,7 @@ import random
 import pytest
 
 from aolog.format import format1
-from aolog.format.frame import FLAG_DURABLE, KIND_MARK, Frame, encode_frame
+from aolog.format.frame import Frame, encode_frame
 from aolog.log.walk import CHUNK_BYTES, Damage, Outcome, Tail, Walker
 from aolog.log.walk_format1 import QueuefkaWalker
 from aolog.storage.directory import beside
@@ -51,7 +51,7 @@ def slab(tmp_path):
 class Chain:
     """A slab's bytes as frames of one record each, and where they stand."""
 
-    def __init__(self, bodies: list[bytes], *, marks: tuple[int, ...] = ()) -> None:
+    def __init__(self, bodies: list[bytes]) -> None:
         self.contents = bytearray(BEGIN)
         self.offsets: list[int] = []
         self.bodies = bodies
@@ -59,15 +59,7 @@ class Chain:
             self.offsets.append(len(self.contents))
             parts, _ = encode_frame(len(self.contents), SALT, [body], ordinal=i, count=1)
             self.contents += b"".join(parts)
-            if i in marks:
-                self.add_mark()
         self.ends = [*self.offsets[1:], len(self.contents)]
-
-    def add_mark(self) -> None:
-        mark, _ = encode_frame(
-            len(self.contents), SALT, [], kind=KIND_MARK, flags=FLAG_DURABLE, ordinal=0
-        )
-        self.contents += b"".join(mark)
 
     def damaged(self, *places: int) -> bytes:
         """The contents with a bit flipped at each offset."""
@@ -127,7 +119,7 @@ def test_what_lies_beyond_the_limit_is_never_read(slab, at):
 def test_a_damaged_frame_is_told_and_all_others_are_delivered(slab, at, within):
     made = chain()
     outcomes = walk(Walker(slab(made.damaged(made.offsets[at] + within)), SALT, BEGIN))
-    assert damages(outcomes) == [Damage(made.offsets[at], made.ends[at], durable=False)]
+    assert damages(outcomes) == [Damage(made.offsets[at], made.ends[at])]
     assert bodies(outcomes) == made.bodies[:at] + made.bodies[at + 1 :]
 
 
@@ -193,13 +185,10 @@ def assert_linear(file: CountingFile, size: int) -> None:
     assert file.bytes_read <= READS_MAX * size + 8 * CHUNK_BYTES
 
 
-@pytest.mark.parametrize("marked", [False, True], ids=["unmarked", "mark last"])
 @pytest.mark.parametrize("within", [44, 5], ids=["bodies", "headers"])
 @pytest.mark.parametrize(("count", "size"), [(20_000, 24), (4_000, 1000), (64, 200_000)])
-def test_every_second_frame_damaged_takes_time_linear_in_the_bytes(
-    slab, count, size, within, marked
-):
-    made = Chain([b"x" * size] * count, marks=(count - 1,) if marked else ())
+def test_every_second_frame_damaged_takes_time_linear_in_the_bytes(slab, count, size, within):
+    made = Chain([b"x" * size] * count)
     contents = made.damaged(*(offset + within for offset in made.offsets[::2]))
     file = slab(contents)
     assert len(damages(walk(Walker(file, SALT, BEGIN)))) == count // 2
@@ -211,7 +200,7 @@ def test_many_right_headers_over_wrong_bodies_take_time_linear_in_the_bytes(slab
     contents = made.damaged(*(offset + 1000 for offset in made.offsets[:-1]))
     file = slab(contents)
     outcomes = walk(Walker(file, SALT, BEGIN))
-    assert damages(outcomes) == [Damage(BEGIN, made.offsets[-1], durable=False)]
+    assert damages(outcomes) == [Damage(BEGIN, made.offsets[-1])]
     assert_linear(file, len(contents))
 
 
