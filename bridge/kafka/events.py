@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.error_table import Fault, Kind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,28 +30,23 @@ class Delivered(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Something was not delivered. suspect: the cluster refused a request, perhaps because of one
-    record in it. code: Kafka's name for the reason. lane, address: of the record whose callback
-    reported it, if one did. named: the addresses of the records that the cluster names."""
+    """Something was not delivered. code: Kafka's name for the reason, if it says more than the reason.
+    lane, address: of the record whose callback reported it, if one did. named: the addresses of the
+    records that the cluster names."""
 
     reason: str
-    suspect: bool
     code: str = ""
     lane: LaneKey | None = None
     address: int | None = None
     named: tuple[int, ...] = ()
 
-
-class Forbade(NamedTuple):
-    """The cluster does not accept the bridge, or (topic) not for this topic: no retry helps until
-    somebody acts. code: Kafka's name for the reason."""
-
-    reason: str
-    code: str
-    topic: str | None = None
+    @property
+    def suspect(self) -> bool:
+        """Whether the cluster refused a request, perhaps because of one record in it."""
+        return kind_of(self.code).fault is Fault.RECORD
 
 
-KafkaEvent = Delivered | Failed | Forbade
+KafkaEvent = Delivered | Failed
 _Event = TypeVar("_Event")
 
 

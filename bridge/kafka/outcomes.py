@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from confluent_kafka import KafkaError
 
 from bridge.kafka.client import no_transactions
-from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.error_table import Fault, Kind, kind_of
 from bridge.kafka.events import Failed
 
 if TYPE_CHECKING:
@@ -77,12 +77,12 @@ def outcome_of(error: KafkaError) -> Unanswered | Failed | Broke | Impossible:
         return Broke(reason, error.name())
     if kind in {Kind.NO_TRANSACTIONS, Kind.TRANSACTION_SETTING}:
         return Impossible(no_transactions(error))
-    if kind in {Kind.POISON, Kind.NEIGHBOUR}:
-        return Failed(reason, True, error.name())
+    if kind.fault is Fault.RECORD:
+        return Failed(reason, error.name())
     if error.fatal() or kind is Kind.FENCED:
         return Broke(reason)
     if error.txn_requires_abort() or error.code() == INVALID_STATE:
-        return Failed(reason, False)
+        return Failed(reason)
     if error.retriable() or kind is Kind.UNANSWERED:
         return Unanswered(reason)
-    return Failed(reason, False)
+    return Failed(reason)

@@ -31,7 +31,7 @@ from bridge.kafka.client import (
 )
 from bridge.kafka.client_log import ListeningLog
 from bridge.kafka.error_table import Kind, advice, kind_of
-from bridge.kafka.events import Delivered, Failed, Forbade, KafkaEvent, Put, with_names
+from bridge.kafka.events import Delivered, Failed, KafkaEvent, Put, with_names
 from bridge.kafka.identity import Identity
 from bridge.kafka.lane import Refusal
 from bridge.kafka.queueing import RowProducer
@@ -242,7 +242,7 @@ class Cluster:
             for _ in range(int(wait_s / _NAME_POLL_S)):
                 with contextlib.suppress(KafkaException):
                     self._producer.poll(_NAME_POLL_S)
-                if any(isinstance(event, Failed | Forbade) for event in self._events):
+                if any(isinstance(event, Failed) for event in self._events):
                     return True
         finally:
             self._naming = False
@@ -280,7 +280,7 @@ class Cluster:
         """What another cluster acknowledges proves nothing. The next connection names it."""
         if generation == self._generation and self._heeds_others:
             self._generation += 1
-            self._events.append(Failed("another cluster answers", False))
+            self._events.append(Failed("another cluster answers"))
 
     def _on_closed(self, generation: int, broker: str) -> None:
         if generation == self._generation:
@@ -296,15 +296,12 @@ class Cluster:
         return self.forbidden
 
     def _fail(self, error: KafkaError, lane: LaneKey | None, address: int | None = None) -> None:
-        kind, reason = kind_of(error.name()), f"{error.name()}: {error.str()}"
+        kind = kind_of(error.name())
         if kind is Kind.LOCKED_OUT:
             self._locked_out(error)
-            self._events.append(Forbade(reason, error.name()))
-        elif kind is Kind.TOPIC_FORBIDDEN and lane is not None:
-            self._events.append(Forbade(reason, error.name(), lane[0]))
-        elif lane is None or kind is not Kind.CONSEQUENCE:
-            suspect = kind in {Kind.POISON, Kind.NEIGHBOUR}
-            self._events.append(Failed(reason, suspect, error.name(), lane, address))
+        if lane is None or kind is not Kind.CONSEQUENCE:
+            reason = f"{error.name()}: {error.str()}"
+            self._events.append(Failed(reason, error.name(), lane, address))
 
     def _on_stats(self, retries: dict[str, int], text: str) -> None:
         """retries: of this producer, by broker; updated."""

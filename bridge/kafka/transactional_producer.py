@@ -349,7 +349,7 @@ class TransactionalCluster(Cluster):
     def _fail(self, error: KafkaError, lane: LaneKey | None, address: int | None = None) -> None:
         outcome = self._outcome(error)
         if isinstance(outcome, Unanswered):
-            outcome = Failed(outcome.reason, False)
+            outcome = Failed(outcome.reason)
         if isinstance(outcome, Failed):
             outcome = outcome._replace(lane=lane, address=address)
         self._failures.append(outcome)

@@ -25,8 +25,8 @@ from bridge.deliver.router import Router
 from bridge.deliver.status import LANES_MAX, Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
 from bridge.kafka.client import NotReachable, ToldToStop
-from bridge.kafka.error_table import advice
-from bridge.kafka.events import Delivered, Failed, Forbade, KafkaEvent
+from bridge.kafka.error_table import Kind, advice, kind_of
+from bridge.kafka.events import Delivered, Failed, KafkaEvent
 from bridge.kafka.lane import Refusal, lane_name
 from bridge.kafka.producer import Cluster
 
@@ -317,17 +317,14 @@ class AtLeastOnce:
         engine, now_s = self.engine, time.monotonic()
         if isinstance(event, Delivered):
             engine.delivered(event.lane, event.address, event.offset, now_s=now_s)
-        elif isinstance(event, Forbade):
-            refusal = Refusal(event.reason, event.code)
-            if event.topic is not None:
-                refusal = Refusal(f"topic {event.topic!r}: {event.reason}", event.code)
-                self._topics.forbid(event.topic, refusal)
-            reason = f"{refusal.reason}: {advice(refusal.code)}"
-            if event.topic is None:
-                reason = self._cluster.forbidden or reason
-            else:
-                self._logged = reason
-            engine.failed(reason, now_s=now_s)
+        elif kind_of(event.code) is Kind.LOCKED_OUT:
+            engine.failed(f"{event.reason}: {advice(event.code)}", now_s=now_s)
+        elif kind_of(event.code) is Kind.TOPIC_FORBIDDEN and event.lane is not None:
+            topic = event.lane[0]
+            refusal = Refusal(f"topic {topic!r}: {event.reason}", event.code)
+            self._topics.forbid(topic, refusal)
+            self._logged = f"{refusal.reason}: {advice(event.code)}"
+            engine.failed(self._logged, now_s=now_s)
         elif event.suspect:
             self._suspect(event, now_s)
         else:

@@ -321,8 +321,6 @@ class ExactlyOnce:
         """The producer cannot be used any more. A drain ends if a right to a topic is missing, as it
         does if a topic is missing."""
         engine, reason = self.engine, event.reason
-        if kind_of(event.code) is Kind.LOCKED_OUT:
-            reason = self._cluster.forbidden or reason
         if kind_of(event.code) is Kind.TOPIC_FORBIDDEN:
             reason = self._refusals.missing_right(event)
             if self._draining:
