@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.producer import Cluster
     from bridge.kafka.stalls import Stall
-    from bridge.kafka.topic_settings import TopicSettings
 
 _log = logging.getLogger("bridge")
 _AGAIN_S = 60.0
@@ -57,14 +56,8 @@ class StallWatch:
     which partition of a stalled topic has too few of them, in words; None if there is none. Not
     thread-safe."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        topic_settings: TopicSettings,
-        low: Callable[[LaneKey], int | None],
-    ) -> None:
+    def __init__(self, cluster: Cluster, low: Callable[[LaneKey], int | None]) -> None:
         self._cluster = cluster
-        self._topic_settings = topic_settings
         self._low = low
         self._stalls = Stalls()
         self.too_few: str | None = None
@@ -83,7 +76,7 @@ class StallWatch:
         if not topics:
             self.too_few = None
         elif self._cluster.reachable:
-            self.too_few = self._topic_settings.too_few_in_sync(topics, now_s)
+            self.too_few = self._cluster.topic_settings.too_few_in_sync(topics, now_s)
         return bool(asking) and self._cluster.reachable
 
     def now(self, now_s: float) -> list[Stall]:

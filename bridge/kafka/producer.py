@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
     from aolog.format.native.speed import Rows
-    from bridge.kafka.admission import Bounds
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.messages import Callback
     from bridge.kafka.stalls import Sent
@@ -69,7 +68,8 @@ class Cluster:
 
     reachable: whether a broker is connected. last_error: the latest reason why none is. forbidden:
     why the cluster does not accept the bridge, if it does not. sent: what each partition has not
-    acknowledged, by the latest statistics; a new mapping each second.
+    acknowledged, by the latest statistics; a new mapping each second. admission: judges records before
+    they are sent; at first by the client's settings alone.
     """
 
     _heeds_others = True  # whether an answer from another cluster counts as a failure
@@ -103,24 +103,21 @@ class Cluster:
         self._made_s = 0.0
         self.forbidden: str | None = None
         self._batch_bytes = int(self._settings.get("batch.size", BATCH_BYTES))
-
-    def admission(self) -> Admission:
-        """Judges records before they are sent; at first by the client's settings alone."""
         names = ("compression.type", "compression.codec")
         codecs = {str(self._settings.get(name, "none")) for name in names}
-        return Admission(
+        self.admission = Admission(
             int(self._settings.get("message.max.bytes", MESSAGE_BYTES_MAX)),
             compresses=codecs != {"none"},
         )
+        self.topic_settings = TopicSettings(self._settings, self.admission)
 
-    def topic_settings(self, admission: Admission) -> TopicSettings:
-        """For questions about topics' settings."""
-        return TopicSettings(self._settings, admission)
-
-    def fit(self, bounds: Iterable[Bounds]) -> None:
-        """From the next connection on, requests are no larger than these topics take."""
+    def learn(self, topics: Iterable[str]) -> bool:
+        """After a refusal: asks for the limits of these topics; whether any are new. From the next
+        connection on, requests are no larger than they take."""
+        bounds = self.topic_settings.learn(topics)
         taken = [min(each.batch_bytes, each.segment_bytes) for each in bounds]
         self._batch_bytes = max(1, min([self._batch_bytes, *taken]))
+        return bool(bounds)
 
     # --- producing ----------------------------------------------------------------------------
 

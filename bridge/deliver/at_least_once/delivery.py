@@ -78,8 +78,6 @@ class AtLeastOnce:
             create_topics=options.create_topics,
             reads_back=options.read_back,
         )
-        admission = self._cluster.admission()
-        self._topic_settings = self._cluster.topic_settings(admission)
         self.engine = Engine(
             source.position,
             now_s=time.monotonic(),
@@ -115,7 +113,7 @@ class AtLeastOnce:
             self.engine,
             self._cluster,
             self._topics,
-            Router(routing, admission, options.keyless or checkpoints.source),
+            Router(routing, self._cluster.admission, options.keyless or checkpoints.source),
             uuid=checkpoints.source,
             view=options.view,
         )
@@ -124,7 +122,7 @@ class AtLeastOnce:
         self._instead = _REPLAY_INSTEAD if replays else _INSTEAD
         self._draining = self._has_producer = self._has_read_back = False
         self._stood: set[LaneKey] = set()
-        self._watch = StallWatch(self._cluster, self._topic_settings, self._low)
+        self._watch = StallWatch(self._cluster, self._low)
         self._trouble = TroubleLog()
         self._logged: str | None = None  # the last failure that has a log line of its own
 
@@ -187,7 +185,7 @@ class AtLeastOnce:
     def reopen(self) -> None:
         """As Delivery says."""
         self._topics.hurry()
-        self._topic_settings.forget()
+        self._cluster.topic_settings.forget()
         for key in self.engine.reopen():
             _log.info("retrying %s", lane_name(key), extra={"event": "lane_reopened"})
 
@@ -336,9 +334,7 @@ class AtLeastOnce:
         engine, lane = self.engine, event.lane
         where = "a partition" if lane is None else lane_name(lane)
         in_flight = {key[0] for key, each in engine.lanes.items() if each.outstanding}
-        bounds = self._topic_settings.learn({lane[0]} if lane else in_flight)
-        if bounds:
-            self._cluster.fit(bounds)
+        if self._cluster.learn({lane[0]} if lane else in_flight):
             _log.info("%s rejected a request: %s", where, event.reason)
             engine.again(event.reason, now_s=now_s)
             return

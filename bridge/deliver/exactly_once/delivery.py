@@ -101,29 +101,23 @@ class ExactlyOnce:
             in_doubt=not notes.clean,
         )
         self._committer = Committer(source, lambda: self.engine.position, options.commit_s)
-        admission = self._cluster.admission()
-        self._topic_settings = self._cluster.topic_settings(admission)
         self._prefetch = Prefetch(
             source,
             self._partitions,
             self._cluster,
-            Router(routing, admission, uuid),
+            Router(routing, self._cluster.admission, uuid),
             uuid=uuid,
             records=options.transaction_records,
             stop_at_poison=poison == "stop",
         )
         self._poison = poison
-        self._watch = StallWatch(
-            self._cluster, self._topic_settings, lambda _: self.engine.position.address
-        )
+        self._watch = StallWatch(self._cluster, lambda _: self.engine.position.address)
         self._trouble = TroubleLog()
         self._draining = False
         self._dead = DeadLetters(source, uuid, poison)
         if poison == "dead-letter":
             self._prefetch.aside = self._dead.known(source.position.address, notes.aside_from)
-        self._refusals = Refusals(
-            self.engine, self._prefetch, self._cluster, self._partitions, self._topic_settings
-        )
+        self._refusals = Refusals(self.engine, self._prefetch, self._cluster, self._partitions)
         self._sender = Sender(
             self.engine, self._prefetch, self._cluster, self._dead, unsure=notes.unsure
         )
@@ -181,7 +175,7 @@ class ExactlyOnce:
 
     def reopen(self) -> None:
         """See Delivery. One that has stopped at a record is over, and is made anew."""
-        self._topic_settings.forget()
+        self._cluster.topic_settings.forget()
         self.engine.retry(now_s=time.monotonic())
 
     def drain(self, to: int) -> bool:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from bridge.deliver.exactly_once.prefetch import Prefetch
     from bridge.kafka.events import Failed
     from bridge.kafka.outcomes import Broke
-    from bridge.kafka.topic_settings import TopicSettings
     from bridge.kafka.transactional_producer import TransactionalCluster
 
 _log = logging.getLogger("bridge")
@@ -33,13 +32,11 @@ class Refusals:
         prefetch: Prefetch,
         cluster: TransactionalCluster,
         partitions: Partitions,
-        topic_settings: TopicSettings,
     ) -> None:
         self._engine = engine
         self._prefetch = prefetch
         self._cluster = cluster
         self._partitions = partitions
-        self._topic_settings = topic_settings
         self.last = Refusal("", "")
         self.waits: Refusal | None = None
 
@@ -47,9 +44,7 @@ class Refusals:
         """A record was refused. The topics' settings may tell which, or the cluster names it, or it is
         alone; otherwise smaller transactions find it."""
         engine = self._engine
-        bounds = self._topic_settings.learn(self._partitions.topics)
-        if bounds:
-            self._cluster.fit(bounds)
+        if self._cluster.learn(self._partitions.topics):
             _log.info("the transaction is aborted: %s", event.reason)
             engine.again(event.reason)
         elif named := event.named or engine.alone:
@@ -90,7 +85,7 @@ class Refusals:
         """The log waits for a right to a topic. Kafka's error does not name the topic, so the cluster
         is asked for the rights to each. The reason, in words."""
         topics = self._partitions.topics
-        without = self._topic_settings.without_write(topics)
+        without = self._cluster.topic_settings.without_write(topics)
         reason = "; ".join(lacking("Write", topic, "grant it") for topic in without)
         if not reason:
             reason = f"{event.reason} (of {', '.join(topics)}): {advice(event.code)}"
