@@ -144,14 +144,14 @@ class Arrivals(NamedTuple):
     silent: dict[LaneKey, Refusal]
 
 
-class Questions:
+class _Questions:
     """Asks leaders about lanes. A leader that did not answer, and a topic that the bridge may not
     read, are not asked again: their other lanes are silent at once. Raises NotReachable."""
 
     def __init__(self, reader: ReadBack, lanes: Iterable[LaneKey]) -> None:
         self.silent: dict[LaneKey, Refusal] = {}
         self._leaders = {topic: reader.leaders(topic) for topic in {topic for topic, _ in lanes}}
-        self._away = {-1: _no_answer("no broker leads it")}
+        self._away = {-1: no_answer("no broker leads it")}
         self._unreadable: dict[str, Refusal] = {}
 
     def exists(self, lane: LaneKey) -> bool:
@@ -166,7 +166,7 @@ class Questions:
             try:
                 question()
             except NoAnswer as error:
-                why = self._away[leader] = _no_answer(error)
+                why = self._away[leader] = no_answer(error)
             except Refused as error:
                 why = self._unreadable[lane[0]] = Refusal(str(error), error.code)
             else:
@@ -175,7 +175,8 @@ class Questions:
         return False
 
 
-def _no_answer(reason: object) -> Refusal:
+def no_answer(reason: object) -> Refusal:
+    """Why a lane is silent: its leader does not answer now."""
     return Refusal(str(reason), "LEADER_NOT_AVAILABLE", passing=True)
 
 
@@ -190,14 +191,15 @@ def read_back(
     """What each lane holds of the log. Moves the checkpoints on.
 
     clean: nothing was in flight when the process before stopped; otherwise this waits until its last
-    request has arrived. Partitions that no longer exist hold nothing. answer_s: the limit for each
-    question. Raises NotReachable, and ToldToStop.
+    request has arrived. Partitions that do not exist hold nothing, and are not silent. answer_s: the
+    limit for each question. Raises NotReachable, and ToldToStop.
     """
-    questions = Questions(reader, lanes)
+    questions = _Questions(reader, lanes)
     lanes = {key: checkpoint for key, checkpoint in lanes.items() if questions.exists(key)}
     from_end = {key for key, checkpoint in lanes.items() if checkpoint.offset == FROM_END}
     held = {key: checkpoint.address for key, checkpoint in lanes.items()}
     seen: dict[LaneKey, int] = {}
+    readable: set[str] = set()
 
     def look(key: LaneKey, checkpoint: Checkpoint) -> None:
         first, end = reader.ends(key, answer_s)
@@ -212,6 +214,9 @@ def read_back(
             held[key] = max(held[key], -1 if own is None else own)
             checkpoint.address = held[key]  # first: another thread may save
             checkpoint.offset = max(begin, end - 1)
+        elif key[0] not in readable:  # or the first crash would find out
+            reader.check_readable(key, end, answer_s)
+            readable.add(key[0])
         seen[key] = end
 
     settle_until_s = time.monotonic() + SETTLE_MAX_S

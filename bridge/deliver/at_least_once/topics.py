@@ -17,12 +17,11 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import counted
-from bridge.deliver.at_least_once.deduplicate import Arrivals, Deduplicator, Questions, read_back
-from bridge.deliver.checkpoints import Checkpoint, Checkpoints
+from bridge.deliver.at_least_once.deduplicate import Arrivals, Deduplicator, no_answer, read_back
+from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
 from bridge.deliver.delivery import (
     REREAD_S,
     SILENT_ANSWER_S,
@@ -120,7 +119,7 @@ class Topics:
             self._find(topic, now_s)
         silent = [key for key, again_s in self._silent.items() if again_s <= now_s]
         if silent:
-            self._ask_silent(silent)
+            self._add(silent, SILENT_ANSWER_S, {})
         self._reread(now_s)
         if self._grown and self._has_settled():
             self._use_new_partitions()
@@ -306,48 +305,23 @@ class Topics:
                     end = 0
                 checkpoint.offset = min(checkpoint.offset, end)
 
-    def _ask_silent(self, keys: list[LaneKey]) -> None:
-        """Asks lanes that did not answer before."""
-        known = {key: of for key in keys if (of := self._checkpoints.lanes.get(key)) is not None}
-        self._add([key for key in keys if key not in known], SILENT_ANSWER_S, {})
-        if not known:
-            return
-        with closing(self._cluster.reader(self._give_up)) as reader:
-            arrivals = read_back(
-                reader, known, self._deduplicator, clean=False, answer_s=SILENT_ANSWER_S
-            )
-        self.apply(arrivals)
-
-    def _add(self, new: list[LaneKey], answer_s: float | None, partitions: dict[str, int]) -> None:
-        """Saves where to read back lanes that were never used. Lanes that do not answer are closed."""
+    def _add(self, keys: list[LaneKey], answer_s: float | None, partitions: dict[str, int]) -> None:
+        """Reads back lanes that were never used, or did not answer before, and saves where to read
+        back the new ones: from their ends. Lanes that do not answer are closed."""
         checkpoints = self._checkpoints
-        found: dict[LaneKey, Checkpoint] = {}
+        known = checkpoints.lanes.keys() & set(keys)
+        begin = 0 if checkpoints.lost else FROM_END
+        lanes = {key: checkpoints.lanes.get(key) or Checkpoint(begin) for key in keys}
         arrivals = Arrivals({}, {})
-        if new:
-            readable: set[str] = set()
+        if keys:
             with closing(self._cluster.reader(self._give_up)) as reader:
-
-                def look(key: LaneKey) -> None:
-                    first, end = reader.ends(key, answer_s)
-                    if key[0] not in readable:  # or the first crash would find out
-                        reader.check_readable(key, end, answer_s)
-                        readable.add(key[0])
-                    found[key] = Checkpoint(first if checkpoints.lost else end)
-
-                questions = Questions(reader, new)
-                for key in new:
-                    questions.ask(key, partial(look, key))
-                if checkpoints.lost and found and reader.reads:
-                    _log.warning("scanning %s from the earliest offset", new[0][0])
-                    arrivals = read_back(
-                        reader,
-                        found,
-                        self._deduplicator,
-                        clean=checkpoints.clean,
-                        answer_s=answer_s,
-                    )
-            arrivals.silent.update(questions.silent)
-        answered = {key: of for key, of in found.items() if key not in arrivals.silent}
-        checkpoints.add(answered, partitions)
-        held = {key: arrivals.held.get(key, -1) for key in answered}
-        self.apply(Arrivals(held, arrivals.silent))
+                if checkpoints.lost and len(known) < len(keys) and reader.reads:
+                    _log.warning("scanning %s from the earliest offset", keys[0][0])
+                clean = not known and (checkpoints.clean or not checkpoints.lost)
+                arrivals = read_back(
+                    reader, lanes, self._deduplicator, clean=clean, answer_s=answer_s
+                )
+        for key in lanes.keys() - arrivals.held.keys() - arrivals.silent.keys():
+            arrivals.silent[key] = no_answer("it does not exist yet")
+        checkpoints.add({key: lanes[key] for key in arrivals.held}, partitions)
+        self.apply(arrivals)
