@@ -98,6 +98,11 @@ class SlabHeader(NamedTuple):
     topic: str | None = None
     compressed: bool = False
 
+    def shows_sealed(self, before: SlabHeader) -> bool:
+        """Whether the slab before was sealed and durable: a writer seals and syncs a slab before it
+        begins the next of the same epoch."""
+        return (self.predecessor_base, self.epoch) == (before.base, before.epoch)
+
     def encode(self) -> bytes:
         """The 512 bytes of a copy."""
         *stored, synced, ordinal_unsure, topic, compressed = self

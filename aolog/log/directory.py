@@ -410,15 +410,16 @@ class Log:
         predecessor does, and is never the result."""
 
         def is_past(i: int) -> bool:
-            header = next(filter(None, map(self._header, range(i, -1, -1))), None)
+            header = next(filter(None, map(self.header, range(i, -1, -1))), None)
             return header is not None and not reached(header)
 
         i = bisect_left(range(1, len(self.bases)), True, key=is_past)
-        while i > 0 and self._header(i) is None:
+        while i > 0 and self.header(i) is None:
             i -= 1
         return i
 
-    def _header(self, i: int) -> SlabHeader | None:
+    def header(self, i: int) -> SlabHeader | None:
+        """The header of the i-th slab; None if it has none, or was pruned since the listing."""
         try:
             return self.slab(i).header
         except FileNotFoundError:
@@ -426,5 +427,5 @@ class Log:
 
     def last_header(self) -> SlabHeader | None:
         """The last header that is intact; None in format 1."""
-        headers = map(self._header, reversed(range(len(self.bases))))
+        headers = map(self.header, reversed(range(len(self.bases))))
         return next(filter(None, headers), None)

@@ -57,8 +57,8 @@ class SlabAudit:
     """The contents of one slab. Offsets are relative to the slab.
 
     runs: ranges of intact frames, the seal included. frames: intact ones before the seal. records:
-    in those frames. durable: offset up to which a frame says that everything is durable. seal_at:
-    offset of the intact seal, or None. differences: between the seal and the frames; empty if
+    in those frames. durable: offset up to which a frame says that everything is durable. seal_header:
+    in the intact seal; None without one. differences: between the seal and the frames; empty if
     frames are missing. copies: of the header. trailer: the seal's offset in the trailer, None
     without an intact trailer. is_emptied: only zeros after the magic, as in a copy by repair of an
     unreadable slab. foreign: the UUID of another log, if no header copy is this log's."""
@@ -68,7 +68,6 @@ class SlabAudit:
     least_us: int = NO_TIMESTAMP
     greatest_us: int = NO_TIMESTAMP
     durable: int = 0
-    seal_at: int | None = None
     seal_header: SlabHeader | None = None
     copies: tuple[SlabHeader | NewerVersion | None, ...] = ()
     trailer: int | None = None
@@ -153,7 +152,7 @@ class SlabAudit:
         if seal is None or seal.header.base != self.base:
             self.differences.append("its contents are invalid")
             return
-        self.seal_at, self.seal_header = frame.offset, seal.header
+        self.seal_header = seal.header
         if self.runs == [(self.data_begin, frame.end)]:  # without damage between them
             range_us, hashed = (self.least_us, self.greatest_us), self.headers_hash
             counted = Seal(seal.header, self.records, self.frames, *range_us, hashed, self.index)
@@ -258,6 +257,6 @@ def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:
     trailer = decode_trailer(slab.file.pread(TRAILER_LEN, max(0, end - TRAILER_LEN)))
     if trailer is not None and slab.header is not None and trailer[1] == slab.header.salt:
         found.trailer = trailer[0]
-    if found.seal_at is None and (seal := slab.seal()) is not None:  # sealed since it was walked
-        found.seal_at, found.seal_header = end, seal.header
+    if found.seal_header is None and (seal := slab.seal()) is not None:  # since it was walked
+        found.seal_header = seal.header
     return found

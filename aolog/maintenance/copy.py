@@ -20,14 +20,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageFailed
-from aolog.format.frame import Frame
-from aolog.format.slab import DATA_BEGIN, MAGIC, decode_seal_body, encode_seal_again
+from aolog.format.slab import DATA_BEGIN, MAGIC, encode_seal_again
 from aolog.log.cursor_file import cursor_names, encode_copies, position_in
 from aolog.log.names import BRIDGE_SUFFIXES, CURSOR_DIRECTORY, cursor_path, slab_name
-from aolog.log.walk import Walker
+from aolog.log.slab_file import seal_at_end
 
 if TYPE_CHECKING:
-    from aolog.format.slab import SlabHeader
     from aolog.log.cursor_file import Position
     from aolog.log.directory import Log
     from aolog.maintenance.audit import Audit, SlabAudit
@@ -108,8 +106,8 @@ def _copy_slab(original: File, slab: SlabAudit, copy: File, uuid: bytes | None) 
         header = slab.header if uuid is None else slab.header._replace(topic_uuid=uuid)
         copy.pwrite_all([header.encode_prelude()], 0)
         _copy_ranges(original, slab.runs, copy)
-        if slab.seal_at is not None and slab.seal_header != header:
-            _rewrite_seal(copy, slab.seal_at, header)
+        if slab.seal_header != header and (sealed := seal_at_end(copy, slab.end)) is not None:
+            copy.pwrite_all(encode_seal_again(*sealed, header), sealed[1].offset)
         if slab.limit is not None:
             copy.truncate(max(slab.size, DATA_BEGIN))
         else:
@@ -120,14 +118,6 @@ def _copy_ranges(original: File, ranges: list[tuple[int, int]], copy: File) -> N
     for begin, end in ranges:
         for at, piece in original.pieces(begin, end):
             copy.pwrite_all([piece], at)
-
-
-def _rewrite_seal(copy: File, offset: int, header: SlabHeader) -> None:
-    """Replaces the header in the seal."""
-    frame = Walker(copy, header.salt, offset).next()
-    seal = decode_seal_body(frame.body) if isinstance(frame, Frame) else None
-    if isinstance(frame, Frame) and seal is not None:
-        copy.pwrite_all(encode_seal_again(seal, frame, header), offset)
 
 
 def _copy_tail(original: File, slab: SlabAudit, copy: File) -> None:

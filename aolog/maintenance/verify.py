@@ -92,20 +92,16 @@ def judge(log: Log, found: Audit) -> Report:
 
 
 def _seal_state(slab: SlabAudit, successor: SlabHeader | None) -> SealState:
-    """A slab without an intact seal had one if a trailer or a successor of the same epoch says so: a
-    writer seals a slab before it begins the next."""
+    """A slab without an intact seal had one if a trailer or its successor says so."""
     if slab.differences:
         return "differs"
-    if slab.seal_at is not None:
+    if slab.seal_header is not None:
         return "intact"
     if slab.header is None:
         return "none"
     if slab.trailer is not None:
         return "damaged"
-    followed = successor is not None and (successor.predecessor_base, successor.epoch) == (
-        slab.base,
-        slab.header.epoch,
-    )
+    followed = successor is not None and successor.shows_sealed(slab.header)
     return "damaged" if followed else "none"
 
 

@@ -185,9 +185,7 @@ class Scan:
                 return self._leave(slab, outcome)
             if not isinstance(outcome, Frame):
                 begin, end = slab.base + outcome.begin, slab.base + outcome.end
-                was_durable = slab.format == 2 and (
-                    self._was_sealed(slab) or slab.marked() >= outcome.end
-                )
+                was_durable = self._was_durable(slab, outcome.end)
                 self._open_gap(begin, end, "corrupt" if was_durable else "torn_or_corrupt")
                 return True
             frames = [outcome]
@@ -242,19 +240,13 @@ class Scan:
                 self._out.append(_make_frame(fields))
             self.ordinal = None if ordinal is None else ordinal + records
 
-    def _was_sealed(self, slab: Slab) -> bool:
-        """Whether the successor has the same epoch: a writer syncs a slab before it begins another."""
-        i = self.log.position(slab.base)
-        if slab.header is None or i + 1 >= len(self.log.bases):
+    def _was_durable(self, slab: Slab, end: int) -> bool:
+        """Whether what was before an offset was durable."""
+        if slab.header is None:
             return False
-        try:
-            head = self.log.slab(i + 1).header
-        except FileNotFoundError:
-            return False
-        return head is not None and (head.predecessor_base, head.epoch) == (
-            slab.base,
-            slab.header.epoch,
-        )
+        i = self.log.position(slab.base) + 1
+        after = self.log.header(i) if i < len(self.log.bases) else None
+        return (after is not None and after.shows_sealed(slab.header)) or slab.marked() >= end
 
     # --- from slab to slab -------------------------------------------------------------------
 
