@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aolog.errors import RecordRefused, load_optional
-from aolog.format.columns import encode_columns
 from aolog.format.compression import packer
 from aolog.format.format1 import check_storable
 from aolog.storage import clock
 from aolog.write.open_batch import Body, encode_records
 from aolog.write.plain_columns import plain_columns
-from aolog.write.validate import OFFSET_BYTES, check_record, check_sizes, check_values
+from aolog.write.validate import OFFSET_BYTES, check_record, check_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,19 +39,19 @@ class RecordBatches:
         topics: Iterable[str | None] | None,
     ) -> list[Body]:
         """Values with an entry of each other column as one frame; in format 1 each value as one."""
-        most, now_us = self._max_record_bytes, clock.now_us()
-        if keys is not None or headers is not None or timestamps is not None or topics is not None:
-            given = values, keys, headers, timestamps, topics
-            return self._frames(_columns_of(*given, max_record_bytes=most, now_us=now_us))
-        checked = check_values(values, most)
-        if self._format_1:
-            for value in checked:
-                check_storable(value, None, (), None, None)
-            return [Body(1, 0, 0, [value], now_us, now_us) for value in checked if value]
-        if not checked:
-            return []
-        bits, parts = encode_columns(checked)
-        return self._frames(Body(len(checked), bits, 0, parts, now_us, now_us))
+        given, now_us = (values, keys, headers, timestamps, topics), clock.now_us()
+        if self._format_1 and given[1:] == (None, None, None, None):
+            return [self._lone(value, now_us) for value in values]
+        return self._frames(
+            _columns_of(*given, max_record_bytes=self._max_record_bytes, now_us=now_us)
+        )
+
+    def _lone(self, value: bytes | None, now_us: int) -> Body:
+        """A frame of format 1."""
+        record = check_record(value, None, (), None, None)
+        check_sizes(0, record[5] - OFFSET_BYTES, self._max_record_bytes)
+        check_storable(*record[:5])
+        return Body(1, 0, 0, [record[0] or b""], now_us, now_us)
 
     def of_arrow(self, batch: pa.RecordBatch) -> list[Body]:
         """Arrow's columns as one frame."""

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, SupportsIndex, cast
+from typing import TYPE_CHECKING, SupportsIndex
 
 from aolog.errors import RecordRefused, RecordTooLarge, UsageError
 from aolog.format.frame import BODY_LEN_MAX
-from aolog.format.native import speed
 from aolog.format.slab import TOPIC_LEN_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aolog.record import Headers
 
 # What a record may take of a frame: the rest is for offsets and other columns.
@@ -132,20 +128,6 @@ def check_record(
         size += 8
     name, topic_len = check_topic(topic)
     return data, key_data, pairs, moment, name, size + topic_len
-
-
-def check_values(values: Iterable[object], max_record_bytes: int) -> Sequence[bytes | None]:
-    """Values for one frame. Raises RecordRefused, or RecordTooLarge for one or for all."""
-    given = list(values)
-    listed = cast("list[bytes | None]", given)
-    measured = speed.measure(given)
-    if measured is None:  # one is None, or can be converted to bytes
-        listed = [_as_bytes(value, "value") for value in given]
-        lengths = [len(value or b"") for value in listed]
-        measured = sum(lengths), max(lengths)
-    size, longest = measured
-    check_sizes(size + OFFSET_BYTES * len(listed), longest, max_record_bytes)
-    return listed
 
 
 def check_sizes(size: int, longest: int, max_record_bytes: int) -> None:
