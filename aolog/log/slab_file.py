@@ -35,7 +35,7 @@ from aolog.format.slab import (
     decode_slab_header,
     decode_trailer,
 )
-from aolog.log.walk import Damage, Tail, Walker, outcomes
+from aolog.log.walk import Walker, outcomes
 from aolog.log.walk_format1 import QueuefkaWalker
 
 if TYPE_CHECKING:
@@ -219,29 +219,21 @@ class Slab:
                 self._end = Mark(at, ordinal, greatest_us)
         return self._end or Mark(at, ordinal, greatest_us)
 
-    def chain_before(self, offset: int) -> tuple[int, int, FrameHeader | None]:
-        """(begin, ordinal in the slab, header) of the frame that contains or follows an offset. The
-        header is None if the end is at `begin`, or damage that contains the offset and has no intact
-        header there."""
-        mark = self.index().at_offset(offset)
-        at, ordinal = (mark.offset, mark.ordinal) if mark else (self.data_begin, 0)
-        if self.header is None:
-            return at, ordinal, None
+    def chain(
+        self, mark: Mark | None, reached: Callable[[Frame], bool]
+    ) -> tuple[int, int, Frame | None]:
+        """Walks from a mark of the index (None: from the first frame) to the first intact frame that
+        `reached` accepts: (end of the frame before it, records of the slab before that, the frame). None:
+        there is no such frame. If it does not begin at that end, damage is between."""
+        at, ordinal, _ = mark or Mark(self.data_begin, 0, NO_TIMESTAMP)
         for found in outcomes(self.walker(at)):
-            if isinstance(found, Tail):
-                return found.begin, ordinal, None
-            if isinstance(found, Damage):
-                if offset < found.end:
-                    return found.begin, ordinal, self._header_at(found.begin, offset)
-            elif offset < found.end:
-                return found.offset, found.header.ordinal, found.header
-            else:
-                ordinal = found.header.ordinal + found.header.records
-        raise AssertionError("a walk ends with a tail")
+            if isinstance(found, Frame):
+                if reached(found):
+                    return at, ordinal, found
+                at, ordinal = found.end, found.header.ordinal + found.header.records
+        return at, ordinal, None
 
-    def _header_at(self, begin: int, offset: int) -> FrameHeader | None:
-        """The intact header at the beginning of damage, if its frame contains the offset: only the body
-        is damaged then."""
+    def header_at(self, begin: int) -> FrameHeader | None:
+        """The intact header at the beginning of damage, if only the body is damaged."""
         assert self.header is not None
-        head = decode_header(self.file.pread(FRAME_HEADER_LEN, begin), 0, begin, self.header.salt)
-        return head if head is not None and offset < begin + head.frame_len else None
+        return decode_header(self.file.pread(FRAME_HEADER_LEN, begin), 0, begin, self.header.salt)

@@ -14,7 +14,7 @@ from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable, Usag
 from aolog.format.columns import decode_run
 from aolog.format.frame import KIND_RECORDS, Frame
 from aolog.format.slab import NO_PREDECESSOR
-from aolog.log.walk import Damage, Tail, outcomes
+from aolog.log.walk import outcomes
 from aolog.read.scan import Place
 
 if TYPE_CHECKING:
@@ -120,22 +120,24 @@ def _within(slab: Slab, offset: int) -> Place:
         return _within_format_1(slab, offset)
     if slab.header is None:
         return Place(slab.base, slab.base, None, _first_ordinal(slab))
-    begin, ordinal, head = slab.chain_before(offset)
+    at, ordinal, frame = slab.chain(slab.index().at_offset(offset), lambda f: f.end > offset)
+    head = None
+    if frame is not None and frame.offset <= max(at, offset):
+        at, ordinal, head = frame.offset, frame.header.ordinal, frame.header
+    elif frame is not None:  # damage, reported from `at` on so that its count is exact
+        head = slab.header_at(at)
     ordinal += slab.header.base_ordinal
-    if head is None:  # damage, reported from `begin` on so that its count is exact; or the end
-        return Place(slab.base + begin, slab.base, begin, ordinal)
-    inside = min(max(offset - begin, 0), head.records)
-    return Place(slab.base + max(offset, begin), slab.base, begin, ordinal + inside)
+    if head is None or offset >= at + head.frame_len:
+        return Place(slab.base + at, slab.base, at, ordinal)
+    inside = min(max(offset - at, 0), head.records)
+    return Place(slab.base + max(offset, at), slab.base, at, ordinal + inside)
 
 
 def _within_format_1(slab: Slab, offset: int) -> Place:
     """An address inside a frame means the next frame: a frame of format 1 has one record."""
-    at = 0
-    for found in outcomes(slab.walker()):
-        inside_damage = isinstance(found, Damage) and found.end > offset
-        if at >= offset or inside_damage or isinstance(found, Tail):
-            break
-        at = found.end
+    at, _, frame = slab.chain(None, lambda f: f.offset >= offset)
+    if frame is not None and frame.offset == offset:
+        at = offset
     return Place(slab.base + at, slab.base, at, None)
 
 
@@ -165,17 +167,13 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
             path=log.path,
             end=slab.base + there.offset,
         )
-    mark = slab.index().at_ordinal(wanted)
-    at, before = (mark.offset, mark.ordinal) if mark else (slab.data_begin, 0)
-    for found in outcomes(slab.walker(at)):
-        if isinstance(found, Frame):
-            end = found.header.ordinal + found.header.records
-            if found.header.ordinal <= wanted < end:
-                address = slab.base + found.offset + wanted - found.header.ordinal
-                return Place(address, slab.base, found.offset, ordinal)
-            if found.header.ordinal > wanted:
-                break  # it was in the damage from `at` on, which is reported from there
-            at, before = found.end, end
+    at, before, frame = slab.chain(
+        slab.index().at_ordinal(wanted), lambda f: f.header.ordinal + f.header.records > wanted
+    )
+    if frame is not None and frame.header.ordinal <= wanted:
+        address = slab.base + frame.offset + wanted - frame.header.ordinal
+        return Place(address, slab.base, frame.offset, ordinal)
+    # It was in the damage from `at` on, which is reported from there.
     return Place(slab.base + at, slab.base, at, first + before)
 
 
