@@ -120,17 +120,16 @@ class Disk:
 
     def new_file(self, directory: DirectoryNode, name: str) -> FileNode:
         """Creates an empty file."""
-        self._last_ino += 1
-        node = FileNode(self._last_ino, self.piece_bytes, mtime_ns=self.tick())
-        self.nodes[node.ino] = node
-        self._link(directory, name, node)
-        self._wait((directory.ino,), (directory.ino, name, node.ino), None)
+        node = FileNode(self._last_ino + 1, self.piece_bytes, mtime_ns=self.tick())
+        self._add(directory, name, node)
         return node
 
     def new_directory(self, directory: DirectoryNode, name: str) -> None:
         """Creates an empty directory."""
-        self._last_ino += 1
-        node = DirectoryNode(self._last_ino, {}, self.tick())
+        self._add(directory, name, DirectoryNode(self._last_ino + 1, {}, self.tick()))
+
+    def _add(self, directory: DirectoryNode, name: str, node: Node) -> None:
+        self._last_ino = node.ino
         self.nodes[node.ino] = node
         self._link(directory, name, node)
         self._wait((directory.ino,), (directory.ino, name, node.ino), None)

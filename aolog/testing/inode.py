@@ -76,12 +76,8 @@ class FileNode:
             cache.extend(bytes(offset - before))
         cache[offset:end] = data
         first, last = offset // piece, (end - 1) // piece
-        versions, seen = self._versions, bytes(cache[first * piece : (last + 1) * piece])
         for at in range(first, last + 1):
-            chunk = seen[(at - first) * piece : (at - first + 1) * piece]
-            if len(chunk) < piece:
-                chunk = chunk.ljust(piece, b"\0")
-            versions[at] = (*versions.get(at, ()), (chunk, 0))
+            self._note(at, 0)
         if self._stuck:  # a page that is written again is dirty again
             self._stuck -= frozenset(range(first, last + 1))
             if end >= before:  # ext4 and XFS write the size with it

@@ -46,13 +46,13 @@ def apply_change(change: Change, entries_of: Callable[[int], dict[str, int]]) ->
 
 
 class _Tree(NamedTuple):
-    """Entries that may survive together. hashed: input of the content hash, in order: each path, and
-    after a file's path the hash of its bytes. choices: inodes with more than one possible content, each
-    with its positions in `hashed`. states: the number of combinations."""
+    """Entries that may survive together. files: each path, and the inode of a file there, sorted; 0 for
+    a directory. choices: inodes with more than one possible content. states: the number of
+    combinations."""
 
     entries: dict[int, dict[str, int]]
-    hashed: list[bytes]
-    choices: dict[int, list[int]]
+    files: list[tuple[bytes, int]]
+    choices: list[int]
     states: int
 
 
@@ -103,17 +103,11 @@ class Outcomes:
                     walk.append((f"{path}/{name}", child))
                 else:
                     files.append((f"{path}/{name}", child))
-        hashed: list[bytes] = []
-        choices: dict[int, list[int]] = {}
-        for path, ino in sorted(files):
-            hashed.append(path.encode() + b"\0")
-            if ino and self.contents[ino].count > 1:
-                choices.setdefault(ino, []).append(len(hashed))
-                hashed.append(b"")
-            elif ino:
-                hashed.append(self._digest(ino, 0))
+        files.sort()
+        listed = dict.fromkeys(ino for _, ino in files if ino)
+        choices = [ino for ino in listed if self.contents[ino].count > 1]
         count = math.prod(self.contents[ino].count for ino in choices)
-        return _Tree(entries, hashed, choices, count)
+        return _Tree(entries, [(f"{path}\0".encode(), ino) for path, ino in files], choices, count)
 
     def numbers(self, limit: int, sample: int, rng: Random | None) -> Iterator[int]:
         """The states to take, as the module says."""
@@ -139,12 +133,10 @@ class Outcomes:
             i += 1
         tree = self._trees[i]
         left = number - (self._ends[i] - tree.states)
-        choice, hashed = {}, tree.hashed.copy()
-        for ino, places in tree.choices.items():
+        choice = {}
+        for ino in tree.choices:
             left, choice[ino] = divmod(left, self.contents[ino].count)
-            digest = self._digest(ino, choice[ino])
-            for place in places:
-                hashed[place] = digest
+        hashed = [p + self._digest(ino, choice.get(ino, 0)) if ino else p for p, ino in tree.files]
         return xxhash.xxh3_128_digest(b"".join(hashed)), tree.entries, choice
 
     def _digest(self, ino: int, which: int) -> bytes:
