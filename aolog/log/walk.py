@@ -52,11 +52,10 @@ class Damage(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """Nothing is intact from `begin` to `end`, the end of the slab. blank: there are only zeros."""
+    """Nothing is intact from `begin` to `end`, the end of the slab."""
 
     begin: int
     end: int
-    blank: bool
 
 
 Outcome: TypeAlias = Frame | Damage | Tail
@@ -93,7 +92,6 @@ class Walker:
         self._chunk_at = offset
         self._once_bytes, self._once_frames = FIRST_BYTES, 1  # of a read and a run; they grow
         self._searched: tuple[int, int, int] | None = None  # (begin, size, mtime) of the last tail
-        self._blank = True  # of the last tail
 
     def next(self) -> Outcome:
         """The outcome at `offset`; moves after it unless it is a tail. After a tail each call looks
@@ -196,7 +194,6 @@ class Walker:
         self._forget()
         if found is None:
             self._searched = seen
-            self._blank = self._file.is_blank(begin, end)
             return self._tail(begin, end)
         if (again := self._frame_at(begin)) is not None:
             self.offset = again.end
@@ -206,7 +203,7 @@ class Walker:
     def _tail(self, begin: int, end: int) -> Tail:
         self._forget()
         self._once_bytes = FIRST_BYTES
-        return Tail(begin, max(begin, end), self._blank)
+        return Tail(begin, max(begin, end))
 
     def _damage(self, begin: int, found: int) -> Damage:
         self.offset = found

@@ -30,7 +30,6 @@ class QueuefkaWalker(Walker):
 
     def __init__(self, file: File, offset: int, *, limit: int | None = None) -> None:
         super().__init__(file, 0, offset, limit=limit)
-        self._blank = False  # of no tail: the Go program takes zeros for records
 
     def _frame_len(self, offset: int) -> int:
         return self.header_len + format1.decode_at(self._chunk, offset - self._chunk_at)[0]

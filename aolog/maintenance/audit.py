@@ -216,10 +216,12 @@ def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Au
         if progress is not None:
             progress(min(done, total), total)
     end, bases = scan.address, log.bases
-    if scan.slab is not None:
-        bases = bases[: log.position(scan.slab.base) + 1]
-        if not scan.blank_tail:
-            tail_bytes = scan.slab.base + scan.slab.end_offset - end
+    if (last := scan.slab) is not None:
+        bases = bases[: log.position(last.base) + 1]
+        tail = end - last.base, last.end_offset
+        # In format 1 zeros count too: the Go program takes them for records.
+        if found is None and (last.format == 1 or not last.file.is_blank(*tail)):
+            tail_bytes = tail[1] - tail[0]
     listed = []
     for i, base in enumerate(bases):
         with suppress(FileNotFoundError):  # pruned meanwhile

@@ -96,7 +96,6 @@ class Scan:
         self._out: deque[ScanOutcome] = deque()
         self._intact: list[Frame] = []  # frames that are not decompressed yet
         self._audit = audit
-        self.blank_tail = True  # whether only zeros follow the last intact frame
 
     def close(self) -> None:
         """Idempotent."""
@@ -254,7 +253,6 @@ class Scan:
         """Leaves the slab if another one follows. Otherwise the slab may grow."""
         if tail is not None and self._gap is None:
             self.address = max(self.address, slab.base + tail.begin)
-            self.blank_tail = tail.blank
         if slab.limit is None:
             self.log.refresh()
             successor = self.log.after(slab.base)

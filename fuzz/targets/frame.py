@@ -274,7 +274,8 @@ def _walk(path: str, slab: bytes, log_format: int) -> str:
             if isinstance(found, Tail):
                 if found.begin != at:
                     raise Mismatch(f"a tail at {found.begin}, and not at {at}")
-                seen.add("blank" if found.blank else "need more" if at == len(slab) else "torn")
+                left = slab[at:]
+                seen.add("torn" if any(left) else "blank" if left else "need more")
                 return "+".join(sorted(seen))
             if isinstance(found, WalkDamage):
                 inside = found.begin == at < found.end < len(slab)

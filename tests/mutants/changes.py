@@ -134,7 +134,7 @@ def one_frame_more(decision):
 def damage_is_a_tail(found):
     from aolog.log.walk import Damage, Tail
 
-    return Tail(found.begin, found.end, blank=False) if isinstance(found, Damage) else found
+    return Tail(found.begin, found.end) if isinstance(found, Damage) else found
 
 
 def tried_again(original):
