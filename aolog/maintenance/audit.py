@@ -72,18 +72,16 @@ class SlabAudit:
     copies: tuple[SlabHeader | NewerVersion | None, ...] = ()
     trailer: int | None = None
     is_emptied: bool = False
-    foreign: bytes | None = None
     limit: int | None = None
     stat: Stat | None = None
 
-    def __init__(
-        self, base: int, path: Inside, of_format: int, header: SlabHeader | None, data_begin: int
-    ) -> None:
-        self.base = base
+    def __init__(self, slab: Slab, path: Inside) -> None:
+        self.base = slab.base
         self.path = path
-        self.format = of_format
-        self.header = header
-        self.data_begin = data_begin
+        self.format = slab.format
+        self.header = slab.header
+        self.foreign = slab.foreign
+        self.data_begin = slab.data_begin
         self.differences: list[str] = []
         self.index = Index([], [], [])
         self._hash = xxhash.xxh3_64()
@@ -198,7 +196,7 @@ def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Au
         nonlocal records, frames
         found = slabs.get(slab.base)
         if found is None:
-            found = slabs[slab.base] = _begin(log, slab)
+            found = slabs[slab.base] = SlabAudit(slab, log.slab_path(slab.base))
         found.show(frame, columns)
         if columns is not None:
             records += columns.records
@@ -226,7 +224,7 @@ def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Au
     for i, base in enumerate(bases):
         with suppress(FileNotFoundError):  # pruned meanwhile
             slab = log.slab(i)
-            listed.append(_finish(slabs.get(base) or _begin(log, slab), slab))
+            listed.append(_finish(slabs.get(base) or SlabAudit(slab, log.slab_path(base)), slab))
     if progress is not None:
         progress(total, total)
     # Slabs that were pruned during the pass are not a loss.
@@ -236,17 +234,11 @@ def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Au
     return Audit(listed, gaps, frames, records, size, end, max(0, tail_bytes))
 
 
-def _begin(log: Log, slab: Slab) -> SlabAudit:
-    path = log.slab_path(slab.base)
-    return SlabAudit(slab.base, path, slab.format, slab.header, slab.data_begin)
-
-
 def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:
     """Adds what is not in the frames."""
     found.tally()
     found.stat = slab.file.stat()
     found.limit = slab.limit
-    found.foreign = slab.foreign
     if found.format == 1:
         return found
     found.copies = tuple(
