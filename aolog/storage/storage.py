@@ -329,24 +329,34 @@ class Storage:
             self.system.rmdir(name, dir_fd=above.fd)
 
     def write_file(self, path: Inside, parts: Iterable[Buffer]) -> None:
-        """Writes a whole file or nothing: a temporary file, synced, renamed; durable on return."""
+        """Writes a whole file or nothing; durable on return."""
+        with self.appearing(path) as file:
+            at = 0
+            for part in parts:
+                file.pwrite_all([part], at)
+                at += len(part)
+        file.close()
+
+    @contextmanager
+    def appearing(self, path: Inside) -> Iterator[File]:
+        """Yields a temporary file, which the block writes. Then it is synced and renamed, and stays open:
+        the file and its name are durable when the block has ended. Closed if that fails."""
         with ExitStack() as held:
             with as_storage_error(path, "open"):
                 above, name = held.enter_context(self._entered(path))
             whole = Inside(above, name, in_log=path.in_log)
             temporary = whole + ".tmp"
-            with self.create(temporary) as file:
+            with self.create(temporary).closed_on_error() as file:
                 try:
-                    at = 0
-                    for part in parts:
-                        file.pwrite_all([part], at)
-                        at += len(part)
+                    yield file
                     file.datasync()
+                    self.rename(temporary, whole)
+                    self.sync_directory(above)
                 except StorageError:
-                    self.unlink(temporary)  # on a full disk it would occupy the last space
+                    with suppress(StorageError):  # on a full disk it would occupy the last space
+                        self.unlink(temporary)
                     raise
-            self.rename(temporary, whole)
-            self.sync_directory(above)
+            file.path = path
 
     def exists(self, path: str) -> bool:
         """Whether there is an entry with this name."""

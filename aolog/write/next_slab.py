@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aolog.errors import StorageFull, UsageError
+from aolog.errors import UsageError
 from aolog.format.slab import ADDRESS_END
 from aolog.log.names import slab_name
 from aolog.storage import clock
@@ -65,10 +65,7 @@ def begin_slab(
     """Creates the next slab; its header and its name are durable on return. May be repeated after
     StorageError, but not after SyncFailed: a reader may have the slab open by then."""
     reach = reach_of(directory.path, following.base, options.slab_bytes)
-    name = directory / slab_name(following.base)
-    temporary = name + ".tmp"
-    file = storage.create(temporary)
-    try:
+    with storage.appearing(directory / slab_name(following.base)) as file:
         header = next_header(
             following,
             salt=int.from_bytes(storage.system.random_bytes(4), "little"),
@@ -82,15 +79,6 @@ def begin_slab(
         file.pwrite_all([header.encode_prelude()], 0)
         if options.preallocate:
             file.fill_zeros(options.slab_bytes)
-        file.datasync()
-        storage.rename(temporary, name)
-        storage.sync_directory(directory)
-    except BaseException as error:
-        file.close()
-        if isinstance(error, StorageFull):
-            storage.unlink(temporary)  # it would occupy the space that is left
-        raise
-    file.path = name
     return FormatTwoSlab(file, header, options.slab_bytes if options.preallocate else 0)
 
 
