@@ -1,12 +1,12 @@
 """Measurements of the whole process that no status has: latencies, retries, transactions.
 
 They go straight into Prometheus' own client, which is thread-safe. `bridge.operate.metrics` publishes
-REGISTRY, and its reference names each of them.
+REGISTRY, and the documentation's page has REFERENCE.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import confluent_kafka
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -16,48 +16,60 @@ if TYPE_CHECKING:
 
 REGISTRY = CollectorRegistry()
 CLIENT_VERSION: str = confluent_kafka.libversion()[0]
-COMMIT_SECONDS = Histogram(
-    "aolog_bridge_commit_seconds",
+REFERENCE: list[tuple[str, str, str, str, str]] = []
+"""Of each: name, type, labels, meaning, and what to do."""
+_Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
+
+
+def _made(
+    kind: type[_Metric],
+    name: str,
+    labels: tuple[str, ...],
+    meaning: str,
+    advice: str,
+    **more: Any,
+) -> _Metric:
+    name = f"aolog_bridge_{name}"
+    shown = f"{name}_total" if kind is Counter else name
+    REFERENCE.append((shown, kind.__name__.lower(), ", ".join(labels), meaning, advice))
+    return kind(name, meaning, labels, registry=REGISTRY, **more)
+
+
+COMMIT_SECONDS = _made(
+    Histogram, "commit_seconds", (),
     "Time to make a cursor durable: the syncs of the cursor's file, the checkpoints and the log.",
-    registry=REGISTRY,
+    "above 1 s: look at the disk",
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
-)
-TRANSACTIONS = Counter(
-    "aolog_bridge_transactions",
+)  # fmt: skip  # as the others
+TRANSACTIONS = _made(
+    Counter, "transactions", ("outcome",),
     "Transactions of exactly_once, by outcome: committed or aborted.",
-    ["outcome"],
-    registry=REGISTRY,
-)
-_ROUND_TRIP_SECONDS = Gauge(
-    "aolog_bridge_broker_round_trip_seconds",
+    "aborted: read the log lines",
+)  # fmt: skip  # as the others
+_ROUND_TRIP_SECONDS = _made(
+    Gauge, "broker_round_trip_seconds", ("broker",),
     "Time from a request to the broker's answer, 99th percentile of the last seconds.",
-    ["broker"],
-    registry=REGISTRY,
-)
-_QUEUED = Gauge(
-    "aolog_bridge_broker_requests",
-    "Requests that wait to be sent to the broker, or for its answer.",
-    ["broker"],
-    registry=REGISTRY,
-)
-_RETRIED = Counter(
-    "aolog_bridge_requests_retried",
+    "look at the network and the broker",
+)  # fmt: skip  # as the others
+_QUEUED = _made(
+    Gauge, "broker_requests", ("broker",),
+    "Requests that wait to be sent to the broker, or for its answer.", "as above",
+)  # fmt: skip  # as the others
+_RETRIED = _made(
+    Counter, "requests_retried", ("broker",),
     "Requests that were sent to the broker again, because it did not answer or refused for now.",
-    ["broker"],
-    registry=REGISTRY,
-)
-REJECTED = Counter(
-    "aolog_bridge_records_rejected",
+    "as above",
+)  # fmt: skip  # as the others
+REJECTED = _made(
+    Counter, "records_rejected", ("outcome", "reason"),
     "Records that the cluster never accepts, by what became of them and by the reason's code.",
-    ["outcome", "reason"],
-    registry=REGISTRY,
-)
-LOST = Counter(
-    "aolog_bridge_records_lost_by_reason",
+    "look the code up in the [errors](errors.md)",
+)  # fmt: skip  # as the others
+LOST = _made(
+    Counter, "records_lost_by_reason", ("reason",),
     "Lost records by reason: `pruned`, removed by retention before they were delivered; others: damage.",
-    ["reason"],
-    registry=REGISTRY,
-)
+    "`pruned`: raise the retention; others: `aolog verify LOG`",
+)  # fmt: skip  # as the others
 LOST.labels("pruned")  # an increase from nothing is not seen
 
 

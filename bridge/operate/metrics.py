@@ -1,7 +1,7 @@
 """Metrics for Prometheus, made of the last statuses when they are asked for.
 
-FAMILIES is the reference: name, type, labels, meaning, and what to do. The documentation's page is made
-from it and OTHERS; the alerts and the dashboard are held against it by tests. Names carry their units.
+FAMILIES and OTHERS are the reference: name, type, labels, meaning, and what to do. The documentation's
+page is made from them; the alerts and the dashboard are held against it by tests. Names carry their units.
 
 A process may have thousands of logs. The first LOGS_MAX have labels of their own for as long as they exist;
 the others are summed per cluster in a row called `other`. What was counted of a log that was removed stays
@@ -65,7 +65,19 @@ def _flow(name: str) -> Callable[[LogStatus, Monitor], float | None]:
 
 
 _WATCH = "nothing; for rates"
-_BUILD = "What runs: versions, and whether aolog's helper is compiled."
+# Those with other labels: type, labels, meaning, and what to do.
+_OWN = {
+    "info": ("gauge", "version, python, librdkafka, backend",
+             "What runs: versions, and whether aolog's helper is compiled.", "nothing"),
+    "start_time_seconds": ("gauge", "", "When the process started.", "nothing"),
+    "state": ("gauge", "log, cluster, state", "1 for the state that a log is in.",
+              "`blocked`: read the reason in `aolog-bridge status`"),
+    "logs": ("gauge", "phase", "Logs and clusters by phase.", "nothing"),
+    "stalled_seconds": ("gauge", "log, cluster, topic, partition, leader",
+                        "Age of what is under way to a partition that acknowledges nothing.",
+                        "look at the leader"),
+}  # fmt: skip  # a table
+OTHERS = [*((PREFIX + name, *row) for name, row in _OWN.items()), *telemetry.REFERENCE]
 FAMILIES = [
     Family("records_seen", "gauge", "Records that were pending at the start or came since: the sum of"
            " acknowledged, skipped, dead-lettered, dropped, filtered, lost and pending.", _WATCH,
@@ -151,7 +163,7 @@ class _Collector:
         """All metrics."""
         yield InfoMetricFamily(
             "aolog_bridge",
-            _BUILD,
+            _OWN["info"][2],
             {
                 "version": aolog.__version__,
                 "python": platform.python_version(),
@@ -159,9 +171,9 @@ class _Collector:
                 "backend": aolog.backend,
             },
         )
-        yield GaugeMetricFamily(
-            PREFIX + "start_time_seconds", "When the process started.", self._monitor.started_s
-        )
+        started = _gauge("start_time_seconds")
+        started.add_metric([], self._monitor.started_s)
+        yield started
         for family in FAMILIES:
             kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
             shown = kind(PREFIX + family.name, family.meaning, labels=LABELS)
@@ -186,10 +198,7 @@ class _Collector:
             yield (OTHER, cluster), family.joined(values)
 
     def _states(self) -> Iterator[GaugeMetricFamily]:
-        state = GaugeMetricFamily(
-            PREFIX + "state", "1 for the state that a log is in.", labels=[*LABELS, "state"]
-        )
-        logs = GaugeMetricFamily(PREFIX + "logs", "Logs and clusters by phase.", labels=["phase"])
+        state, logs = _gauge("state"), _gauge("logs")
         phases: dict[str, int] = {}
         for log in self._logs:
             phases[log.phase] = phases.get(log.phase, 0) + 1
@@ -203,11 +212,7 @@ class _Collector:
 
     def _stalled(self) -> GaugeMetricFamily:
         """A sample for each lane, while it is stalled."""
-        gauge = GaugeMetricFamily(
-            PREFIX + "stalled_seconds",
-            "Age of what is under way to a partition that acknowledges nothing.",
-            labels=[*LABELS, "topic", "partition", "leader"],
-        )
+        gauge = _gauge("stalled_seconds")
         stalls = (
             (log, stall)
             for log in self._logs
@@ -220,42 +225,15 @@ class _Collector:
         return gauge
 
 
+def _gauge(name: str) -> GaugeMetricFamily:
+    _, labels, meaning, _ = _OWN[name]
+    return GaugeMetricFamily(PREFIX + name, meaning, labels=labels.split(", ") if labels else ())
+
+
 def _label(name: str) -> str:
     """A log's name without control characters: scrapes are read on terminals too. A newline stays;
     the format escapes it."""
     return "\n".join(map(one_line, as_utf8(name).split("\n")))
-
-
-# Those that have other labels, or are made elsewhere: name, type, labels, meaning, and what to do.
-OTHERS = [
-    ("aolog_bridge_info", "gauge", "version, python, librdkafka, backend", _BUILD, "nothing"),
-    ("aolog_bridge_start_time_seconds", "gauge", "", "When the process started.", "nothing"),
-    ("aolog_bridge_state", "gauge", "log, cluster, state", "1 for the state that a log is in.",
-     "`blocked`: read the reason in `aolog-bridge status`"),
-    ("aolog_bridge_logs", "gauge", "phase", "Logs and clusters by phase.", "nothing"),
-    ("aolog_bridge_stalled_seconds", "gauge", "log, cluster, topic, partition, leader",
-     "Age of what is under way to a partition that acknowledges nothing.", "look at the leader"),
-    ("aolog_bridge_commit_seconds", "histogram", "",
-     "Time to make a cursor durable: the syncs of the cursor's file, the checkpoints and the log.",
-     "above 1 s: look at the disk"),
-    ("aolog_bridge_transactions_total", "counter", "outcome",
-     "Transactions of exactly_once, by outcome: committed or aborted.",
-     "aborted: read the log lines"),
-    ("aolog_bridge_broker_round_trip_seconds", "gauge", "broker",
-     "Time from a request to the broker's answer, 99th percentile of the last seconds.",
-     "look at the network and the broker"),
-    ("aolog_bridge_broker_requests", "gauge", "broker",
-     "Requests that wait to be sent to the broker, or for its answer.", "as above"),
-    ("aolog_bridge_requests_retried_total", "counter", "broker",
-     "Requests that were sent to the broker again, because it did not answer or refused for now.",
-     "as above"),
-    ("aolog_bridge_records_rejected_total", "counter", "outcome, reason",
-     "Records that the cluster never accepts, by what became of them and by the reason's code.",
-     "look the code up in the [errors](errors.md)"),
-    ("aolog_bridge_records_lost_by_reason_total", "counter", "reason",
-     "Lost records by reason: `pruned`, removed by retention before they were delivered; others: damage.",
-     "`pruned`: raise the retention; others: `aolog verify LOG`"),
-]  # fmt: skip  # a table
 
 
 _process = CollectorRegistry()
