@@ -54,14 +54,8 @@ def _field(name: str) -> Callable[[LogStatus, Monitor], float | None]:
 
 
 def _flow(name: str) -> Callable[[LogStatus, Monitor], float | None]:
-    """A total of the monitor's; of the logs that were removed in their row."""
-
-    def of(log: LogStatus, monitor: Monitor) -> float:
-        removed = log.phase == Phase.REMOVED
-        flow = monitor.gone(log.cluster) if removed else monitor.flow(log.log, log.cluster)
-        return float(getattr(flow, name))
-
-    return of
+    """A total of the monitor's."""
+    return lambda log, monitor: getattr(monitor.flow(log.log, log.cluster), name)
 
 
 _WATCH = "nothing; for rates"

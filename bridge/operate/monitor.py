@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridge.deliver.status import done, pending
-from bridge.supervise.status import LogStatus, Overview, Phase, overview
+from bridge.supervise.status import REMOVED_LOGS, LogStatus, Overview, Phase, overview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,20 +71,17 @@ class Measured(NamedTuple):
         return sum(size for _, size in self.files)
 
 
-class Flow(NamedTuple):
-    """What has come to a log and left it since it was first seen: totals, which never fall."""
+@dataclass(slots=True)
+class Flow:
+    """What has come to a log and left it since it was first seen: totals, which never fall. seen, end: the
+    greatest so far. position: the last one."""
 
+    seen: int | None = None
+    end: int = 0
+    position: int = 0
     records_in: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-
-
-class _Marks(NamedTuple):
-    """The last moment of a log. seen, end: the greatest so far."""
-
-    seen: int | None
-    end: int
-    position: int
 
 
 class _Trend:
@@ -126,9 +124,7 @@ class Monitor:
         self._log_max_bytes = log_max_bytes
         self._storage, self._clock, self._now = storage, clock, now
         self._points: deque[Point] = deque(maxlen=POINTS)
-        self._marks: dict[tuple[str, str], _Marks] = {}
-        self._flows: dict[tuple[str, str], Flow] = {}
-        self._gone: dict[str, Flow] = {}  # by cluster: of logs that were removed
+        self._flows: dict[tuple[str, str], Flow] = {}  # sums of removed logs, as the statuses have
         self._before: tuple[float, int, int | None] | None = None
         self._unmeasured: list[str] = []
         self._measured: dict[str, Measured] = {}
@@ -152,24 +148,27 @@ class Monitor:
     def _count(self, log: LogStatus) -> None:
         if log.status is None or log.lag_bytes is None or log.phase == Phase.REMOVED:
             return
-        key, seen, position = (log.log, log.cluster), seen_of(log), log.status.position
+        seen, position = seen_of(log), log.status.position
         end = position + log.lag_bytes
-        before = self._marks.get(key, _Marks(seen, end, position))
-        greatest = before.seen if seen is None else max(seen, before.seen or 0)
-        self._marks[key] = _Marks(greatest, max(end, before.end), position)
-        flow = self._flows.get(key, Flow())
-        self._flows[key] = Flow(
-            flow.records_in + (0 if before.seen is None else (greatest or 0) - before.seen),
-            flow.bytes_in + max(0, end - before.end),
-            flow.bytes_out + max(0, position - before.position),  # a seek back sends again
-        )
+        flow = self._flows.setdefault((log.log, log.cluster), Flow(seen, end, position))
+        if seen is not None:
+            flow.records_in += 0 if flow.seen is None else max(0, seen - flow.seen)
+            flow.seen = max(seen, flow.seen or 0)
+        flow.bytes_in += max(0, end - flow.end)
+        flow.bytes_out += max(0, position - flow.position)  # a seek back sends again
+        flow.end, flow.position = max(end, flow.end), position
 
     def _forget(self, present: set[tuple[str, str]]) -> None:
         """Keeps the sums of logs that were removed."""
-        for key in self._flows.keys() - present:
-            del self._marks[key]
-            gone, flow = self._gone.get(key[1], Flow()), self._flows.pop(key)
-            self._gone[key[1]] = Flow(*(a + b for a, b in zip(gone, flow, strict=True)))
+        gone = {key for key in self._flows if key[0] != REMOVED_LOGS} - present
+        for key in gone:
+            flow, sums = (
+                self._flows.pop(key),
+                self._flows.setdefault((REMOVED_LOGS, key[1]), Flow()),
+            )
+            sums.records_in += flow.records_in
+            sums.bytes_in += flow.bytes_in
+            sums.bytes_out += flow.bytes_out
 
     def _add_point(self, logs: Sequence[LogStatus], now_s: float) -> None:
         whole = overview(logs)
@@ -226,12 +225,8 @@ class Monitor:
         return self._measured.get(path, Measured())
 
     def flow(self, log: str, cluster: str) -> Flow:
-        """What has come to a log and left it."""
+        """What has come to a log and left it, or to all that were removed."""
         return self._flows.get((log, cluster), Flow())
-
-    def gone(self, cluster: str) -> Flow:
-        """The sums of logs that were removed."""
-        return self._gone.get(cluster, Flow())
 
     def named(self, present: Sequence[tuple[str, str]], most: int) -> frozenset[tuple[str, str]]:
         """The logs that have rows of their own: decided when a log is first seen, for as long as it is

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _TOTALS = (*COUNTED, "lost_records", "gaps", "restarts")  # counters of a row: they never fall
 
+REMOVED_LOGS = "(removed logs)"  # the name of the row with their sums
+
 LIVE_LAG_S = 1.0  # a log that is being written always has records that are not acknowledged
 # Ten times the longest wait of a thread that works, except for a slow disk.
 STUCK_S = 60.0
@@ -195,7 +197,7 @@ def removed(cluster: str, logs: Sequence[LogStatus]) -> LogStatus:
     logs: the last status of each, or an earlier row of this kind.
     """
     return LogStatus(
-        log="(removed logs)",
+        log=REMOVED_LOGS,
         path="",
         cluster=cluster,
         phase=Phase.REMOVED,

@@ -12,7 +12,7 @@ from aolog.storage.storage import Storage
 from bridge.deliver.log_lines import naming
 from bridge.operate.log_lines import KEPT, Problems
 from bridge.operate.monitor import POINTS, Monitor
-from bridge.supervise.status import LogStatus, Phase
+from bridge.supervise.status import REMOVED_LOGS, LogStatus, Phase
 from tests.bridge.operate.test_http import LOG
 
 
@@ -31,6 +31,10 @@ class Watched:
             clock=lambda: self.now_s,
             now=lambda: self.now_s,
         )
+
+    def flow(self, log: str) -> tuple[int, int, int]:
+        flow = self.monitor.flow(log, "main")
+        return flow.records_in, flow.bytes_in, flow.bytes_out
 
     def sample(self, after_s: float = 1.0, **changes: object) -> None:
         self.now_s += after_s
@@ -56,7 +60,7 @@ def test_bytes_out_count_what_the_position_passed_and_never_fall(tmp_path: Path)
     watched = Watched(tmp_path)
     for position in (9, 109, 59, 209):  # a seek back sends 50 bytes again
         watched.sample(position=position)
-    assert watched.monitor.flow("a", "main").bytes_out == 100 + 150
+    assert watched.flow("a")[2] == 100 + 150
 
 
 def test_what_came_is_counted_from_when_a_log_was_first_seen_and_stays_when_it_is_removed(
@@ -66,13 +70,12 @@ def test_what_came_is_counted_from_when_a_log_was_first_seen_and_stays_when_it_i
     watched.sample()  # 41 records and 99 bytes are there already
     watched.sample(lag_records=25, lag_bytes=290)
     watched.sample(lag_records=15, acknowledged=20, lag_bytes=190, position=109)
-    flow = watched.monitor.flow("a", "main")
-    assert flow == (20, 200, 100)
+    assert watched.flow("a") == (20, 200, 100)
     watched.sample(lag_records=None)  # not known for a moment
-    assert watched.monitor.flow("a", "main") == flow
+    assert watched.flow("a") == (20, 200, 100)
     watched.log = watched.log._replace(log="another")
     watched.sample()
-    assert (watched.monitor.flow("a", "main"), watched.monitor.gone("main")) == ((0, 0, 0), flow)
+    assert (watched.flow("a"), watched.flow(REMOVED_LOGS)) == ((0, 0, 0), (20, 200, 100))
 
 
 def test_the_history_is_an_hour_and_no_more(tmp_path: Path) -> None:
