@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 
-from aolog.cli.output import OutputClosed, out, silence_stdout, to_stderr
+from aolog.cli.output import OutputClosed, named, out, silence_stdout, to_stderr
 from aolog.errors import (
     AologError,
     StorageError,
@@ -220,12 +220,9 @@ def _usage_hint(error: click.ClickException) -> str | None:
 
 def _plain(details: dict[str, object]) -> dict[str, Any]:
     """Details as JSON values."""
-    plain = {}
-    for name, value in details.items():
-        fields = getattr(value, "_asdict", None)
-        plain[name] = fields() if fields is not None else value
-        if name == "errno" and isinstance(value, int):
-            plain["errno_name"] = errno.errorcode.get(value)
+    plain = {name: named(value) for name, value in details.items()}
+    if isinstance(number := plain.get("errno"), int):
+        plain["errno_name"] = errno.errorcode.get(number)
     return plain
 
 

@@ -43,7 +43,6 @@ def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
 
     if schema:
         out.json(Config.model_json_schema())
-        out.flush()
         return
     if file is None:
         raise click.UsageError("name a FILE, or use --schema")
@@ -62,7 +61,6 @@ def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
         })  # fmt: skip  # a table
     else:
         _show(file, config, shown, goes)
-    out.flush()
 
 
 def _show(file: str, config: Config, shown: dict[str, Any], goes: dict[str, list[str]]) -> None:

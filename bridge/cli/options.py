@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from aolog.errors import UsageError
 from aolog.log.cursor_file import read_position
 from aolog.read.start import parse_where
 from aolog.storage.storage import Storage
+from bridge.config.names import check_servers, check_topic
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ def pairs_of(
 def checked(servers: str | None, settings: dict[str, Setting]) -> dict[str, Any]:
     """Settings for the client. Warns of secrets that others can read. Raises UsageError and WrongSetting;
     connects to nothing."""
-    from bridge.config.names import check_servers
     from bridge.config.secrets import exposures
     from bridge.config.settings import plain_values
     from bridge.kafka.settings import check
@@ -72,17 +71,7 @@ def warn_of(exposures: list[str]) -> None:
         _log.warning("%s", exposure)
 
 
-def _topic(name: str) -> str:
-    from bridge.config.names import TOPIC_NAME
-
-    if re.fullmatch(TOPIC_NAME, name) is None:
-        raise ValueError(
-            f"{name!r} is not a valid topic name: use up to 249 of letters, digits, '.', '_', '-'"
-        )
-    return name
-
-
-TOPIC = Parsed("text", _topic)
+TOPIC = Parsed("text", check_topic)
 settings_option = click.option(
     "-X", "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=settings_of,
     help="A setting of librdkafka. Repeatable. A secret: KEY={file=PATH}.",

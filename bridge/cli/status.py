@@ -17,6 +17,7 @@ from aolog.cli.output import human_seconds, iso_time, json_option, out, table
 from aolog.errors import AologError, NoSuchCursor, NotALog, counted, records_lost
 from aolog.storage.storage import Storage
 from bridge.cli.report import words
+from bridge.config.names import address_of
 from bridge.errors import NotRunning
 from bridge.supervise.status import STUCK_S, Phase
 
@@ -81,13 +82,10 @@ def status(
         out.json(found)
     else:
         _show(found)
-    out.flush()
 
 
 def ask(where: str) -> dict[str, Any]:
     """The /status of a running bridge. Raises NotRunning."""
-    from bridge.config.names import address_of
-
     connection = http.client.HTTPConnection(*address_of(where), timeout=_ANSWER_S)
     try:
         connection.request("GET", "/status")

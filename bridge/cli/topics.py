@@ -89,7 +89,6 @@ def topics(
             for each in found
         ]
         out.line(table(["TOPIC", "PARTITIONS", "REPLICAS", "ID"], rows))
-    out.flush()
 
 
 def _numbers(nodes: list[int]) -> str:
@@ -223,4 +222,3 @@ def _show(places: list[Place], columns: dict[str, dict[Place, Any]], *, as_json:
         if "lag" in columns:
             unread = sum(lag or 0 for lag in columns["lag"].values())
             out.line(f"lag: {counted(unread, 'record', ',')}")
-    out.flush()

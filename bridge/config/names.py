@@ -26,6 +26,16 @@ _PORT_MAX = 65_535
 REPLAY = "replay"  # a replay's own cursor
 
 
+def check_topic(name: str) -> str:
+    """The same name. Raises UsageError if no topic can have it."""
+    if re.fullmatch(TOPIC_NAME, name) is None:
+        raise UsageError(
+            f"{name!r} is not a valid topic name",
+            hint="use up to 249 of letters, digits, '.', '_', '-'",
+        )
+    return name
+
+
 def is_topic_name(name: str) -> bool:
     """Whether records may go to a topic of this name. Kafka reserves some."""
     return re.fullmatch(TOPIC_NAME, name) is not None and name not in _NO_TOPICS | _INTERNAL

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aolog.errors import UsageError
-from bridge.config.names import TOPIC_NAME
+from bridge.config.names import check_topic
 from bridge.errors import DestinationError
 
 if TYPE_CHECKING:
@@ -18,18 +18,15 @@ if TYPE_CHECKING:
 _INTERNAL = "__"  # as Kafka's own topics are named; no pattern means them
 
 
-def _check_topic(text: str) -> None:
+def _check(text: str) -> None:
     """A topic's name, or a pattern that begins with ^. Raises UsageError."""
     if text.startswith("^"):
         try:
             re.compile(text)
         except re.error as error:
             raise UsageError(f"{text!r} is not a regular expression: {error}") from None
-    elif re.fullmatch(TOPIC_NAME, text) is None:
-        raise UsageError(
-            f"{text!r} is not a valid topic name",
-            hint="use up to 249 of letters, digits, '.', '_', '-'; a pattern begins with ^",
-        )
+    else:
+        check_topic(text)
 
 
 class WantedTopics:
@@ -68,5 +65,5 @@ class WantedTopics:
             stripped = (line.strip() for line in text.splitlines())
             found += [line for line in stripped if line and not line.startswith("#")]
         for each in found:
-            _check_topic(each)
+            _check(each)
         return found
