@@ -349,8 +349,8 @@ def test_a_running_log_is_paused_resumed_and_shown_in_the_browser_s_words(
     assert process.statuses[-1]["acknowledged"] == 10
     moved = post("/seek", to="earliest", dry_run=True)
     assert (moved["records"], moved["done"]) == (10, False)
-    for same in ("ordinal:0", "1h-ago"):
-        assert post("/seek", to=same, dry_run=True)["address"] == moved["address"]
+    assert post("/seek", to="ordinal:0", dry_run=True) == moved
+    assert post("/seek", to="1h-ago", dry_run=True) == post("/seek", to="latest", dry_run=True)
     assert post("/seek", to="earliest", dry_run=False)["done"]
     act("resume")
     process.until(lambda s: s["acknowledged"] == 25)  # the ten were sent again
