@@ -11,7 +11,6 @@ import errno
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
-from random import Random
 
 import xxhash
 
@@ -253,27 +252,8 @@ class Disk:
         look(self._directory(ROOT), "")
         return iter(found)
 
-    def survivors(
-        self,
-        limit: int,
-        sample: int = 0,
-        rng: Random | None = None,
-        *,
-        known: set[bytes] | None = None,
-    ) -> Iterator[tuple[bytes, Disk]]:
-        """(content hash, disk) of every different state that a power cut may leave, if there are at most
-        `limit`; otherwise of `limit` states that are far apart, with the least and the greatest, and of
-        `sample` that `rng` draws. Each is an independent disk on the next boot. known: hashes to skip;
-        adds the new ones."""
-        seen = set() if known is None else known
-        outcomes = self._outcomes()
-        for number in outcomes.numbers(limit, sample, rng):
-            digest, tree, choice = outcomes.at(number)
-            if digest not in seen:
-                seen.add(digest)
-                yield digest, self._after_power_cut(tree, choice, outcomes)
-
-    def _outcomes(self) -> Outcomes:
+    def outcomes(self) -> Outcomes:
+        """The states that a power cut may leave."""
         nodes = self.nodes.values()
         return Outcomes(
             {node.ino: node.durable for node in nodes if isinstance(node, DirectoryNode)},
@@ -281,9 +261,10 @@ class Disk:
             {node.ino: node.contents() for node in nodes if isinstance(node, FileNode)},
         )
 
-    def _after_power_cut(
+    def after_power_cut(
         self, tree: dict[int, dict[str, int]], choice: dict[int, int], outcomes: Outcomes
     ) -> Disk:
+        """One of these states, as `Outcomes.at` returned it: an independent disk on the next boot."""
         new = Disk.__new__(Disk)
         new.__dict__.update(self.__dict__)
         new.boot += 1

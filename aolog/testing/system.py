@@ -83,8 +83,14 @@ class SimulatedSystem(SimulatedCalls):
         same order, if there are at most `limit`. If there are more: `limit` of them that are far apart,
         then `sample` that `rng` draws. known: hashes of states to skip; adds those that it yields."""
         self.kill()
-        for digest, disk in self._disk.survivors(limit, sample, rng, known=known):
-            yield Survivor(digest, self._on(Machine(disk)))
+        seen = set() if known is None else known
+        outcomes = self._disk.outcomes()
+        for number in outcomes.numbers(limit, sample, rng):
+            digest, tree, choice = outcomes.at(number)
+            if digest not in seen:
+                seen.add(digest)
+                disk = self._disk.after_power_cut(tree, choice, outcomes)
+                yield Survivor(digest, self._on(Machine(disk)))
 
     def _on(self, shared: Machine) -> SimulatedSystem:
         new = SimulatedSystem.__new__(SimulatedSystem)
