@@ -112,12 +112,11 @@ def ingest(
 
 def _token(path: str) -> CurrentText:
     from bridge.config.current_text import CurrentText
-    from bridge.config.secrets import exposures
-    from bridge.config.settings import read_settings
+    from bridge.config.secrets import exposures, setting_of
     from bridge.operate.access import wrong_token
 
-    found, problems = read_settings({"http.token": {"file": path}}, Path())
-    if problems:
-        raise click.BadParameter("; ".join(problems), param_hint="--http-token-file")
-    warn_of(exposures(found))
-    return CurrentText("--http-token-file", found["http.token"], wrong_token)
+    found = setting_of("http.token", {"file": path}, Path())
+    if isinstance(found, str):
+        raise click.BadParameter(found, param_hint="--http-token-file")
+    warn_of(exposures({"--http-token-file": found}))
+    return CurrentText("--http-token-file", found, wrong_token)

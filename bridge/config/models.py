@@ -30,13 +30,14 @@ from bridge.config import client_check
 from bridge.config.named_function import FUNCTION_NAME, load_function
 from bridge.config.names import TOPIC_NAME, address_of, check_cursor, check_servers
 from bridge.config.routing import PartitionRule, Rule
-from bridge.config.secrets import Setting, Stamps, exposures, stamps
+from bridge.config.secrets import Setting, Stamps, exposures, is_reference, setting_of, stamps
 from bridge.config.settings import plain_values, read_settings, refused_keys
 from bridge.errors import WrongConfiguration, WrongSetting
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's
 _PATH = r"^[^\x00]*$"  # the system's rule
 _TOPIC = f"^{TOPIC_NAME}$"
+_AS_KEY = "http.token"  # of a setting: the name of a secret
 
 
 class _Table(BaseModel):
@@ -64,11 +65,16 @@ def _checked(check: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(validate)
 
 
-def _take_settings(value: object, info: ValidationInfo, *, check: bool = True) -> object:
+def _base(info: ValidationInfo) -> Path:
+    base: Path = (info.context or {}).get("base", Path())
+    return base
+
+
+def _take_settings(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, Mapping):
         return value
-    found, problems = read_settings(value, (info.context or {}).get("base", Path()))
-    problems += [] if problems or not check else _refused(found)
+    found, problems = read_settings(value, _base(info))
+    problems += [] if problems else _refused(found)
     if problems:
         raise ValueError("\n".join(problems))
     return found
@@ -95,10 +101,12 @@ def _take_token(value: object, info: ValidationInfo) -> object:
     """As a setting of the client: from a file or the environment."""
     if value is None or isinstance(value, Setting):
         return value
-    found = _take_settings({"http.token": value}, info, check=False)
-    if not isinstance(found, dict) or "http.token" not in found:
+    if isinstance(value, Mapping) and not is_reference(_AS_KEY, value):
         raise ValueError('should be {file = "..."} or {env = "..."}')
-    return found["http.token"]
+    found = setting_of(_AS_KEY, value, _base(info))
+    if isinstance(found, str):
+        raise ValueError(found)  # noqa: TRY004 -- the value is wrong, not its type
+    return found
 
 
 def _without_secrets(text: str, settings: dict[str, Setting]) -> str:
@@ -122,6 +130,7 @@ def _mode(value: object) -> object:
 
 
 CursorName: TypeAlias = Annotated[str, _checked(check_cursor)]
+_Shown: TypeAlias = Annotated[Setting, PlainSerializer(Setting.shown, str, "json")]
 
 
 class Cluster(_Table):
@@ -137,7 +146,7 @@ class Cluster(_Table):
         ),
     ]
     settings: Annotated[
-        dict[str, Setting],
+        dict[str, _Shown],
         BeforeValidator(_take_settings),
         Field(description='settings of librdkafka; secrets as {file = "..."} or {env = "..."}'),
         WithJsonSchema({"type": "object"}),
@@ -291,7 +300,7 @@ class Config(_Table):
         "to loopback",
     )  # fmt: skip  # one text
     http_token: Annotated[
-        Setting | None,
+        _Shown | None,
         BeforeValidator(_take_token),
         Field(description='for actions, and for other interfaces than loopback: {file = "..."}'),
         WithJsonSchema({"type": "object"}),
@@ -353,14 +362,7 @@ class Config(_Table):
 
     def shown(self) -> dict[str, Any]:
         """As JSON, with secrets masked."""
-        plain = self.model_dump(mode="json", exclude={"clusters", "http_token"})
-        plain["http_token"] = None if self.http_token is None else self.http_token.shown()
-        clusters = {
-            name: {
-                "bootstrap_servers": cluster.bootstrap_servers,
-                "settings": {key: s.shown() for key, s in cluster.settings.items()},
-                "cursor": self.cursor_of(name),
-            }
-            for name, cluster in self.clusters.items()
-        }
-        return {"clusters": clusters, **plain, "cluster": self.default_cluster}
+        shown = self.model_dump(mode="json")
+        for name, cluster in shown["clusters"].items():
+            cluster["cursor"] = self.cursor_of(name)
+        return {**shown, "cluster": self.default_cluster}

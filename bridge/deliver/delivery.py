@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once"
-DELIVERIES = (AT_LEAST_ONCE, EXACTLY_ONCE)
 
 IDLE_S = 0.2  # an idle wait: the longest delay of a signal or of a due commit
 BUSY_S = 0.005  # a wait while records are in flight: the longest delay of reading new ones

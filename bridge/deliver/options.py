@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aolog.storage.storage import DIRECTORY_MODE
-from bridge.deliver.delivery import AT_LEAST_ONCE, DELIVERIES, EXACTLY_ONCE
-from bridge.errors import WrongSetting
+from bridge.deliver.delivery import AT_LEAST_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,8 +26,8 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwarderOptions:
-    """Raises WrongSetting for values that do not go together. bridge.config.models describes those that
-    OPTIONS names, and bridge.deliver.at_least_once and exactly_once what is promised.
+    """bridge.config.models describes and checks those that OPTIONS names; bridge.deliver.at_least_once and
+    exactly_once say what is promised.
 
     bootstrap_servers, settings: of the Kafka client. cluster: the destination's name in the configuration.
     topic: for records that name none; by default the log's own. routing: rules, in place of topic.
@@ -68,12 +67,5 @@ class ForwarderOptions:
     keyless: bytes | None = None
 
     def __post_init__(self) -> None:
-        if self.delivery not in DELIVERIES:
-            raise WrongSetting(
-                f"unknown delivery {self.delivery!r}", hint="use one of " + ", ".join(DELIVERIES)
-            )
         replays = self.until is not None or self.view is not None or self.keyless is not None
-        if self.delivery == EXACTLY_ONCE and replays:
-            raise WrongSetting(
-                "exactly_once sends a log from its cursor to its end", hint="use at_least_once"
-            )
+        assert self.delivery == AT_LEAST_ONCE or not replays
