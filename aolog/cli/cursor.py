@@ -20,15 +20,11 @@ from aolog.errors import (
     CursorCorrupt,
     CursorDiverged,
     CursorForeign,
-    NoSuchCursor,
     UsageError,
     counted,
 )
-from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.lock import lock_cursor
-from aolog.log.names import CURSOR_DIRECTORY, cursor_files, cursor_path
+from aolog.log.cursor_file import cursor_names, delete_cursor, read_position
 from aolog.read.reader import Reader
-from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -127,7 +123,7 @@ def _held(log: str, name: str, address: int, *, protect: bool | None) -> Reader:
             protect = _protects(log, name)
         return Reader(log, address, cursor=name, protect=protect)
     except (CursorCorrupt, CursorDiverged, CursorForeign):
-        _remove(log, name)
+        delete_cursor(log, name, Storage(), notes=False)
         return Reader(log, address, cursor=name, protect=protect is not False)
 
 
@@ -149,7 +145,7 @@ def delete(log: str, name: str, yes: bool, as_json: bool) -> None:  # noqa: FBT0
     found = cursor_state(log, name, Holders(require_log(log)))
     if not yes and not _confirmed(found):
         raise UsageError("not deleted: not confirmed", hint="answer y, or give --yes")
-    _remove(log, name, notes=True)
+    delete_cursor(log, name, Storage())
     if as_json:
         out.json({"deleted": name, "address": found.position and found.position.address})
     else:
@@ -162,17 +158,3 @@ def _confirmed(found: CursorState) -> bool:
     # click.confirm ends alike at the end of input, which is no answer, and at an interrupt.
     click.echo(f"Delete cursor {found.name}{lag}? [y/N] ", nl=False, err=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
-
-
-def _remove(log: str, name: str, *, notes: bool = False) -> None:
-    """Removes the file; durable on return. notes: also the bridge's notes on it. Raises CursorLocked
-    while a reader holds it."""
-    storage = Storage()
-    try:
-        file = lock_cursor(log, name, storage)
-    except FileNotFoundError:
-        raise NoSuchCursor(f"no cursor {name!r}", path=log) from None
-    with file:
-        for path in cursor_files(log, name) if notes else [cursor_path(log, name)]:
-            storage.unlink(path)
-        storage.sync_directory(Inside(log, CURSOR_DIRECTORY))

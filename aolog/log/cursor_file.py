@@ -19,7 +19,13 @@ import xxhash
 
 from aolog.errors import CursorCorrupt, LogClosed, NoSuchCursor
 from aolog.log.lock import lock_cursor, lock_directory
-from aolog.log.names import CURSOR_DIRECTORY, cursor_name, cursor_path
+from aolog.log.names import (
+    BRIDGE_SUFFIXES,
+    CURSOR_DIRECTORY,
+    CURSOR_SUFFIX,
+    cursor_name,
+    cursor_path,
+)
 from aolog.storage import clock
 from aolog.storage.directory import Inside
 
@@ -173,6 +179,19 @@ def read_position(log_path: str, name: str, storage: Storage, *, durable: bool =
         raise NoSuchCursor(
             f"no cursor {name!r}", hint="`aolog cursor list` lists the cursors", path=log_path
         ) from None
+
+
+def delete_cursor(log_path: str, name: str, storage: Storage, *, notes: bool = True) -> None:
+    """Deletes a cursor; durable on return. notes: first the bridge's notes, which another cursor of this
+    name must not inherit. Raises NoSuchCursor, CursorLocked while a reader holds it, StorageError."""
+    try:
+        file = lock_cursor(log_path, name, storage)
+    except FileNotFoundError:
+        raise NoSuchCursor(f"no cursor {name!r}", path=log_path) from None
+    with file:
+        for suffix in (*(BRIDGE_SUFFIXES if notes else ()), CURSOR_SUFFIX):
+            storage.unlink(cursor_path(log_path, name, suffix))
+        storage.sync_directory(Inside(log_path, CURSOR_DIRECTORY))
 
 
 class CursorFile:

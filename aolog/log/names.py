@@ -72,12 +72,6 @@ def cursor_path(log_path: str, name: str, suffix: str = CURSOR_SUFFIX) -> Inside
     return Inside(log_path, CURSOR_DIRECTORY, check_cursor_name(name) + suffix)
 
 
-def cursor_files(log_path: str, name: str) -> list[Inside]:
-    """What deletes a cursor deletes, in this order: the bridge's notes, which another cursor of this name
-    must not inherit, and the cursor. Raises UsageError."""
-    return [cursor_path(log_path, name, suffix) for suffix in (*BRIDGE_SUFFIXES, CURSOR_SUFFIX)]
-
-
 def cursor_name(file_name: str) -> str | None:
     """The name of the cursor in a file; None if this is not a cursor file's name."""
     name = file_name.removesuffix(CURSOR_SUFFIX)

@@ -12,13 +12,13 @@ are acknowledged. A letter that is refused again stays.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aolog import Reader, Record
-from aolog.errors import UsageError
-from aolog.log.cursor_file import read_position
-from aolog.log.names import cursor_files
+from aolog.errors import CursorLocked, NoSuchCursor, UsageError
+from aolog.log.cursor_file import delete_cursor, read_position
 from aolog.storage.storage import Storage
 from bridge.config.names import REPLAY
 from bridge.config.routing import Routing, Rule
@@ -88,8 +88,8 @@ def to_another_cluster(path: str, cursor: str) -> None:
 
 def finished(path: str) -> None:
     """Removes the cursor of a replay that has ended, so that it no longer protects records."""
-    for each in cursor_files(path, REPLAY):
-        Storage().unlink(each)
+    with suppress(CursorLocked, NoSuchCursor):  # another replay has begun, or ended
+        delete_cursor(path, REPLAY, Storage())
 
 
 def dead_letters_of(path: str, cursor: str) -> str:
