@@ -58,7 +58,6 @@ class Puller:
         self._cluster = self._catalog.cluster_id()
         described = self._topics.describe(self._catalog)
         self._ids = {topic.name: topic.id for topic in described}
-        self._wanted = set(self._ids)
         self._places = [(topic.name, p.number) for topic in described for p in topic.partitions]
         if options.group is not None:
             self._catalog.check_group(options.group, options.protocol)
@@ -84,7 +83,6 @@ class Puller:
         self._next: dict[Place, int] = {}  # of the partitions that are ours
         self._sources: dict[Place, Source] = {}  # the same ones
         self._unclaimed: set[Place] = set()
-        self._done: set[Place] = set()
         self._read_to: dict[Place, int] = {}
         self._revoked_now: set[Place] = set()  # during the present fetch
         self._held: list[Run] = []  # fetched, and not appended yet
@@ -128,7 +126,7 @@ class Puller:
                 if self._options.group is None:
                     self._add(self._places)
                 else:
-                    self._fetcher.subscribe(self._ids, self._assigned, self._revoked)
+                    self._subscribe()
                 while not self._stopping and not self._is_drained():
                     self._round()
                     report(self.status())
@@ -159,13 +157,9 @@ class Puller:
         self._state, self._error = "waiting" if self._unclaimed else "pulling", None
         if found.away is not None:
             self._state, self._error = "away", found.away
-        if self._append_held():
-            self._done |= {
-                p for p, end in self._read_to.items() if end >= self._ends.get(p, end + 1)
-            }
+        self._append_held()
         lost = [place for place in found.out_of_range if place in self._sources]
         if lost:
-            self._append_held()
             self._restart(lost)
         if time.monotonic() >= self._sync_due_s:
             self._checkpoint()
@@ -197,12 +191,16 @@ class Puller:
             self._fetcher.assign(self._next)
         else:
             self._joined = False
-            self._fetcher.subscribe(self._wanted, self._assigned, self._revoked)
+            self._subscribe()
 
-    def _append_held(self) -> bool:
-        """Appends what is held; False if it is held still, and fetching is paused."""
+    def _subscribe(self) -> None:
+        topics = {topic for topic, _ in self._places}
+        self._fetcher.subscribe(topics, self._assigned, self._revoked)
+
+    def _append_held(self) -> None:
+        """Appends what is held; or it is held still, and fetching is paused."""
         if not self._held:
-            return True
+            return
         try:
             self._check_ids()
             while self._held:
@@ -210,12 +208,10 @@ class Puller:
                 del self._held[0]
         except StorageFull as error:
             self._hold("full", str(error))
-            return False
         except Unanswered as error:
             self._hold("away", str(error))
-            return False
-        self._fetcher.resume()
-        return True
+        else:
+            self._fetcher.resume()
 
     def _hold(self, state: str, error: str) -> None:
         self._state, self._error = state, error
@@ -252,8 +248,6 @@ class Puller:
             self._next[place] = fresh.offsets[-1] + 1
             self._pulled += len(taken.offsets)
             self._skipped += len(fresh.offsets) - len(taken.offsets)
-        if self._next[place] >= self._ends.get(place, self._next[place] + 1):
-            self._done.add(place)
 
     def _not_skipped(self, run: Run) -> Run:
         if run.headers is None or not self._options.skip_clusters:
@@ -285,12 +279,14 @@ class Puller:
     def _is_drained(self) -> bool:
         if not self._options.drain or not self._joined or self._unclaimed or self._held:
             return False
-        return all(place in self._done for place in self._sources)
+        return self._is_read()
 
     def _is_read(self) -> bool:
         """Whether there is nothing more to fetch for a drain: it is all held, or appended."""
-        left = self._sources.keys() - self._done
-        return all(self._read_to.get(p, -1) >= self._ends.get(p, 0) for p in left)
+        return all(
+            max(at, self._read_to.get(place, 0)) >= self._ends.get(place, 0)
+            for place, at in self._next.items()
+        )
 
     # --- partitions come and go -------------------------------------------------------------
 
@@ -305,18 +301,19 @@ class Puller:
             return
         names = {topic.name for topic in described}
         places = [(topic.name, p.number) for topic in described for p in topic.partitions]
-        come, gone = names - self._wanted, self._wanted - names
+        before = {topic for topic, _ in self._places}
+        come, gone = names - before, before - names
         if come or gone:
             _log.info("topics that came: %s; that went: %s", sorted(come), sorted(gone))
         for topic in described:
             self._ids.setdefault(topic.name, topic.id)
         new = [place for place in places if place not in self._places]
-        self._places, self._wanted = places, names
+        self._places = places
         if self._options.group is None:
             self._remove([p for p in (*self._sources, *self._unclaimed) if p[0] in gone])
             self._add(new)
         elif come or gone:
-            self._fetcher.subscribe(names, self._assigned, self._revoked)
+            self._subscribe()
 
     def _check_group(self, places: list[Place]) -> None:
         if self._options.group is not None:
@@ -359,7 +356,6 @@ class Puller:
             chosen[place] = self._in_range(place, position, first[place], end[place])
         self._sources |= claimed
         self._next |= chosen
-        self._done |= {p for p, at in chosen.items() if at >= self._ends.get(p, at + 1)}
         self._fetcher.assign(chosen)
 
     def _in_range(self, place: Place, position: int, first: int, end: int) -> int:
@@ -391,7 +387,6 @@ class Puller:
         for place in mine:
             self._archive.release(self._sources.pop(place))
             del self._next[place]
-            self._done.discard(place)
 
     def _restart(self, places: list[Place]) -> None:
         self._remove(places)
