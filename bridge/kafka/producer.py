@@ -23,9 +23,7 @@ from bridge.kafka.client import (
     FIXED,
     MESSAGE_BYTES_MAX,
     NotReachable,
-    Refused,
     away,
-    lacking,
     let_go,
     words,
 )
@@ -38,7 +36,7 @@ from bridge.kafka.queueing import RowProducer
 from bridge.kafka.read_back import ReadBack
 from bridge.kafka.stalls import any_up, lanes_of
 from bridge.kafka.telemetry import note_brokers
-from bridge.kafka.topic_creation import TopicCreation
+from bridge.kafka.topic_creation import TopicCreation, impossible_name
 from bridge.kafka.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
@@ -323,36 +321,18 @@ class Cluster:
 
     # --- questions ----------------------------------------------------------------------------
 
-    def partitions(self, topic: str, answer_s: float = ANSWER_S) -> int:
-        """How many partitions a topic has; 0 if it does not exist: then `missing` gives the reason,
-        and the cluster may have been asked to create it. Raises NotReachable, OtherCluster, and
-        Refused for an impossible name or a missing right."""
-        no_name = Refused(f"{topic!r} is not a valid topic name", "TOPIC_EXCEPTION")
+    def partitions(self, topic: str, answer_s: float = ANSWER_S) -> int | Refusal:
+        """How many partitions a topic has, or why it cannot be used: see TopicCreation.partitions. Raises
+        NotReachable, OtherCluster."""
         if not is_topic_name(topic):
-            raise no_name
+            return impossible_name(topic)
         found = self._look_for(topic, answer_s)
         if found.error is None:
             self.reachable = True
             self._away = None
-            self._creation.found(topic, found)
-            return len(found.partitions)
-        kind = kind_of(found.error.name())
-        if kind is Kind.LOCKED_OUT:
+        elif kind_of(found.error.name()) is Kind.LOCKED_OUT:
             self._fail(found.error, None)
-        if kind is Kind.TOPIC_MISSING:
-            self._creation.missing(topic)
-            return 0
-        if kind is Kind.POISON:
-            raise no_name
-        if kind is Kind.TOPIC_FORBIDDEN:
-            raise Refused(
-                lacking("Describe", topic, "it comes with Write; grant that"), found.error.name()
-            )
-        raise NotReachable(found.error.str())
-
-    def missing(self, topic: str) -> str:
-        """Why there is no such topic, for status and logs."""
-        return self._creation.reason(topic)
+        return self._creation.partitions(topic, found)
 
     def _look_for(self, topic: str, answer_s: float = ANSWER_S) -> TopicMetadata:
         """The cluster's description of a topic. Raises NotReachable and OtherCluster.

@@ -28,6 +28,7 @@ from bridge.kafka.client import (
     words,
 )
 from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.lane import Refusal
 from bridge.kafka.settings import check
 from bridge.kafka.topic_creation import TopicCreation
 
@@ -185,14 +186,9 @@ class KafkaProvider:
             found = producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
             raise NotReachable(words(error)) from None
-        if found.error is not None and kind_of(found.error.name()) is Kind.POISON:
-            raise Rejected(f"{topic!r} is not a valid topic name")
-        if found.error is not None and kind_of(found.error.name()) is Kind.TOPIC_MISSING:
-            self._creation.missing(topic)
-            raise NotReachable(self._creation.reason(topic))
-        if found.error is not None:
-            raise NotReachable(f"topic {topic!r}: {found.error.str()}")
-        self._creation.found(topic, found)
+        partitions = self._creation.partitions(topic, found)
+        if isinstance(partitions, Refusal):
+            raise (Rejected if partitions.is_poison else NotReachable)(partitions.reason)
         self._found.add(topic)
 
     def _produce(

@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from confluent_kafka import KafkaException, Producer
 
 from aolog.errors import counted
-from bridge.kafka.client import ANSWER_S, AUTO_CREATE, CLIENT_LOG, words
-from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.client import (
+    ANSWER_S,
+    AUTO_CREATE,
+    CLIENT_LOG,
+    NotReachable,
+    lacking,
+    words,
+)
+from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, kind_of
+from bridge.kafka.lane import Refusal
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
@@ -38,8 +46,26 @@ class TopicCreation:
         self._asked_s: dict[str, float] = {}
         self._refused: dict[str, str] = {}
 
-    def missing(self, topic: str) -> None:
-        """There is no such topic: asks the cluster to create it, every ten seconds at most."""
+    def partitions(self, topic: str, metadata: TopicMetadata) -> int | Refusal:
+        """How many partitions the topic has, or why it cannot be used, by the cluster's answer about it.
+        `passing`: there is no such topic, and the cluster may have been asked to create it. Raises
+        NotReachable."""
+        error = metadata.error
+        if error is None and metadata.partitions:
+            self._found(topic, metadata)
+            return len(metadata.partitions)
+        if error is None or kind_of(error.name()) is Kind.TOPIC_MISSING:
+            self._ask(topic)
+            return Refusal(self._why_missing(topic), UNKNOWN_TOPIC, passing=True)
+        if kind_of(error.name()) is Kind.POISON:
+            return impossible_name(topic)
+        if kind_of(error.name()) is Kind.TOPIC_FORBIDDEN:
+            reason = lacking("Describe", topic, "it comes with Write; grant that")
+            return Refusal(reason, error.name())
+        raise NotReachable(f"topic {topic!r}: {error.str()}")
+
+    def _ask(self, topic: str) -> None:
+        """Asks the cluster to create the topic, every ten seconds at most."""
         if self._create_topics == "never":
             return
         now_s = time.monotonic()
@@ -61,8 +87,8 @@ class TopicCreation:
             reason = "the right Create is missing"
         self._refused[topic] = reason
 
-    def found(self, topic: str, metadata: TopicMetadata) -> None:
-        """The topic exists; logs that the cluster has created it, if it was asked to."""
+    def _found(self, topic: str, metadata: TopicMetadata) -> None:
+        """Logs that the cluster has created the topic, if it was asked to."""
         self._refused.pop(topic, None)
         if self._asked_s.pop(topic, None) is None:
             return
@@ -76,10 +102,14 @@ class TopicCreation:
             extra={"event": "topic_created", "topic": topic},
         )
 
-    def reason(self, topic: str) -> str:
-        """Why there is no such topic, for status and logs."""
+    def _why_missing(self, topic: str) -> str:
         text = f"there is no topic {topic!r}"
         if self._create_topics == "never":
             return f"{text}, and --create-topics=never creates none"
         refused = self._refused.get(topic)
         return text if refused is None else f"{text}, and the cluster did not create it: {refused}"
+
+
+def impossible_name(topic: str) -> Refusal:
+    """Of a name that no topic can have."""
+    return Refusal(f"{topic!r} is not a valid topic name", "TOPIC_EXCEPTION")

@@ -30,7 +30,7 @@ from bridge.deliver.delivery import (
     TOPIC_WAIT_S,
 )
 from bridge.kafka.client import NoAnswer, NotReachable, Refused
-from bridge.kafka.error_table import UNKNOWN_TOPIC, advice
+from bridge.kafka.error_table import advice
 from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.stalls import ASK_WHY_S
 
@@ -189,19 +189,14 @@ class Topics:
 
     def _find(self, topic: str, now_s: float) -> None:
         since_s = self._missing[topic].since_s if topic in self._missing else now_s
-        try:
-            found = self._cluster.partitions(topic)
-            partitions = self._in_use(topic, found)
-        except Refused as error:
-            refusal, pause_s = Refusal(str(error), error.code), REFUSED_PAUSE_S
-            partitions = 0
-        else:
-            waited = now_s - since_s > TOPIC_WAIT_S
-            refusal = Refusal(self._cluster.missing(topic), UNKNOWN_TOPIC, passing=not waited)
-            pause_s = REFUSED_PAUSE_S if waited else TOPIC_PAUSE_S
-        if not partitions:
-            self._close(topic, _Missing(refusal, since_s, now_s + pause_s))
+        found = self._cluster.partitions(topic)
+        if isinstance(found, Refusal):
+            if now_s - since_s > TOPIC_WAIT_S:
+                found = found._replace(passing=False)
+            pause_s = TOPIC_PAUSE_S if found.passing else REFUSED_PAUSE_S
+            self._close(topic, _Missing(found, since_s, now_s + pause_s))
             return
+        partitions = self._in_use(topic, found)
         if topic in self._missing:
             self._lower_offsets(topic)
         self._use(topic, partitions)
@@ -261,8 +256,10 @@ class Topics:
             partitions = self._cluster.partitions(topic, SILENT_ANSWER_S)
         except NotReachable:  # sending the next record will find out more
             return
-        if partitions == 0:
-            raise NotReachable(self._cluster.missing(topic))
+        if isinstance(partitions, Refusal):
+            if partitions.passing:
+                raise NotReachable(partitions.reason)
+            return  # as above
         in_use = self._partitions[topic]
         if partitions < in_use:
             raise NotReachable(f"topic {topic!r} was created again, with fewer partitions")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aolog.errors import counted
@@ -14,8 +15,8 @@ from bridge.deliver.delivery import (
     STUCK_REREAD_S,
     TOPIC_WAIT_S,
 )
-from bridge.kafka.client import NotReachable, Refused
-from bridge.kafka.error_table import UNKNOWN_TOPIC
+from bridge.kafka.client import NotReachable
+from bridge.kafka.lane import Refusal
 from bridge.kafka.stalls import STALLED_S
 
 if TYPE_CHECKING:
@@ -43,26 +44,22 @@ class Partitions:
         """The topics that were found on this connection."""
         return sorted(self._partitions)
 
-    def find(self, topic: str) -> int:
-        """How many partitions the topic has; 0: call again in a moment. Raises NotReachable, and Refused
-        if the topic does not appear in time (a topic that was found before gets less time)."""
+    def find(self, topic: str) -> int | Refusal | None:
+        """How many partitions the topic has, or why it cannot be used. None: call again in a moment, it
+        may be being created (one that was found before gets less time). Raises NotReachable."""
         now_s = time.monotonic()
         if topic in self._partitions:
             if now_s - self._found_s[topic] >= REREAD_S:
                 self._read_again(topic, now_s)
             return self._partitions[topic]
-        asked_s = self._asked_s.setdefault(topic, now_s)
-        try:
-            partitions = self._cluster.partitions(topic)
-        except NotReachable:
-            del self._asked_s[topic]
-            raise
-        if partitions:
-            self._partitions[topic], self._found_s[topic] = partitions, now_s
-            del self._asked_s[topic]
-        elif time.monotonic() - asked_s > (STALLED_S if topic in self._found_s else TOPIC_WAIT_S):
-            raise Refused(self._cluster.missing(topic), UNKNOWN_TOPIC)
-        return partitions
+        found = self._cluster.partitions(topic)
+        if isinstance(found, Refusal):
+            wait_s = STALLED_S if topic in self._found_s else TOPIC_WAIT_S
+            waits = now_s - self._asked_s.setdefault(topic, now_s) <= wait_s
+            return None if found.passing and waits else found._replace(passing=False)
+        self._partitions[topic], self._found_s[topic] = found, now_s
+        self._asked_s.pop(topic, None)
+        return found
 
     def gone(self, now_s: float) -> str | None:
         """Why a topic that was found is missing now; None if none is. Asks every ten seconds at most."""
@@ -70,22 +67,19 @@ class Partitions:
             return None
         self._look_due_s = now_s + STUCK_REREAD_S
         for topic in self.topics:
-            try:
-                partitions = self._cluster.partitions(topic, SILENT_ANSWER_S)
-            except NotReachable:
-                continue
-            if not partitions:
-                del self._partitions[topic]
-                return self._cluster.missing(topic)
+            with suppress(NotReachable):
+                found = self._cluster.partitions(topic, SILENT_ANSWER_S)
+                if isinstance(found, Refusal) and found.passing:
+                    del self._partitions[topic]
+                    return found.reason
         return None
 
     def _read_again(self, topic: str, now_s: float) -> None:
-        """The topic may have grown. Records of one key may then be in two partitions."""
+        """The topic may have grown. Records of one key may then be in two partitions. If it is gone, or
+        nothing answers, the next transaction will find out more."""
         self._found_s[topic] = now_s
-        try:
-            partitions = self._cluster.partitions(topic, SILENT_ANSWER_S)
-        except NotReachable:  # the next transaction will find out more
-            return
-        if partitions > self._partitions[topic]:
-            _log.info("topic %s: %s in use", topic, counted(partitions, "partition"))
-            self._partitions[topic] = partitions
+        with suppress(NotReachable):
+            found = self._cluster.partitions(topic, SILENT_ANSWER_S)
+            if isinstance(found, int) and found > self._partitions[topic]:
+                _log.info("topic %s: %s in use", topic, counted(found, "partition"))
+                self._partitions[topic] = found

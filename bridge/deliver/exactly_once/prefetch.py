@@ -13,8 +13,7 @@ from aolog.format.native.speed import total
 from bridge.deliver.delivery import TOPIC_PAUSE_S
 from bridge.deliver.position import Aside, Position, first_ordinal
 from bridge.deliver.transform import view_of
-from bridge.kafka.client import NotReachable, Refused
-from bridge.kafka.lane import Refusal
+from bridge.kafka.client import NotReachable
 from bridge.kafka.messages import messages_of
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from bridge.deliver.exactly_once.partitions import Partitions
     from bridge.deliver.log_source import LogSource
     from bridge.deliver.router import Routed, Router
-    from bridge.kafka.lane import LaneKey
+    from bridge.kafka.lane import LaneKey, Refusal
     from bridge.kafka.messages import Callback, Messages
     from bridge.kafka.producer import Cluster
 
@@ -200,10 +199,8 @@ class Prefetch:
         """How many partitions the topic has, or why nothing can ever be sent there. None: read again
         in a moment."""
         try:
-            if partitions := self._partitions.find(topic):
-                return partitions
-        except Refused as error:
-            return Refusal(str(error), error.code)
+            if (found := self._partitions.find(topic)) is not None:
+                return found
         except NotReachable as error:
             self._cluster.unanswered(error)
         time.sleep(TOPIC_PAUSE_S)

@@ -210,10 +210,11 @@ def only_when_it_is_there(monkeypatch: pytest.MonkeyPatch, name: str) -> list[in
     partitions = Cluster.partitions
     monkeypatch.setattr(topics, "TOPIC_WAIT_S", 0.3)
     monkeypatch.setattr(topics, "REFUSED_PAUSE_S", 0.1)
+    missing = Refusal(f"there is no topic {name!r}", "UNKNOWN_TOPIC_OR_PART", passing=True)
     monkeypatch.setattr(
         Cluster,
         "partitions",
-        lambda self, topic: partitions(self, topic) if there or topic != name else 0,
+        lambda self, topic: partitions(self, topic) if there or topic != name else missing,
     )
     return there
 
