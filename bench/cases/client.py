@@ -145,7 +145,7 @@ def _transformed(
 ) -> Iterator[Callable[[], int]]:
     import aolog
     from bridge.config.routing import Routing, Rule
-    from bridge.deliver.transform import Transforms, view_of
+    from bridge.deliver.transform import Transforms
     from bridge.kafka.messages import messages_of
 
     name = f"{__name__}:{function}" if function else None
@@ -156,7 +156,7 @@ def _transformed(
         with aolog.Reader(log) as reader:
             while (batch := reader.read_batch(512 << 10)) is not None:
                 changed = transforms.batch(batch) if function else batch
-                records += messages_of(changed, bytes(16), view_of(changed)).records
+                records += messages_of(changed, bytes(16)).records
         if records != len(values):
             raise Wrong(f"{records} of {len(values)} records")
         return records

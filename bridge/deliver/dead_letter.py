@@ -32,9 +32,10 @@ from bridge.kafka.stamp import Stamp, decode_stamp, encode_stamp
 from bridge.kafka.telemetry import REJECTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from aolog import Record
+    from aolog.read.batch import Batch
     from aolog.storage.storage import Storage
     from bridge.deliver.log_source import LogSource
     from bridge.deliver.position import Aside, Poison
@@ -205,20 +206,20 @@ class DeadLetters:
         )
         return {o.address for o in origins if o.topic_uuid == self._uuid and o.address >= begin}
 
-    def take(
-        self, asides: Sequence[Aside], records: Mapping[int, Record], epoch: int
-    ) -> str | None:
-        """Sets records aside, durably on return; or why the disk did not take them: then it may be called
-        again with the same records. records: by address. epoch: of these records. Raises SyncFailed."""
+    def take(self, asides: Sequence[Aside], batch: Batch) -> str | None:
+        """Sets records of a batch aside, durably on return; or why the disk did not take them: then it may
+        be called again with the same records. Raises SyncFailed."""
         if self._drop:
             self.dropped += len(asides)
         else:
             try:
-                for position, destination, refusal in asides:
-                    record = records[position.address]
+                wanted, epoch = {a.position.address: a for a in asides}, batch.frames[0].epoch
+                for record in batch:
+                    if (aside := wanted.get(record.address)) is None:
+                        continue
                     origin = encode_stamp(self._uuid, epoch, record.address, record.timestamp)
                     # Not the record: a transform may make another one when it is called again.
-                    self._log.append(record, destination, refusal, origin, identity=origin)
+                    self._log.append(record, aside.lane, aside.refusal, origin, identity=origin)
                 self._log.sync()
             except SyncFailed:
                 raise

@@ -21,7 +21,7 @@ from bridge.deliver.exactly_once.delivery import ExactlyOnce
 from bridge.deliver.known_gaps import LossFile
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.status import done
-from bridge.deliver.transform import Transforms
+from bridge.deliver.transform import Transforms, View
 from bridge.errors import WrongSetting
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ class Forwarder:
             routing.of_log(reader.topic)
             if routing.has_transforms:
                 self._source.transforms = Transforms(routing)
+            elif options.view is not None:
+                self._source.transforms = View(options.view)
             _check_default(routing.default)
             kind = AtLeastOnce if options.delivery == AT_LEAST_ONCE else ExactlyOnce
             self._delivery: Delivery = kind(

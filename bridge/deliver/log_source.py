@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aolog import Gap
     from aolog.read.batch import Batch
     from bridge.deliver.options import ForwarderOptions
-    from bridge.deliver.transform import Transforms
+    from bridge.deliver.transform import Transforms, View
     from bridge.kafka.cursor_record import CursorRecord
 
 # The fixed cost of a batch, some hundred microseconds and a cold cache, is shared by its records: with
@@ -45,7 +45,7 @@ _log = logging.getLogger("bridge")
 class LogSource:
     """One log. options: its cursor, pruning and rate limits, and the mode of the directory of its dead
     letters. storage: of the log. losses: counts what cannot be delivered; it may outlive the source.
-    transforms: of its routes; every batch is read through them. Not thread-safe, except for `prune`
+    transforms: of its routes, or a replay's view; every batch is read through them. Not thread-safe, except for `prune`
     and what `committing` returns. Raises what Reader raises."""
 
     def __init__(
@@ -60,7 +60,7 @@ class LogSource:
         self.storage = storage or Storage()
         self.losses = losses or LogLosses()
         self.reader = Reader(path, cursor=self.cursor, on_gap=self._on_gap, storage=self.storage)
-        self.transforms: Transforms | None = None
+        self.transforms: Transforms | View | None = None
         self.rate_limit = RateLimit(
             records_per_s=options.records_per_second,
             bytes_per_s=options.bytes_per_second,

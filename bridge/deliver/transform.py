@@ -36,8 +36,9 @@ _log = logging.getLogger("bridge")
 
 
 class TransformedBatch(Batch):
-    """A batch after its transforms: the same addresses, and FILTERED as the topic of records that
-    were left out. refusals: by address, of records on which a transform failed."""
+    """A batch after its transforms: its records are not those of its frames, but have the same
+    addresses, and FILTERED as the topic where they were left out. refusals: by address, of records on
+    which a transform failed."""
 
     __slots__ = ("_records", "refusals")
 
@@ -57,9 +58,17 @@ def refusals_of(batch: Batch) -> dict[int, Refusal]:
     return batch.refusals if isinstance(batch, TransformedBatch) else {}
 
 
-def view_of(batch: Batch) -> Callable[[Record], Record] | None:
-    """For messages_of: the records of a transformed batch are not those of its frames."""
-    return (lambda record: record) if isinstance(batch, TransformedBatch) else None
+class View:
+    """In place of Transforms: one function changes each record, as a replay needs it."""
+
+    filtered = 0
+
+    def __init__(self, one: Callable[[Record], Record]) -> None:
+        self.one = one
+
+    def batch(self, batch: Batch) -> Batch:
+        """The batch as it is to be sent."""
+        return TransformedBatch(batch.frames, list(map(self.one, batch)), {})
 
 
 class Transforms:

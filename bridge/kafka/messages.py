@@ -19,13 +19,14 @@ import numpy as np  # here: loading it takes 150 ms, and no record should wait f
 from aolog.format.columns import BinaryColumn, lone
 from aolog.format.native.speed import Rows
 from aolog.format.origin import HEADER_NAME, STAMP, encode_stamps, stamp_in
+from aolog.read.batch import Batch
 from bridge.kafka.stamp import encode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aolog import Record
-    from aolog.read.batch import Batch, RecordFrame
+    from aolog.read.batch import RecordFrame
     from bridge.kafka.lane import LaneKey
 
 Callback: TypeAlias = "Callable[..., None] | None"
@@ -117,14 +118,13 @@ class Messages(NamedTuple):
         )
 
 
-def messages_of(
-    batch: Batch, source: bytes, view: Callable[[Record], Record] | None = None
-) -> Messages:
-    """A whole batch. source: the UUID in the stamps. view: applied to each record."""
+def messages_of(batch: Batch, source: bytes) -> Messages:
+    """A whole batch. source: the UUID in the stamps."""
     frames = batch.frames
-    if view is None and len(batch) >= _NUMPY_PAYS * len(frames) and all(map(_is_plain, frames)):
+    as_read = type(batch) is Batch  # otherwise its records are not those of its frames
+    if as_read and len(batch) >= _NUMPY_PAYS * len(frames) and all(map(_is_plain, frames)):
         return _of_frames(frames, source)
-    return _of_records(batch if view is None else map(view, batch), source, frames[0].epoch)
+    return _of_records(batch, source, frames[0].epoch)
 
 
 def milliseconds(timestamp_us: int | None) -> int:

@@ -98,7 +98,7 @@ class AtLeastOnce:
             source.storage,
             checkpoints.source,
             since=lambda: self.engine.position.address,
-            view=options.view if source.transforms is None else source.transforms.one,
+            view=None if source.transforms is None else source.transforms.one,
         )
         self._topics = Topics(
             self._cluster,
@@ -115,7 +115,6 @@ class AtLeastOnce:
             self._topics,
             Router(routing, self._cluster.admission, options.keyless or checkpoints.source),
             uuid=checkpoints.source,
-            view=options.view,
         )
         replays = options.until is not None or options.view is not None
         self._again = _REPLAY_AGAIN if replays else _AGAIN
@@ -357,7 +356,8 @@ class AtLeastOnce:
 
     def _set_aside(self) -> None:
         engine = self.engine
-        reason = self._dead.take(engine.pending, self._sender.records, self._sender.epoch)
+        assert self._sender.batch is not None
+        reason = self._dead.take(engine.pending, self._sender.batch)
         if reason is not None:
             self._logged = reason
             engine.failed(reason, now_s=time.monotonic())

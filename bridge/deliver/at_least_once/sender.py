@@ -11,14 +11,12 @@ from aolog.errors import StorageError, SyncFailed
 from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.delivery import BUSY_S
 from bridge.deliver.position import first_ordinal
-from bridge.deliver.transform import view_of
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.messages import Messages, messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aolog import Record
     from aolog.read.batch import Batch
     from bridge.deliver.at_least_once.batch_planner import Planned
     from bridge.deliver.at_least_once.engine import Engine
@@ -45,8 +43,8 @@ class _Outgoing:
 class Sender:
     """Of one log. Not thread-safe.
 
-    uuid: in the stamps. view: changes each record before it is sent. records, epoch: of the last
-    batch, by address, if some are to be set aside. idle: the last read found no batch.
+    uuid: in the stamps. batch: the last one, if some of its records are to be set aside. idle: the last
+    read found no batch.
     """
 
     def __init__(
@@ -58,7 +56,6 @@ class Sender:
         router: Router,
         *,
         uuid: bytes,
-        view: Callable[[Record], Record] | None,
     ) -> None:
         self._source = source
         self._engine = engine
@@ -66,10 +63,8 @@ class Sender:
         self._topics = topics
         self._router = router
         self._uuid = uuid
-        self._view = view
         self._outgoing: _Outgoing | None = None
-        self.epoch = 0
-        self.records: dict[int, Record] = {}
+        self.batch: Batch | None = None
         self.idle = False
 
     @property
@@ -105,7 +100,7 @@ class Sender:
                 source.go_to(engine.frontier)
             engine.nothing_read(source.position)
             return
-        messages = messages_of(batch, self._uuid, self._view or view_of(batch))
+        messages = messages_of(batch, self._uuid)
         if not self._ask(lambda: self._topics.look(self._router.topics(messages))):
             source.go_to(begin)
             return
@@ -116,7 +111,7 @@ class Sender:
             source.position,
             now_s=now_s,
         )
-        self._keep_pending(batch)
+        self.batch = batch if engine.pending else None
         self._prepare(messages, routed.lanes, planned)
         size = sum(mark.bytes for _, mark in planned.marks)
         source.rate_limit.spend(len(planned.sent), size, now_s=now_s)
@@ -145,14 +140,6 @@ class Sender:
                 break
 
     # --- inside -------------------------------------------------------------------------------
-
-    def _keep_pending(self, batch: Batch) -> None:
-        """Records of this batch may be set aside."""
-        self.epoch = batch.frames[0].epoch
-        self.records = {}
-        if self._engine.pending:
-            seen = batch if self._view is None else map(self._view, batch)
-            self.records = {record.address: record for record in seen}
 
     def _prepare(
         self, messages: Messages, lanes: Sequence[LaneKey | None], planned: Planned

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, cast
 from aolog.format.native.speed import total
 from bridge.deliver.delivery import TOPIC_PAUSE_S
 from bridge.deliver.position import Aside, Position, first_ordinal
-from bridge.deliver.transform import view_of
 from bridge.kafka.client import NotReachable
 from bridge.kafka.messages import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aolog import Record
     from aolog.format.native.speed import Rows
     from aolog.read.batch import Batch
     from bridge.deliver.exactly_once.partitions import Partitions
@@ -34,9 +32,9 @@ _BYTES_MAX = 16 << 20  # of keys and values; one batch may exceed it
 
 class Ready:
     """Records of one batch with their lanes, and the position after them. refusal: why the record at
-    `end` is not sent, if it is not. asides: the poison among them, to be set aside before the first
-    record is sent; records_aside: those records, by address; epoch: theirs. next: index of the first
-    record that was not taken. bytes: of keys and values."""
+    `end` is not sent, if it is not. asides: the poison of the batch, to be set aside before the first
+    record is sent; batch: kept for that. next: index of the first record that was not taken. bytes: of
+    keys and values."""
 
     def __init__(
         self,
@@ -50,8 +48,7 @@ class Ready:
         self.end = end
         self.refusal: Refusal | None = None
         self.asides: tuple[Aside, ...] = ()
-        self.records_aside: dict[int, Record] = {}
-        self.epoch = 0
+        self.batch: Batch | None = None
         self.next = 0
         self.bytes, _ = total(messages.sizes)
         self._ordinals = ordinals
@@ -151,7 +148,7 @@ class Prefetch:
         if batch is None:
             return
         self._batch = batch
-        messages = messages_of(batch, self._uuid, view_of(batch))
+        messages = messages_of(batch, self._uuid)
         found: dict[str, int | Refusal] = {}
         for topic in self._router.topics(messages):
             partitions = self._find(topic)
@@ -191,9 +188,7 @@ class Prefetch:
                 asides.append(Aside(ready.position(i), lane, refusal))
         ready.keep(kept)
         if asides:
-            wanted = {aside.position.address for aside in asides}
-            ready.asides, ready.epoch = tuple(asides), batch.frames[0].epoch
-            ready.records_aside = {r.address: r for r in batch if r.address in wanted}
+            ready.asides, ready.batch = tuple(asides), batch
 
     def _find(self, topic: str) -> int | Refusal | None:
         """How many partitions the topic has, or why nothing can ever be sent there. None: read again

@@ -94,10 +94,11 @@ class Sender:
 
     def _set_aside(self, ready: Ready) -> str | None:
         """Sets the batch's poison aside, durably, or counts it as dropped; why that failed."""
-        failure = self._dead.take(ready.asides, ready.records_aside, ready.epoch)
+        assert ready.batch is not None
+        failure = self._dead.take(ready.asides, ready.batch)
         if failure is None:
-            self._prefetch.aside.update(ready.records_aside)
-            ready.asides = ()
+            self._prefetch.aside.update(aside.position.address for aside in ready.asides)
+            ready.asides, ready.batch = (), None
         return failure
 
     def _check(self) -> None:

@@ -11,12 +11,14 @@ import pytest
 
 from aolog import Reader, Writer
 from aolog.errors import StorageFull
+from aolog.read.batch import Batch
 from bridge.config.routing import Routing, Rule
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.position import Aside, Position
+from bridge.deliver.transform import TransformedBatch
 from bridge.errors import Undeliverable, WrongSetting
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.lane import Refusal
@@ -163,12 +165,24 @@ def test_a_full_disk_keeps_the_dead_letter_waiting_and_makes_no_second_copy(
     assert [int(line.split()[2]) for line in told[1:]] in ([3], [1, 2], [2, 1], [1, 1, 1])
 
 
+def whole_batch(log: Path) -> Batch:
+    with Reader(log) as reader:
+        batch = reader.read_batch(1 << 20)
+    assert batch is not None
+    return batch
+
+
 def test_a_record_that_a_transform_makes_anew_at_each_try_is_set_aside_once(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(log, 1)
-    (record,) = records_of(log)
+    batch = whole_batch(log)
+    (record,) = batch
     asides = [Aside(Position(record.address, None), ("t", 1), Refusal("no", "INVALID_RECORD"))]
+
+    def made_anew(value: bytes) -> TransformedBatch:
+        return TransformedBatch(batch.frames, [record._replace(value=value)], {})
+
     dead = DeadLetters(
         LogSource(log, ForwarderOptions(bootstrap_servers="")), b"a" * 16, "dead-letter"
     )
@@ -178,23 +192,24 @@ def test_a_record_that_a_transform_makes_anew_at_each_try_is_set_aside_once(
             raise StorageFull("no space left on device", path=writer.path)
 
         patched.setattr(Writer, "sync", full)
-        assert dead.take(asides, {record.address: record._replace(value=b"now")}, 1) is not None
-    assert dead.take(asides, {record.address: record._replace(value=b"later")}, 1) is None
+        assert dead.take(asides, made_anew(b"now")) is not None
+    assert dead.take(asides, made_anew(b"later")) is None
     dead.close()
     assert [record.value for record in records_of(log / "dead-letter")] == [b"now"]
 
 
 def test_only_records_of_this_log_after_the_cursor_count_as_set_aside(log: Path) -> None:
     fill(log, 3)
-    records = {record.address: record for record in records_of(log)}
+    batch = whole_batch(log)
+    records = {record.address for record in batch}
     refusal = Refusal("no", "INVALID_RECORD")
     source = LogSource(log, ForwarderOptions(bootstrap_servers=""))
     for uuid in (b"a" * 16, b"b" * 16):
         dead = DeadLetters(source, uuid, "stop")
         asides = [Aside(Position(a, None), ("t", 1), refusal) for a in records]
-        dead.take(asides, records, 1)
-        assert dead.known(0, 0) == set(records)
-        assert dead.known(min(records) + 1, 0) == set(records) - {min(records)}
+        dead.take(asides, batch)
+        assert dead.known(0, 0) == records
+        assert dead.known(min(records) + 1, 0) == records - {min(records)}
         dead.close()
     assert DeadLetters(source, b"c" * 16, "stop").known(0, 0) == set()
     source.close()
