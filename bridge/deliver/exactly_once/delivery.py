@@ -104,7 +104,6 @@ class ExactlyOnce:
         self._prefetch = Prefetch(
             source,
             self._partitions,
-            self._cluster,
             Router(routing, self._cluster.admission, uuid),
             uuid=uuid,
             records=options.transaction_records,

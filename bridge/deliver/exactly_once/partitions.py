@@ -45,14 +45,18 @@ class Partitions:
         return sorted(self._partitions)
 
     def find(self, topic: str) -> int | Refusal | None:
-        """How many partitions the topic has, or why it cannot be used. None: call again in a moment, it
-        may be being created (one that was found before gets less time). Raises NotReachable."""
+        """How many partitions the topic has, or why it cannot be used. None: call again in a moment; the
+        cluster does not answer, or may be creating it (one that was found before gets less time)."""
         now_s = time.monotonic()
         if topic in self._partitions:
             if now_s - self._found_s[topic] >= REREAD_S:
                 self._read_again(topic, now_s)
             return self._partitions[topic]
-        found = self._cluster.partitions(topic)
+        try:
+            found = self._cluster.partitions(topic)
+        except NotReachable as error:
+            self._cluster.unanswered(error)
+            return None
         if isinstance(found, Refusal):
             wait_s = STALLED_S if topic in self._found_s else TOPIC_WAIT_S
             waits = now_s - self._asked_s.setdefault(topic, now_s) <= wait_s

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, cast
 from aolog.format.native.speed import total
 from bridge.deliver.delivery import TOPIC_PAUSE_S
 from bridge.deliver.position import Aside, Position, first_ordinal
-from bridge.kafka.client import NotReachable
 from bridge.kafka.messages import messages_of
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from bridge.deliver.router import Routed, Router
     from bridge.kafka.lane import LaneKey, Refusal
     from bridge.kafka.messages import Callback, Messages
-    from bridge.kafka.producer import Cluster
 
 _BYTES_MAX = 16 << 20  # of keys and values; one batch may exceed it
 
@@ -89,7 +87,6 @@ class Prefetch:
         self,
         source: LogSource,
         partitions: Partitions,
-        cluster: Cluster,
         router: Router,
         *,
         uuid: bytes,
@@ -101,7 +98,6 @@ class Prefetch:
         self.refusals: dict[int, Refusal] = {}
         self.aside: set[int] = set()
         self._partitions = partitions
-        self._cluster = cluster
         self._router = router
         self._uuid = uuid
         self._records = records
@@ -151,8 +147,9 @@ class Prefetch:
         messages = messages_of(batch, self._uuid)
         found: dict[str, int | Refusal] = {}
         for topic in self._router.topics(messages):
-            partitions = self._find(topic)
+            partitions = self._partitions.find(topic)
             if partitions is None:
+                time.sleep(TOPIC_PAUSE_S)
                 return
             found[topic] = partitions
         routed = self._router.route(batch, messages, found.__getitem__)
@@ -189,14 +186,3 @@ class Prefetch:
         ready.keep(kept)
         if asides:
             ready.asides, ready.batch = tuple(asides), batch
-
-    def _find(self, topic: str) -> int | Refusal | None:
-        """How many partitions the topic has, or why nothing can ever be sent there. None: read again
-        in a moment."""
-        try:
-            if (found := self._partitions.find(topic)) is not None:
-                return found
-        except NotReachable as error:
-            self._cluster.unanswered(error)
-        time.sleep(TOPIC_PAUSE_S)
-        return None
