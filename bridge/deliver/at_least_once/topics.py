@@ -29,7 +29,7 @@ from bridge.deliver.delivery import (
     TOPIC_PAUSE_S,
     TOPIC_WAIT_S,
 )
-from bridge.kafka.client import NoAnswer, NotReachable, Refused
+from bridge.kafka.client import NotReachable
 from bridge.kafka.error_table import advice
 from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.stalls import ASK_WHY_S
@@ -197,8 +197,6 @@ class Topics:
             self._close(topic, _Missing(found, since_s, now_s + pause_s))
             return
         partitions = self._in_use(topic, found)
-        if topic in self._missing:
-            self._lower_offsets(topic)
         self._use(topic, partitions)
         self._reread_s[topic] = now_s
         if partitions < found:
@@ -232,10 +230,12 @@ class Topics:
         return before if ahead and 0 < before < partitions else partitions
 
     def _use(self, topic: str, partitions: int) -> None:
-        """Uses so many partitions, once that and where to read back each is durable."""
+        """Uses so many partitions, once that and where to read back each is durable. A topic that was
+        missing may be a new one, so all its lanes are read back: the old one's offsets are too high."""
         lanes = [(topic, partition) for partition in range(partitions)]
-        new = [key for key in lanes if key not in self._checkpoints.lanes]
-        self._add(new, None, {topic: partitions})
+        if topic not in self._missing:
+            lanes = [key for key in lanes if key not in self._checkpoints.lanes]
+        self._add(lanes, None, {topic: partitions})
         self._partitions[topic] = partitions
 
     def _reread(self, now_s: float) -> None:
@@ -287,23 +287,8 @@ class Topics:
 
     # --- partitions ---------------------------------------------------------------------------
 
-    def _lower_offsets(self, topic: str) -> None:
-        """A topic that was missing may be a new one. Offsets of the old one are too high: reading back
-        from there would miss what arrives from now on."""
-        known = [key for key in self._checkpoints.lanes if key[0] == topic]
-        if not known:
-            return
-        with closing(self._cluster.reader(self._give_up)) as reader:
-            for key in known:
-                checkpoint = self._checkpoints.lanes[key]
-                try:
-                    _, end = reader.ends(key, SILENT_ANSWER_S)
-                except (NoAnswer, Refused):
-                    end = 0
-                checkpoint.offset = min(checkpoint.offset, end)
-
     def _add(self, keys: list[LaneKey], answer_s: float | None, partitions: dict[str, int]) -> None:
-        """Reads back lanes that were never used, or did not answer before, and saves where to read
+        """Reads back lanes that were never used, or could not be before, and saves where to read
         back the new ones: from their ends. Lanes that do not answer are closed."""
         checkpoints = self._checkpoints
         known = checkpoints.lanes.keys() & set(keys)
