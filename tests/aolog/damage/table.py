@@ -55,10 +55,12 @@ def every_truncation(made: Made, thorough: bool) -> Iterator[Case]:
 
 
 def bits_at(made: Made, name: str, at: int, thorough: bool) -> Iterator[Case]:
-    """All of a frame header's; of other bytes one in the small budget, another for each byte."""
+    """All of them; in the small budget two of a byte of a frame header, and one of another, which
+    differ from byte to byte."""
     slab = next(slab for slab in made.known.slabs if slab.base == base_of(name))
     in_head = any(frame.begin <= at < frame.begin + FRAME_HEADER_LEN for frame in slab.frames)
-    for bit in range(8) if thorough or in_head else (at % 8,):
+    some = (at % 8, (at + 4) % 8) if in_head else (at % 8,)
+    for bit in range(8) if thorough else some:
         yield f"bit {bit} of byte {at} of {name}", [["flip", name, 8 * at + bit]]
 
 

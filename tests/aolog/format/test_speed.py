@@ -91,7 +91,10 @@ class Text(str):
     __slots__ = ()
 
 
-PAIRS = st.lists(st.tuples(st.text(max_size=2), st.none() | st.binary(max_size=3)), max_size=3)
+UNICODE = st.characters(exclude_categories=["Cs"])  # of a codec they take seconds to be found
+PAIRS = st.lists(
+    st.tuples(st.text(UNICODE, max_size=2), st.none() | st.binary(max_size=3)), max_size=3
+)
 NOT_PLAIN = [None, [("h", b"")], (None,), (["h", b""],), (("h",),), (("h", b"", 1),), ((b"h", b""),),
              (("h", "v"),), (("h", bytearray()),), ((Text("h"), b""),), ((None, b""),)]  # fmt: skip  # one list
 
@@ -117,7 +120,7 @@ def test_headers_are_split_in_the_same_way(headers, other, data):
 
 
 @bounded
-@given(st.lists(st.integers(0, 3) | st.integers(0, 200) | st.none() | st.text(max_size=1)))
+@given(st.lists(st.integers(0, 3) | st.integers(0, 200) | st.none() | st.text(UNICODE, max_size=1)))
 def test_groups_are_the_same(objects):
     known = [("t", one) for one in range(3)]  # equal ones that are not the same one
     objects = [known[one] if one in (0, 1) else ("t", one) for one in objects]
@@ -154,7 +157,7 @@ def strings(entries: list[bytes | None]) -> tuple[Any, ...]:
     return validity, offsets_of(present), memoryview(b"".join(present))
 
 
-TEXTS = st.text(max_size=4).map(str.encode)
+TEXTS = st.text(UNICODE, max_size=4).map(str.encode)
 ROW = st.tuples(
     st.integers(-(2**63), 2**63 - 1),
     st.none() | st.binary(max_size=3),
