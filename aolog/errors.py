@@ -12,8 +12,7 @@ file, the address, the reason and the next step; `details` holds the same values
 
 `__all__` lists the errors only: they are public. The functions below them are for this project:
 `warn` and `fault` write to the logger `aolog`; the others format text for people; `library_missing`
-makes the error for an optional library that is not installed. MALFORMED is what reading the fields of
-parsed JSON may raise if another program wrote it. `logging`, `json` and `re` are
+makes the error for an optional library that is not installed. `logging`, `json` and `re` are
 imported when they are first used: together they cost more than everything that `import aolog` loads.
 """
 
@@ -59,6 +58,7 @@ __all__ = [
     "UsageError",
 ]
 
+# What reading the fields of parsed JSON may raise, if another program wrote it.
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 

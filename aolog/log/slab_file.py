@@ -200,7 +200,7 @@ class Slab:
         return self._marked
 
     def _walk(self) -> Mark:
-        """Walker over the frames that were written since the last call, and indexes them."""
+        """Walks over the frames that were written since the last call, and indexes them."""
         if self._walker is None:
             self._walker = self.walker()
         self._walker.limit = self.limit

@@ -2,8 +2,9 @@
 
 A key that librdkafka has under the same name passes as it is. The tables below are the rest: another
 name for the same setting, a key with nothing left to set (ignored, with a notice), a key without a
-counterpart (refused, with what to use instead), and a key whose value is written otherwise. Keys without
-a dot are kafka-fast's. Two spellings of one setting are refused. Nothing here connects. Messages never quote a value: it may be a secret.
+counterpart (refused, with what to use instead), and a key whose value is written otherwise. Keys
+without a dot are kafka-fast's. Two spellings of one setting are refused. Nothing here connects.
+Messages never quote a value: it may be a secret.
 """
 
 from __future__ import annotations

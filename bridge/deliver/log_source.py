@@ -45,8 +45,8 @@ _log = logging.getLogger("bridge")
 class LogSource:
     """One log. options: its cursor, pruning and rate limits, and the mode of the directory of its dead
     letters. storage: of the log. losses: counts what cannot be delivered; it may outlive the source.
-    transforms: of its routes, or a replay's view; every batch is read through them. Not thread-safe, except for `prune`
-    and what `committing` returns. Raises what Reader raises."""
+    transforms: of its routes, or a replay's view; every batch is read through them. Not thread-safe,
+    except for `prune` and what `committing` returns. Raises what Reader raises."""
 
     def __init__(
         self,
