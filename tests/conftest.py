@@ -133,5 +133,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if group is not None and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
         rank_of[item] = ranks.get(group or item.path.stem, len(ranks))
-    if config.getoption("dist", "no") != "no":
+    if hasattr(config, "workerinput"):  # one of xdist's workers, whose own option `dist` is "no"
         items.sort(key=rank_of.__getitem__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -84,15 +83,3 @@ def test_a_transaction_that_lasts_longer_than_the_cluster_allows_is_refused(log:
             log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once",
             transaction_seconds=1.0, settings={"transaction.timeout.ms": "1500"},
         )  # fmt: skip  # one call
-
-
-@pytest.mark.parametrize("options", [{"until": 8}, {"keyless": bytes(16)}])
-def test_what_only_at_least_once_has_is_refused_before_anything_is_opened(
-    log: Path, options: dict[str, Any]
-) -> None:
-    fill(log, 1)
-    with pytest.raises(WrongSetting, match="use at_least_once"):
-        forwarder(
-            log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once", **options
-        )
-    assert not (log / "cursors").exists()
