@@ -108,9 +108,10 @@ class Fetcher:
 
     def assign(self, offsets: Mapping[Place, int]) -> None:
         """Adds partitions, each to be read from its offset."""
-        self._consumer.incremental_assign(
-            [TopicPartition(*place, offset) for place, offset in offsets.items()]
-        )
+        added = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        self._consumer.incremental_assign(added)
+        if not self._paused:  # one that was paused when it was removed still is
+            self._consumer.resume(added)
 
     def unassign(self, places: Iterable[Place]) -> None:
         """Removes partitions that were assigned; what was fetched of them is dropped."""

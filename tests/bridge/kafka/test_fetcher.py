@@ -1,15 +1,17 @@
-"""A fetcher that is interrupted."""
+"""A fetcher that is interrupted, and one that is paused while its partitions change hands."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 
 from bridge.kafka import fetcher as fetching
+from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.fetcher import Fetcher
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
@@ -46,3 +48,31 @@ def test_an_error_of_the_client_runs_no_code_in_which_an_interrupt_would_be_lost
     monkeypatch.setattr(fetching, "consumer", make)
     assert Fetcher("127.0.0.1:1", {}).fetch(1, 0.2).away == DOWN.str()
     assert clients[0].run == []
+
+
+@pytest.mark.parametrize("comes_back", ["before it goes on", "after that"])
+def test_a_partition_that_went_during_a_pause_is_read_when_it_comes_back(comes_back: str) -> None:
+    """The client remembers the pause of a partition that it does not have any more."""
+    with EmbeddedBroker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        for i in range(10):
+            producer.produce("t", b"%d" % i, partition=0)
+        producer.flush()
+        fetcher = Fetcher(broker.bootstrap_servers, {})
+        fetcher.assign({("t", 0): 0})
+        read(fetcher, 10)
+        fetcher.pause()
+        fetcher.unassign([("t", 0)])
+        steps = [lambda: fetcher.assign({("t", 0): 5}), fetcher.resume]
+        for step in steps if comes_back == "before it goes on" else reversed(steps):
+            step()
+        assert read(fetcher, 5) == [b"5", b"6", b"7", b"8", b"9"]
+        fetcher.close()
+
+
+def read(fetcher: Fetcher, count: int, seconds: float = 30) -> list[bytes]:
+    values: list[bytes] = []
+    until_s = time.monotonic() + seconds
+    while len(values) < count and time.monotonic() < until_s:
+        values += [message.value() for message in fetcher.fetch(count, 0.2).messages]
+    return values
