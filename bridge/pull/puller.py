@@ -199,10 +199,9 @@ class Puller:
 
     def _append_held(self) -> None:
         """Appends what is held; or it is held still, and fetching is paused."""
-        if not self._held:
-            return
         try:
-            self._check_ids()
+            if self._held:
+                self._check_ids()
             while self._held:
                 self._append(self._held[0])
                 del self._held[0]
@@ -210,7 +209,7 @@ class Puller:
             self._hold("full", str(error))
         except Unanswered as error:
             self._hold("away", str(error))
-        else:
+        else:  # or what was held is another process's now
             self._fetcher.resume()
 
     def _hold(self, state: str, error: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from bridge.errors import Unanswered
 from bridge.kafka.catalog import Catalog
+from bridge.kafka.fetcher import Fetcher
 from bridge.pull import puller
 from bridge.pull.archive import Archive
 from bridge.pull.options import PullOptions
@@ -68,6 +69,59 @@ def test_three_processes_and_a_broker_that_are_killed_leave_each_offset_once(
             process.stop()
     assert origins(*logs) == expected(name, count, partitions) == read(kafka, name, partitions)
     assert sum(len(origins(log)) > 0 for log in logs) > 1, "one process did it all"
+
+
+def test_partitions_that_are_given_away_while_nothing_answers_are_read_when_they_come_back(
+    kafka, topic, tmp_path, monkeypatch
+):
+    """Fetching is paused then. What was held for these partitions is not needed any more."""
+    name, silent, paused = topic(), threading.Event(), threading.Event()
+
+    class Mute(Catalog):
+        def topics(self, *names):
+            if silent.is_set():
+                raise Unanswered("no answer")
+            return super().topics(*names)
+
+    class Group(Fetcher):
+        """The group is this test. As Kafka's, it calls back inside `fetch`."""
+
+        def subscribe(self, _topics, assigned, revoked):
+            self.assigned, self.revoked = assigned, revoked
+            self.has_begun = False
+
+        def pause(self):
+            super().pause()
+            paused.set()
+
+        def fetch(self, *how):
+            if not self.has_begun:
+                self.has_begun = True
+                self.assigned([(name, 0)])
+            elif silent.is_set() and paused.is_set():
+                self.revoked([(name, 0)])
+                silent.clear()
+            elif paused.is_set():
+                paused.clear()
+                self.assigned([(name, 0)])
+            return super().fetch(*how)
+
+    produce(kafka, name, range(100))
+    monkeypatch.setattr(puller, "Catalog", Mute)
+    monkeypatch.setattr(puller, "Fetcher", Group)
+    options = PullOptions(kafka.bootstrap_servers, (name,), str(tmp_path / "a"), group=name)
+    pull = puller.Puller(options)
+    silent.set()
+    done = threading.Event()
+    thread = threading.Thread(
+        target=pull.run, args=[lambda status: done.set() if status.pulled == 100 else None]
+    )
+    thread.start()
+    try:
+        assert done.wait(SOON_S)
+    finally:
+        pull.stop()
+        thread.join()
 
 
 def test_a_process_that_gets_no_answer_keeps_no_claim_from_others(
