@@ -1,6 +1,6 @@
 """Every damage of the table against every reader, and against a writer behind it.
 
-About 45 s. Each case meets one way of reading, in turn, and each n-th case all of them, ranges,
+Half a minute. Each case meets one way of reading, in turn, and each n-th case all of them, ranges,
 verify and a writer. With --long (an hour) each meets all ways, each bit is tried, and n is smaller.
 """
 
