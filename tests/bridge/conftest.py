@@ -20,7 +20,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from aolog import Reader, Record, Retention, Writer
+from aolog.errors import StorageFull
 from aolog.log.cursor_file import read_position
+from aolog.storage.directory import Inside
+from aolog.storage.file import File
 from aolog.storage.storage import Storage
 from bridge.buffer import provider
 from bridge.deliver.at_least_once import deduplicate
@@ -229,6 +232,17 @@ def _quiet() -> Iterator[None]:
 def broker(embedded_broker: EmbeddedBroker) -> EmbeddedBroker:  # noqa: F811 -- the same
     embedded_broker.create_topic(TOPIC, PARTITIONS)
     return embedded_broker
+
+
+class FullStorage(Storage):
+    """No room for another byte of a new file, as long as it is full."""
+
+    is_full = True
+
+    def create(self, path: Inside) -> File:
+        if self.is_full:
+            raise StorageFull("no room", path=path)
+        return super().create(path)
 
 
 def notes_of(log: Path, cursor: str = "bridge") -> dict[str, Any]:

@@ -27,11 +27,12 @@ from aolog.format.compression import Malformed
 from aolog.format.frame import BODY_LEN_MAX, KIND_RECORDS, KIND_SEAL, Frame, FrameHeader
 from aolog.read.batch import RecordFrame
 from aolog.record import Record
+from tests.texts import UNICODE
 
 bounded = settings(deadline=None, max_examples=150)
 
 BYTES = st.none() | st.binary(max_size=20)
-PLAIN_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+PLAIN_TEXT = st.text(UNICODE, max_size=10)
 HEADER_PAIRS = st.lists(st.tuples(PLAIN_TEXT, BYTES), max_size=3).map(tuple)
 COUNTS = st.integers(1, 40)
 TIMESTAMP = st.integers(-(2**63), 2**63 - 1)

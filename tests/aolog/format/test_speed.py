@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import aolog
 from aolog.format.native import speed
+from tests.texts import UNICODE
 
 ROOT = Path(__file__).parents[3]
 compiled = pytest.importorskip(
@@ -91,7 +92,6 @@ class Text(str):
     __slots__ = ()
 
 
-UNICODE = st.characters(exclude_categories=["Cs"])  # of a codec they take seconds to be found
 PAIRS = st.lists(
     st.tuples(st.text(UNICODE, max_size=2), st.none() | st.binary(max_size=3)), max_size=3
 )

@@ -25,6 +25,7 @@ import aolog
 from aolog.log.retention import prune
 from aolog.storage.storage import Storage
 from tests.aolog.conftest import kill, slab_files
+from tests.texts import UNICODE
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -34,7 +35,7 @@ some_bytes = st.one_of(
     st.just(b""),
 )
 maybe_bytes = st.one_of(st.none(), some_bytes)
-text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+text = st.text(UNICODE, max_size=6)
 pairs = st.lists(st.tuples(text, maybe_bytes), max_size=3).map(tuple)
 topics = st.one_of(st.none(), st.sampled_from(["t", "topic", "ø"]))
 stamps = st.one_of(st.none(), st.integers(-1000, 1000), st.integers(-(1 << 62), 1 << 62))

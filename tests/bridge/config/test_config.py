@@ -20,6 +20,7 @@ from bridge.config.routing import Rule
 from bridge.deliver.options import OPTIONS, ForwarderOptions
 from bridge.errors import WrongConfiguration
 from tests.bridge.conftest import fill
+from tests.texts import UNICODE
 
 LEAST = 'root = "logs"\n[clusters.main]\nbootstrap_servers = "kafka:9092"\n'
 WHOLE = """
@@ -317,12 +318,7 @@ def test_a_key_of_the_client_that_ends_in_file_is_no_reference() -> None:
 
 _KEYS = st.sampled_from([*Config.model_fields, "main", "settings", "bootstrap_servers", "x", ""])
 _VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-    | _KEYS,
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(UNICODE, max_size=5) | _KEYS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
     max_leaves=12,
 )

@@ -10,6 +10,7 @@ import pytest
 from aolog.errors import StorageFull
 from aolog.storage.storage import Storage
 from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
+from tests.bridge.conftest import FullStorage
 
 UUID = bytes(range(16))
 OTHER = bytes(16)
@@ -88,13 +89,6 @@ def test_a_log_without_a_uuid_keeps_the_one_in_its_checkpoints(tmp_path: Path) -
     assert load(tmp_path, None).source == first.source
     (tmp_path / "cursors/bridge.lanes").unlink()
     assert load(tmp_path, None).source != first.source
-
-
-class FullStorage(Storage):
-    """No room for another byte of a new file."""
-
-    def create(self, path: str):
-        raise StorageFull("no room", path=path)
 
 
 def test_on_a_full_disk_larger_checkpoints_name_the_room_they_need_and_the_old_ones_stay(

@@ -7,7 +7,6 @@ import json
 import logging
 import random
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ import pytest
 
 import aolog
 from aolog import Gap
-from aolog.errors import StorageFull
-from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
 from bridge.deliver.known_gaps import KnownGaps, LossFile
 from bridge.deliver.losses import LogLosses
@@ -28,6 +25,7 @@ from tests.bridge.conftest import (
     NOWHERE,
     SOON_S,
     Forward,
+    FullStorage,
     Start,
     append,
     bounded,
@@ -211,16 +209,8 @@ def test_losses_that_cannot_be_read_or_are_another_log_s_are_not_shown_as_a_log_
 def test_losses_that_a_full_disk_did_not_take_are_saved_once_there_is_room(
     log: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class FillingStorage(Storage):
-        is_full = True
-
-        def write_file(self, path: Inside, parts: Sequence[bytes]) -> None:
-            if self.is_full:
-                raise StorageFull("no space left on device", path=path)
-            super().write_file(path, parts)
-
     fill(log, 10)
-    storage = FillingStorage()
+    storage = FullStorage()
     with aolog.Reader(log, cursor="bridge") as reader:
         reader.commit()
         losses = LossFile(reader, "bridge", storage)
