@@ -24,6 +24,7 @@ from importlib import import_module
 TYPE_CHECKING = False  # as typing's, whose import takes longer than this module
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
 __all__ = [
@@ -64,10 +65,11 @@ MALFORMED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, 
 
 class AologError(Exception):
     """Base of all errors of this project; by itself, anything else: please report it. details: the
-    values in the message, by name."""
+    values in the message, by name. problems: of an error that reports several at once, each of them."""
 
     code = "error"
     exit_status = 1
+    problems: Sequence[str] = ()
 
     def __init__(self, reason: str, *, hint: str | None = None, **details: object) -> None:
         self.reason = reason

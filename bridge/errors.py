@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from aolog.errors import AologError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "CursorTopicUnfit",
@@ -97,7 +102,7 @@ class WrongConfiguration(UsageError):
 
     code = "wrong_configuration"
 
-    def __init__(self, problems: list[str], *, path: str | None = None) -> None:
+    def __init__(self, problems: Sequence[str], *, path: str | None = None) -> None:
         self.problems = problems
         self.path = path
         super().__init__("; ".join(problems), path=path, problems=problems)

@@ -169,11 +169,10 @@ def _report(error: Exception, program: Program, *, as_json: bool) -> int:
 
 def _lines(error: AologError) -> list[str]:
     """The lines after the code, without --json: the error, or each of the problems that it has."""
-    problems: list[str] = getattr(error, "problems", [])  # of a bridge's WrongConfiguration
-    if not problems:
+    if not error.problems:
         return [str(error)]
     where = error.details.get("path") or "the configuration"
-    return [f"{where}: {counted(len(problems), 'problem')}", *problems]
+    return [f"{where}: {counted(len(error.problems), 'problem')}", *error.problems]
 
 
 def _ours(error: Exception, program: str) -> AologError:
