@@ -35,8 +35,9 @@ def top(*, http: str) -> None:
     \b
     Exit status: 0 ended by Ctrl-C, 6 no bridge answers, or it has ended.
     """
-    from rich.console import Console
     from rich.live import Live
+
+    from bridge.cli.console import Console
 
     console = Console()
     found = ask(http)  # fails before anything is drawn

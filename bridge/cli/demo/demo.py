@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from aolog import Reader, Writer
 from aolog.errors import AologError, UsageError, one_line, to_json
+from bridge.cli.console import Console
 from bridge.cli.demo.compare import Comparison
 from bridge.cli.demo.result import Result, table
 from bridge.cli.demo.sample import Sample, choose

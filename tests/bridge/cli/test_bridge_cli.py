@@ -340,12 +340,12 @@ def test_a_reader_of_its_output_that_goes_away_stops_it_in_good_order_and_quietl
     assert notes_of(log)["clean"]
 
 
-@pytest.mark.parametrize("program", ["aolog", "bridge"])
-def test_a_pipe_that_nobody_reads_is_a_status_for_help_too(program: str) -> None:
+@pytest.mark.parametrize("command", [("aolog", "--help"), ("bridge", "--help"), ("bridge", "demo")])
+def test_a_pipe_that_nobody_reads_is_a_status_everywhere(command: tuple[str, str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", program, "--help"],
+        [sys.executable, "-m", *command],
         stdout=writing, stderr=subprocess.PIPE, check=False,
     )  # fmt: skip  # one call
     os.close(writing)
