@@ -277,11 +277,11 @@ class Child:
                 stream.close()
 
 
-def eventually(condition: Callable[[], object]) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = SOON_S) -> None:
     """Fails unless the condition comes true soon."""
-    until = time.monotonic() + SOON_S
+    until_s = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < until, "did not come true"
+        assert time.monotonic() < until_s, "did not come true"
         time.sleep(0.002)
 
 
@@ -295,8 +295,8 @@ class Call:
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._call = call
-        self._result: object = None
-        self._error: BaseException | None = None
+        self._result: Any = None
+        self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -304,19 +304,18 @@ class Call:
         try:
             self._result = self._call()
         except BaseException as error:
-            self._error = error
+            self.error = error
 
     def waits(self, for_s: float = 0.15) -> bool:
         """Whether it is still under way after a while."""
         self._thread.join(for_s)
         return self._thread.is_alive()
 
-    def result(self) -> object:
+    def result(self, within_s: float = SOON_S) -> Any:
         """What it returned or raised, soon."""
-        self._thread.join(SOON_S)
-        assert not self._thread.is_alive(), "hangs"
-        if self._error is not None:
-            raise self._error
+        assert not self.waits(within_s), "hangs"
+        if self.error is not None:
+            raise self.error
         return self._result
 
 

@@ -38,12 +38,11 @@ from bridge.kafka import read_back
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing import MemoryProvider, embedded_broker  # noqa: F401 -- a fixture
 from bridge.testing.apache_kafka import KafkaServer
+from tests.aolog.conftest import SOON_S, Call, wait_until
 
 TOPIC = "t"
 NOWHERE = "127.0.0.1:1"  # no server listens on port 1
 PARTITIONS = 4
-# One generous bound for whatever must happen soon; nothing here waits for it when all is well.
-SOON_S = 60.0
 
 
 class Message(NamedTuple):
@@ -267,28 +266,17 @@ def forwarder(path: Path, **options: Any) -> Forwarder:
     return Forwarder(path, ForwarderOptions(**options), **run)
 
 
-class Run:
+class Run(Call):
     """A forwarder in a thread of its own."""
 
     def __init__(self, forwarder: Forwarder) -> None:
         self.forwarder = forwarder
         self.statuses: list[Status] = []
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.forwarder.run(self.statuses.append, every_s=0.02)
-        except BaseException as error:
-            self.error = error
+        super().__init__(lambda: forwarder.run(self.statuses.append, every_s=0.02))
 
     @property
     def alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def join(self, seconds: float) -> None:
-        self._thread.join(seconds)
+        return self.waits(0)
 
     @property
     def status(self) -> Status:
@@ -305,10 +293,8 @@ class Run:
 
     def end(self, seconds: float = SOON_S) -> Status:
         """The last status, once it has ended by itself. Raises what it raised."""
-        self._thread.join(seconds)
-        assert not self.alive, f"it goes on: {self.statuses[-1:]}"
-        if self.error is not None:
-            raise self.error
+        assert not self.waits(seconds), f"it goes on: {self.statuses[-1:]}"
+        self.result()
         return self.statuses[-1]
 
     def stop(self) -> Status:
@@ -332,13 +318,6 @@ def statuses_until_end(
             yield status
         if not was_alive:
             return
-        time.sleep(0.01)
-
-
-def wait_until(reached: Callable[[], object], seconds: float = SOON_S) -> None:
-    until_s = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < until_s, "it did not come to that"
         time.sleep(0.01)
 
 
@@ -404,8 +383,7 @@ def forward(
     for run in runs:
         run.forwarder.stop()
     for run in runs:
-        run.join(10)
-        assert not run.alive
+        assert not run.waits(10)
     assert all(each == sorted(each) for each in committed.values())
 
 
@@ -496,15 +474,20 @@ def bridge(tmp_path: Path) -> Iterator[Start]:
         process.kill()
 
 
+def running(bridge: Start, log: Path, topic: str, servers: str, *arguments: str) -> Process:
+    """`python -m bridge run`, which tells its status all the time."""
+    return bridge(
+        "run", "--log", log, "--topic", topic, "--json", "--status-seconds", "0.05",
+        "--bootstrap-servers", servers, *arguments,
+    )  # fmt: skip  # a command line
+
+
 @pytest.fixture
 def run(bridge: Start, broker: EmbeddedBroker, log: Path) -> Start:
     """Starts `python -m bridge run` on the log and the embedded broker."""
 
     def start(*arguments: str, path: Path = log, servers: str | None = None) -> Process:
-        return bridge(
-            "run", "--log", path, "--topic", TOPIC, "--json", "--status-seconds", "0.05",
-            "--bootstrap-servers", servers or broker.bootstrap_servers, *arguments,
-        )  # fmt: skip  # a command line
+        return running(bridge, path, TOPIC, servers or broker.bootstrap_servers, *arguments)
 
     return start
 
@@ -517,10 +500,7 @@ def start(bridge: Start, kafka: KafkaServer, log: Path) -> Start:
     """Starts `python -m bridge run` on the log and Apache Kafka."""
 
     def start(topic: str, *arguments: str, path: Path = log) -> Process:
-        return bridge(
-            "run", "--log", path, "--topic", topic, "--json", "--status-seconds", "0.05",
-            "--bootstrap-servers", kafka.bootstrap_servers, *arguments,
-        )  # fmt: skip  # a command line
+        return running(bridge, path, topic, kafka.bootstrap_servers, *arguments)
 
     return start
 

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import pickle
-import threading
 import time
 from pathlib import Path
 from queue import SimpleQueue
@@ -37,7 +36,7 @@ from aolog.storage.system import REAL, System
 from aolog.testing import Fault, Killed, SimulatedSystem
 from aolog.write.options import WriterOptions
 from bridge.supervise.discovery import Discovery, find_logs, is_gone
-from tests.aolog.conftest import SOON_S, fill
+from tests.aolog.conftest import SOON_S, fill, in_thread
 from tests.publish.job import (
     FIRST,
     JOB,
@@ -420,21 +419,15 @@ def test_a_publication_waits_for_another(tmp_path):
                 told.put("waits")
             fcntl.flock(fd, operation)
 
-    def other() -> None:
-        publish(tmp_path, JOB, slabs, storage=Storage(Waits()))
-        told.put("published")
-
     first = Storage().open_directory(str(tmp_path))
     assert first.try_lock()
-    thread = threading.Thread(target=other)
-    thread.start()
+    other = in_thread(lambda: publish(tmp_path, JOB, slabs, storage=Storage(Waits())))
     try:
         assert told.get(timeout=SOON_S) == "waits"
         assert not (tmp_path / MANIFEST_NAME).exists()
     finally:
         first.close()
-        thread.join()
-    assert told.get(timeout=SOON_S) == "published"
+    assert other.result().records == 1
     assert read(tmp_path / "a") == ["1"]
 
 

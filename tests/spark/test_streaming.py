@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import threading
 import time
 
 import pytest
@@ -17,7 +16,7 @@ from aolog.errors import CursorLocked, UsageError
 from aolog.log import directory
 from aolog.publish.publication import publish
 from aolog.spark import watching
-from tests.aolog.conftest import overwrite
+from tests.aolog.conftest import in_thread, overwrite
 from tests.publish.job import JOB, task
 from tests.spark.driving import run, source, struct, write
 
@@ -403,11 +402,10 @@ def test_beside_a_writer_each_record_is_read_once(tmp_path):
 
     write(tmp_path / "a", 1)
     (tmp_path / "a").rename(tmp_path / "0")  # a root is never without a log
-    writing = threading.Thread(target=append)
     query = Query(tmp_path, maxBytesPerTrigger="256k")
-    writing.start()
+    writing = in_thread(append)
     batches = 0
-    while writing.is_alive() or query.batch() is not None:
+    while writing.waits(0) or query.batch() is not None:
         batches += query.batch() is not None
     query.all()
     assert sorted(row for row in query.rows if row[1] != "0") == sorted(expected)

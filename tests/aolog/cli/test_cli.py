@@ -21,7 +21,7 @@ from aolog.log.units import duration_seconds, size_bytes
 from aolog.storage.system import System
 from bridge.cli import main as bridge_main
 from tests.aolog.commands import answer, ended, failure, run, started, well
-from tests.aolog.conftest import commit, damage, eventually, fill, slab_files, unchanged
+from tests.aolog.conftest import commit, damage, fill, slab_files, unchanged, wait_until
 
 COMMANDS = [
     "append", "read", "tail", "info", "verify", "repair", "salvage", "prune",
@@ -70,7 +70,7 @@ def test_info_draws_what_each_cursor_has_passed(log_path, read, passed):
 
 def test_info_sees_the_process_that_writes(log_path):
     with started("append", log_path) as child:
-        eventually(lambda: Path(log_path).is_dir() and slab_files(log_path))
+        wait_until(lambda: Path(log_path).is_dir() and slab_files(log_path))
         found = answer("info", log_path)
         assert (found["writer_open"], found["writer_pid"]) in {(True, child.pid), (None, None)}
         ended(child)

@@ -19,7 +19,7 @@ import aolog
 from aolog.cli.input import DELIMITERS, splitter
 from aolog.cli.record_parts import parse_spec, timestamp_us
 from tests.aolog.commands import answer, ended, failure, run, started, well
-from tests.aolog.conftest import SOON_S, eventually, fill, read_all, slab_files, snapshot, values
+from tests.aolog.conftest import SOON_S, fill, read_all, slab_files, snapshot, values, wait_until
 
 
 def test_lines_become_records_and_the_last_needs_no_newline(log_path):
@@ -234,8 +234,8 @@ def test_what_trickles_in_is_visible_before_the_input_ends(log_path):
     with started("append", log_path, "--flush-seconds", "50ms") as child:
         child.stdin.write(b"first\npart")
         child.stdin.flush()
-        eventually(lambda: Path(log_path).is_dir() and slab_files(log_path))
-        eventually(lambda: values(log_path) == [b"first"])
+        wait_until(lambda: Path(log_path).is_dir() and slab_files(log_path))
+        wait_until(lambda: values(log_path) == [b"first"])
         assert child.poll() is None
         status, _, told = ended(child)
         assert (status, values(log_path)) == (0, [b"first", b"part"])
@@ -247,7 +247,7 @@ def test_a_signal_flushes_what_was_read_and_says_what_was_not_whole(log_path, si
     with started("append", log_path, "--flush-seconds", "1h", "--json") as child:
         child.stdin.write(b"a\n" * 280_000 + b"part")
         child.stdin.flush()
-        eventually(
+        wait_until(
             lambda: len(slab_files(log_path)) and answer("info", log_path)["records"] > 240_000
         )
         child.send_signal(signal.Signals[signum])
@@ -264,8 +264,8 @@ def test_two_signals_at_once_are_one_stop(log_path):
     with started("append", log_path, "--flush-seconds", "50ms") as child:
         child.stdin.write(b"a\n")
         child.stdin.flush()
-        eventually(lambda: Path(log_path).is_dir() and slab_files(log_path))
-        eventually(lambda: values(log_path) == [b"a"])
+        wait_until(lambda: Path(log_path).is_dir() and slab_files(log_path))
+        wait_until(lambda: values(log_path) == [b"a"])
         for signum in (signal.SIGTERM, signal.SIGHUP):
             child.send_signal(signum)
         status, _, told = ended(child)
@@ -294,7 +294,7 @@ def waiting_for_room(log: str, *options: str) -> Iterator[subprocess.Popen[bytes
     with started("append", log, "--when-full", "block", *options) as child:
         child.stdin.write(b"%0999d\n" % 7 * 60)
         child.stdin.flush()
-        eventually(lambda: len(slab_files(log)) == 3)
+        wait_until(lambda: len(slab_files(log)) == 3)
         time.sleep(0.3)  # it waits now, or is about to
         assert child.poll() is None
         yield child

@@ -18,7 +18,7 @@ import pytest
 
 import aolog
 from aolog.examples import dataframes, retention_by_age
-from tests.aolog.conftest import ROOT, eventually, slab_files, values
+from tests.aolog.conftest import ROOT, slab_files, values, wait_until
 
 
 def run(module: str, *arguments: object, given: bytes = b"") -> bytes:
@@ -58,7 +58,7 @@ def test_retention_by_age_deletes_old_slabs_and_keeps_young_ones(log_path: str) 
         log.append(b"old")
         log.flush()
         first = slab_files(log_path)[0]
-        eventually(lambda: (log.append(b"new"), log.flush(), not first.exists())[-1])
+        wait_until(lambda: (log.append(b"new"), log.flush(), not first.exists())[-1])
     assert b"old" not in values(log_path)
     assert values(log_path)[-1:] == [b"new"]
 

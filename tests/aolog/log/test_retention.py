@@ -22,11 +22,11 @@ from tests.aolog.conftest import (
     Operation,
     WatchedStorage,
     assert_clean,
-    eventually,
     in_thread,
     raising_at,
     slab_files,
     values,
+    wait_until,
 )
 
 SLAB = 10_000
@@ -151,7 +151,7 @@ def test_old_slabs_go_though_no_one_appends(log_path: str, monkeypatch: pytest.M
     for i, slab in enumerate(slabs):
         os.utime(slab, (time.time() - 200 + 30 * i,) * 2)  # 200 s to 50 s ago
     with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep):
-        eventually(lambda: slab_files(log_path) == slabs[4:])
+        wait_until(lambda: slab_files(log_path) == slabs[4:])
     assert_clean(log_path)
 
 

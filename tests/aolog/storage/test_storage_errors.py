@@ -21,11 +21,11 @@ from tests.aolog.conftest import (
     Operation,
     WatchedStorage,
     assert_clean,
-    eventually,
     fill,
     read_all,
     slab_files,
     values,
+    wait_until,
 )
 
 
@@ -255,7 +255,7 @@ def test_a_flush_by_policy_that_failed_surfaces_at_the_next_call(
     writer = aolog.Writer(log_path, storage=WatchedStorage(faults), **options)
     faults.on = True
     address = writer.append(b"a")  # taken: its address was given
-    eventually(lambda: faults.met > 0)
+    wait_until(lambda: faults.met > 0)
     for call in (lambda: writer.append(b"no"), writer.flush, writer.sync,
                  lambda: writer.append_many([b"no"]), writer.close):  # fmt: skip
         with pytest.raises(aolog.StorageFailed):
@@ -337,7 +337,7 @@ def test_a_background_fsync_that_failed_surfaces_at_the_next_call(
         )
         faults.on = True
         writer.append(b"a")
-        eventually(lambda faults=faults: faults.met > 0)
+        wait_until(lambda faults=faults: faults.met > 0)
         call = partial(writer.append, b"no") if how == "append" else getattr(writer, how)
         with pytest.raises(aolog.SyncFailed):
             call()

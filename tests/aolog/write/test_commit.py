@@ -22,12 +22,12 @@ from tests.aolog.conftest import (
     Operation,
     WatchedStorage,
     assert_clean,
-    eventually,
     frames_of,
     in_thread,
     open_below,
     slab_files,
     values,
+    wait_until,
 )
 
 
@@ -67,10 +67,10 @@ def test_those_that_wait_become_one_frame_one_write_and_one_sync(log_path: str, 
 
         device.armed = True
         first = in_thread(lambda: work(0))
-        eventually(lambda: device.inside == 1)
+        wait_until(lambda: device.inside == 1)
         durable, begin = writer.durable, writer.end
         others = [in_thread(lambda i=i: work(i)) for i in range(1, 9)]
-        eventually(lambda: writer.end == begin + 8)  # taken while the device works
+        wait_until(lambda: writer.end == begin + 8)  # taken while the device works
         assert all(call.waits() for call in others)
         writes = device.storage.count("write")
         assert writer.durable == durable
@@ -100,7 +100,7 @@ def test_a_failed_fsync_is_told_to_the_one_that_met_it_and_to_all_in_line(
 
     device.armed = True
     calls = [in_thread(work)]
-    eventually(lambda: device.inside == 1)
+    wait_until(lambda: device.inside == 1)
     calls += [in_thread(work) for _ in range(5)]
     assert all(call.waits() for call in calls)
     device.release()
@@ -136,7 +136,7 @@ def test_a_full_disk_is_told_to_each_that_waits_and_costs_none_of_them_its_recor
 
         device.armed = True
         first = in_thread(work)
-        eventually(lambda: device.inside == 1)
+        wait_until(lambda: device.inside == 1)
         others = [in_thread(work) for _ in range(4)]
         assert all(call.waits() for call in others)
         full = True
@@ -156,7 +156,7 @@ def test_a_slab_that_is_full_is_not_closed_under_the_sync_that_works_on_it(log_p
     with aolog.Writer(log_path, storage=device.storage, slab_bytes=8300, **NEVER) as writer:
         device.armed = True
         syncing = in_thread(lambda: [writer.append_many([b"a" * 200]), writer.sync()])
-        eventually(lambda: device.inside == 1)
+        wait_until(lambda: device.inside == 1)
         opened = open_below(log_path)
         rolling = in_thread(lambda: [writer.append(b"b"), writer.sync()])
         assert rolling.waits()

@@ -23,12 +23,12 @@ from tests.aolog.conftest import (
     Operation,
     WatchedStorage,
     assert_clean,
-    eventually,
     fill,
     in_thread,
     open_below,
     refuse_threads,
     values,
+    wait_until,
 )
 
 
@@ -124,7 +124,7 @@ def test_a_bug_in_the_writers_own_thread_is_met_by_the_next_call(
     with monkeypatch.context() as patched:
         patched.setattr(LogTail, "flush", lambda _: 1 // 0)
         writer.append(b"a")
-        eventually(lambda: reported)
+        wait_until(lambda: reported)
     with pytest.raises(aolog.UsageError, match="writer failed: ZeroDivisionError"):
         writer.append(b"b")
     with pytest.raises(aolog.UsageError, match="writer failed"):

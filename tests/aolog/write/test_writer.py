@@ -21,11 +21,11 @@ from tests.aolog.conftest import (
     Operation,
     WatchedStorage,
     assert_clean,
-    eventually,
     frames_of,
     read_all,
     slab_files,
     values,
+    wait_until,
 )
 from tests.stalling import StallingSystem
 
@@ -174,14 +174,14 @@ def test_a_disk_that_stalls_holds_up_no_flush(log_path: str) -> None:
     quick = {"flush_seconds": 0.01, "sync_seconds": 0.01, "storage": Storage(disk)}
     with aolog.Writer(log_path, **quick) as writer:
         first = writer.append(b"a")
-        eventually(lambda: writer.durable > first)
+        wait_until(lambda: writer.durable > first)
         with disk.stalled():
             for i in range(2, 30):
                 writer.append(b"x")
-                eventually(lambda i=i: len(values(log_path)) == i)
+                wait_until(lambda i=i: len(values(log_path)) == i)
             assert writer.durable < writer.end
         end = writer.end
-        eventually(lambda: writer.durable >= end)
+        wait_until(lambda: writer.durable >= end)
 
 
 def test_what_a_call_flushed_is_synced_in_time(log_path: str) -> None:
@@ -192,7 +192,7 @@ def test_what_a_call_flushed_is_synced_in_time(log_path: str) -> None:
         with disk.stalled():
             end = writer.flush()
             assert writer.durable < end
-        eventually(lambda: writer.durable >= end)
+        wait_until(lambda: writer.durable >= end)
 
 
 def test_sync_at_every_flush(log_path: str) -> None:
@@ -204,7 +204,7 @@ def test_sync_at_every_flush(log_path: str) -> None:
         address = writer.append(b"c")
         assert writer.durable > address  # flushed as there were two
         address = writer.append(b"d")
-        eventually(lambda: writer.durable > address)  # flushed as it was time
+        wait_until(lambda: writer.durable > address)  # flushed as it was time
 
 
 def test_never_syncs_before_a_slab_is_sealed(log_path: str) -> None:
@@ -233,8 +233,8 @@ def test_an_idle_writer_marks_what_is_durable_once_and_syncs_the_mark_once(
     with aolog.Writer(log_path, sync=sync, **options) as writer:
         before = storage.count("datasync")
         address = writer.append(b"a")
-        eventually(lambda: aolog.verify(log_path).durable > address)
-        eventually(lambda: writer.durable == writer.end)
+        wait_until(lambda: aolog.verify(log_path).durable > address)
+        wait_until(lambda: writer.durable == writer.end)
         end = writer.end
         time.sleep(0.3)
         assert writer.end == end
@@ -309,7 +309,7 @@ def test_a_slab_that_has_aged_is_sealed_though_nobody_appends(log_path: str) -> 
     with aolog.Writer(log_path, slab_seconds=0.2, flush_seconds=0.05) as writer:
         writer.append(b"a")
         first = slab_files(log_path)[0]
-        eventually(lambda: aolog.verify(log_path).durable == first.stat().st_size > 8300)
+        wait_until(lambda: aolog.verify(log_path).durable == first.stat().st_size > 8300)
         time.sleep(0.3)
         assert slab_files(log_path) == [first]  # and no empty one after it
         writer.append(b"b")

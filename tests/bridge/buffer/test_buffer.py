@@ -31,6 +31,7 @@ from bridge.buffer.memory_queue import MemoryQueue
 from bridge.buffer.provider import Message, NotDelivered
 from bridge.buffer.settings import Mode
 from bridge.testing.providers import FaultyProvider, MemoryProvider
+from tests.aolog.conftest import in_thread
 from tests.bridge.conftest import Limited, wait_until
 from tests.stalling import StallingSystem
 
@@ -113,10 +114,7 @@ def test_a_disk_that_stalls_holds_up_no_send(destination: Destination, tmp_path:
         send(buffer, range(10))
         wait_until(lambda: len(destination.values) == 10)
         with disk.stalled():
-            sender = threading.Thread(target=send_slowly)
-            sender.start()
-            sender.join(30)
-            assert not sender.is_alive()
+            in_thread(send_slowly).result(30)
     assert destination.values == numbered(range(20))
 
 
@@ -127,14 +125,12 @@ def interrupt(*_: object, **__: object) -> None:
 def test_mode_block_waits_and_delivers_all(destination: Destination) -> None:
     with Buffer(destination, mode="block", memory_messages=10, **QUICK) as buffer:
         destination.down = True
-        thread = threading.Thread(target=send, args=(buffer, range(50)))
-        thread.start()
+        sending = in_thread(lambda: send(buffer, range(50)))
         wait_until(lambda: buffer.status().state == "blocked")
-        assert thread.is_alive()
+        assert sending.waits(0)
         assert destination.values == []
         destination.down = False
-        thread.join(20)
-        assert not thread.is_alive()
+        sending.result(20)
     assert destination.values == numbered(range(50))
 
 
@@ -249,14 +245,12 @@ def test_many_threads_keep_their_own_order(destination: Destination, tmp_path: P
             buffer.send("t", b"%d" % number, b"%d" % name)
 
     with Buffer(destination, tmp_path / "log", memory_messages=50, **QUICK) as buffer:
-        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-        for thread in threads:
-            thread.start()
+        threads = [in_thread(lambda name=name: work(name)) for name in range(4)]
         for down in (True, False, True, False):
             destination.down = down
             time.sleep(0.02)
         for thread in threads:
-            thread.join()
+            thread.result()
     for name in range(4):
         values = [m.value for m in destination.memory.messages if m.key == b"%d" % name]
         assert list(dict.fromkeys(values)) == numbered(range(300))
@@ -281,8 +275,7 @@ def test_where_the_log_is_full_and_blocks_only_send_waits(
             buffer.send("t", b"%d" % number + bytes(5_000))
             sent.append(number)
 
-    sending = threading.Thread(target=work, daemon=True)
-    sending.start()
+    sending = in_thread(work)
     before = -1
 
     def stands() -> bool:
@@ -295,8 +288,7 @@ def test_where_the_log_is_full_and_blocks_only_send_waits(
     assert len(sent) < 100
     assert buffer.status().lost == 0
     destination.down = False
-    sending.join(60)
-    assert not sending.is_alive()
+    sending.result()
     buffer.close()
     numbers = [int(m.value.rstrip(b"\0")) for m in destination.memory.messages if m.value]
     assert list(dict.fromkeys(numbers)) == list(range(300))

@@ -24,6 +24,7 @@ from bridge.kafka.client import NotReachable
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.provider import KafkaProvider
 from bridge.testing.apache_kafka import KafkaServer
+from tests.aolog.conftest import in_thread
 from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, consume_any, wait_until
 from tests.kafka.plugin import TopicFactory
 
@@ -100,8 +101,7 @@ def test_order_holds_while_a_real_broker_is_killed_and_stopped(
                 number += 1
                 time.sleep(0.0005)
 
-        thread = threading.Thread(target=work)
-        thread.start()
+        sending = in_thread(work)
         try:
             for end in (kafka.kill, kafka.stop):
                 wait_until(lambda: buffer.status().state == "live")
@@ -111,7 +111,7 @@ def test_order_holds_while_a_real_broker_is_killed_and_stopped(
             wait_until(lambda: buffer.status().state == "live")
         finally:
             stop.set()
-            thread.join()
+            sending.result()
         assert buffer.flush(SOON_S)  # delivered, or safe in the log
         wait_until(lambda: buffer.status().in_backlog + buffer.status().in_memory == 0)
         sent = buffer.status().delivered

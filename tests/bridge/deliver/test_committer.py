@@ -66,8 +66,7 @@ def test_a_stop_waits_for_the_disk_and_for_the_last_position(
         fill(log, 10)
         end = run.until(lambda s: s.acknowledged == 20).position
         run.forwarder.stop()
-        run.join(0.5)
-        assert run.alive
+        assert run.waits(0.5)
         assert cursor(log) < end
     assert run.end().committed == end == cursor(log)
 
@@ -79,7 +78,7 @@ def test_after_a_long_stall_the_delivery_waits_for_the_disk_too_so_that_it_is_vi
 
     def silent() -> bool:
         moved_s = run.forwarder.moved_s
-        run.join(0.5)
+        run.waits(0.5)
         return moved_s == run.forwarder.moved_s
 
     wait_until(lambda: not silent())

@@ -23,7 +23,7 @@ from bridge.supervise import supervisor as supervisor_module
 from bridge.supervise import worker as worker_module
 from bridge.supervise.status import LogStatus, Overview
 from bridge.supervise.supervisor import Supervisor
-from tests.aolog.conftest import commit, overwrite
+from tests.aolog.conftest import Call, commit, in_thread, overwrite
 from tests.bridge.conftest import (
     NOWHERE,
     SOON_S,
@@ -41,19 +41,14 @@ from tests.bridge.conftest import (
 )
 
 
-class Running:
-    """A supervisor in a thread of its own."""
+class Running(Call):
+    """A supervisor in a thread of its own; its result is the exit status."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self.supervisor = supervisor
         self.overviews: list[Overview] = []
-        self.exit_status: int | None = None
         self.most_running = 0
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        self.exit_status = self.supervisor.run(self._note, every_s=0.02)
+        super().__init__(lambda: supervisor.run(self._note, every_s=0.02))
 
     def _note(self, shown: Overview) -> None:
         self.overviews.append(shown)
@@ -66,14 +61,9 @@ class Running:
     def until(self, reached: Callable[..., object]) -> None:
         wait_until(lambda: reached({log.log: log for log in self.supervisor.statuses()}))
 
-    def end(self, seconds: float = SOON_S) -> int | None:
-        self._thread.join(seconds)
-        assert not self._thread.is_alive()
-        return self.exit_status
-
-    def stop(self, seconds: float = SOON_S) -> int | None:
+    def stop(self, within_s: float = SOON_S) -> int:
         self.supervisor.stop()
-        return self.end(seconds)
+        return self.result(within_s)
 
 
 Supervise = Callable[..., Running]
@@ -142,7 +132,7 @@ def test_a_tree_is_drained_a_few_logs_at_a_time(
     for log in logs:
         fill(log, 200)
     run = supervise(drain=True, active_max=3)
-    assert run.end() == 0
+    assert run.result() == 0
     assert run.most_running <= 3
     last = run.overviews[-1]
     assert (last.state, last.acknowledged, last.lag_records) == ("stopped", 1_800, 0)
@@ -157,7 +147,7 @@ def test_a_drain_ends_with_the_worst_of_what_failed_and_drains_the_rest(
     commit(root / "damaged", 0, "bridge")
     (root / "damaged/cursors/bridge.cursor").write_bytes(b"\xff" * 8192)
     run = supervise(drain=True)
-    assert run.end() == 3
+    assert run.result() == 3
     assert (run["damaged"].phase, run["damaged"].code) == ("standing", "cursor_corrupt")
     assert_all_arrived(broker, root / "good")
 
@@ -166,7 +156,7 @@ def test_a_drain_fails_for_a_configured_log_that_is_missing(
     supervise: Supervise, root: Path
 ) -> None:
     run = supervise(drain=True, root=None, logs=[str(root / "x")])
-    assert run.end() == 2
+    assert run.result() == 2
     assert run[str(root / "x")].code == "not_a_log"
 
 
@@ -191,7 +181,7 @@ def test_a_drain_says_that_a_directory_could_not_be_listed(
 
     monkeypatch.setattr(os, "scandir", listing)
     run = supervise(drain=True, exclude=exclude)
-    assert run.end() == status
+    assert run.result() == status
     assert_all_arrived(broker, root / "a")
 
 
@@ -204,7 +194,7 @@ def test_turns_that_are_shorter_than_connecting_takes_get_something_done(
         fill(log, 200)
     broker.set_rtt_ms(50)  # of several questions
     run = supervise(drain=True, active_max=1, slice_seconds=0.1)
-    assert run.end() == 0
+    assert run.result() == 0
     assert run.most_running == 1
     assert_all_arrived(broker, *logs)
 
@@ -218,7 +208,7 @@ def test_gaps_are_a_drains_failure_at_its_end_and_not_at_a_turns(
     intact = len(records_of(root / "a"))
     assert 0 < intact < 4_000
     run = supervise(drain=True, active_max=1, slice_seconds=1.0, records_per_second=1_500)
-    assert run.end() == 3
+    assert run.result() == 3
     assert (run["a"].phase, run["a"].code) == ("standing", "gap")
     assert run["a"].error is not None
     assert run["a"].error.startswith(f"{root / 'a'}: 1 gap met")  # in its first turn of some
@@ -281,7 +271,7 @@ def test_a_log_with_nothing_to_do_is_parked_from_the_start_and_connects_to_no_cl
 ) -> None:
     for name in ("a", "b"):
         fill(root / name, 50, slab_bytes=8192)
-    assert supervise(drain=True).end() == 0
+    assert supervise(drain=True).result() == 0
     fill(root / "b", 5)
     away = supervise(prune=True, **{"clusters.bootstrap_servers": NOWHERE})
     away.until(lambda logs: len(logs) == 2 and logs["a"].phase == "parked")
@@ -295,7 +285,7 @@ def test_a_log_with_nothing_to_do_is_parked_from_the_start_and_connects_to_no_cl
     again.until(lambda logs: logs["a"].acknowledged == 5)
     assert again.stop() == 0
     drained = supervise(drain=True)
-    assert drained.end() == 0
+    assert drained.result() == 0
     assert drained.overviews[-1].acknowledged == 0
     assert len(consume(broker.bootstrap_servers)) == 110
 
@@ -311,18 +301,16 @@ def test_a_drain_in_turns_ends_beside_writers_that_go_on(supervise: Supervise, r
                 writer.flush()
                 over.wait(0.03)
 
-    writers = [threading.Thread(target=write, args=(name,)) for name in ("a", "b")]
     for name in ("a", "b"):
         fill(root / name, 2_000)
-    for writer in writers:
-        writer.start()
+    writers = [in_thread(lambda name=name: write(name)) for name in ("a", "b")]
     try:
         run = supervise(drain=True, active_max=1, slice_seconds=0.2, total_records_per_second=1_000)
-        assert run.end() == 0
+        assert run.result() == 0
     finally:
         over.set()
         for writer in writers:
-            writer.join()
+            writer.result()
     assert run.supervisor.overview().acknowledged >= 4_000
 
 
@@ -378,15 +366,14 @@ def test_a_log_without_end_leaves_the_others_their_turn(
                 append(writer, [number])
                 number += 1
 
-    busy = threading.Thread(target=go_on)
-    busy.start()
+    busy = in_thread(go_on)
     try:
         run = supervise(active_max=1, slice_seconds=0.3)
         run.until(lambda logs: len(logs) == 3 and all(s.acknowledged for s in logs.values()))
         assert run.most_running == 1
     finally:
         done.set()
-        busy.join()
+        busy.result()
     end = len(records_of(logs[0]))
     run.until(lambda logs: [logs[name].acknowledged for name in "abc"] == [end, 50, 50])
     assert run.stop() == 0
@@ -494,9 +481,9 @@ def test_a_parked_log_is_refused_by_another_cluster_with_its_first_record(
     """Until then it needs no connection."""
     for name in "abc":
         fill(root / name, 10)
-    assert supervise(drain=True).end() == 0
+    assert supervise(drain=True).result() == 0
     elsewhere = {"clusters.bootstrap_servers": other.bootstrap_servers}
-    assert supervise(drain=True, **elsewhere).end() == 0
+    assert supervise(drain=True, **elsewhere).result() == 0
     run = supervise(**elsewhere)
     run.until(is_asleep)
     fill(root / "a", 1)
