@@ -17,15 +17,6 @@ from bridge.testing import ProviderTests
 from tests.bridge.conftest import PARTITIONS, consume_any
 
 
-class TestMemoryProvider(ProviderTests):
-    @pytest.fixture
-    def provider(self) -> MemoryProvider:
-        return MemoryProvider()
-
-    def arrived(self, provider: Any) -> list[Message]:
-        return list(provider.messages)
-
-
 class TestFaultyProvider(ProviderTests):
     @pytest.fixture
     def provider(self) -> FaultyProvider:
