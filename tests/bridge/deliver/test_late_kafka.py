@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 
 from bridge.testing.apache_kafka import KafkaServer, free_ports
 from tests.bridge.against_kafka import EXACTLY, committed_in
-from tests.bridge.conftest import Process, Start, assert_arrived, fill, records_of
+from tests.bridge.conftest import Process, Start, assert_arrived, fill, records_of, running
 from tests.kafka.late import END_TXN, INIT_PRODUCER_ID, LateProxy
 
 pytestmark = pytest.mark.kafka
@@ -62,10 +62,7 @@ def behind(server: tuple[KafkaServer, LateProxy, str], log: Path, bridge: Start)
     fill(log, COUNT)
 
     def start(*arguments: str) -> Process:
-        return bridge(
-            "run", "--log", log, "--topic", topic, "--json", "--status-seconds", "0.05",
-            "--bootstrap-servers", at, *SLOW, *arguments,
-        )  # fmt: skip  # a command line
+        return running(bridge, log, topic, at, *SLOW, *arguments)
 
     proxy.holds.clear()
     proxy.delay_s.clear()

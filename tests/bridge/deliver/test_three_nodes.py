@@ -13,9 +13,10 @@ import pytest
 from aolog import Writer
 from bridge.config.partition import partition_of_key
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
-from bridge.testing.apache_kafka import KafkaCluster, KafkaUnavailable
+from bridge.testing.apache_kafka import KafkaCluster
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import Forward, append, assert_arrived, consume, fill, records_of
+from tests.kafka.plugin import started
 
 pytestmark = [
     pytest.mark.kafka,
@@ -28,11 +29,7 @@ PARTITIONS = 3
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    try:
-        cluster = KafkaCluster(tmp_path_factory.mktemp("cluster"))
-    except KafkaUnavailable as error:
-        pytest.skip(str(error))
-    with cluster:
+    with started(lambda: KafkaCluster(tmp_path_factory.mktemp("cluster"))) as cluster:
         yield cluster
 
 
@@ -51,12 +48,8 @@ def test_a_leader_is_killed_and_nothing_is_lost_or_repeated(
 ) -> None:
     name, dying = in_place(cluster)
     victim = dying + 1
-    run = forward(
-        log_with(log, range(2_000)),
-        topic=name,
-        bootstrap_servers=cluster.bootstrap_servers,
-        delivery=delivery,
-    )
+    fill(log, 2_000)
+    run = forward(topic=name, bootstrap_servers=cluster.bootstrap_servers, delivery=delivery)
     run.until(lambda s: s.acknowledged >= 2_000)
     with Writer(log) as writer:
         append(writer, range(2_000, 4_000))
@@ -86,9 +79,8 @@ def test_while_a_partition_has_no_leader_the_others_flow_on(
     victim = dying + 1
     name = f"{name}-alone"
     cluster.create_topic(name, [[1], [2], [3]])
-    run = forward(
-        log_with(log, range(2_000)), topic=name, bootstrap_servers=cluster.bootstrap_servers
-    )
+    fill(log, 2_000)
+    run = forward(topic=name, bootstrap_servers=cluster.bootstrap_servers)
     run.until(lambda s: s.acknowledged >= 2_000)
     cluster.nodes[victim].kill()
     fill(log, range(2_000, 8_000))
@@ -114,22 +106,14 @@ def test_too_few_replicas_in_sync_are_a_reason_while_it_waits(
     leader = next(node for node in (1, 2, 3) if node != victim)
     name = f"three-{uuid.uuid4().hex[:8]}"
     cluster.create_topic(name, [[leader, victim]])
-    servers = cluster.bootstrap_servers
-    run = forward(
-        log_with(log, range(100)), topic=name, bootstrap_servers=servers, delivery=delivery
-    )
+    fill(log, 100)
+    run = forward(topic=name, bootstrap_servers=cluster.bootstrap_servers, delivery=delivery)
     run.until(lambda s: s.acknowledged == 100)
     cluster.nodes[victim].kill()
-    log_with(log, range(100, 200))
+    fill(log, range(100, 200))
     status = run.until(lambda s: "NOT_ENOUGH_REPLICAS" in (s.error or ""))
     assert f"{name}/0 has 1 in sync, and min.insync.replicas=2" in (status.error or "")
     assert (name, 0) in [(s["topic"], s["partition"]) for s in status.stalled]
     cluster.nodes[victim].start()
     run.until(lambda s: s.acknowledged == 200 and s.error is None)
     assert run.stop().lag_records == 0
-
-
-def log_with(log: Path, numbers: range) -> Path:
-    with Writer(log) as writer:
-        append(writer, numbers)
-    return log

@@ -17,12 +17,11 @@ from bridge.pull.archive import Archive
 from bridge.pull.options import PullOptions
 from bridge.pull.origin import Source
 from bridge.testing.apache_kafka import KafkaServer
+from tests.aolog.conftest import SOON_S, in_thread, wait_until
 from tests.bridge.against_kafka import raw_committed
 from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
-
-SOON_S = 60
 
 
 def read(kafka: KafkaServer, topic: str, partitions: int) -> list[tuple]:
@@ -60,10 +59,7 @@ def test_three_processes_and_a_broker_that_are_killed_leave_each_offset_once(
             process.kill()
             process.start()
     chance.choice(processes).kill()  # and it stays away
-    until_s = time.monotonic() + SOON_S
-    while len(origins(*(log for log in logs if any(log.glob("*.slab"))))) < count:
-        assert time.monotonic() < until_s, [p.status for p in processes]
-        time.sleep(0.5)
+    wait_until(lambda: len(origins(*(log for log in logs if any(log.glob("*.slab"))))) >= count)
     for process in processes:
         if process.popen.poll() is None:
             process.stop()
@@ -109,16 +105,13 @@ def test_partitions_that_are_given_away_while_nothing_answers_are_read_when_they
     options = PullOptions(kafka.bootstrap_servers, (name,), str(tmp_path / "a"), group=name)
     pull = puller.Puller(options)
     silent.set()
-    done = threading.Event()
-    thread = threading.Thread(
-        target=pull.run, args=[lambda status: done.set() if status.pulled == 100 else None]
-    )
-    thread.start()
+    statuses = []
+    pulling = in_thread(lambda: pull.run(statuses.append))
     try:
-        assert done.wait(SOON_S)
+        wait_until(lambda: statuses and statuses[-1].pulled == 100)
     finally:
         pull.stop()
-        thread.join()
+        pulling.result()
 
 
 def test_a_process_that_gets_no_answer_keeps_no_claim_from_others(
@@ -139,24 +132,18 @@ def test_a_process_that_gets_no_answer_keeps_no_claim_from_others(
             kafka.bootstrap_servers, (name,), str(tmp_path / "a"), root=str(tmp_path), group=name
         )
         mute = puller.Puller(options)
-    away = threading.Event()
-    thread = threading.Thread(
-        target=mute.run, args=[lambda status: away.set() if status.state == "waiting" else None]
-    )
-    thread.start()
-    assert away.wait(SOON_S)
+    statuses = []
+    waiting = in_thread(lambda: mute.run(statuses.append))
+    wait_until(lambda: statuses and statuses[-1].state == "waiting")
     try:
         [described] = Catalog(kafka.bootstrap_servers, {}).topics([name])
         source = Source(Catalog(kafka.bootstrap_servers, {}).cluster_id(), described.id, 0)
         other = Archive(str(tmp_path), "")
-        until_s = time.monotonic() + SOON_S
-        while not other.claim(source):
-            assert time.monotonic() < until_s
-            time.sleep(0.01)
+        wait_until(lambda: other.claim(source))
         other.close()
     finally:
         mute.stop()
-        thread.join()
+        waiting.result()
     process = Killed(kafka, tmp_path / "b", name, *more)
     process.until(lambda status: status["pulled"] == 100, SOON_S)
     process.stop()
