@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -160,10 +161,10 @@ def test_the_command_says_what_is_wrong_and_starts_nothing(tmp_path, inbox):
 def make(tmp_path, inbox):
     made = []
 
-    def intake(**changed):
+    def intake(settle_s=0, clock=time.monotonic, **changed):
         changed = {"TimePerFile": 0, "HeartbeatInterval": None, **changed}
         client = load_file_client(written(tmp_path, PRODUCER, **changed))
-        found = Intake(client, client.table, settle_s=changed.pop("settle", 0))
+        found = Intake(client, client.table, settle_s=settle_s, clock=clock)
         made.append(found)
         return found
 
@@ -226,10 +227,9 @@ def test_a_file_that_a_process_has_open_for_writing_is_not_taken(inbox, make):
     assert log_values(inbox) == [b"1"]
 
 
-def test_a_file_is_taken_only_when_nothing_has_changed_it_for_a_while(tmp_path, inbox):
+def test_a_file_is_taken_only_when_nothing_has_changed_it_for_a_while(inbox, make):
     now = [0.0]
-    client = load_file_client(written(tmp_path, PRODUCER, TimePerFile=0, HeartbeatInterval=None))
-    intake = Intake(client, client.table, settle_s=5, clock=lambda: now[0])
+    intake = make(settle_s=5, clock=lambda: now[0])
     file = inbox / "a.default"
     file.write_bytes(b"1\n")
     intake.step()
@@ -242,23 +242,20 @@ def test_a_file_is_taken_only_when_nothing_has_changed_it_for_a_while(tmp_path, 
     now[0] = 9.5
     intake.step()
     assert log_values(inbox) == [b"1", b"2"]
-    intake.close()
 
 
 def test_files_are_taken_in_the_order_of_their_times_and_at_the_pace_that_is_configured(
-    tmp_path, inbox
+    inbox, make
 ):
     now = [0.0]
     for i, name in enumerate("cab"):
         (inbox / f"{name}.default").write_bytes(name.encode())
         os.utime(inbox / f"{name}.default", (1000 + i, 1000 + i))
-    client = load_file_client(written(tmp_path, PRODUCER, TimePerFile=10, HeartbeatInterval=None))
-    intake = Intake(client, client.table, settle_s=0, clock=lambda: now[0])
+    intake = make(clock=lambda: now[0], TimePerFile=10)
     for moment, values in ((0, [b"c"]), (9, [b"c"]), (10, [b"c", b"a"]), (20, [b"c", b"a", b"b"])):
         now[0] = moment
         intake.step()
         assert log_values(inbox) == values
-    intake.close()
 
 
 def test_what_cannot_be_sent_is_set_aside_and_does_not_stop_the_others(inbox, make, caplog):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from aolog.storage.storage import Storage
@@ -26,6 +29,22 @@ class Shown:
     def __init__(self) -> None:
         self.logs: list[LogStatus] = [LOG]
         self.monitor = Monitor(lambda: self.logs, Storage())
+
+
+@contextmanager
+def controlled(page: sync_api.Page, shown: Shown) -> Iterator[Recorded]:
+    """The page of a bridge with a token, at the details of its log; and what is asked of it."""
+    controls = Recorded()
+    with serving(Access("127.0.0.1:0", TOKEN), shown.monitor, controls=controls) as at:
+        page.goto(f"http://127.0.0.1:{at[1]}/")
+        page.get_by_role("button", name="a → main").click()
+        expect(page.locator("#detail-name")).to_be_focused()
+        yield controls
+
+
+def give(page: sync_api.Page, label: str, text: str) -> None:
+    page.get_by_label(label).fill(text)
+    page.keyboard.press("Enter")
 
 
 def test_a_hostile_name_is_text_and_its_details_name_the_lane(page: sync_api.Page) -> None:
@@ -53,14 +72,9 @@ def test_a_hostile_name_is_text_and_its_details_name_the_lane(page: sync_api.Pag
 
 
 def test_with_the_token_a_log_is_paused_resumed_and_retried(page: sync_api.Page) -> None:
-    shown, controls = Shown(), Recorded()
-    with serving(Access("127.0.0.1:0", TOKEN), shown.monitor, controls=controls) as at:
-        page.goto(f"http://127.0.0.1:{at[1]}/")
-        page.get_by_role("button", name="a → main").click()
-        expect(page.locator("#detail-name")).to_be_focused()
+    with controlled(page, Shown()) as controls:
         expect(page.get_by_role("button", name="Pause")).to_be_hidden()
-        page.get_by_label("Token").fill(TOKEN)
-        page.keyboard.press("Enter")
+        give(page, "Token", TOKEN)
         for name, action in (
             ("Pause", "pause"),
             ("Resume", "resume"),
@@ -72,12 +86,8 @@ def test_with_the_token_a_log_is_paused_resumed_and_retried(page: sync_api.Page)
 
 
 def test_a_wrong_token_changes_nothing_says_so_and_is_asked_for_again(page: sync_api.Page) -> None:
-    shown, controls = Shown(), Recorded()
-    with serving(Access("127.0.0.1:0", TOKEN), shown.monitor, controls=controls) as at:
-        page.goto(f"http://127.0.0.1:{at[1]}/")
-        page.get_by_role("button", name="a → main").click()
-        page.get_by_label("Token").fill("not " + TOKEN)
-        page.keyboard.press("Enter")
+    with controlled(page, Shown()) as controls:
+        give(page, "Token", "not " + TOKEN)
         expect(page.locator("#token-form")).to_be_hidden()
         page.get_by_role("button", name="Pause").click()
         expect(page.locator("#action-text")).to_contain_text("the token is missing or wrong")
@@ -86,22 +96,16 @@ def test_a_wrong_token_changes_nothing_says_so_and_is_asked_for_again(page: sync
 
 
 def test_a_paused_log_is_moved_after_its_dry_run_was_shown(page: sync_api.Page) -> None:
-    shown, controls = Shown(), Recorded()
-    with serving(Access("127.0.0.1:0", TOKEN), shown.monitor, controls=controls) as at:
-        page.goto(f"http://127.0.0.1:{at[1]}/")
-        page.get_by_role("button", name="a → main").click()
-        expect(page.locator("#detail-name")).to_be_focused()
-        page.get_by_label("Token").fill(TOKEN)
-        page.keyboard.press("Enter")
+    shown = Shown()
+    with controlled(page, shown) as controls:
+        give(page, "Token", TOKEN)
         expect(page.get_by_role("button", name="Pause")).to_be_visible()
         expect(page.locator("#seek-form")).to_be_hidden()
         shown.logs = [LOG._replace(phase=Phase.PAUSED, state="blocked")]
-        page.get_by_label("Continue at").fill("nowhere")
-        page.keyboard.press("Enter")
+        give(page, "Continue at", "nowhere")
         expect(page.locator("#action-text")).to_contain_text("is not a valid position")
         expect(page.locator("#seek-do")).to_be_hidden()
-        page.get_by_label("Continue at").fill("earliest")
-        page.keyboard.press("Enter")
+        give(page, "Continue at", "earliest")
         said = "from address 100 to 40; 6 records would be sent again"
         expect(page.locator("#action-text")).to_contain_text(said)
         page.get_by_role("button", name="Do it").click()

@@ -159,17 +159,22 @@ def where(process: Process) -> tuple[str, int]:
     return found[0][1], int(found[0][2])
 
 
+@pytest.fixture
+def config(broker: EmbeddedBroker, tmp_path: Path) -> Path:
+    """Of a bridge that looks often at the tree `root`, and answers at a free port."""
+    path = tmp_path / "bridge.toml"
+    path.write_text(
+        f'root = "root"\ntopic = "t"\nhttp = ":0"\nstatus_seconds = 0.05\nrescan_seconds = 0.2\n'
+        f'[clusters.main]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
+    )
+    return path
+
+
 def test_a_process_is_seen_from_outside_as_it_runs(
-    bridge: Start, broker: EmbeddedBroker, tmp_path: Path
+    bridge: Start, config: Path, tmp_path: Path
 ) -> None:
     fill(tmp_path / "root/a", 100)
-    config = tmp_path / "bridge.toml"
-    config.write_text(
-        f'root = "root"\ntopic = "t"\nhttp = ":0"\nlog_format = "json"\nstatus_seconds = 0.05\n'
-        f"rescan_seconds = 0.2\n[clusters.main]\n"
-        f'bootstrap_servers = "{broker.bootstrap_servers}"\n'
-    )
-    process = bridge("run", "--config", config, "--json")
+    process = bridge("run", "--config", config, "--json", "--log-format", "json")
     at = where(process)
     process.until(lambda s: s["acknowledged"] == 100 and s["state"] == "live")
     wait_until(lambda: get(at, "/readyz")[0] == 200)
@@ -216,14 +221,9 @@ def test_a_bridge_that_was_killed_counts_as_an_abnormal_restart_and_one_that_sto
 
 
 def test_a_missing_root_is_reported_and_not_ready_until_it_exists(
-    bridge: Start, broker: EmbeddedBroker, tmp_path: Path
+    bridge: Start, config: Path, tmp_path: Path
 ) -> None:
     root = tmp_path / "root"
-    config = tmp_path / "bridge.toml"
-    config.write_text(
-        f'root = "root"\ntopic = "t"\nhttp = ":0"\nstatus_seconds = 0.05\nrescan_seconds = 0.2\n'
-        f'[clusters.main]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
-    )
     process = bridge("run", "--config", config, "--json")
     at = where(process)
     said = f"no such directory: {root}; waiting for it"
@@ -294,17 +294,12 @@ def test_status_rejects_the_answer_of_another_program(bridge: Start) -> None:
     assert "another program answers there" in process.stderr
 
 
-def test_secrets_are_in_no_answer_and_no_line(
-    bridge: Start, broker: EmbeddedBroker, tmp_path: Path
-) -> None:
+def test_secrets_are_in_no_answer_and_no_line(bridge: Start, config: Path, tmp_path: Path) -> None:
     fill(tmp_path / "root/a", 1)
     (tmp_path / "secret").write_text("hunter2\n")
-    config = tmp_path / "bridge.toml"
-    config.write_text(
-        f'root = "root"\ntopic = "t"\nhttp = ":0"\n[clusters.main]\n'
-        f'bootstrap_servers = "{broker.bootstrap_servers}"\n'
-        'settings."sasl.password" = {file = "secret"}\nsettings."ssl.key.password" = "hunter2"\n'
-    )
+    with config.open("a") as more:
+        more.write('settings."sasl.password" = {file = "secret"}\n')
+        more.write('settings."ssl.key.password" = "hunter2"\n')
     process = bridge("run", "--config", config, "--json", "--verbose")
     at = where(process)
     process.until(lambda s: s["acknowledged"] == 1)
