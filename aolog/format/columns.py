@@ -127,7 +127,7 @@ class BodyBuilder:
         self.length += pad + len(part)
 
     def binary(self, entries: Sequence[bytes | None]) -> bool:
-        """Adds a binary column; whether it has nulls. Raises BodyTooLarge."""
+        """Adds a binary column. Returns whether it has nulls. Raises BodyTooLarge."""
         column = _column(entries)
         nulls = column is None
         if column is None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 HEADER_NAME = "aolog"
 STAMP = struct.Struct("<16sIQq")
-NO_TIMESTAMP = -(1 << 63)
 
 
 def encode_stamps(

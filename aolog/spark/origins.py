@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from aolog.format.origin import NO_TIMESTAMP, encode_stamps, stamp_in
+from aolog.format.origin import encode_stamps, stamp_in
+from aolog.format.slab import NO_TIMESTAMP
 from aolog.log.directory import Log, is_log
 from aolog.read.cursor import identity
 from aolog.storage.storage import Storage

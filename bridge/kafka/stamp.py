@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aolog.format.origin import HEADER_NAME, NO_TIMESTAMP, STAMP
+from aolog.format.origin import HEADER_NAME, STAMP
+from aolog.format.slab import NO_TIMESTAMP
 
 
 class Stamp(NamedTuple):

@@ -25,7 +25,6 @@ except ImportError:
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator
 
     from aolog.record import Headers
 
