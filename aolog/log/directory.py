@@ -182,7 +182,7 @@ class Log:
         return True
 
     def _list(self) -> list[int]:
-        """Lists the directory; the bases of all slabs, sorted. A slab that is renamed during the listing
+        """Lists the directory. Returns the bases of all slabs, sorted. A slab renamed during the listing
         may be missing from it, so those that had pending names before are looked at. Raises NotALog,
         CorruptionError, StorageError."""
         while True:
@@ -321,8 +321,8 @@ class Log:
             listed = self.path, self.storage, self.bases, self._uuid_in
             self._uuid = log_uuid(*listed, to_write=to_write)
         self._uuid_bases = self.bases
-        said = self._uuids.items()
-        self.foreign_bases = [base for base, uuid in said if uuid not in {None, self._uuid}]
+        found = self._uuids.items()
+        self.foreign_bases = [base for base, uuid in found if uuid not in {None, self._uuid}]
         for base, slab in list(self._slabs.items()):
             if slab.header is not None and slab.header.topic_uuid != self._uuid:
                 self.forget(base)  # it was opened before the UUID was decided
@@ -345,7 +345,7 @@ class Log:
         writer refuses to mix them."""
         if self._format is None and self._format_guess is None:
             guess = self._guess_format()  # first: a writer may write meanwhile
-            found = filter(None, map(self._format_said_by, self.bases[:FORMAT_PROBES]))
+            found = filter(None, map(self._format_shown_by, self.bases[:FORMAT_PROBES]))
             self._format = next(found, None) or (2 if self._has_traces_of_format_2() else None)
             if self._format is None:
                 self._format_guess = guess
@@ -368,16 +368,16 @@ class Log:
             return None
 
     @property
-    def says_format(self) -> bool:
+    def shows_format(self) -> bool:
         """Whether anything in the log shows its format; otherwise `format` is a guess."""
         return self._first_format() == self._format
 
     def take_for_format_1(self) -> None:
-        """The caller knows that it is format 1."""
-        assert not self.says_format
+        """Replaces the guess: the caller writes format 1."""
+        assert not self.shows_format
         self._format_guess = 1
 
-    def _format_said_by(self, base: int) -> int | None:
+    def _format_shown_by(self, base: int) -> int | None:
         try:
             with self.open_file(base) as file:
                 return self._format_of(file, base)

@@ -40,13 +40,13 @@ class Retention(_Bounds):
     """How much a log keeps. All bounds are off by default.
 
     max_bytes: of all slab files together, a number or text such as "1GB" or "64M"; a writer does not
-    begin a slab that would exceed it.
-    max_age_s: since the last write to a slab. max_slabs: their number, with the open one.
-    when_full: what happens when max_bytes is reached and protecting cursors still need the
-    oldest slab. "prune" (the default) deletes it: UNREAD RECORDS ARE LOST. The writer logs a
-    warning with their number at once, then once a minute; `Writer.pruned_unread` and `aolog cursor
-    list` report the same number; readers get a gap with it. "block" makes appends wait until the
-    cursors have passed the slab, "error" makes them raise RetentionFull: these two lose nothing.
+    begin a slab that would exceed it. max_age_s: seconds since the last write to a slab. max_slabs:
+    their number, with the open one. when_full: what happens when max_bytes is reached and protecting
+    cursors still need the oldest slab. "prune" (the default) deletes it: UNREAD RECORDS ARE LOST. The
+    writer logs a warning with their number at once, then once a minute; `Writer.pruned_unread` and
+    `aolog cursor list` report the same number; readers get a gap with it. "block" makes appends wait
+    until the cursors have passed the slab, "error" makes them raise RetentionFull: these two lose
+    nothing.
     """
 
     __slots__ = ()
@@ -152,8 +152,8 @@ def plan(
 
 class Pruned(NamedTuple):
     """What was removed. holder: the protecting cursor that still needs slabs that exceed max_bytes; None if
-    there is room. end: everything before this address is removed. unread: by
-    protecting cursor, the removed records that it had not read, as a gap of reason "pruned"."""
+    there is room. end: everything before this address is removed. unread: by protecting cursor, the
+    removed records that it had not read, as a gap of reason "pruned"."""
 
     slabs: int
     bytes: int

@@ -63,8 +63,8 @@ class Slab:
     format: 1 or 2. header: None in format 1, and if no copy is valid because all are lost or all are
     another log's: then the whole slab is damage. foreign: the UUID of that other log. limit: the
     offset at which the slab ends by its successor's name; None for the log's last slab. is_sealed:
-    whether the last frame that `end` found is a seal. is_ours: tells whether a header that was found
-    in the slab at a base has the log's UUID.
+    whether the last frame that `end` found is a seal. is_ours: whether a header that was found in
+    the slab at a base has the log's UUID.
     """
 
     def __init__(
@@ -184,9 +184,9 @@ class Slab:
     def end(self) -> Mark:
         """The end of the intact frames, the seal included: the offset after the last one, the number of
         records in the slab before it, and their greatest timestamp. Reads bodies too: after a crash a
-        header may exist without its body. If
-        the header is lost, the whole slab is damage and ends at its `end_offset`. In format 1 only
-        the offset has a meaning. Each call walks over the new frames."""
+        header may exist without its body. If the slab's header is lost, the whole slab is damage and
+        ends at its `end_offset`. In format 1 only the offset has a meaning. Each call walks over the
+        new frames."""
         if (seal := self.seal()) is not None:
             return Mark(self.end_offset, seal.records, seal.greatest_us)
         if self.format == 2 and self.header is None:
@@ -194,8 +194,7 @@ class Slab:
         return self._walk()
 
     def marked(self) -> int:
-        """The offset of the last frame that says that everything before it is durable; 0 if there is
-        none. Each call walks over the new frames."""
+        """The offset of the last frame with the durable flag; 0 if there is none. Each call walks over the new frames."""
         self.end()
         return self._marked
 

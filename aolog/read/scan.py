@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from aolog.errors import AologError, CodecUnavailable, StorageFailed
 from aolog.format.columns import decode_run
 from aolog.format.compression import check_codec, raw_len
-from aolog.format.frame import (
-    CODEC_SHIFT,
-    FLAGS_WITH_CODEC,
-    FRAME_HEADER_LEN,
-    KIND_RECORDS,
-    Frame,
-)
+from aolog.format.frame import CODEC_SHIFT, FLAGS_WITH_CODEC, FRAME_HEADER_LEN, KIND_RECORDS, Frame
 from aolog.log.pruned_records import pruned_before
 from aolog.log.walk import Tail
 from aolog.read.batch import RecordFrame
@@ -301,7 +295,7 @@ class Scan:
         elif slab.limit is None:
             # A header is durable before its slab has a name: it was there. If this is such a slab:
             # of format 1, a power cut may take the first bytes and leave others.
-            reason: GapReason = "corrupt" if self.log.says_format else "torn_or_corrupt"
+            reason: GapReason = "corrupt" if self.log.shows_format else "torn_or_corrupt"
             if slab.foreign is not None:
                 reason = "foreign"
             end = max(self.address, slab.base + slab.end_offset)  # a cursor may be past the file's

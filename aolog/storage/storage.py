@@ -121,6 +121,13 @@ class Storage:
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise self._no_directory(error, path) from error
 
+    def _no_directory(self, error: OSError, path: str | Directory) -> NotALog:
+        if isinstance(path, Directory):
+            return NotALog("was removed", hint="open it again where it is", path=path.path)
+        missing = isinstance(error, FileNotFoundError)
+        reason = "no such directory" if missing else "is a file, or a part of its path is one"
+        return NotALog(reason, hint="name the directory of a log", path=path)
+
     def _directory(self, path: str, fd: int) -> Directory:
         return Directory(path, fd, self.system)
 
@@ -406,10 +413,3 @@ class Storage:
         """Free bytes on a directory's file system, without the reserve for root."""
         with as_storage_error(path, "statvfs"):
             return self.system.free_bytes(path)
-
-    def _no_directory(self, error: OSError, path: str | Directory) -> NotALog:
-        if isinstance(path, Directory):
-            return NotALog("was removed", hint="open it again where it is", path=path.path)
-        missing = isinstance(error, FileNotFoundError)
-        reason = "no such directory" if missing else "is a file, or a part of its path is one"
-        return NotALog(reason, hint="name the directory of a log", path=path)
