@@ -88,9 +88,8 @@ def publish(
         if transaction is not None and before.has(transaction):
             _settle(where, before, (), storage)
             for log in by_log:
-                sweep(
-                    where, log_path(where, log), job, before.slabs.keys(), leftover_seconds, storage
-                )
+                path = log_path(where, log)
+                sweep(where, path, job, before.slabs.keys(), leftover_seconds, storage)
             return Published(True, 0, 0, 0)
         for log in sorted(by_log):
             if log != ".":

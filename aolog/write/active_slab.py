@@ -96,7 +96,7 @@ class FormatTwoSlab(_Pending):
 
     @property
     def lacks_mark(self) -> bool:
-        """Whether a mark would say something: the last frame is neither a mark nor a seal."""
+        """Whether the last frame is neither a mark nor a seal."""
         return not self._has_seal and self._last_kind != KIND_MARK
 
     def add_records(
@@ -109,7 +109,7 @@ class FormatTwoSlab(_Pending):
         least_us: int,
         durable: int,
     ) -> int:
-        """Adds a frame of records; its address. codec: of `parts`. timestamp_us: the batch's, or the
+        """Adds a frame of records. Returns its address. codec: of `parts`. timestamp_us: the batch's, or the
         greatest of its column. durable: every byte before this address is on the device."""
         offset, ordinal = self.offset, self.records
         address = self.base + offset
@@ -135,7 +135,7 @@ class FormatTwoSlab(_Pending):
         return address
 
     def add_mark(self, now_us: int) -> None:
-        """Adds a frame that says that every byte before it is durable."""
+        """Adds a mark: every byte before it is durable."""
         mark, length = encode_frame(
             self.offset,
             self._salt,
@@ -216,7 +216,7 @@ class FormatOneSlab(_Pending):
     def add_records(
         self, count: int, columns: int, codec: int, parts: list[Buffer], *_: int
     ) -> int:
-        """Adds a frame of one value, which is all that the format can hold; its address."""
+        """Adds a frame of one value, which is all that the format can hold. Returns its address."""
         assert (count, columns, codec, len(parts)) == (1, 0, 0, 1)
         address = self.base + self.offset
         self._pending += format1.encode_record(bytes(parts[0]))

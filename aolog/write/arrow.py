@@ -29,7 +29,7 @@ from aolog.write.validate import check_sizes
 
 
 def _put_column(body: BodyBuilder, array: pa.Array) -> bool:
-    """Puts a column; whether it has nulls."""
+    """Adds a column. Returns whether it has nulls."""
     nulls = bool(array.null_count)
     if nulls:
         present = array.is_valid().to_numpy(zero_copy_only=False)

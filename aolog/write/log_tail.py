@@ -59,7 +59,7 @@ class LogTail:
         # Every record of format 1 is a frame.
         self.batch_bytes = 0 if options.format_1 else options.batch_bytes
         self._pack = packer(options.compression, options.compression_level)
-        # 0: otherwise the gate, which knows no max_record_bytes, could accept an oversized record.
+        # 0: otherwise the gate, which does not check max_record_bytes, could accept an oversized record.
         self._gate_bytes = self.batch_bytes if self.batch_bytes <= options.max_record_bytes else 0
         # How much may wait in memory.
         self._flush_bytes = options.flush_bytes or max(options.batch_bytes, FLUSH_BYTES)
@@ -95,7 +95,7 @@ class LogTail:
 
     def add(self, record: CheckedRecord) -> int:
         """Takes a record into the open batch, which has room for it, or into a new one after
-        `make_room`; its address."""
+        `make_room`. Returns its address."""
         batch = self.batch
         if batch is None:
             now_us, slab = clock.now_us(), self._chain.slab
@@ -116,7 +116,7 @@ class LogTail:
         return address
 
     def add_frame(self, body: Body) -> range:
-        """Adds a frame after `make_room`; its records' addresses."""
+        """Adds a frame after `make_room`. Returns its records' addresses."""
         slab = self._chain.slab
         assert slab is not None
         address = slab.add_records(*body, self.durable)
@@ -277,8 +277,9 @@ class LogTail:
             raise
 
     def meet(self, error: BaseException) -> bool:
-        """After an exception in the middle of a call; whether the writer failed. Ours leaves the state
-        as documented, unless it is a failed sync, or came from a handler that interrupted the call."""
+        """After an exception in the middle of a call. Returns whether the writer failed. An AologError
+        leaves the state as documented, unless it is SyncFailed or comes from a signal handler that
+        interrupted the call."""
         if isinstance(error, AologError) and not error.details.get("nested"):
             if not isinstance(error, SyncFailed):
                 return False
@@ -294,7 +295,7 @@ class LogTail:
         return True
 
     def keep_for_later(self, error: AologError) -> bool:
-        """After an error in a call that nobody waits for; whether the next call raises it."""
+        """After an error in a call that nobody waits for. Returns whether the next call raises it."""
         if error.details.get("nested"):
             raise error
         if not isinstance(error, StorageError):  # others arise again where they came from
@@ -311,13 +312,12 @@ class LogTail:
 
     @property
     def lacks_mark(self) -> bool:
-        """Whether a mark would say something, once everything is durable."""
+        """Whether a mark is to follow the last frame, once everything is durable."""
         slab = self._chain.slab
         return slab is not None and slab.lacks_mark and self.batch is None
 
     def write_mark(self) -> None:
-        """Writes a frame that says that everything before it is durable. After StorageError: call
-        `flush`."""
+        """Writes a mark: everything before it is durable. After StorageError: call `flush`."""
         slab = self._chain.slab
         assert isinstance(slab, FormatTwoSlab)
         slab.add_mark(clock.now_us())

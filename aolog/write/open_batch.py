@@ -92,7 +92,7 @@ class OpenBatch:
         self._others: list[Others] = []  # one a value, unless the batch is plain
 
     def add(self, record: CheckedRecord) -> int:
-        """Takes a record; its address."""
+        """Takes a record. Returns its address."""
         before, others = len(self.values), record[1:5]
         self.size += record[5]
         self.values.append(record[0])

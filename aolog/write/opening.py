@@ -8,15 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.errors import (
-    AologError,
-    HeaderLost,
-    NotALog,
-    TopicMismatch,
-    UsageError,
-    counted,
-    warn,
-)
+from aolog.errors import AologError, HeaderLost, NotALog, TopicMismatch, UsageError, counted, warn
 from aolog.format.frame import padding
 from aolog.format.slab import SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
@@ -52,8 +44,8 @@ class Opening(NamedTuple):
     aside_path: str | None = None
 
 
-def _known_out(log: Log) -> list[int]:
-    """Positions of the cursors. A damaged cursor is skipped: its position is unknown."""
+def _cursor_addresses(log: Log) -> list[int]:
+    """The addresses of the cursors. A damaged cursor is skipped: its address is unknown."""
     found = []
     for name in cursor_names(log.path, log.storage):
         try:
@@ -141,13 +133,12 @@ def refuse_foreign(log: Log, *, format_1: bool) -> None:
                 hint="name an empty directory, or one that does not exist",
                 path=log.path,
             )
-    elif format_1 and not log.says_format:
+    elif format_1 and not log.shows_format:
         log.take_for_format_1()  # a power cut may destroy the first bytes of its first slab
     elif (log.format == 1) != format_1:
         its = "queuefka" if log.format == 1 else "aolog"
         raise UsageError(
-            f"{log.path}: the log is of format {log.format}",
-            hint=f'open it with format="{its}"',
+            f"{log.path}: the log is of format {log.format}", hint=f'open it with format="{its}"'
         )
 
 
@@ -169,7 +160,7 @@ def open_for_append(
     decision = decide(
         last,
         first_base=first_base,
-        cursors=_known_out(log),
+        cursors=_cursor_addresses(log),
         jump=lambda: int.from_bytes(random_bytes(8), "little") % JUMP_MAX // 8 * 8,
     )
     if last is None:
@@ -256,10 +247,7 @@ def _refuse_cursors(log: Log) -> None:
 
 def _report(log: Log, opening: Opening) -> Opening:
     for base in log.foreign_bases:
-        warn(
-            "%s: is of another log; readers report a gap in its place",
-            log.slab_path(base),
-        )
+        warn("%s: is of another log; readers report a gap in its place", log.slab_path(base))
     if opening.case not in {Case.SEALED.value, Case.QUEUEFKA.value}:
         if opening.cut_bytes:
             cut = f"{counted(opening.cut_bytes, 'byte')} {'was' if opening.cut_bytes == 1 else 'were'}"

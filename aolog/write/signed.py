@@ -30,8 +30,8 @@ def append_signed(
     timestamp: int | None = None,
     topic: str | None = None,
 ) -> int:
-    """As Writer.append, with a signature as the last header; the address. The record's topic, or the
-    writer's, is signed. Raises UsageError where there is neither, and what `append` raises."""
+    """As Writer.append, with a signature as the last header. Returns the address. The record's topic, or
+    the writer's, is signed. Raises UsageError if there is neither, and what `append` raises."""
     destination = topic or writer.topic
     if destination is None:
         raise UsageError(

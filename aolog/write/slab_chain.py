@@ -105,8 +105,7 @@ class SlabChain:
 
     def close_slab(self, slab: ActiveSlab) -> None:
         """The slab is sealed and durable: the next one follows it."""
-        sealed = slab.offset, slab.records, slab.greatest_us
-        self._following = header_after(self._following, *sealed)
+        self._following = header_after(self._following, slab.offset, slab.records, slab.greatest_us)
         self.slab = None
         slab.file.close()
 
@@ -123,8 +122,8 @@ class SlabChain:
         """offset: continue the existing slab of format 1 at this offset instead."""
         directory, storage, options = self._directory, self.storage, self._options
         if options.format_1:
-            begun = self._following.base, offset, options.slab_bytes
-            self.slab = begin_format_1_slab(directory, storage, *begun)
+            base = self._following.base
+            self.slab = begin_format_1_slab(directory, storage, base, offset, options.slab_bytes)
         else:
             self.slab = begin_slab(directory, storage, self._following, options)
 
@@ -164,8 +163,8 @@ class SlabChain:
         )
 
     def prune_now(self, *, for_slab: bool = False) -> bool:
-        """Prunes what may go now; whether anything went. for_slab: makes room for one more slab.
-        Errors are logged: the next roll meets them again."""
+        """Prunes what may go now. Returns whether anything went. for_slab: makes room for one more
+        slab. Errors are logged: the next roll meets them again."""
         if not self._retention.bounded:
             return False
         try:

@@ -31,7 +31,7 @@ CheckedRecord = tuple[bytes | None, bytes | None, "Headers", int | None, str | N
 
 
 def check_mode(mode: int) -> int:
-    """Of the directory of a log. Raises UsageError."""
+    """The mode of a log's directory, unchanged. Raises UsageError."""
     if not hasattr(mode, "__index__") or not 0o700 <= mode <= 0o777:
         raise UsageError(
             f"mode={oct(mode) if isinstance(mode, int) else repr(mode)} is not between 0o700 and 0o777",
@@ -41,7 +41,7 @@ def check_mode(mode: int) -> int:
 
 
 def read_mode(text: str) -> int:
-    """Of the octal digits that chmod takes: "750". Raises UsageError."""
+    """The mode from its octal digits, as chmod takes them: "750". Raises UsageError."""
     if not re.fullmatch("[0-7]{1,4}", text):
         raise UsageError(f"{text!r} is not a mode", hint="use octal digits, as chmod does: 750")
     return check_mode(int(text, 8))
@@ -59,7 +59,7 @@ def _as_bytes(value: object, what: str) -> bytes | None:
 
 
 def check_text(text: object, what: str) -> tuple[str, int]:
-    """The text and its length in UTF-8."""
+    """The text and its bytes in UTF-8. what: for the error. Raises RecordRefused."""
     if isinstance(text, str) and text.isascii():
         return text, len(text)
     if not isinstance(text, str):
@@ -71,7 +71,7 @@ def check_text(text: object, what: str) -> tuple[str, int]:
 
 
 def check_topic(topic: str | None) -> tuple[str | None, int]:
-    """The topic and its length in UTF-8."""
+    """The topic and its bytes in UTF-8. Raises RecordRefused."""
     if topic is None:
         return None, 0
     text, length = check_text(topic, "the topic")
@@ -96,11 +96,7 @@ def _check_headers(headers: object) -> tuple[Headers, int]:
 
 
 def check_record(
-    value: object,
-    key: object,
-    headers: object,
-    timestamp: SupportsIndex | None,
-    topic: str | None,
+    value: object, key: object, headers: object, timestamp: SupportsIndex | None, topic: str | None
 ) -> CheckedRecord:
     """The record. Raises RecordRefused."""
     if type(value) is bytes and key is None and not headers and timestamp is None and topic is None:

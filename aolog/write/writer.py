@@ -210,19 +210,19 @@ class Writer(Gate):
         topics: Iterable[str | None] | None = None,
     ) -> np.ndarray:
         """Takes values as one frame, whatever its size: readers see all of them or none. keys,
-        headers, timestamps, topics: an entry for each value, as for `append`. Their addresses,
+        headers, timestamps, topics: an entry for each value, as for `append`. Returns their addresses,
         uint64. Durability and errors as for `append`; none is taken on an error. (Format 1 has no
         batches: each value is a frame there, and an error may come between two.)"""
         return self._append_frames(self._batches.of(values, keys, headers, timestamps, topics))
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
         """Takes a batch of columns as one frame: `value` and, optional, `key`, `headers`,
-        `timestamp`, `topic`, as `Batch.to_arrow` makes them (`address` is ignored). Their
-        addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
+        `timestamp`, `topic`, as `Batch.to_arrow` makes them (`address` is ignored). Returns
+        their addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
         return self._append_frames(self._batches.of_arrow(record_batch))
 
     def _append_frames(self, bodies: list[Body]) -> np.ndarray:
-        """Takes frames as they are; the addresses of their records."""
+        """Takes frames as they are. Returns the addresses of their records."""
         self._refuse_nested()
         taken: list[range] = []
         with self._lock:
@@ -359,7 +359,7 @@ class Writer(Gate):
     # --- what the writer's own threads do -----------------------------------------------------------
 
     def _tick(self) -> float | None:
-        """Does what is due; the seconds until the next look, None to sleep until woken."""
+        """Does what is due. Returns the seconds until the next look, None to sleep until woken."""
         background, tail, now = self._background, self._tail, time.monotonic()
         if now >= background.flush_due_s:
             background.flush_due_s = NEVER_S
