@@ -2,4 +2,5 @@
 
 Read in this order: audit (one pass over every frame), verify and report (the report), baseline
 (known gaps), copy and repair (a clean copy, a backup), salvage (the remains of damaged frames),
-signatures. This room depends on the log and its format. No writer or reader needs it."""
+signatures. This room depends on the log and its format. No writer or reader needs it.
+"""

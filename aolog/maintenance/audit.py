@@ -57,7 +57,7 @@ class SlabAudit:
     """The contents of one slab. Offsets are relative to the slab.
 
     runs: ranges of intact frames, the seal included. frames: intact ones before the seal. records:
-    in those frames. durable: offset up to which a frame says that everything is durable. seal_header:
+    in those frames. durable: offset up to which a frame shows that everything is durable. seal_header:
     in the intact seal; None without one. differences: between the seal and the frames; empty if
     frames are missing. copies: of the header. trailer: the seal's offset in the trailer, None
     without an intact trailer. is_emptied: only zeros after the magic, as in a copy by repair of an

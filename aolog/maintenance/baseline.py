@@ -1,7 +1,6 @@
 """Known gaps: compares a new report of `verify` with an earlier one.
 
-A gap is known if a gap of the baseline covers its range and lost at least as many records: the last one
-that begins at or before it, since the gaps of a report do not overlap. An unknown
+A gap is known if a gap of the baseline covers its range and lost at least as many records. An unknown
 count in the baseline covers any count; a count that has become unknown is new. Damage that causes a gap
 (a lost slab header, a damaged seal) is known if the baseline has the same damage of the same slab. All
 other damage is new, even if the baseline has it: it cost no record, and a repair removes it. Slabs and
@@ -63,7 +62,8 @@ class Baseline(NamedTuple):
         return found.code in _CAUSES and (found.code, _name(found.path)) in self.causes
 
     def covers(self, gap: Gap) -> bool:
-        """Whether a gap is known."""
+        """Whether a gap is known. The gaps of a report do not overlap, so only the last one that begins
+        at or before it can cover it."""
         before = bisect(self.gaps, gap.begin, key=itemgetter(0))
         if before == 0:
             return False

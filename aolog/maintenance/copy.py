@@ -44,10 +44,10 @@ def copied_bytes(found: Audit) -> int:
 
 
 def copy_slabs(
-    log: Log, slabs: list[SlabAudit], to: Directory, uuid: bytes | None, *, links: bool = False
+    log: Log, slabs: list[SlabAudit], to: Directory, uuid: bytes | None, *, links: bool
 ) -> int:
-    """Copies the slabs, durable on return except for their names; the base of the first one. uuid:
-    replaces the log's, if not None. links: gives sealed slabs without damage a second name where
+    """Copies the slabs, durable on return except for their names. Returns the base of the first one.
+    uuid: replaces the log's, if not None. links: gives sealed slabs without damage a second name where
     possible, instead of a copy: nothing changes a sealed slab.
 
     The last slab comes first: retention removes slabs from the front, so all slabs before one that
@@ -138,7 +138,7 @@ def copy_cursors(
     first_base: int,
     old_uuid: bytes | None,
     new_uuid: bytes | None,
-    positions: dict[str, Position | None] | None = None,
+    positions: dict[str, Position | None] | None,
 ) -> list[str]:
     """Copies the cursors, durable on return, and returns their names. new_uuid: replaces old_uuid, if not
     None. The bridge's notes belong to the old UUID: with a new one they are not copied. positions: these

@@ -92,7 +92,7 @@ def judge(log: Log, found: Audit) -> Report:
 
 
 def _seal_state(slab: SlabAudit, successor: SlabHeader | None) -> SealState:
-    """A slab without an intact seal had one if a trailer or its successor says so."""
+    """A slab without an intact seal had one if its trailer or its successor shows it."""
     if slab.differences:
         return "differs"
     if slab.seal_header is not None:
