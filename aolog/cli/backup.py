@@ -8,6 +8,9 @@ import aolog
 from aolog.cli.output import json_option, named, out, progress
 from aolog.cli.parse import log_argument
 from aolog.errors import CorruptionError, counted, one_line
+from aolog.log.directory import Log
+from aolog.maintenance.baseline import known_gaps
+from aolog.storage.storage import Storage
 
 
 @click.command(
@@ -41,19 +44,13 @@ def backup(
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> int:
     """Copy LOG to a new DIR, consistently, beside its writer."""
-    from aolog.log.directory import Log
-    from aolog.maintenance.baseline import known_gaps
-    from aolog.storage.storage import Storage
-
     with progress("backup", shown=not as_json) as update:
         done = aolog.backup(log, directory, new_uuid=new_uuid, progress=update)
     if as_json:
         out.json({"log": log, **named(done)})
     else:
-        records, cursors = (
-            counted(done.records, "record", ","),
-            counted(len(done.cursors), "cursor"),
-        )
+        records = counted(done.records, "record", ",")
+        cursors = counted(len(done.cursors), "cursor")
         out.line(f"{one_line(log)}: {records} and {cursors} are in {one_line(done.into)}")
         if done.gaps:
             out.line(f"{counted(len(done.gaps), 'gap')}: see `aolog verify`")

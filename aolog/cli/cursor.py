@@ -16,13 +16,7 @@ from aolog.cli.failing import CONTEXT_SETTINGS
 from aolog.cli.lock_holders import Holders, require_log
 from aolog.cli.output import fields, json_option, out, table, to_stderr
 from aolog.cli.parse import WHERE, cursor_argument, log_argument
-from aolog.errors import (
-    CursorCorrupt,
-    CursorDiverged,
-    CursorForeign,
-    UsageError,
-    counted,
-)
+from aolog.errors import CursorCorrupt, CursorDiverged, CursorForeign, UsageError, counted
 from aolog.log.cursor_file import cursor_names, delete_cursor, read_position
 from aolog.read.reader import Reader
 from aolog.storage.storage import Storage

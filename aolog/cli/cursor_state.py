@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from aolog.record import Gap, Lag
 
 LAG_HEAD = ("PENDING", "BYTES", "OLDEST")
-HEAD = (
-    "CURSOR", "ADDRESS", "ORDINAL", *LAG_HEAD, "PROTECTS", "COMMITTED", "STATE",
-)  # fmt: skip  # one row
+HEAD = ("CURSOR", "ADDRESS", "ORDINAL", *LAG_HEAD, "PROTECTS", "COMMITTED", "STATE")
 
 
 class CursorState(NamedTuple):
@@ -99,11 +97,11 @@ def cursor_state(log: str, name: str, holders: Holders) -> CursorState:
 
 
 def cursor_states(log: str, holders: Holders) -> list[CursorState]:
-    """All cursors of the log, by name. Leaves out files whose names are no cursor's."""
+    """All cursors of the log, by name."""
     found = []
     for name in cursor_names(log, Storage()):
         try:
             found.append(cursor_state(log, name, holders))
-        except AologError:  # deleted since the listing, or not a cursor's name
+        except NoSuchCursor:  # deleted since the listing
             continue
     return found

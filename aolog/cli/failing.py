@@ -56,7 +56,7 @@ class Program(click.Command):
     """A command that is a whole program: ends the process with the exit status of its result."""
 
     program: str | None = None  # its name in usage lines; None: argv[0]
-    says: str = "aolog"  # its name in front of errors
+    error_prefix: str = "aolog"  # its name in front of errors
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; returns its exit status."""
@@ -89,7 +89,7 @@ class Program(click.Command):
         # Options are not parsed yet, and may not parse.
         as_json = "--json" in itertools.takewhile(lambda arg: arg != "--", given)
         out.forget()
-        with _warnings(self.says, as_json=as_json):
+        with _warnings(self.error_prefix, as_json=as_json):
             try:
                 status = run()
             except Exception as error:  # noqa: BLE001 -- reported without a traceback
@@ -155,13 +155,13 @@ def _report(error: Exception, program: Program, *, as_json: bool) -> int:
     """Prints the error; returns the exit status."""
     if isinstance(error, click.Abort):
         return INTERRUPTED
-    ours = _ours(error, program.says)
+    ours = _ours(error, program.error_prefix)
     found = {"code": ours.code, "message": ours.reason, "hint": ours.hint, **_plain(ours.details)}
     if as_json:
         to_stderr(to_json({"error": {**found, "exit_status": ours.exit_status}}))
     else:
         first, *more = _lines(ours)
-        to_stderr(f"{program.says}: {ours.code}: {first}")
+        to_stderr(f"{program.error_prefix}: {ours.code}: {first}")
         for line in more:
             to_stderr(f"  {line}")
     return ours.exit_status

@@ -197,8 +197,8 @@ def record_to_json(record: Record) -> bytes:
 
 @functools.lru_cache(maxsize=256)  # most records of a frame have the same timestamp
 def iso_time(timestamp_us: int | None) -> str | None:
-    """Microseconds since the epoch as 2026-01-31T12:00:00.000000Z; None outside the
-    years 1 to 9999, and for None."""
+    """Microseconds since the epoch as 2026-01-31T12:00:00.000000Z; None for None, and outside the years 1
+    to 9999."""
     if timestamp_us is None:
         return None
     try:
@@ -249,8 +249,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def fields(head: Sequence[str], row: Sequence[object]) -> str:
     """One row, with one line for each field."""
     width = max(map(len, head)) + 2
-    said = ["-" if value is None else one_line(str(value)) for value in row]
-    pairs = zip(head, said, strict=True)
+    values = ["-" if value is None else one_line(str(value)) for value in row]
+    pairs = zip(head, values, strict=True)
     return "\n".join(f"{name.lower() + ':':<{width}}{value}" for name, value in pairs)
 
 

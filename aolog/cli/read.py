@@ -7,7 +7,6 @@ committed after all output is written. So an interrupted read repeats records an
 from __future__ import annotations
 
 import itertools
-import logging
 import select
 import struct
 import sys
@@ -19,7 +18,7 @@ import click
 
 from aolog.cli.output import OutputClosed, json_option, out, record_to_json, tell_gap
 from aolog.cli.parse import CURSOR_NAME, WHERE, log_argument
-from aolog.errors import AddressPruned
+from aolog.errors import AddressPruned, warn
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.directory import Log
 from aolog.read import seek
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 RecordFormat: TypeAlias = Literal["value", "nul", "length", "json"]
 _FORMATS: tuple[RecordFormat, ...] = ("value", "nul", "length", "json")
-
-_log = logging.getLogger("aolog")
 
 _LENGTH = struct.Struct("<I")
 _EARLIEST = Where("earliest")
@@ -92,13 +89,7 @@ class _Gaps:
 
 
 def _open(
-    log: str,
-    start: Where,
-    cursor: str | None,
-    gaps: _Gaps,
-    *,
-    commit: bool,
-    strict: bool,
+    log: str, start: Where, cursor: str | None, gaps: _Gaps, *, commit: bool, strict: bool
 ) -> Reader:
     """A reader at the cursor's position, or at `start` if there is no such cursor. It holds the cursor
     only if it will commit."""
@@ -112,7 +103,7 @@ def _open(
     storage = Storage()
     if cursor not in cursor_names(log, storage):
         _EARLIEST.open(log).close()  # if there is no log, that is the error
-        _log.warning("cursor %r does not exist yet; reading from --from", cursor)
+        warn("cursor %r does not exist yet; reading from --from", cursor)
         return opened(start, cursor if commit else None)
     if commit:
         return opened(_EARLIEST, cursor)

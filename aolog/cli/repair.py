@@ -30,8 +30,9 @@ To replace a damaged log, stop its writer and its readers, then:
 Reading never needs a repair: readers skip damage and report a gap. Repair never writes into LOG. The
 copy has the same records at the same addresses, the cursors with their positions, and each file's
 owner and mode. Damaged copies of headers and cursors are written from the intact copies; other damaged
-bytes become zeros. A lost record stays lost: readers of the copy get the same gaps with the same counts.
-The copy notes them in known-gaps.json, and `aolog verify COPY` lists them as known. The remains of damaged frames stay in LOG: see `aolog salvage`.
+bytes become zeros. A lost record stays lost: readers of the copy get the same gaps with the same
+counts. The copy notes them in known-gaps.json, and `aolog verify COPY` lists them as known. The remains
+of damaged frames stay in LOG: see `aolog salvage`.
 
 Readers and a writer of LOG may go on; the copy then ends where the log ended when the repair began, or
 a little later. Without --new-uuid, LOG and COPY are one log, and only one of them may be used. With

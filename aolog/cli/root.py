@@ -47,7 +47,5 @@ def main() -> None:
     """
 
 
-for _command in (
-    append, read, tail, info, verify, repair, salvage, backup, prune, cursor,
-):  # fmt: skip  # one thing, a line or two
+for _command in (append, read, tail, info, verify, repair, salvage, backup, prune, cursor):
     main.add_command(_command)

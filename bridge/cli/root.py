@@ -26,7 +26,7 @@ from bridge.cli.topics import offsets, topics
 
 
 class _Root(Root):
-    program = says = "aolog-bridge"
+    program = error_prefix = "aolog-bridge"
 
 
 @click.group(cls=_Root, name="aolog-bridge", context_settings=CONTEXT_SETTINGS)
