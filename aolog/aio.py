@@ -41,8 +41,7 @@ __all__ = ["Reader", "Worker", "Writer"]
 
 _T = TypeVar("_T")
 _Log = TypeVar("_Log", _Writer, _Reader)
-# A thread that waits for records looks this often whether its reader is closed.
-_WAIT_S = 0.2
+_WAIT_S = 0.2  # a thread that waits for records checks this often whether its reader is closed
 _DAY_S = 86_400.0
 
 
@@ -54,7 +53,7 @@ class Worker:
         self.ended = False
 
     def begin(self, call: Callable[[], _T]) -> asyncio.Future[_T]:
-        """Starts a call after the earlier ones; the future of its result. Raises LogClosed after `end`."""
+        """Starts a call after the earlier ones. Returns its future. Raises LogClosed after `end`."""
         if self.ended:
             raise LogClosed("it is closed", hint="open another")
         return asyncio.get_running_loop().run_in_executor(self._executor, call)
@@ -69,7 +68,7 @@ class Worker:
             raise
 
     def end(self) -> None:
-        """Takes no more calls; the thread ends after those that it has. Does not wait. Idempotent."""
+        """Accepts no more calls; the thread ends after the accepted ones. Does not wait. Idempotent."""
         self.ended = True
         self._executor.shutdown(wait=False)
 

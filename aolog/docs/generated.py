@@ -9,7 +9,7 @@
     kafka_errors              the errors of Kafka on which an operator must act
     rooms PACKAGE ROOM…       each room: its docstring, its files
 
-Nothing here knows what a page says around its blocks.
+Nothing here depends on the text around a block.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```\{generated\} (\w+) ?(.*)\n```$", re.MULTILINE)
-# That define errors; a test looks for others.
+# The modules that define errors; a test checks that the list is complete.
 _WITH_ERRORS = [
     "aolog.cli",
     "aolog.spark.kafka_sink",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-# Of a message, what is looked at.
+# The parts of a message that the example reads.
 _EVENT = """
     id string, properties struct<mag: double, place: string, time: bigint, net: string, type: string>
 """
@@ -37,7 +37,7 @@ _LATE = "7 days"  # how much later than others an event may come and still be co
 
 _BEGIN_MS = 1_517_356_800_000  # 2018-01-31, midnight UTC
 _WEEK_MS = 7 * 86_400_000
-# network: its share of the events, and the least magnitude that it reports
+# By network: its share of the events, and the least magnitude that it reports.
 _NETWORKS = {
     "ak": (0.30, 0.5),
     "ci": (0.25, 0.2),
@@ -61,23 +61,16 @@ class Example(NamedTuple):
 
 
 def sample(count: int, seed: int = 1) -> Iterator[bytes]:
-    """Messages as a public feed of earthquakes has them, made up: JSON texts of GeoJSON features with the
-    members that the example looks at, the newest first. From a seed: the same again."""
-    rng = random.Random(seed)  # noqa: S311 -- for repeating
+    """Made-up messages in the form of a public feed of earthquakes, newest first: GeoJSON features with
+    the members that the example reads. The same seed gives the same messages."""
+    rng = random.Random(seed)  # noqa: S311 -- messages, not secrets
     times_ms = sorted((_BEGIN_MS + rng.randrange(_WEEK_MS) for _ in range(count)), reverse=True)
     for number, time_ms in enumerate(times_ms):
         (net,) = rng.choices([*_NETWORKS], [share for share, _ in _NETWORKS.values()])
-        magnitude = round(
-            _NETWORKS[net][1] + rng.expovariate(2.3), 2
-        )  # ten times fewer a magnitude
+        # Each unit of magnitude is ten times rarer.
+        mag = round(_NETWORKS[net][1] + rng.expovariate(2.3), 2)
         place = f"{rng.randint(1, 60)}km {rng.choice('NESW')} of a town"
-        about = {
-            "mag": magnitude,
-            "place": place,
-            "time": time_ms,
-            "net": net,
-            "type": "earthquake",
-        }
+        about = {"mag": mag, "place": place, "time": time_ms, "net": net, "type": "earthquake"}
         event = {"type": "Feature", "properties": about, "id": f"{net}{38_000_000 + number}"}
         yield json.dumps(event, separators=(",", ":")).encode()
 
@@ -96,8 +89,8 @@ def _parsed(frame: DataFrame) -> DataFrame:
 
 
 def by_network(frame: DataFrame) -> DataFrame:
-    """Each event to the log of the network that reports it, keyed by its id, at its own time. What
-    is no event is left out."""
+    """Each event to the log of the network that reports it, with its id as key and its own time. Drops
+    messages that are no event."""
     from pyspark.sql import functions as f
 
     net = f.col("event.properties.net")
@@ -110,8 +103,8 @@ def by_network(frame: DataFrame) -> DataFrame:
 
 
 def hourly(frame: DataFrame) -> DataFrame:
-    """Counts and magnitudes by network and hour. In a stream an hour is written once it is so old
-    that nothing for it is waited for any more."""
+    """Counts and magnitudes by network and hour. A stream writes an hour when events that are `_LATE`
+    newer have come; older events of the hour are not counted after that."""
     from pyspark.sql import functions as f
 
     magnitude = f.col("event.properties.mag")
@@ -138,8 +131,8 @@ def hourly(frame: DataFrame) -> DataFrame:
 
 
 def run(spark: SparkSession, into: str, messages: Iterable[bytes]) -> Example:
-    """Feed, logs, Parquet and picture below a directory that is new. Raises what the log and the
-    pipeline raise."""
+    """Makes feed, logs, Parquet and picture below a new directory. Raises what the log and the pipeline
+    raise."""
     count = 0
     with aolog.Writer(f"{into}/feed") as feed:
         for message in messages:
@@ -156,7 +149,8 @@ def run(spark: SparkSession, into: str, messages: Iterable[bytes]) -> Example:
 
 
 def plot(rows: Sequence[Any], path: str) -> None:
-    """Draws the rows of `hourly`; the file's ending says how. Raises UsageError without matplotlib."""
+    """Draws the rows of `hourly`; the suffix of the path is the format. Raises UsageError without
+    matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
@@ -196,13 +190,13 @@ The same, step by step:
       --transform aolog.examples.earthquakes:hourly""",
 )
 @click.option("--into", required=True, metavar="DIR", help="A new directory.")
-@click.option("--events", default=2_000, show_default=True, help="So many made-up ones.")
+@click.option("--events", default=2_000, show_default=True, help="How many messages to make up.")
 @click.option("--file", "path", metavar="FILE", help="Messages: one JSON object a line.")
 @json_option
 def earthquakes(into: str, events: int, path: str | None, as_json: bool) -> None:  # noqa: FBT001 -- click passes by name
     """Earthquakes: parse JSON, route by network, count by hour, draw."""
     if Path(into).exists():
-        raise UsageError(f"--into {into}: is there already", hint="name a new directory")
+        raise UsageError(f"--into {into}: exists already", hint="name a new directory")
     messages = sample(events) if path is None else _lines(path)
     with session(told=to_stderr) as spark, in_our_words():
         done = run(spark, into, messages)

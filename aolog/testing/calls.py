@@ -273,13 +273,7 @@ class SimulatedCalls(System):
             return list(node.entries)
 
     def replace(
-        self,
-        old: str,
-        new: str,
-        /,
-        *,
-        src_dir_fd: int | None = None,
-        dst_dir_fd: int | None = None,
+        self, old: str, new: str, /, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
     ) -> None:
         with self._lock:
             old, new = self._below(old, src_dir_fd), self._below(new, dst_dir_fd)

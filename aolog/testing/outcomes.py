@@ -110,7 +110,7 @@ class Outcomes:
         return _Tree(entries, [(f"{path}\0".encode(), ino) for path, ino in files], choices, count)
 
     def numbers(self, limit: int, sample: int, rng: Random | None) -> Iterator[int]:
-        """The states to take, as the module says."""
+        """The states to take: see the module."""
         count = self.count
         if count <= limit:
             yield from range(count)

@@ -29,9 +29,9 @@ class SimulatedSystem(SimulatedCalls):
     """A process on a simulated disk of its own.
 
     seed: of `random_bytes`. piece_bytes: the unit that the device writes completely or not at all, 512
-    or 4096. capacity: maximum size of all files, None without limit.
-    faults: a list of Fault, or a rule such as `RandomFaults`. before: called with each Call before it
-    is carried out; the call raises what it raises, and Killed kills the process::
+    or 4096. capacity: maximum size of all files in bytes, None without limit. faults: a list of Fault,
+    or a rule such as `RandomFaults`. before: called with each Call before it is carried out; the call
+    raises what it raises, and Killed kills the process::
 
         system = SimulatedSystem()
         writer = aolog.Writer("/log", storage=Storage(system))
@@ -115,7 +115,7 @@ class SimulatedSystem(SimulatedCalls):
 
     @property
     def capacity(self) -> int | None:
-        """Maximum size of all files."""
+        """Maximum size of all files in bytes; None without limit."""
         return self._disk.capacity
 
     @capacity.setter
