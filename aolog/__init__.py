@@ -81,9 +81,7 @@ _MODULES = {
 _loading = RLock()
 if sys.platform != "win32":
     os.register_at_fork(
-        before=_loading.acquire,
-        after_in_parent=_loading.release,
-        after_in_child=_loading.release,
+        before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
     )
 
 

@@ -47,10 +47,7 @@ def table(group: Group, measured: Sequence[Measured], rounds: int) -> str:
     widths = [max(map(len, column)) for column in columns]
     records = max(one.contender.records for one in measured)
     rounds = group.rounds or rounds
-    lines = [
-        f"{group.title}: {records:,} {group.unit}s, {rounds} rounds",
-        f"timed: {group.timed}",
-    ]
+    lines = [f"{group.title}: {records:,} {group.unit}s, {rounds} rounds", f"timed: {group.timed}"]
     for row in rows:
         cells = [
             cell.ljust(width) if head in _TEXT else cell.rjust(width)

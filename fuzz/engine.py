@@ -38,10 +38,7 @@ def run_atheris(seed: int, seconds: float, corpus: Path) -> None:
 
     def one(data: bytes) -> None:
         content = reseal_chain(data[1:]) if data[:1] and data[0] % 2 else data[1:]
-        case: dict[str, Any] = {
-            "format": 2,
-            "steps": [["insert", DATA_BEGIN, content.hex()]],
-        }
+        case: dict[str, Any] = {"format": 2, "steps": [["insert", DATA_BEGIN, content.hex()]]}
         try:
             target.run(case)
         except Exception as error:

@@ -44,8 +44,7 @@ def register(spark: SparkSession) -> None:
         source: Any = source_class()
     except ImportError as error:
         raise UsageError(
-            f"PySpark 4.1 or later, and pyarrow, are needed: {error}",
-            hint=install_command("spark"),
+            f"PySpark 4.1 or later, and pyarrow, are needed: {error}", hint=install_command("spark")
         ) from None
     use_this_python(spark)
     spark.dataSource.register(source)

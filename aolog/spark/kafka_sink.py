@@ -105,9 +105,7 @@ def _producer(target: KafkaTarget) -> Any:
         raise UsageError(f"--write-option: {error.args[0].str()}") from None
 
 
-def sender(
-    target: KafkaTarget,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def sender(target: KafkaTarget) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For `mapInArrow` with SENT: sends the rows of a task; then one row of what it sent. Raises
     JobFailed."""
     return Shipped(_sent, target)

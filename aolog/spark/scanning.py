@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 
 _PARTITION_BYTES = 256 << 20  # twice a source's
-_NOT_HERE = {
-    "path": "pass it before the options",
-    "paths": "pass them before the options",
-}
+_NOT_HERE = {"path": "pass it before the options", "paths": "pass them before the options"}
 
 
 def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object) -> DataFrame:

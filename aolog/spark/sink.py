@@ -190,9 +190,5 @@ def _publish(
     # A descriptor for each log's lock: Java raised this process's limit to the most that the system allows.
     slabs = [slab for message in messages for slab in message.slabs]
     publish(
-        options.root,
-        job,
-        slabs,
-        transaction=transaction,
-        leftover_seconds=options.leftover_seconds,
+        options.root, job, slabs, transaction=transaction, leftover_seconds=options.leftover_seconds
     )

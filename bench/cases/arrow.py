@@ -95,10 +95,7 @@ def _threads(values: Values, record_bytes: int, directory: str) -> Group:
         return records
 
     def proof(_: str) -> Proof:
-        with (
-            aolog.Reader(log_path(parts[0])) as first,
-            aolog.Reader(log_path(parts[1])) as second,
-        ):
+        with aolog.Reader(log_path(parts[0])) as first, aolog.Reader(log_path(parts[1])) as second:
             return prove(record.value or b"" for record in chain(first, second))
 
     def contender(name: str, threads: int) -> Contender:
@@ -107,12 +104,7 @@ def _threads(values: Values, record_bytes: int, directory: str) -> Group:
                 return sum(pool.map(decode, parts))
 
         return Contender(
-            name,
-            _PROMISE,
-            len(values.all),
-            lambda _: nullcontext(work),
-            proof,
-            values.proof,
+            name, _PROMISE, len(values.all), lambda _: nullcontext(work), proof, values.proof
         )
 
     return Group(

@@ -87,9 +87,7 @@ def groups(plan: Plan) -> Iterator[Panel]:
             "from before append and flush until the follower has the record",
             [
                 Probe(
-                    "aolog, follow",
-                    partial(_latency, directory, records),
-                    {P50_US: _P50_US_MAX},
+                    "aolog, follow", partial(_latency, directory, records), {P50_US: _P50_US_MAX}
                 ),
                 Probe("a pipe", partial(_pipe, directory, records), note="os.write to os.read"),
             ],

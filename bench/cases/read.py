@@ -29,9 +29,7 @@ def groups(plan: Plan) -> Iterator[Group]:
     for record_bytes in plan.record_bytes:
         values = plan.values(record_bytes)
         with plan.fixture() as directory:
-            contenders = [
-                limits.read_calls(Path(directory, "raw"), values.all, values.proof),
-            ]
+            contenders = [limits.read_calls(Path(directory, "raw"), values.all, values.proof)]
             for i, peer in enumerate(plan.peers):
                 if "read" in peer.runs:
                     own = Path(directory, str(i))

@@ -62,8 +62,6 @@ class _Lmdb(Peer):
 
 PEERS: tuple[Peer, ...] = (
     _Lmdb(
-        name="lmdb",
-        promise=Promise("OS", "none"),
-        note="sync=False, a commit each MiB or group",
+        name="lmdb", promise=Promise("OS", "none"), note="sync=False, a commit each MiB or group"
     ),
 )
