@@ -102,7 +102,7 @@ class HeartbeatSender:
 
 
 class Silence(NamedTuple):
-    """A sender whose heartbeat is overdue. client_id: empty where the topic never had one. age_s:
+    """How long a sender has been silent. client_id: empty where the topic never had one. age_s:
     since its last heartbeat, or since the consumer began to wait for one."""
 
     topic: str
@@ -111,7 +111,8 @@ class Silence(NamedTuple):
 
 
 class HeartbeatWatch:
-    """When heartbeats came, by topic and client, and which are overdue. Not thread-safe.
+    """When heartbeats came, by topic and client, and which are overdue. One thread at a time, except
+    for `status`.
 
     An overdue heartbeat is logged and given to on_overdue once, until the next one comes. clock:
     seconds that only grow."""
@@ -155,14 +156,7 @@ class HeartbeatWatch:
 
     def overdue(self) -> list[Silence]:
         """Which are overdue now. New ones are logged and given to on_overdue."""
-        if self._interval_s is None:
-            return []
-        now_s = self._clock()
-        silent = [
-            Silence(topic, client_id, now_s - at_s)
-            for (topic, client_id), at_s in self._seen_s.items()
-            if now_s - at_s > self._interval_s
-        ]
+        silent = [silence for silence in self._ages() if self._is_overdue(silence)]
         for silence in silent:
             key = (silence.topic, silence.client_id)
             if key not in self._told:
@@ -174,15 +168,16 @@ class HeartbeatWatch:
         return silent
 
     def status(self) -> list[dict[str, Any]]:
-        """A row for each sender: its topic, its client, the age of its last heartbeat."""
-        now_s, overdue = self._clock(), self.overdue()
-        late = {(silence.topic, silence.client_id) for silence in overdue}
+        """A row for each sender: its topic, its client, the age of its last heartbeat. From any thread."""
         return [
-            {
-                "topic": topic,
-                "client_id": client,
-                "age_s": now_s - at_s,
-                "overdue": (topic, client) in late,
-            }
-            for (topic, client), at_s in sorted(self._seen_s.items())
+            {**silence._asdict(), "overdue": self._is_overdue(silence)}
+            for silence in sorted(self._ages())
         ]
+
+    def _ages(self) -> list[Silence]:
+        now_s = self._clock()
+        seen_s = list(self._seen_s.items())  # a copy: `take` may add one in another thread
+        return [Silence(*key, now_s - at_s) for key, at_s in seen_s]
+
+    def _is_overdue(self, silence: Silence) -> bool:
+        return self._interval_s is not None and silence.age_s > self._interval_s

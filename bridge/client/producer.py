@@ -167,16 +167,18 @@ class Producer:
         Raises SendFailed for the first asynchronous message that failed and whose Delivery was not
         asked; the messages of the others are in the log lines."""
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
-        left = 0
         for producer in self._producers:
-            while left := len(producer):
+            while len(producer):
                 rest_s = _WAIT_S if until_s is None else until_s - time.monotonic()
                 if rest_s <= 0:
                     break
                 with interruptible():
                     producer.flush(min(rest_s, _WAIT_S))
         self._raise_failure()
-        return left
+        return self._under_way()
+
+    def _under_way(self) -> int:
+        return sum(map(len, self._producers))
 
     def _raise_failure(self) -> None:
         errors = []
@@ -213,7 +215,7 @@ class Producer:
         return {
             "sent": self._sent,
             "failed": self._failures.count,
-            "under_way": sum(len(producer) for producer in self._producers),
+            "under_way": self._under_way(),
             "heartbeats_sent": self._heartbeats.sent,
             "last_error": self.last_error,
         }

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -129,6 +130,17 @@ def test_an_asynchronous_failure_that_nobody_took_is_raised_by_flush_once():
         producer.flush()
     assert producer.flush() == 0
     producer.close()
+
+
+def test_a_flush_that_ends_too_soon_counts_the_messages_of_all_topics():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        properties = {"bootstrap.servers": "{}:{}".format(*silent.getsockname())}
+        config = {"Type": "ProducerConfig", "Properties": properties, "Topics": {"bulk": {}}}
+        producer = Producer(config)
+        for topic in ("t", "bulk", "t"):
+            producer.send(topic, b"x", wait=False)
+        assert producer.flush(0.1) == 3
+        producer.close(0)
 
 
 def test_a_producer_that_is_dropped_with_a_failure_ends_without_a_close():

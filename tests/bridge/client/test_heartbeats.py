@@ -81,6 +81,17 @@ def test_an_overdue_heartbeat_is_told_once_until_the_next_one():
     assert [row["topic"] for row in watch.status()] == ["u"]
 
 
+def test_a_look_at_the_status_reports_no_heartbeat_as_overdue():
+    now, told = [0.0], []
+    watch = HeartbeatWatch(10, on_overdue=told.append, clock=lambda: now[0])
+    watch.expect(["t"])
+    now[0] = 12
+    assert watch.status() == [{"topic": "t", "client_id": "", "age_s": 12, "overdue": True}]
+    assert told == []  # a scrape of the metrics comes from another thread than `poll`
+    watch.overdue()
+    assert told == [("t", "", 12)]
+
+
 def test_an_overdue_heartbeat_is_in_the_log_lines_the_status_and_the_metrics(broker, topic, caplog):
     told = []
     config = consumer_config(broker, "silent", top={"HeartbeatInterval": 0.2})
