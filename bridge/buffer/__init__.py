@@ -5,5 +5,5 @@ It knows a destination only as a `Provider`: six names. It does not forward logs
 
 Read in this order: buffer (what users call), store_forward (a failure turns live into buffered), settings,
 memory_queue, backlog (a log and its cursor), provider_sender (batches and retries), provider (the
-protocol), file_provider (Kafka's is bridge.kafka.provider).
+protocol), file_provider (Kafka's is bridge.kafka.provider), aio (for asyncio).
 """

@@ -56,11 +56,7 @@ class Buffer:
         return self._buffer
 
     async def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        headers: Headers = (),
+        self, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()
     ) -> None:
         """See `bridge.Buffer.send`. Messages are accepted in the order of the calls."""
         await self._sends.run(partial(self._opened.send, topic, value, key, headers))

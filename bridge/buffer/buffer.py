@@ -140,11 +140,7 @@ class Buffer:
     # --- what a program calls -----------------------------------------------------------------
 
     def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        headers: Headers = (),
+        self, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()
     ) -> None:
         """Accepts a message. Waits in mode block while there is no room, and where the log's
         retention blocks. Raises NotDelivered (mode error, and for messages that were rejected),

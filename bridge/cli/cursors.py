@@ -45,12 +45,8 @@ def cursors(log: str, *, as_json: bool) -> None:
         out.line(table(HEAD, [each.row() for each in rows]))
     for row in rows:
         notes, at = notes_of[row.name], row.position
-        of = (
-            f"Kafka cluster {notes.cluster.known}"
-            if notes.cluster.known
-            else "no cluster known yet"
-        )
-        out.line(f"\n{row.name}: {of}")
+        known = notes.cluster.known
+        out.line(f"\n{row.name}: {f'Kafka cluster {known}' if known else 'no cluster known yet'}")
         for (topic, partition), note in sorted(notes.lanes.items()):
             ahead = "  ahead of the cursor" if at is not None and note.address > at.address else ""
             held = f"up to address {note.address}" if note.address >= 0 else "no record"

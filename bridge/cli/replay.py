@@ -94,8 +94,7 @@ def replay(
 
     Records of a range go where the bridge sends them, or all to --topic. The result and --dry-run
     list the topics, with counts. The range must end at or before the bridge's cursor: the bridge
-    itself sends what follows.
-    Dead letters that are acknowledged are not sent by the next replay.
+    itself sends what follows. Dead letters that are acknowledged are not sent by the next replay.
     """
     if dead == (begin is not None or end is not None) or (begin is None) != (end is None):
         raise UsageError("give --from and --to, or --dead-letter")

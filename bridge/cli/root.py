@@ -46,5 +46,5 @@ def main() -> None:
 for _command in (
     run, status, top, check_config, seek, replay, cursors, files, demo, simulate, broker, cluster, pull,
     topics, offsets, consume, ingest, mirror,
-):  # fmt: skip  # one thing
+):  # fmt: skip  # a list
     main.add_command(_command)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bridge")
 INTERRUPTED = 128  # plus the signal's number: the usual exit status
+# Options that are keys of a cluster in the configuration.
+_OF_A_CLUSTER = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "clusters.settings"}
 
 
 def run_bridge(
@@ -43,7 +45,7 @@ def run_bridge(
     from bridge.operate.scrub import Scrubber
     from bridge.supervise.supervisor import Supervisor
 
-    over = {_KEYS.get(name, name): value for name, value in given.items()}
+    over = {_OF_A_CLUSTER.get(name, name): value for name, value in given.items()}
 
     def read() -> Config:
         config = load(file, over)
@@ -109,9 +111,6 @@ def _notify(state: str) -> None:
             to.send(state.encode())
     except OSError as error:
         _log.warning("systemd was not notified of %s: %s", state, error)
-
-
-_KEYS = {"bootstrap_servers": "clusters.bootstrap_servers", "settings": "clusters.settings"}
 
 
 @contextmanager

@@ -3,11 +3,11 @@
 This room owns what a program or a directory of files needs to talk to Kafka by hazdev-broker's
 configuration. It does not know how a log is delivered: files go through a log and the bridge.
 
-Read in this order: errors, properties (the Java client's and kafka-fast's keys), config,
-connection; delivery and producer; received, positions, heartbeat and consumer; aio (asyncio); signing;
-metrics; and for files: file_config, file_system, intake (directory → log), log_tap (topics → log),
-file_sinks (log → files), file_clients (the three programs).
-Each name is loaded when it is used: Kafka's client takes a while to import.
+Read in this order: errors, properties (the Java client's and kafka-fast's keys), config, connection;
+delivery and producer; received, positions, heartbeat and consumer; aio (asyncio); signing; metrics; and for
+files: file_config, file_system, intake (directory → log), log_tap (topics → log), file_sinks (log → files),
+file_clients (the three programs). Each name is loaded when it is used: Kafka's client takes a while to
+import.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MODULES = {
     "Silence": "heartbeat",
 }
 __all__ = ["AsyncConsumer", "AsyncProducer", "Consumer", "Delivery", "Heartbeat", "Producer",
-           "Received", "Silence"]  # fmt: skip  # one thing
+           "Received", "Silence"]  # fmt: skip  # a list
 
 
 def __getattr__(name: str) -> Any:

@@ -51,7 +51,7 @@ class Table(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, hide_input_in_errors=True,
         alias_generator=to_pascal, validate_by_name=False,
-    )  # fmt: skip  # one thing
+    )  # fmt: skip  # one call
 
 
 class SigningTable(Table):
@@ -219,7 +219,7 @@ def options_of(
 ) -> Options:
     """A client's table, checked whole. more: properties of a TopicConfig. Raises as `load`."""
     problems: list[Problem] = []
-    wanted = ("ProducerConfig" if side == "producer" else "ConsumerConfig").removeprefix("Kafka")
+    wanted = "ProducerConfig" if side == "producer" else "ConsumerConfig"
     if table.type.removeprefix("Kafka") != wanted:
         problems.append(Problem(WrongType, f"Type: is {table.type}, and a {side} takes {wanted}"))
     plain, wrong = _plain({**table.properties, **(more or {})}, base)
@@ -242,7 +242,7 @@ def options_of(
     return Options(
         done.settings, topic_settings, done.is_sync, done.poll_records, table.heartbeat_interval,
         table.signing, topics or [], base, [*(notices or []), *done.notices],
-    )  # fmt: skip  # one thing
+    )  # fmt: skip  # one call
 
 
 def _lacking(settings: Mapping[str, str], side: Side) -> list[Problem]:
@@ -262,7 +262,6 @@ def _lacking(settings: Mapping[str, str], side: Side) -> list[Problem]:
 def _plain(given: Mapping[str, Any], base: Path) -> tuple[dict[str, str], list[Problem]]:
     """Texts by key: lists of servers become one text, and references to secrets their value."""
     laid: dict[str, Any] = {}
-    problems = []
     for name, value in given.items():
         key = name.removeprefix(":")  # as kafka-fast writes its keys
         if RENAMED.get(key, key) == "bootstrap.servers":

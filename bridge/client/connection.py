@@ -44,8 +44,8 @@ FATAL_CODES = frozenset({
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Around a call of librdkafka that runs callbacks. It loses what a signal's handler raises inside one of its
-    callbacks, such as a log line during an outage, and raises SystemError: that becomes an interrupt."""
+    """Around a call of librdkafka that runs callbacks, such as for a log line during an outage. It loses what a
+    signal's handler raises inside one of them, and raises SystemError: that becomes KeyboardInterrupt."""
     try:
         yield
     except SystemError as error:

@@ -33,7 +33,8 @@ from bridge.kafka.error_table import row_of
 if TYPE_CHECKING:
     from bridge.client.config import Source
     from bridge.client.heartbeat import Heartbeat, Silence
-    from bridge.client.positions import Place, Starts
+    from bridge.client.positions import Starts
+    from bridge.kafka.catalog import Place
 
 _log = logging.getLogger("bridge.client")
 _NO_PARTITION = {"_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"}

@@ -33,7 +33,7 @@ class Heartbeat(NamedTuple):
     def to_json(self) -> bytes:
         """The message."""
         named = {"Type": "Heartbeat", "Time": self.time, "Topic": self.topic,
-                 "ClientId": self.client_id}  # fmt: skip  # one thing
+                 "ClientId": self.client_id}  # fmt: skip  # one value
         return json.dumps(named).encode()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config import Options
     from bridge.client.heartbeat import Heartbeat
-    from bridge.client.positions import Place
+    from bridge.kafka.catalog import Place
 
 _log = logging.getLogger("bridge.files")
 PLACE_HEADER = "aolog-kafka"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -16,14 +15,14 @@ from confluent_kafka import KafkaException, TopicPartition
 from bridge.kafka.client import ANSWER_S, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from confluent_kafka import Consumer
 
     from bridge.client.received import Received
+    from bridge.kafka.catalog import Place
 
-Place: TypeAlias = tuple[str, int]
-Starts: TypeAlias = Callable[[Place, int, int, int], int | None]
+Starts: TypeAlias = "Callable[[Place, int, int, int], int | None]"
 _log = logging.getLogger("bridge.client")
 
 
@@ -32,11 +31,7 @@ class Positions:
     end, where to begin in it; None: as the committed offset and auto.offset.reset say."""
 
     def __init__(
-        self,
-        consumer: Consumer,
-        *,
-        incremental: bool,
-        starts: Starts | None = None,
+        self, consumer: Consumer, *, incremental: bool, starts: Starts | None = None
     ) -> None:
         self._consumer = consumer
         self._incremental = incremental

@@ -87,7 +87,7 @@ REFUSED = {
 }
 _FOR_CONSUMERS = "it is a consumer's"
 _PRODUCERS_IGNORE = {"group.id": _FOR_CONSUMERS, "enable.auto.commit": _FOR_CONSUMERS,
-                     "auto.offset.reset": _FOR_CONSUMERS}  # fmt: skip  # one thing
+                     "auto.offset.reset": _FOR_CONSUMERS}  # fmt: skip  # a table
 _ASSIGNORS = {
     "Range": "range",
     "RoundRobin": "roundrobin",
@@ -152,10 +152,12 @@ CONVERTED: dict[str, Callable[[str], Settings]] = {
     "use-earliest": _earliest,
     "metadata-timeout": _as("socket.timeout.ms"),
 }
+# kafka-fast bounds two kinds of request apart, and librdkafka all of them together.
+_SHARED = {"socket.timeout.ms"}
 
 
 def translate(given: Mapping[str, str], side: Side) -> Translation:
-    """Librdkafka's settings. Problems are returned, not raised, so that all can be reported."""
+    """To librdkafka's settings. Problems are returned, not raised, so that all can be reported."""
     found: Settings = {}
     spelt: dict[str, str] = {}
     notices: list[str] = []
@@ -169,17 +171,13 @@ def translate(given: Mapping[str, str], side: Side) -> Translation:
         else:
             for name, text in taken.items():
                 if name in spelt and (name not in _SHARED or found[name] != text):
-                    text_ = f"{key}: is another spelling of {spelt[name]}; keep one of them"
-                    problems.append(Problem(KeyGivenTwice, text_))
+                    twice = f"{key}: is another spelling of {spelt[name]}; keep one of them"
+                    problems.append(Problem(KeyGivenTwice, twice))
                 found[name], spelt[name] = text, key
     own = _own_options(found, problems)
     if side == "producer":
         _weaken_idempotence(found, notices)
     return Translation(found, *own, notices, problems)
-
-
-# kafka-fast bounds two kinds of request apart, and librdkafka all of them together.
-_SHARED = {"socket.timeout.ms"}
 
 
 def _take(key: str, value: str, side: Side) -> Settings | Problem | str:

@@ -37,7 +37,7 @@ from bridge.errors import WrongConfiguration, WrongSetting
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's
 _PATH = r"^[^\x00]*$"  # the system's rule
 _TOPIC = f"^{TOPIC_NAME}$"
-_AS_KEY = "http.token"  # of a setting: the name of a secret
+_AS_KEY = "http.token"  # the token is read as a setting of this name, which is a secret's
 
 
 class _Table(BaseModel):

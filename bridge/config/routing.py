@@ -49,7 +49,7 @@ class Rule(NamedTuple):
     takes_arrow: bool = False
 
     def __repr__(self) -> str:
-        """As before there were transforms, where there is none: fingerprints are made of it."""
+        """Fingerprints are made of it: without a transform, it is as in releases that had none."""
         shown = self._asdict() if self.transform else dict(list(self._asdict().items())[:6])
         return f"Rule({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 

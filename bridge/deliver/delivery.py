@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once"
+SET_ASIDE = "start with --poison dead-letter"  # what the operator can do about poison
 
 IDLE_S = 0.2  # an idle wait: the longest delay of a signal or of a due commit
 BUSY_S = 0.005  # a wait while records are in flight: the longest delay of reading new ones
@@ -78,7 +79,12 @@ class Delivery(Protocol):
 
 
 def undeliverable(
-    path: str, refusal: Refusal, address: int | None, *, instead: str, **details: object
+    path: str,
+    refusal: Refusal,
+    address: int | None,
+    *,
+    instead: str = SET_ASIDE,
+    **details: object,
 ) -> Undeliverable:
     """The error of a delivery that waits before a record. instead: what else the operator can do about
     poison."""

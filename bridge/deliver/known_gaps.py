@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bridge")
 SAVED_MAX = 1_000  # of the last gaps, in the file, about 120 KB
 KEPT_MAX = 10_000  # in memory, about 4 MB
+_PAUSE_S = 10.0  # between two tries to save on a full disk
 
 
 class Loss(NamedTuple):
@@ -79,7 +80,7 @@ class KnownGaps:
             return False
         losses = self._losses
         begin = bisect_left(losses, gap.begin, key=lambda loss: loss.gap.begin)
-        if begin and (losses[begin - 1].gap.end > gap.begin):
+        if begin and losses[begin - 1].gap.end > gap.begin:
             begin -= 1
         end = begin
         whole = Loss(gap, ordinal, int(time.time()) if at_s is None else at_s)
@@ -139,9 +140,6 @@ def _union(one: Loss, other: Loss) -> Loss:
     first = min(one.ordinal, other.ordinal)
     last = max(one.ordinal + one.records, other.ordinal + other.records)
     return Loss(Gap(begin, end, reason, last - first), first, at_s)
-
-
-_PAUSE_S = 10.0  # between two tries on a full disk
 
 
 class LossFile:

@@ -6,13 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aolog import Reader
-from aolog.errors import (
-    AddressBeyondEnd,
-    AddressPruned,
-    CursorDiverged,
-    CursorForeign,
-    counted,
-)
+from aolog.errors import AddressBeyondEnd, AddressPruned, CursorDiverged, CursorForeign, counted
 from aolog.log.cursor_file import Position as CursorPosition
 from aolog.log.retention import Retention, prune
 from aolog.read.gaps import reported_elsewhere

@@ -110,16 +110,9 @@ def replay_dead_letters(path: str, options: ForwarderOptions) -> Forwarder:
     CursorLocked if another replay runs."""
     dead = dead_letters_of(path, options.cursor)
     first = first_dead_letter(dead, Storage())
-    how = replace(
-        options,
-        cursor=REPLAY,
-        routing=None,
-        drain=True,
-        view=_original,
-        keyless=None
-        if first is None
-        else first.origin.topic_uuid,  # the partition it was meant for
-    )
+    # Records without a key go to the partition that they were meant for.
+    keyless = None if first is None else first.origin.topic_uuid
+    how = replace(options, cursor=REPLAY, routing=None, drain=True, view=_original, keyless=keyless)
     return Forwarder(dead, how)
 
 

@@ -1,8 +1,8 @@
 """Router: where the records of a batch go, and which of them cannot. Both deliveries use it.
 
 It joins what is known before anything is sent: the rules (bridge.config.routing), the partitions, the
-topics' limits (bridge.kafka.admission), and errors of transforms. A column is
-answered at a time, and the lane of a key is remembered, because keys recur.
+topics' limits (bridge.kafka.admission), and errors of transforms. It works on columns, and remembers the
+lane of a key, because keys recur.
 """
 
 from __future__ import annotations
@@ -107,10 +107,7 @@ class Router:
         return None if to is None else to.topic
 
     def route(
-        self,
-        batch: Batch,
-        messages: Messages,
-        partitions_of: Callable[[str], int | Refusal | None],
+        self, batch: Batch, messages: Messages, partitions_of: Callable[[str], int | Refusal | None]
     ) -> Routed:
         """messages: of the batch. partitions_of: how many partitions of a topic are in use; or why the
         topic cannot be used; None if its lane is closed for that reason already. The records of such

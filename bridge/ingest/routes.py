@@ -196,18 +196,18 @@ class _Metrics:
         self._requests = Counter(
             "aolog_ingest_requests", "Appends that were answered, by HTTP status.", ["status"],
             registry=registry,
-        )  # fmt: skip  # as the others
+        )  # fmt: skip  # one call
         self._records = Counter(
             "aolog_ingest_records", "Records that are durable.", ["topic"], registry=registry
         )
         self._bytes = Counter(
             "aolog_ingest_body_bytes", "Bytes of the bodies of these records.", ["topic"],
             registry=registry,
-        )  # fmt: skip  # as the others
+        )  # fmt: skip  # one call
         self._repeated = Counter(
             "aolog_ingest_repeated_requests", "Requests whose records were there already.", ["topic"],
             registry=registry,
-        )  # fmt: skip  # as the others
+        )  # fmt: skip  # one call
         self._seconds = Histogram(
             "aolog_ingest_append_seconds", "Time from a request to its answer.", registry=registry
         )

@@ -57,13 +57,12 @@ def bounds_of(settings: Mapping[str, str | None]) -> Bounds:
 
     before_ms, after_ms = _UNBOUNDED, _UNBOUNDED
     if settings.get("message.timestamp.type") != "LogAppendTime":
-        both = number(
-            "message.timestamp.difference.max.ms"
-        )  # before Kafka 4, where those are unset
-        before_ms, after_ms = (
-            both if (own := number(f"message.timestamp.{which}.max.ms")) == _UNBOUNDED else own
-            for which in ("before", "after")
-        )
+        before_ms = number("message.timestamp.before.max.ms")
+        after_ms = number("message.timestamp.after.max.ms")
+        # Before Kafka 4 one setting bounds both, where these are unset.
+        both_ms = number("message.timestamp.difference.max.ms")
+        before_ms = both_ms if before_ms == _UNBOUNDED else before_ms
+        after_ms = both_ms if after_ms == _UNBOUNDED else after_ms
     return Bounds(
         number("max.message.bytes"),
         number("segment.bytes"),

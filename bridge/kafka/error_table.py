@@ -21,10 +21,9 @@ from typing import NamedTuple
 
 TOO_LARGE = "MSG_SIZE_TOO_LARGE"
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
-# The bridge's own codes. Neither the record nor the configuration names a topic:
-NO_TOPIC = "NO_TOPIC"
-# Kafka's code does not say which right is missing:
-NO_READ = "NO_READ"
+# The bridge's own codes:
+NO_TOPIC = "NO_TOPIC"  # neither the record nor the configuration names one
+NO_READ = "NO_READ"  # Kafka's code does not say which right is missing
 TRANSFORM_FAILED = "TRANSFORM_FAILED"
 
 
@@ -38,7 +37,8 @@ class Fault(Enum):
 
 
 class Kind(Enum):
-    """What an error concerns, as finely as the bridge distinguishes errors, after whose fault it is."""
+    """What an error concerns, as finely as the bridge distinguishes errors: whose fault it is, and what
+    happened."""
 
     POISON = Fault.RECORD, "the record will never be taken"
     NEIGHBOUR = Fault.RECORD, "another record of the request was refused"

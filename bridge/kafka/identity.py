@@ -27,7 +27,7 @@ class Identity:
     called: str = ""
 
     def call(self, name: str) -> None:
-        """The configuration's name for the cluster."""
+        """Takes the name that the configuration uses now."""
         self.called = name
         self.name = self.name or ("" if self.known else name)
 

@@ -206,7 +206,7 @@ class KafkaProvider:
                 producer.produce(
                     topic, value, key, _BY_KEY, done, None,
                     max(1, timestamp_us // 1_000), all_headers,
-                )  # fmt: skip  # as the client names them
+                )  # fmt: skip  # one call
             except BufferError:
                 self._poll()
                 self._check()

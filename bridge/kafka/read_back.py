@@ -39,10 +39,10 @@ _PURPOSE = (
 
 class ReadBack:
     """Reads partitions: their ends, and this log's stamps in them. Joins no group and commits
-    nothing. identity: which cluster it has to be, if that is known. reads: whether records are read;
-    if not, only ends are known, and no partition has messages. purpose: why the bridge
-    needs the right Read, for the error if it is missing. committed: whether only committed records are
-    read; a partition then ends where the first open transaction begins."""
+    nothing. identity: which cluster it has to be, if that is known. reads: whether records are read; if
+    not, only ends are known, and no partition has messages. purpose: why the bridge needs the right Read,
+    for the error if it is missing. committed: whether only committed records are read; a partition then
+    ends where the first open transaction begins."""
 
     def __init__(
         self,
@@ -82,12 +82,11 @@ class ReadBack:
             raise NotReachable(found.error.str())
         return {number: partition.leader for number, partition in found.partitions.items()}
 
-    def ends(self, lane: LaneKey, timeout_s: float | None = None) -> tuple[int, int]:
+    def ends(self, lane: LaneKey, timeout_s: float = ANSWER_S) -> tuple[int, int]:
         """(first offset, offset after the last). Raises NoAnswer, ToldToStop, and Refused if the right
         Read is missing."""
         if self._give_up():
             raise ToldToStop
-        timeout_s = ANSWER_S if timeout_s is None else timeout_s
         try:
             found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=timeout_s)
         except KafkaException as error:
@@ -104,13 +103,11 @@ class ReadBack:
             with closing(self.until_end(lane, begin, end, ANSWER_S * 2, batch=_BATCH)) as found:
                 yield from (message for message in found if message.error() is None)
 
-    def check_readable(self, lane: LaneKey, end: int, timeout_s: float | None = None) -> None:
+    def check_readable(self, lane: LaneKey, end: int, timeout_s: float) -> None:
         """Reads at a partition's end, to see whether the right Read is there. Raises as messages."""
-        if not self.reads:
-            return
-        timeout_s = ANSWER_S if timeout_s is None else timeout_s
-        with closing(self.until_end(lane, end, end + 1, timeout_s)) as messages:
-            next(messages)
+        if self.reads:
+            with closing(self.until_end(lane, end, end + 1, timeout_s)) as messages:
+                next(messages)
 
     def stamp_at(self, lane: LaneKey, offset: int) -> Stamp | None:
         """The stamp of the message at an offset, or of the next one after it; None if it has none, or

@@ -94,10 +94,7 @@ class Stalls:
         self._say_due_s = 0.0
 
     def see(
-        self,
-        sent: Mapping[LaneKey, Sent],
-        low: Callable[[LaneKey], int | None],
-        now_s: float,
+        self, sent: Mapping[LaneKey, Sent], low: Callable[[LaneKey], int | None], now_s: float
     ) -> tuple[list[Stall], list[Stall]]:
         """Which stalls to log now (all, if one is new or a minute has passed), and which are over.
 

@@ -22,12 +22,7 @@ _Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
 
 
 def _made(
-    kind: type[_Metric],
-    name: str,
-    labels: tuple[str, ...],
-    meaning: str,
-    advice: str,
-    **more: Any,
+    kind: type[_Metric], name: str, labels: tuple[str, ...], meaning: str, advice: str, **more: Any
 ) -> _Metric:
     name = f"aolog_bridge_{name}"
     shown = f"{name}_total" if kind is Counter else name
@@ -40,36 +35,36 @@ COMMIT_SECONDS = _made(
     "Time to make a cursor durable: the syncs of the cursor's file, the checkpoints and the log.",
     "above 1 s: look at the disk",
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
-)  # fmt: skip  # as the others
+)  # fmt: skip  # a table
 TRANSACTIONS = _made(
     Counter, "transactions", ("outcome",),
     "Transactions of exactly_once, by outcome: committed or aborted.",
     "aborted: read the log lines",
-)  # fmt: skip  # as the others
+)  # fmt: skip  # as above
 _ROUND_TRIP_SECONDS = _made(
     Gauge, "broker_round_trip_seconds", ("broker",),
     "Time from a request to the broker's answer, 99th percentile of the last seconds.",
     "look at the network and the broker",
-)  # fmt: skip  # as the others
+)  # fmt: skip  # as above
 _QUEUED = _made(
     Gauge, "broker_requests", ("broker",),
     "Requests that wait to be sent to the broker, or for its answer.", "as above",
-)  # fmt: skip  # as the others
+)  # fmt: skip  # as above
 _RETRIED = _made(
     Counter, "requests_retried", ("broker",),
     "Requests that were sent to the broker again, because it did not answer or refused for now.",
     "as above",
-)  # fmt: skip  # as the others
+)  # fmt: skip  # as above
 REJECTED = _made(
     Counter, "records_rejected", ("outcome", "reason"),
     "Records that the cluster never accepts, by what became of them and by the reason's code.",
     "look the code up in the [errors](errors.md)",
-)  # fmt: skip  # as the others
+)  # fmt: skip  # as above
 LOST = _made(
     Counter, "records_lost_by_reason", ("reason",),
     "Lost records by reason: `pruned`, removed by retention before they were delivered; others: damage.",
     "`pruned`: raise the retention; others: `aolog verify LOG`",
-)  # fmt: skip  # as the others
+)  # fmt: skip  # as above
 LOST.labels("pruned")  # an increase from nothing is not seen
 
 

@@ -16,14 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from confluent_kafka import KafkaException, Producer
 
 from aolog.errors import counted
-from bridge.kafka.client import (
-    ANSWER_S,
-    AUTO_CREATE,
-    CLIENT_LOG,
-    NotReachable,
-    lacking,
-    words,
-)
+from bridge.kafka.client import ANSWER_S, AUTO_CREATE, CLIENT_LOG, NotReachable, lacking, words
 from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, kind_of
 from bridge.kafka.lane import Refusal
 

@@ -57,12 +57,12 @@ class TopicSettings:
         if not due:
             return []
         self._asked_s.update(dict.fromkeys(due, now_s))
-        kinds = {ConfigResource(ConfigResource.Type.TOPIC, topic): topic for topic in due}
         admin = admin_client(self._settings)
         found = []
-        asked = admin.describe_configs(list(kinds), request_timeout=_ANSWER_S)
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in due]
+        asked = admin.describe_configs(resources, request_timeout=_ANSWER_S)
         for resource, future in asked.items():
-            topic = kinds[resource]
+            topic = resource.name
             try:
                 settings = future.result(_ANSWER_S)
             except (KafkaException, FutureTimeoutError) as error:

@@ -34,7 +34,7 @@ from bridge.operate.server import (
     SAMPLE_S,
     Limits,
     Streams,
-    done,
+    carry_out,
     error,
     event,
     json_response,
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bridge.http")
 
 LOGS_SHOWN = 200  # of a process with thousands, the page shows the worst ones
-
-
 _EVENT = {"event": "action"}
 _ACTIONS: dict[str, Action] = {"pause": "pause", "resume": "resume", "retry": "try_again"}
 
@@ -75,11 +73,7 @@ class Controls(Protocol):
 
 @contextmanager
 def serving(
-    access: Access,
-    monitor: Monitor,
-    *,
-    controls: Controls | None = None,
-    limits: Limits = LIMITS,
+    access: Access, monitor: Monitor, *, controls: Controls | None = None, limits: Limits = LIMITS
 ) -> Iterator[tuple[str, int]]:
     """Serves in a thread of its own; yields the address that it listens on. The thread samples the
     monitor, too. Raises UsageError where it cannot listen."""
@@ -195,7 +189,7 @@ class _Answers:
             return error(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
         controls = self._controls
         assert controls is not None
-        return await done(request, lambda given: act(controls, given))
+        return await carry_out(request, lambda given: act(controls, given))
 
     def _find(self, name: str | None, cluster: str | None) -> LogStatus | None:
         return next(

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from bridge.operate.monitor import Monitor
     from bridge.supervise.status import LogStatus
 
-LOGS_MAX = (
-    500  # rows of each family: at a scrape each 15 s what one Prometheus takes without notice
-)
+# Rows of each family: at a scrape each 15 s what one Prometheus takes without notice.
+LOGS_MAX = 500
 OTHER = "other"
 PREFIX = "aolog_bridge_"
 

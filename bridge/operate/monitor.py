@@ -1,4 +1,4 @@
-"""What a bridge knows of itself over time: rates, lag of the last hour, disk, recent problems.
+"""What a bridge knows of itself over time: rates, lag of the last hour, disk.
 
 `Monitor.sample` is called once a second with the statuses of all logs. It keeps sums and a bounded
 history; the page, the metrics and `top` read from it. It reads file sizes, never records, and asks no
@@ -16,6 +16,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aolog.errors import AologError
+from aolog.log.directory import slab_bases
+from aolog.log.names import slab_name
 from bridge.deliver.status import done, pending
 from bridge.supervise.status import REMOVED_LOGS, LogStatus, Overview, Phase, overview
 
@@ -24,10 +27,6 @@ if TYPE_CHECKING:
 
     from aolog.storage.storage import Storage
     from bridge.operate.scrub import Scrub
-
-from aolog.errors import AologError
-from aolog.log.directory import slab_bases
-from aolog.log.names import slab_name
 
 POINT_S = 5.0  # an hour of points is 720: enough for a chart, 50 kB as JSON
 POINTS = 720
@@ -162,10 +161,8 @@ class Monitor:
         """Keeps the sums of logs that were removed."""
         gone = {key for key in self._flows if key[0] != REMOVED_LOGS} - present
         for key in gone:
-            flow, sums = (
-                self._flows.pop(key),
-                self._flows.setdefault((REMOVED_LOGS, key[1]), Flow()),
-            )
+            flow = self._flows.pop(key)
+            sums = self._flows.setdefault((REMOVED_LOGS, key[1]), Flow())
             sums.records_in += flow.records_in
             sums.bytes_in += flow.bytes_in
             sums.bytes_out += flow.bytes_out

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bridge.scrub")
 _LOOK_S = 1.0  # delay before a new log or a due pass is noticed
 _WAIT_S_MAX = 3_600.0  # a lock takes no time-out of centuries
+_KEPT = 100  # findings in a status
 _SHOWN = 3  # findings in a log line
 
 
 class Scrub(NamedTuple):
-    """The last pass over a log. ended_s: seconds since 1970. damage: gaps, except known ones of a
-    repaired copy, and other damage, counted.
-    findings: the first of them, as text. gaps: addresses [begin, end) of the first of them."""
+    """The last pass over a log. ended_s: seconds since 1970. damage: how many gaps, except known ones of a
+    repaired copy, and other damages. findings: the first _KEPT of them, as text. gaps: addresses
+    [begin, end) of the first _KEPT gaps."""
 
     ended_s: float
     bytes: int
@@ -123,5 +124,5 @@ def _result(report: Report) -> Scrub:
     new = report.new_gaps
     gaps = [f"gap {gap.begin}-{gap.end} ({gap.reason})" for gap in new]
     findings = (*gaps, *report.problems)
-    places = tuple((gap.begin, gap.end) for gap in new[:100])
-    return Scrub(time.time(), report.bytes, report.records, len(findings), findings[:100], places)
+    places = tuple((gap.begin, gap.end) for gap in new[:_KEPT])
+    return Scrub(time.time(), report.bytes, report.records, len(findings), findings[:_KEPT], places)

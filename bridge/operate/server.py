@@ -249,7 +249,7 @@ async def body_of(request: Request, most: int) -> bytes | None:
     return body
 
 
-async def done(request: Request, act: Callable[[dict[str, Any]], object]) -> Response:
+async def carry_out(request: Request, act: Callable[[dict[str, Any]], object]) -> Response:
     """Does what a small JSON object asks for, in a thread: it may read the disk. Answers with what `act`
     returns, by default that it is done."""
     body = await body_of(request, _BODY_MAX)

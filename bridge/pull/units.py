@@ -4,8 +4,8 @@ Unit K of a partition is the offsets [K * N, (K + 1) * N), for an N that the who
 on disk:
 
 - ROOT/.pull/units.json: N. Written once.
-- ROOT-events/NAME: the event log of the worker whose log is ROOT/NAME: one event for each finished unit, appended
-  after the unit's records are durable. Together they say which units are done.
+- ROOT-events/NAME: the event log of the worker whose log is ROOT/NAME: one event for each finished unit,
+  appended after the unit's records are durable. Together they say which units are done.
 - ROOT/.pull/CLUSTER.TOPIC-ID.PARTITION.uK: the claim of a unit in progress: a file whose lock the worker
   holds. Each holder first adds a durable line: its log, and the address where it begins. So the next
   holder reads what earlier ones appended of the unit, and goes on after it. The file goes when the
@@ -67,11 +67,6 @@ class Units:
         self._writer = Writer(f"{self._events_root}/{name}", sync="never")
         self._claims: dict[tuple[Source, int], File] = {}
         self.refresh()
-
-    @property
-    def records(self) -> int:
-        """N."""
-        return self._records
 
     def refresh(self) -> None:
         """Reads the events that other workers have added."""

@@ -4,6 +4,5 @@ It owns when a log is forwarded, and the status that users see. It does not know
 delivered (`bridge.deliver`), nor how a status is shown (`bridge.operate`, `bridge.cli`).
 
 Read in this order: supervisor (all decisions), worker (one log, in a thread), assignment (which logs go to
-which cluster), discovery (logs below a root), options (of a forwarder), reload (SIGHUP),
-status.
+which cluster), discovery (logs below a root), options (of a forwarder), reload (SIGHUP), status.
 """

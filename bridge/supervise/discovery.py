@@ -200,9 +200,7 @@ class Discovery:
         """`changes` and `grown` report growth of the log from now on. The caller looks at the log
         once more after this call, so that it misses nothing."""
         self._watch(path)
-        if (
-            path in self._parked
-        ):  # by another worker: growth that it has not seen is still to be reported
+        if path in self._parked:  # by another worker, to which growth is still to be reported
             return
         self._parked[path] = None
         with contextlib.suppress(*_UNREADABLE):  # None differs from the next value
@@ -224,9 +222,8 @@ class Discovery:
         changed = False
         for event in self._inotify.read(timeout=0):
             path = self._paths.get(event.wd)
-            if (
-                path is not None and event.mask & flags.IGNORED
-            ):  # the directory is gone, and its watch with it
+            if path is not None and event.mask & flags.IGNORED:
+                # The directory is gone, and its watch with it.
                 del self._paths[event.wd], self._watched[path]
             if path in self._parked:
                 grown.add(path)

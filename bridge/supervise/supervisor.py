@@ -45,8 +45,9 @@ _log = logging.getLogger("bridge.supervisor")
 _LOOK_S = 0.2  # delay before a parked log's growth, a due retry or a turn's end is noticed
 _SCAN_SHARE = 50  # scanning a large tree takes at most a fiftieth of the time
 _CHANGES_S = 0.2  # shortest time between scans after directories changed
-_QUEUE_KBYTES = 131_072  # of records in the client's memory, for all logs together; ...
-_QUEUE_KBYTES_MIN, _QUEUE_KBYTES_MAX = 4_096, 65_536  # ... each log has to fill a request or two
+# Of records in the clients' memory: for all logs together, and the share of one. Each log has to fill a
+# request or two.
+_QUEUE_KBYTES, _QUEUE_KBYTES_MIN, _QUEUE_KBYTES_MAX = 131_072, 4_096, 65_536
 _STATUS_S = 0.25  # delay before an idle log is noticed
 # Asking logs that do not run for their lag: pause between rounds, time in each turn.
 _MEASURE_PAUSE_S, _MEASURE_S = 1.0, 0.004

@@ -60,7 +60,7 @@ class Worker:
 
     ended: the queue for the worker when its thread ends. fail_fast: see Supervisor, which raises the
     failure, so it is not logged here. ending: why the thread was asked to end: "stop", "gone",
-    "turn", "park", "reload". watched_s: since when growth of the log is noticed. reported_s: of the
+    "turn", "park", "pause", "reload". watched_s: since when growth of the log is noticed. reported_s: of the
     last status. idle_s: since when it has nothing to do. losses: what cannot be delivered, over all
     runs; a run may meet a gap again. lost: records and gaps of `losses`, at the same moment as
     `status` or `lag`. lag: see LogStatus. ran_s: how long the last run took. drain_to: the log's end
@@ -110,7 +110,7 @@ class Worker:
         self.thread = threading.Thread(
             target=self._run, args=(status_s, more), name=f"{self.name} to {self.options.cluster}",
             daemon=True,
-        )  # fmt: skip  # one thing
+        )  # fmt: skip  # one call
         self.thread.start()
 
     def stop(self, why: str) -> None:

@@ -1,7 +1,6 @@
 """At least once: an idempotent producer; what arrived before a crash is read back and not sent again.
 
-Read in this order: delivery (the shell), engine (the state machine), partition_state (a
-lane, and its bisection), window, batch_planner, sender (from the log to the producer), topics
-(partitions), deduplicate (what counts as a duplicate). engine and the four modules that it uses are
-pure.
+Read in this order: delivery (the shell), engine (the state machine), partition_state (a lane, and its
+bisection), window, batch_planner, sender (from the log to the producer), topics (partitions), deduplicate
+(what counts as a duplicate). engine, partition_state, window and batch_planner are pure.
 """

@@ -24,7 +24,7 @@ from aolog import Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.read.gaps import reported_elsewhere
 from bridge.deliver.checkpoints import FROM_END
-from bridge.kafka.client import NoAnswer, Refused
+from bridge.kafka.client import ANSWER_S, NoAnswer, Refused
 from bridge.kafka.lane import Refusal
 from bridge.kafka.stamp import decode_stamp, stamped
 
@@ -186,7 +186,7 @@ def read_back(
     deduplicator: Deduplicator,
     *,
     clean: bool,
-    answer_s: float | None = None,
+    answer_s: float = ANSWER_S,
 ) -> Arrivals:
     """What each lane holds of the log. Moves the checkpoints on.
 

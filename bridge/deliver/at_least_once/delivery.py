@@ -20,7 +20,7 @@ from bridge.deliver.at_least_once.sender import Sender
 from bridge.deliver.at_least_once.topics import Topics
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
-from bridge.deliver.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, undeliverable
+from bridge.deliver.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, SET_ASIDE, undeliverable
 from bridge.deliver.router import Router
 from bridge.deliver.status import LANES_MAX, Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bridge")
 _AGAIN = "a reload (SIGHUP) or a restart tries again"
-_INSTEAD = "start with --poison dead-letter"
 _REPLAY_AGAIN = "another replay tries again"
 _REPLAY_INSTEAD = "pass it with --poison drop"
 
@@ -118,7 +117,7 @@ class AtLeastOnce:
         )
         replays = options.until is not None or options.view is not None
         self._again = _REPLAY_AGAIN if replays else _AGAIN
-        self._instead = _REPLAY_INSTEAD if replays else _INSTEAD
+        self._instead = _REPLAY_INSTEAD if replays else SET_ASIDE
         self._draining = self._has_producer = self._has_read_back = False
         self._stood: set[LaneKey] = set()
         self._watch = StallWatch(self._cluster, self._low)
@@ -228,10 +227,10 @@ class AtLeastOnce:
 
     def close(self) -> None:
         """As Delivery says."""
-        with ExitStack() as closing:  # in reverse order; all of them, whatever one raises
-            closing.callback(self._dead.close)
-            closing.callback(self._cluster.disconnect)
-            closing.callback(self._committer.close)
+        with ExitStack() as stack:  # in reverse order; each one, even if another raises
+            stack.callback(self._dead.close)
+            stack.callback(self._cluster.disconnect)
+            stack.callback(self._committer.close)
 
     # --- status -------------------------------------------------------------------------------
 

@@ -45,8 +45,7 @@ class Bisection:
     Some refusals name their records (KIP-467), if each record has a report of its own: so after such a
     refusal the records are first resent as they were, each with a report.
 
-    steps: the narrowest last: up to which address, in groups of
-    how many records."""
+    steps: the narrowest last: up to which address, in groups of how many records."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, int]] = []
@@ -86,12 +85,15 @@ class Mark(NamedTuple):
 class Lane:
     """One destination partition.
 
-    records, bytes: outstanding.
+    outstanding: marks that were sent and are not acknowledged. records, bytes: of these.
+    opened: a record was acknowledged on this connection.
     last_address, last_offset: the last that was acknowledged; -1 before there is one.
     sent_to: the last address that was sent or set aside on this connection.
     waits_from: the first record that it left in the log.
     acknowledged, acknowledged_s: records since the start, and the time of the last answer.
     counted: arrived records up to this address are counted, as acknowledged or as skipped.
+    share: how many records it may be sent after it was held; None: no bound.
+    held, closed: see the module; closed: why.
     """
 
     outstanding: deque[Mark] = field(default_factory=deque)

@@ -29,7 +29,7 @@ from bridge.deliver.delivery import (
     TOPIC_PAUSE_S,
     TOPIC_WAIT_S,
 )
-from bridge.kafka.client import NotReachable
+from bridge.kafka.client import ANSWER_S, NotReachable
 from bridge.kafka.error_table import advice
 from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.stalls import ASK_WHY_S
@@ -46,9 +46,8 @@ _log = logging.getLogger("bridge")
 REFUSED_PAUSE_S = 10.0  # and for one that has been missing for long
 FORBIDDEN_PAUSE_S = 60.0  # asking for rights means sending a record, and perhaps a new connection
 SILENT_PAUSE_S = 5.0
-CREATION_S = (
-    2.0  # a cluster that creates topics has created one by then: until then nothing is logged
-)
+# A cluster that creates topics has created one by then: until then nothing is logged.
+CREATION_S = 2.0
 SETTLE_S = 10.0  # how long reading pauses for new partitions, each minute
 
 
@@ -235,7 +234,7 @@ class Topics:
         lanes = [(topic, partition) for partition in range(partitions)]
         if topic not in self._missing:
             lanes = [key for key in lanes if key not in self._checkpoints.lanes]
-        self._add(lanes, None, {topic: partitions})
+        self._add(lanes, ANSWER_S, {topic: partitions})
         self._partitions[topic] = partitions
 
     def _reread(self, now_s: float) -> None:
@@ -287,7 +286,7 @@ class Topics:
 
     # --- partitions ---------------------------------------------------------------------------
 
-    def _add(self, keys: list[LaneKey], answer_s: float | None, partitions: dict[str, int]) -> None:
+    def _add(self, keys: list[LaneKey], answer_s: float, partitions: dict[str, int]) -> None:
         """Reads back lanes that were never used, or could not be before, and saves where to read
         back the new ones: from their ends. Lanes that do not answer are closed."""
         checkpoints = self._checkpoints

@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aolog.read.reader import position_at
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
-from bridge.deliver.delivery import (
-    BUSY_S,
-    EXACTLY_ONCE,
-    IDLE_S,
-    undeliverable,
-)
+from bridge.deliver.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, undeliverable
 from bridge.deliver.exactly_once.engine import State, Transactions
 from bridge.deliver.exactly_once.partitions import Partitions
 from bridge.deliver.exactly_once.prefetch import Prefetch
@@ -57,7 +52,6 @@ if TYPE_CHECKING:
     from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.position import Position
 
-_INSTEAD = "start with --poison dead-letter"
 _TIMEOUT_MS = 60_000  # the client's default
 
 
@@ -69,7 +63,7 @@ class ExactlyOnce:
     def __init__(
         self,
         source: LogSource,
-        notes: Checkpoints,
+        checkpoints: Checkpoints,
         options: ForwarderOptions,
         *,
         routing: Routing,
@@ -79,8 +73,8 @@ class ExactlyOnce:
         settings, poison = dict(options.settings), options.poison
         _check_times(options.transaction_seconds, settings)
         self._source = source
-        self._notes = notes
-        _take_notes(notes)
+        self._checkpoints = checkpoints
+        _take_cursor(checkpoints)
         source.reader.commit()  # from now on the cursor protects unread records from pruning
         self._cluster = TransactionalCluster(
             options.bootstrap_servers,
@@ -88,7 +82,7 @@ class ExactlyOnce:
             CursorName(uuid, source.cursor),
             options.cursor_topic,
             give_up,
-            notes.cluster,
+            checkpoints.cluster,
             create_topics=options.create_topics,
         )
         self._partitions = Partitions(self._cluster)
@@ -98,7 +92,7 @@ class ExactlyOnce:
             records=options.transaction_records,
             seconds=options.transaction_seconds,
             stop_s=options.stop_s,
-            in_doubt=not notes.clean,
+            in_doubt=not checkpoints.clean,
         )
         self._committer = Committer(source, lambda: self.engine.position, options.commit_s)
         self._prefetch = Prefetch(
@@ -115,10 +109,10 @@ class ExactlyOnce:
         self._draining = False
         self._dead = DeadLetters(source, uuid, poison)
         if poison == "dead-letter":
-            self._prefetch.aside = self._dead.known(source.position.address, notes.aside_from)
+            self._prefetch.aside = self._dead.known(source.position.address, checkpoints.aside_from)
         self._refusals = Refusals(self.engine, self._prefetch, self._cluster, self._partitions)
         self._sender = Sender(
-            self.engine, self._prefetch, self._cluster, self._dead, unsure=notes.unsure
+            self.engine, self._prefetch, self._cluster, self._dead, unsure=checkpoints.unsure
         )
         self._followed = self.engine.state
         self._connections = 0
@@ -188,12 +182,12 @@ class ExactlyOnce:
         return not engine.outstanding
 
     def finish(self) -> None:
-        """Saves in the notes whether the local cursor is where the cluster's is."""
+        """Saves in the checkpoints whether the local cursor is where the cluster's is."""
         self._committer.finish()
-        self._notes.clean = not self.engine.in_doubt
+        self._checkpoints.clean = not self.engine.in_doubt
         if self._connections:
-            self._notes.unsure = self._sender.unsure or not self.engine.intact
-        self._notes.save_if_possible()
+            self._checkpoints.unsure = self._sender.unsure or not self.engine.intact
+        self._checkpoints.save_if_possible()
         self._source.prune()
 
     def error(self) -> DestinationError | None:
@@ -202,14 +196,14 @@ class ExactlyOnce:
 
     def _undeliverable(self) -> DestinationError:
         path, address = self._source.reader.path, self.engine.position.address
-        return undeliverable(path, self._refusals.last, address, instead=_INSTEAD)
+        return undeliverable(path, self._refusals.last, address)
 
     def close(self) -> None:
         """See Delivery."""
-        with ExitStack() as closing:  # in reverse order; each one, even if another raises
-            closing.callback(self._dead.close)
-            closing.callback(self._cluster.close)
-            closing.callback(self._committer.close)
+        with ExitStack() as stack:  # in reverse order; each one, even if another raises
+            stack.callback(self._dead.close)
+            stack.callback(self._cluster.close)
+            stack.callback(self._committer.close)
 
     @property
     def acknowledged_by_topic(self) -> dict[str, int]:
@@ -362,9 +356,9 @@ class ExactlyOnce:
     def _unclean(self) -> None:
         """Notes, durably, before anything is sent: the cluster's cursor may be ahead of the local one,
         and which cluster it is."""
-        if self._notes.clean:
-            self._notes.clean, self._notes.unsure = False, True
-        self._notes.save()
+        if self._checkpoints.clean:
+            self._checkpoints.clean, self._checkpoints.unsure = False, True
+        self._checkpoints.save()
 
     def _go_back(self, position: Position) -> None:
         self._prefetch.forget()
@@ -379,20 +373,19 @@ class ExactlyOnce:
         self._follow()
 
 
-def _take_notes(notes: Checkpoints) -> None:
-    """Notes, durably, that this delivery has the log now; it uses no lanes."""
-    notes.lanes.clear()
-    notes.unsure = notes.unsure or notes.lost or not notes.clean
-    notes.delivery, notes.lost = EXACTLY_ONCE, False
-    notes.save()
+def _take_cursor(checkpoints: Checkpoints) -> None:
+    """Notes, durably, that this delivery has the log's cursor now; it uses no lanes."""
+    checkpoints.lanes.clear()
+    checkpoints.unsure = checkpoints.unsure or checkpoints.lost or not checkpoints.clean
+    checkpoints.delivery, checkpoints.lost = EXACTLY_ONCE, False
+    checkpoints.save()
 
 
 def _uuid_of(source: LogSource) -> bytes:
     uuid = source.reader.topic_uuid
     if uuid is None:
         raise WrongSetting(
-            "exactly once needs the log's UUID, and format 1 has none",
-            hint="use at_least_once",
+            "exactly once needs the log's UUID, and format 1 has none", hint="use at_least_once"
         )
     return uuid
 

@@ -9,12 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aolog.errors import counted
-from bridge.deliver.delivery import (
-    REREAD_S,
-    SILENT_ANSWER_S,
-    STUCK_REREAD_S,
-    TOPIC_WAIT_S,
-)
+from bridge.deliver.delivery import REREAD_S, SILENT_ANSWER_S, STUCK_REREAD_S, TOPIC_WAIT_S
 from bridge.kafka.client import NotReachable
 from bridge.kafka.lane import Refusal
 from bridge.kafka.stalls import STALLED_S

@@ -35,11 +35,7 @@ class Ready:
     keys and values."""
 
     def __init__(
-        self,
-        messages: Messages,
-        lanes: list[LaneKey],
-        ordinals: Sequence[int],
-        end: Position,
+        self, messages: Messages, lanes: list[LaneKey], ordinals: Sequence[int], end: Position
     ) -> None:
         self.messages = messages
         self.lanes = lanes

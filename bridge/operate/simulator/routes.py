@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from bridge.operate.page import load_page
-from bridge.operate.server import LIMITS, Streams, done, error, event, served
+from bridge.operate.server import LIMITS, Streams, carry_out, error, event, served
 from bridge.operate.simulator.simulation import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _routes(page: str, simulation: Simulation) -> Starlette:
             """A page of another server cannot send JSON here without the browser asking first."""
             if request.headers.get("content-type") != "application/json":
                 return error(415, "the request is not JSON", "Content-Type: application/json")
-            return await done(request, act)
+            return await carry_out(request, act)
 
         return answer
 

@@ -360,16 +360,14 @@ class Simulation:
         }[step]
         self._round.acknowledged = done
         program = self._round.program.last
-        if not at_step or not program.get("safe"):  # a program that has just begun promised nothing
-            if now_s >= self._round.crash_by_s:
-                self._round.crash_at = None
-                self._broker.set_rtt_ms(self._round.settings.delay_ms)
-                self._say(
-                    f"the bridge did not come to {step} in {_STEP_S:.0f} s; does anything flow?"
-                )
+        due = at_step and program.get("safe")  # a program that has just begun promised nothing
+        if not due and now_s < self._round.crash_by_s:
             return
         self._round.crash_at = None
         self._broker.set_rtt_ms(self._round.settings.delay_ms)
+        if not due:
+            self._say(f"the bridge did not come to {step} in {_STEP_S:.0f} s; does anything flow?")
+            return
         bridge.kill()
         self._round.crashes.appendleft(
             {"step": step, "run": program["run"], "number": program["safe"]}
@@ -417,9 +415,9 @@ class Simulation:
     def _judged(self, crash: dict[str, Any]) -> dict[str, Any]:
         """What became of the record that a crash was about."""
         run, number = crash["run"], crash["number"]
-        if run is not None and self._round.counts.has_arrived(run, number):
+        if self._round.counts.has_arrived(run, number):
             fate = "survived: it arrived once"
-        elif run is not None and self._round.counts.is_settled(run):
+        elif self._round.counts.is_settled(run):
             fate = "gone: append promises nothing" if crash["step"] == "append" else "LOST"
         else:
             fate = "not known yet"

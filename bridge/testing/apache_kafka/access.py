@@ -47,11 +47,7 @@ def make_access(directory: Path, *, tls: bool, sasl: bool) -> Access:
             f"{name}.sasl.enabled.mechanisms": "PLAIN",
             f"{name}.plain.sasl.jaas.config": f'{_PLAIN} required user_{_USER}="{password}";',
         }
-        settings |= {
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": _USER,
-            "sasl.password": password,
-        }
+        settings |= {"sasl.mechanism": "PLAIN", "sasl.username": _USER, "sasl.password": password}
     return Access(config, {LISTENER: protocol}, settings)
 
 

@@ -321,10 +321,9 @@ class KafkaServer:
         )
 
     def _format(self) -> None:
-        alone = self._node is None
-        uuid_ = cluster_id() if self._node is None else self._node.cluster_id
-        arguments = ["format", "-t", uuid_, "-c", str(self._properties)]
-        arguments += ["--standalone"] if alone else []
+        identity = cluster_id() if self._node is None else self._node.cluster_id
+        arguments = ["format", "-t", identity, "-c", str(self._properties)]
+        arguments += ["--standalone"] if self._node is None else []
         with self._log.open("ab") as log:
             status = subprocess.run(
                 [*self._command(), "kafka.tools.StorageTool", *arguments],
@@ -342,7 +341,7 @@ class KafkaServer:
 
         topic: only this one's, which must be there.
         """
-        deadline = time.monotonic() + START_SECONDS_MAX
+        until_s = time.monotonic() + START_SECONDS_MAX
         while True:
             with contextlib.suppress(KafkaException):
                 metadata = admin.list_topics(topic, timeout=PROBE_SECONDS)
@@ -356,7 +355,7 @@ class KafkaServer:
             if status is not None:
                 self._process = None
                 raise KafkaDied(f"Kafka ended with status {status}:\n{self.log_tail()}")
-            if time.monotonic() > deadline:
+            if time.monotonic() > until_s:
                 self.kill()
                 raise KafkaDied(f"not ready in {START_SECONDS_MAX} s:\n{self.log_tail()}")
             time.sleep(0.05)  # a refused connection answers at once; do not spin on it
