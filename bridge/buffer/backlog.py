@@ -12,13 +12,15 @@ from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.retention import check_retention, prune
 from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import resume_at
-from aolog.storage.storage import DIRECTORY_MODE, Storage
+from aolog.storage.storage import DIRECTORY_MODE
 from bridge.buffer.provider import Message
 from bridge.deliver.losses import LogLosses
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
+
+    from aolog.storage.storage import Storage
 
 CURSOR = "buffer"
 READ_BYTES = 256 << 10
@@ -65,9 +67,9 @@ class Backlog:
         *,
         retention: Retention | None = None,
         mode: int = DIRECTORY_MODE,
-        storage: Storage | None = None,
+        storage: Storage,
     ) -> None:
-        self._storage = storage or Storage()
+        self._storage = storage
         retention = check_retention(retention)
         self.blocks = retention.when_full == "block"
         if self.blocks:

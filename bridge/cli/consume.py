@@ -71,7 +71,8 @@ def consume(
         printed = 0
         while left or not drain:
             found = fetcher.fetch(min(_FETCH, (count or _FETCH + printed) - printed), _FETCH_S)
-            for place in found.out_of_range:
+            if found.out_of_range:
+                place = found.out_of_range[0]
                 raise click.ClickException(f"{place[0]}/{place[1]} lost offset {offsets[place]}")
             for message in found.messages:
                 place = (topic, message.partition())

@@ -14,7 +14,12 @@ from bridge.cli.options import log_format_option
 from bridge.cli.running import beside, on_signals
 
 if TYPE_CHECKING:
-    from bridge.client.file_config import FileClient, ProducerClient
+    from bridge.client.file_config import (
+        ArchiveClient,
+        ConsumerClient,
+        FileClient,
+        ProducerClient,
+    )
     from bridge.operate.log_lines import LogFormat
 
 _log = logging.getLogger("bridge.files")
@@ -60,7 +65,7 @@ def files(*, config: str, log_format: LogFormat, verbose: bool) -> None:
         _log.warning("%s", notice)
     if isinstance(client.table, ProducerClient):
         sys.exit(_send(client, client.table))
-    _receive(client)
+    _receive(client, client.table)
 
 
 def _send(client: FileClient, table: ProducerClient) -> int:
@@ -82,13 +87,11 @@ def _send(client: FileClient, table: ProducerClient) -> int:
             return supervisor.run()
 
 
-def _receive(client: FileClient) -> None:
+def _receive(client: FileClient, table: ConsumerClient | ArchiveClient) -> None:
     from bridge.client.file_clients import TopicToFiles
-    from bridge.client.file_config import ProducerClient
 
-    assert not isinstance(client.table, ProducerClient)
     stop = threading.Event()
     on_signals(stop.set)
-    with closing(TopicToFiles(client, client.table)) as running:
+    with closing(TopicToFiles(client, table)) as running:
         while not stop.is_set():
             running.step()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bridge.supervise.status import Overview
 
 _log = logging.getLogger("bridge")
-_EVERY_S, _TERMINAL_S = 60.0, 5.0  # between two lines: in a log file; where somebody looks on
+_EVERY_S, _TERMINAL_S = 60.0, 5.0  # between two lines: in a log file, on a terminal
 
 
 @contextmanager

@@ -129,23 +129,24 @@ def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any
 
 def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
     """A row from the disk. Reads the cursor without its lock."""
-    found: dict[str, Any] = {"log": name, "path": path, "cursor": cursor}
     holders = Holders(require_log(path))
     try:
-        found_cursor = cursor_state(path, cursor, holders)
+        found = cursor_state(path, cursor, holders)
     except NoSuchCursor:
         with Reader(path) as reader:
-            found_cursor = CursorState(cursor, "ok", None, reader.lag(), held=False)
-    lag = found_cursor.lag or Lag(None, 0, None)
+            found = CursorState(cursor, "ok", None, reader.lag(), held=False)
+    lag = found.lag or Lag(None, 0, None)
     losses, unread = _losses_of(path, cursor)
-    pruned, at = found_cursor.pruned, found_cursor.position
+    pruned, at = found.pruned, found.position
     if pruned is not None and at is not None:
         losses.add(pruned, at.ordinal)
     states = {True: "running", False: "stopped", None: "unknown"}
     return {
-        **found,
-        "state": states[found_cursor.held],
-        "committed": None if found_cursor.position is None else found_cursor.position.address,
+        "log": name,
+        "path": path,
+        "cursor": cursor,
+        "state": states[found.held],
+        "committed": None if at is None else at.address,
         "lag_records": lag.records,
         "lag_bytes": lag.bytes,
         "lag_seconds": lag.seconds,
@@ -153,7 +154,7 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
         "pruned_records": None if pruned is None else pruned.records_lost,
         "gaps": losses.gaps,
         "losses": losses.to_json()["last"],
-        "error": unread if found_cursor.state == "ok" else found_cursor.state,
+        "error": unread if found.state == "ok" else found.state,
     }
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
 _WAIT_S = 0.05  # another thread may have served the report; a signal's handler runs so soon
-
-
 _IN_C = {"__slots__", "_message", "_route", "__init__", "__call__"}
 
 
@@ -45,7 +43,7 @@ class Route:
         self.failures = failures
 
     def fail(self, message: Message) -> None:
-        """A message failed. Called before its Delivery shows that: who sees it there can take it."""
+        """A message failed. Called before its Delivery shows that, so that it can be taken from then on."""
         self.failures.count += 1
         self.failures.untaken[id(message)] = message
 

@@ -5,9 +5,10 @@
 The name in `.taken` says at which address the file's frame begins, and is durable before the frame
 is written. After a crash: the file is in the log if there is a record at or after that address,
 since nothing else appends and a frame is written whole or not at all. Then it waits for the
-bridge's cursor; else it is taken again. A file is taken when nothing has changed it for a second
+bridge's cursor; otherwise it is taken again. A file is taken when nothing has changed it for a second
 and no process has it open for writing. A file that cannot be taken, or of which Kafka refused a
-record, goes to the poison directory."""
+record, goes to the poison directory.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class LogTap:
         options: Options,
         topics: Sequence[str],
         *,
-        on_heartbeat: Callable[[Heartbeat], None] | None = None,
+        on_heartbeat: Callable[[Heartbeat], None] | None,
     ) -> None:
         self._next = _offsets_in(log)
         settings = {**options.settings, "enable.auto.commit": "false"}

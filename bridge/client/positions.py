@@ -30,9 +30,7 @@ class Positions:
     """starts: given a partition, its committed offset (negative: none), its first offset and its
     end, where to begin in it; None: as the committed offset and auto.offset.reset say."""
 
-    def __init__(
-        self, consumer: Consumer, *, incremental: bool, starts: Starts | None = None
-    ) -> None:
+    def __init__(self, consumer: Consumer, *, incremental: bool, starts: Starts | None) -> None:
         self._consumer = consumer
         self._incremental = incremental
         self._starts = starts

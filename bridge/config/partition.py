@@ -33,16 +33,13 @@ def murmur2(data: bytes) -> int:
     return h ^ h >> 15
 
 
+_remembered_murmur2 = lru_cache(_KEYS_REMEMBERED)(murmur2)
+
+
 def partition_of_key(key: bytes, partitions: int) -> int:
     """partitions: their number."""
-    if len(key) > KEY_BYTES_REMEMBERED:
-        return (murmur2(key) & 0x7FFFFFFF) % partitions
-    return _partition_of_short_key(key, partitions)
-
-
-@lru_cache(_KEYS_REMEMBERED)
-def _partition_of_short_key(key: bytes, partitions: int) -> int:
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    found = murmur2(key) if len(key) > KEY_BYTES_REMEMBERED else _remembered_murmur2(key)
+    return (found & 0x7FFFFFFF) % partitions
 
 
 def partition_of(key: bytes | None, topic_uuid: bytes, partitions: int) -> int:

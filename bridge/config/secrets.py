@@ -27,7 +27,6 @@ _NAMES_A_FILE = re.compile(r"\.location$|\.keytab$|^sasl\.oauthbearer\.assertion
 # Below this key, the client's own keys end in .file.
 _HAS_FILE_KEYS = "sasl.oauthbearer.assertion"
 
-
 Stamps: TypeAlias = dict[str, tuple[int, int, int] | None]
 """By path: inode, size and time of change of a file; None where there is none."""
 

@@ -80,8 +80,8 @@ def plain_values(settings: Mapping[str, Setting]) -> dict[str, Any]:
 def refused_keys(
     settings: Mapping[str, Any], refusal: Callable[[Mapping[str, Any]], str | None]
 ) -> dict[str, str]:
-    """What a client refuses, by key; by "" if it is only the combination. refusal: what it says of some
-    settings, None if it takes them."""
+    """Why a client refuses settings, by key; under "" if it refuses only their combination. refusal: why it
+    refuses some settings, None if it takes them."""
     together = refusal(settings)
     if together is None:
         return {}

@@ -1,5 +1,5 @@
 """LogLosses: the records of one log that can no longer be delivered, as one process meets them; and
-those that its cursor has lost since it exists, which LossFile keeps."""
+those that its cursor has lost in all processes, which LossFile keeps."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LogLosses(KnownGaps):
         self.ever = saved
 
     def add(self, gap: Gap, ordinal: int | None = None, at_s: int | None = None) -> bool:
-        """As KnownGaps says."""
+        """As KnownGaps.add; counts in the metrics, too."""
         before = self.records
         self.ever.add(gap, ordinal, at_s)
         new = super().add(gap, ordinal, at_s)

@@ -57,7 +57,7 @@ def replay_range(
     return Forwarder(path, how)
 
 
-def route(topic: str | None, routing: Routing | None = None) -> Routing:
+def route(topic: str | None, routing: Routing | None) -> Routing:
     """Where a replay sends records: all to `topic` if it is given, even those that name another;
     otherwise as the routing says, or without one to their own topic or the log's."""
     if topic is not None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 COUNTED = ("acknowledged", "skipped", "dead_lettered", "dropped", "filtered")
 """Counts since the forwarder started; they may be summed over forwarders."""
 NOTHING: dict[str, Any] = dict.fromkeys(COUNTED, 0)
+LANES_MAX = 100  # in a status: a topic that is missing may have thousands of lanes
 
 
 def done(counts: object) -> int:
@@ -30,9 +31,6 @@ class WaitingLane(TypedDict):
     partition: int
     state: str
     reason: str
-
-
-LANES_MAX = 100  # in a status: a topic that is missing may have thousands of lanes
 
 
 class Status(NamedTuple):

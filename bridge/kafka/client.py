@@ -116,8 +116,8 @@ def admin_client(settings: dict[str, Any]) -> AdminClient:
 
 
 def consumer(settings: dict[str, Any], group: str, **more: object) -> Consumer:
-    """A consumer that is assigned partitions, joins no group and commits nothing. settings: a
-    producer's. more: a consumer's own settings, with `_` for `.`."""
+    """A consumer that creates no topic, and commits nothing by itself. settings: a producer's. group: joined
+    only if it subscribes. more: a consumer's own settings, with `_` for `.`."""
     kept = {key: value for key, value in settings.items() if key not in _PRODUCER_ONLY}
     return Consumer(
         {

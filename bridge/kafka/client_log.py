@@ -1,4 +1,4 @@
-"""The client's log lines: only there it reports that another cluster answers, and that a broker
+"""The client's log lines. Only there the client reports that another cluster answers, and that a broker
 closes every connection at once."""
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ not slow the cluster.
 It is librdkafka's *test* cluster, and its limits are part of this module's contract. Measured with
 librdkafka 2.16.0:
 
-- Storage is memory, and a partition keeps 5 MiB of batches as they were sent. The oldest are dropped, and
-  no client is told. A consumer that still needed them gets 'offset out of range': with
+- Storage is memory, and a partition keeps 5 MiB of batches as they were sent. The oldest are dropped without
+  a sign to any client. A consumer that still needed them gets 'offset out of range': with
   `auto.offset.reset=earliest` it skips to the new start, and only the offsets show the gap; with `latest`
   it skips everything; with `error` it reports that. Two batches that do not fit together (over 2.5 MiB
   each) are both unreadable.
@@ -212,7 +212,7 @@ class EmbeddedBroker:
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[int]:
-        """The cluster's handle, which nobody closes meanwhile. Raises EmbeddedBrokerRefused."""
+        """The cluster's handle, which stays open meanwhile. Raises EmbeddedBrokerRefused."""
         with self._lock:
             if self._cluster is None:
                 raise EmbeddedBrokerRefused("the embedded broker is closed")

@@ -1,4 +1,4 @@
-"""A consumer that is told where to read: for `consume` and `bridge.pull`.
+"""A consumer whose caller decides where to read: for `consume` and `bridge.pull`.
 
 It never chooses an offset by itself: a partition is read from the offset that it is given, and an
 offset that the partition does not have is reported, not replaced. It reads committed records only, and

@@ -42,7 +42,6 @@ _POLL_S = 0.05
 _BY_KEY = -1  # the client chooses the partition
 _UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public name
 
-
 Sendable: TypeAlias = "tuple[str, bytes | None, bytes | None, Headers, int]"
 """A bridge.buffer.provider.Message, which this room does not know."""
 

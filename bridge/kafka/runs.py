@@ -1,7 +1,7 @@
 """The client's messages as columns: a run is messages of one partition, in its order.
 
-Columns take the place of messages at once, because the collector of cycles visits each message that
-is kept, and knows nothing of columns of bytes and numbers.
+Columns take the place of messages at once, because the garbage collector visits each message that is kept,
+and never looks into columns of bytes and numbers.
 """
 
 from __future__ import annotations

@@ -82,9 +82,9 @@ class TransactionalCluster(Cluster):
         name: CursorName,
         cursor_topic: str,
         give_up: Callable[[], bool],
-        identity: Identity | None = None,
+        identity: Identity,
         *,
-        create_topics: CreateTopics = "auto",
+        create_topics: CreateTopics,
     ) -> None:
         super().__init__(bootstrap_servers, settings, identity, create_topics=create_topics)
         self._name = name

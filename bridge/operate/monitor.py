@@ -1,4 +1,4 @@
-"""What a bridge knows of itself over time: rates, lag of the last hour, disk.
+"""A bridge over time: rates, lag of the last hour, disk.
 
 `Monitor.sample` is called once a second with the statuses of all logs. It keeps sums and a bounded
 history; the page, the metrics and `top` read from it. It reads file sizes, never records, and asks no
@@ -198,7 +198,7 @@ class Monitor:
             found = look_at_slabs(path, storage, self.measured(path))
             free_bytes = storage.free_bytes(path)
         except (AologError, OSError):
-            return  # it is being removed, or may not be read: the log's own status says so
+            return  # it is being removed, or may not be read: the log's own status shows it
         on_disk, below_bound = self._trends.setdefault(path, (_Trend(), _Trend()))
         found = found._replace(disk=on_disk.add(now_s, free_bytes))
         if self._log_max_bytes is not None:

@@ -6,7 +6,7 @@ record in the archive once:
 - Only a process that holds a partition's claim appends its records. A claim is a lock on a file below
   ROOT/.pull/, which the kernel releases when its process ends, and not before. So a process that
   was stopped for an hour still holds its claims, and one that was killed does not. Kafka's group
-  protocol only proposes who reads what.
+  protocol only proposes which process reads what.
 - The holder begins after the last record of the partition in any log of the archive.
 
 Kafka's committed offsets cannot do this: they are not written together with a log, and a member that was

@@ -1,4 +1,4 @@
-"""The loop: fetch, append, sync, say how far; and what happens when partitions come and go.
+"""The loop: fetch, append, sync, report how far; and what happens when partitions come and go.
 
 Invariants:
 - A record is appended only by the holder of its partition's claim, and only if it is not before the
@@ -255,7 +255,7 @@ class Puller:
         return run.chosen([not skip & clusters_of(headers or ()) for headers in run.headers])
 
     def _checkpoint(self) -> None:
-        """Makes all of the log durable, then says how far it got: in a file, and to the group."""
+        """Makes all of the log durable, then reports how far it got: in a file, and to the group."""
         self._sync_due_s = time.monotonic() + SYNC_S
         mark = self._mark
         if mark is None or mark == self._saved:

@@ -39,7 +39,6 @@ from bridge.kafka.fetcher import Fetcher
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-
 TOPIC = "demo"
 PARTITIONS = 4
 WINDOW_BYTES = 4 << 20  # less than one partition keeps, if all lines go to one

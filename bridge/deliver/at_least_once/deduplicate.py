@@ -44,7 +44,7 @@ SETTLE_MAX_S = 5.0
 
 
 class _Claim(NamedTuple):
-    """What a message says of its record. content: a hash of key and value in this process."""
+    """The record that a message claims to be. content: a hash of key and value in this process."""
 
     epoch: int
     timestamp_us: int | None
@@ -91,7 +91,7 @@ class Deduplicator:
         return self._greater(claims, last)
 
     def _greater(self, claims: dict[int, set[_Claim]], last: int | None) -> int | None:
-        """The greatest claimed address after `last` at which the log holds the record; else `last`."""
+        """The greatest claimed address after `last` at which the log holds the record, or `last`."""
         if last is not None:
             claims = {address: of for address, of in claims.items() if address > last}
         if not claims:
@@ -159,7 +159,7 @@ class _Questions:
         return lane[1] in self._leaders[lane[0]]
 
     def ask(self, lane: LaneKey, question: Callable[[], None]) -> bool:
-        """Whether the question was answered; else the lane is silent."""
+        """Whether the question was answered; otherwise the lane is silent."""
         leader = self._leaders[lane[0]].get(lane[1], -1)
         why = self._unreadable.get(lane[0]) or self._away.get(leader)
         if why is None:

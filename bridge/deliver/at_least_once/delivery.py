@@ -137,11 +137,11 @@ class AtLeastOnce:
 
     @property
     def unread(self) -> Position:
-        """As Delivery says."""
+        """See Delivery."""
         return self.engine.unread
 
     def turn(self, now_s: float) -> None:
-        """As Delivery says."""
+        """See Delivery."""
         engine, sender = self.engine, self._sender
         self._committer.go_on()
         engine.tick(now_s)
@@ -181,14 +181,14 @@ class AtLeastOnce:
             time.sleep(wait_s)
 
     def reopen(self) -> None:
-        """As Delivery says."""
+        """See Delivery."""
         self._topics.hurry()
         self._cluster.topic_settings.forget()
         for key in self.engine.reopen():
             _log.info("retrying %s", lane_name(key), extra={"event": "lane_reopened"})
 
     def drain(self, to: int) -> bool:
-        """As Delivery says."""
+        """See Delivery."""
         self._draining = True
         if self.engine.state is not State.SENDING:
             return False
@@ -197,7 +197,7 @@ class AtLeastOnce:
         return self._sender.idle and self.engine.stopped_short  # the rest cannot be sent
 
     def finish(self) -> None:
-        """As Delivery says."""
+        """See Delivery."""
         self._committer.finish()
         engine = self.engine
         under_way = engine.outstanding > 0 or engine.in_doubt
@@ -206,7 +206,7 @@ class AtLeastOnce:
         self._source.prune()
 
     def error(self) -> DestinationError | None:
-        """As Delivery says: some lanes did not drain."""
+        """See Delivery: some lanes did not drain."""
         standing = self.engine.standing
         if not self._draining or self._give_up() or not standing:
             return None
@@ -226,7 +226,7 @@ class AtLeastOnce:
         )
 
     def close(self) -> None:
-        """As Delivery says."""
+        """See Delivery."""
         with ExitStack() as stack:  # in reverse order; each one, even if another raises
             stack.callback(self._dead.close)
             stack.callback(self._cluster.disconnect)
@@ -236,7 +236,7 @@ class AtLeastOnce:
 
     @property
     def acknowledged_by_topic(self) -> dict[str, int]:
-        """As Delivery says."""
+        """See Delivery."""
         topics: dict[str, int] = {}
         for (topic, _), lane in sorted(self.engine.lanes.items()):
             if lane.acknowledged:
@@ -244,7 +244,7 @@ class AtLeastOnce:
         return topics
 
     def status(self) -> Status:
-        """As Delivery says."""
+        """See Delivery."""
         engine, cluster, dead = self.engine, self._cluster, self._dead
         stalled = self._watch.now(time.monotonic())
         waiting = (w for w in self._waiting_lanes() if not self._topics.may_come(w["topic"]))

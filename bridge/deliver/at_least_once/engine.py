@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 
     from bridge.deliver.position import Aside, Poison
 
-
 BYTES_MAX = 24 << 20  # of records in flight: keys and values
 
 
@@ -146,7 +145,7 @@ class Engine:
 
     @property
     def next_read(self) -> Position:
-        """Where to read: at the first record that a lane with room left, else at the frontier."""
+        """Where to read: the first record that a lane with room left in the log, or the frontier."""
         roomy = (lane for lane in self.lanes.values() if lane.room() > 0)
         return least((lane.waits_from for lane in roomy), self.frontier)
 

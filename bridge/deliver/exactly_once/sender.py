@@ -44,7 +44,7 @@ class Sender:
         self.last: tuple[int, int] | None = None
 
     def connecting(self) -> None:
-        """A new connection knows of no lane that nothing is open in it."""
+        """On a new connection every lane is checked again."""
         self._checked.clear()
 
     def checked(self, lanes: set[LaneKey]) -> None:
@@ -85,7 +85,7 @@ class Sender:
             engine.moved(ready.position(end))
             if not engine.outstanding:
                 return refusal
-            engine.hurry()  # what is before it; then it is met again
+            engine.hurry()  # first commits the records before it
         elif put.spoiled:  # the commit reports why
             engine.hurry()
             if engine.state is State.SENDING:

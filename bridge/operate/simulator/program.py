@@ -132,7 +132,7 @@ def value_of(run: int, number: int) -> bytes:
 
 
 def crash_after(step: str, target: Target, run: int, number: int) -> None:
-    """Does one more record up to a step, says which, and kills the process."""
+    """Writes one more record up to a step, reports that, and kills the process."""
     target.append(value_of(run, number))
     if step in {"flush", "sync"}:
         target.flush()

@@ -176,10 +176,11 @@ class Simulation:
         unknown = changes.keys() - set(Settings._fields)
         if unknown:
             raise UsageError(f"there is no setting {min(unknown)!r}")
-        settings = self._round.settings._replace(**changes)
-        _check(settings)
         with self._lock:
-            before, self._round.settings = self._round.settings, settings
+            before = self._round.settings
+            settings = before._replace(**changes)
+            _check(settings)
+            self._round.settings = settings
             for name, value in changes.items():
                 self._say(f"{name} = {value}")
             if settings.mode != before.mode:

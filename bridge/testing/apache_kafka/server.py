@@ -121,13 +121,12 @@ class Node(NamedTuple):
 class KafkaServer:
     """A Kafka node on loopback. Formats `directory` and starts the server; ready on return.
 
-    directory: empty or not there yet; stays afterwards. config: properties of the server that
-    add to or replace those above. listeners: further ones, name to protocol, such as
-    {"TLS": "SSL"}; `bootstrap_of` says where they are. advertised: by listener, the address
-    that clients get, if it is another one. pom: of the version. jars: their directory; None: fetched.
-    node: its place in a cluster; start all nodes at once, because a node is ready when the cluster is.
-    A context manager that stops the server. Not thread-safe, except `kill`, `pause` and `resume`, which
-    a test may call from a timer.
+    directory: empty or missing; stays afterwards. config: properties of the server that add to or replace
+    those above. listeners: further ones, name to protocol, such as {"TLS": "SSL"}; `bootstrap_of` has their
+    addresses. advertised: by listener, the address that clients get, if it is another one. pom: of the
+    version. jars: their directory; None: fetched. node: its place in a cluster; start all nodes at once,
+    because a node is ready when the cluster is. A context manager that stops the server. Not thread-safe,
+    except `kill`, `pause` and `resume`, which a test may call from a timer.
 
     Raises KafkaUnavailable, KafkaDied.
     """
@@ -228,7 +227,9 @@ class KafkaServer:
         operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
         entry = ConfigEntry(setting, value or "", incremental_operation=operation)
         resource = ConfigResource(ConfigResource.Type[kind], name, incremental_configs=[entry])
-        admin = self._admin()  # which gives up what is asked of it when it goes
+        admin = (
+            self._admin()
+        )  # kept until the answer: a client that is collected drops its questions
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(30)
 
