@@ -16,7 +16,6 @@ from tests.aolog.conftest import (
     NEVER,
     SOON_S,
     Child,
-    Operation,
     WatchedStorage,
     assert_clean,
     frames_of,
@@ -25,7 +24,9 @@ from tests.aolog.conftest import (
     read_all,
     slab_files,
     values,
+    wait_until,
 )
+from tests.aolog.write.test_commit import Device
 
 # --- threads on one writer ---------------------------------------------------------------------
 
@@ -47,24 +48,15 @@ def test_append_many_is_not_torn_apart_by_other_threads(log_path: str) -> None:
 
 def test_what_a_sync_promises_was_written_before_it_began(log_path: str) -> None:
     """Bytes that come while fdatasync runs are not counted as durable by it."""
-    inside = threading.Event()
-    go = threading.Event()
-
-    def block(operation: Operation) -> None:
-        if operation.what == "datasync" and armed:
-            inside.set()
-            go.wait(SOON_S)
-
-    armed = False
-    with aolog.Writer(log_path, storage=WatchedStorage(block), **NEVER) as writer:
+    device = Device()
+    with aolog.Writer(log_path, storage=device.storage, **NEVER) as writer:
         first = writer.append(b"a")
-        armed = True
+        device.armed = True
         syncing = in_thread(writer.sync)
-        assert inside.wait(SOON_S)
+        wait_until(lambda: device.inside == 1)
         second = writer.append(b"b")
         writer.flush()
-        armed = False
-        go.set()
+        device.release()
         assert first < syncing.result() <= second
         assert writer.durable <= second
         assert writer.sync() > second

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -31,7 +29,7 @@ from bridge.buffer.memory_queue import MemoryQueue
 from bridge.buffer.provider import Message, NotDelivered
 from bridge.buffer.settings import Mode
 from bridge.testing.providers import FaultyProvider, MemoryProvider
-from tests.aolog.conftest import in_thread
+from tests.aolog.conftest import Child, in_thread
 from tests.bridge.conftest import Limited, wait_until
 from tests.stalling import StallingSystem
 
@@ -590,21 +588,11 @@ with Buffer(provider, log, mode=mode, retry_max_s=0.05, memory_messages=10**9,
 
 def run_until_killed(mode: str, tmp_path: Path, *, down: bool) -> int:
     """The last number that a flush covered, as the program printed it."""
-    arguments = [mode, str(tmp_path / "log"), str(tmp_path / "out"), str(down)]
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        acknowledged = -1
-        until = 5_000 if not down or mode in {"buffer", "always"} else 1_900
-        for line in process.stdout:
-            acknowledged = int(line)
-            if acknowledged >= until:
-                break
-        os.kill(process.pid, signal.SIGKILL)
-        for line in process.stdout.read().splitlines():
-            acknowledged = int(line)
-    return acknowledged
+    until = 4_999 if not down or mode in {"buffer", "always"} else 1_899
+    with Child(PROGRAM, mode, str(tmp_path / "log"), str(tmp_path / "out"), str(down)) as child:
+        while (acknowledged := child.line()) and int(acknowledged) < until:
+            pass
+        return int([acknowledged, *child.kill()][-1])
 
 
 @pytest.mark.parametrize(

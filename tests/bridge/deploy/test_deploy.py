@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import socket
@@ -14,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from aolog import Writer
 from bridge.kafka.embedded import EmbeddedBroker
+from tests.bridge.conftest import TOPIC, Start, fill
 
 yaml = pytest.importorskip("yaml")
 
@@ -45,27 +44,20 @@ def test_systemd_accepts_the_unit_and_rates_it_as_hardened(unit: Path) -> None:
     assert rated.returncode == 0, rated.stdout  # 0 to 100: 15 is an exposure of 1.5 of 10
 
 
-def test_a_bridge_tells_systemd_that_it_is_ready_and_alive(tmp_path: Path) -> None:
-    with Writer(tmp_path / "log", topic="t") as log:
-        log.append(b"a")
-    at = str(tmp_path / "notify")
-    with (
-        EmbeddedBroker() as broker,
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified,
-    ):
-        notified.bind(at)
+def test_a_bridge_tells_systemd_that_it_is_ready_and_alive(
+    bridge: Start, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "log", 1, topic=TOPIC)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.bind(str(tmp_path / "notify"))
         notified.settimeout(30)
-        command = [sys.executable, "-m", "bridge", "run", "--root", str(tmp_path)]
-        command += ["--bootstrap-servers", broker.bootstrap_servers]
-        environment = {**os.environ, "NOTIFY_SOCKET": at}
-        with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as bridge:
-            states = [notified.recv(1_000) for _ in range(2)]
-            bridge.terminate()
-            assert bridge.wait(30) == 0
-            while b"STOPPING=1" not in states:
-                states.append(notified.recv(1_000))
-    assert states[0] == b"READY=1\nWATCHDOG=1"
-    assert states[1] == b"READY=1\nWATCHDOG=1"
+        servers = ("--bootstrap-servers", broker.bootstrap_servers)
+        process = bridge("run", "--root", tmp_path, *servers)
+        assert [notified.recv(1_000) for _ in range(2)] == [b"READY=1\nWATCHDOG=1"] * 2
+        assert process.terminate(30) == 0
+        while notified.recv(1_000) != b"STOPPING=1":
+            pass
 
 
 def options_of(arguments: list[str]) -> list[str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,13 +12,12 @@ import pytest
 from bridge.examples import msk_iam
 from bridge.examples.bad_link import open_buffer
 from bridge.testing import FaultyProvider, MemoryProvider
-from tests.aolog.conftest import ROOT
+from tests.aolog.examples.test_examples import run
 
 
 def test_bad_link_delivers_what_it_is_given(tmp_path: Path) -> None:
     to = tmp_path / "delivered"
-    command = [sys.executable, "-m", "bridge.examples.bad_link", str(tmp_path / "log"), str(to)]
-    subprocess.run(command, cwd=ROOT, input=b"1\n2\n3\n", check=True)
+    run("bridge.examples.bad_link", tmp_path / "log", to, given=b"1\n2\n3\n")
     assert [json.loads(line)["value"] for line in to.read_text().splitlines()] == ["1", "2", "3"]
 
 

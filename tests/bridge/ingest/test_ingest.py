@@ -5,9 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +18,7 @@ from bridge.ingest.logs import KEY_HEADER, Logs
 from bridge.ingest.routes import serving
 from bridge.operate.access import Access
 from tests.aolog.conftest import in_thread
+from tests.bridge.conftest import Start, wait_until
 
 TOKEN = "0123456789abcdef"
 LINES, BINARY = "application/x-ndjson", "application/octet-stream"
@@ -229,18 +227,15 @@ def test_too_many_requests_at_once_get_503(tmp_path: Path) -> None:
     assert answer.headers["Retry-After"] == "1"
 
 
-def test_an_answered_record_survives_a_kill_of_the_server(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bridge", "ingest", "--root", str(tmp_path), "--http", ":0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            at = server.stdout.readline().strip().removeprefix("http://").rstrip("/")
-            host, _, port = at.partition(":")
-            answer = Client((host, int(port))).post("t", lines({"value": "safe"}))
-        finally:
-            server.send_signal(signal.SIGKILL)
+def test_an_answered_record_survives_a_kill_of_the_server(tmp_path: Path, bridge: Start) -> None:
+    root = tmp_path / "root"
+    server = bridge("ingest", "--root", root, "--http", ":0")
+    wait_until(lambda: server.lines)
+    host, _, port = server.lines[0].strip().removeprefix("http://").rstrip("/").partition(":")
+    answer = Client((host, int(port))).post("t", lines({"value": "safe"}))
+    server.kill()
     assert answer.status == 200
-    assert [record.value for record in aolog.Reader(tmp_path / "t")] == [b"safe"]
+    assert [record.value for record in aolog.Reader(root / "t")] == [b"safe"]
 
 
 def test_another_server_on_the_same_logs_is_refused_and_can_take_over(tmp_path: Path) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,7 +15,7 @@ from bridge.operate.access import Access
 from bridge.operate.simulator.counts import Counts
 from bridge.operate.simulator.routes import serving
 from bridge.operate.simulator.simulation import BUTTONS, Settings, Simulation
-from tests.bridge.conftest import wait_until
+from tests.bridge.conftest import Start, wait_until
 from tests.bridge.operate.conftest import violations
 from tests.bridge.operate.test_http import ask
 
@@ -154,24 +151,17 @@ def runs(pid: str) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_its_end_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bridge", "simulate", "--http", "127.0.0.1:0"],
-        stdout=subprocess.PIPE, text=True, env=environment,
-    )  # fmt: skip  # one call
-    assert process.stdout is not None
-    with process:
-        assert process.stdout.readline().startswith("http://127.0.0.1:")
-
-        def children() -> list[str]:
-            listed = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-            return listed.read_text().split()
-
-        wait_until(lambda: len(children()) == 2, 20)
-        pids = children()
-        process.send_signal(number)
-        assert process.wait(20) == (0 if number == signal.SIGTERM else -number)
+def test_its_end_leaves_no_process(
+    bridge: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    process = bridge("simulate", "--http", "127.0.0.1:0")
+    children = Path(f"/proc/{process.popen.pid}/task/{process.popen.pid}/children")
+    wait_until(lambda: process.lines and len(children.read_text().split()) == 2)
+    assert process.lines[0].startswith("http://127.0.0.1:")
+    pids = children.read_text().split()
+    process.popen.send_signal(number)
+    assert process.end(20) == (0 if number == signal.SIGTERM else -number)
     wait_until(lambda: not any(map(runs, pids)), 20 if number == signal.SIGKILL else 0)
 
 

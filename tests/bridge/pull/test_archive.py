@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from uuid import UUID
 
@@ -17,9 +15,18 @@ from bridge.cli import main
 from bridge.pull.archive import Archive
 from bridge.pull.origin import HEADER_NAME, Origin, Source, origin_of
 from bridge.pull.positions import Mark, read_positions, save_positions
+from tests.aolog.conftest import Child
 
 SOURCE = Source("cluster", UUID(int=28), 3)
 OTHER = SOURCE._replace(partition=4)
+CLAIM = """
+import sys, uuid
+from bridge.pull.archive import Archive
+from bridge.pull.origin import Source
+held = Archive(sys.argv[1], "")
+print(held.claim(Source("cluster", uuid.UUID(int=28), 3)), flush=True)
+sys.stdin.read()
+"""
 
 
 def fill(log: Path, source: Source, offsets: range) -> int:
@@ -48,19 +55,11 @@ def test_the_last_origin_is_the_records_own():
 
 def test_a_claim_excludes_others_until_it_is_released_or_its_process_is_killed(tmp_path):
     ours = Archive(str(tmp_path), str(tmp_path / "a"))
-    code = (
-        "import sys, uuid; from bridge.pull.archive import Archive; from bridge.pull.origin import Source;"
-        f"held = Archive({str(tmp_path)!r}, ''); print(held.claim(Source('cluster', uuid.UUID(int=28), 3)),"
-        " flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout.readline() == "True\n"
+    with Child(CLAIM, str(tmp_path)) as other:
+        assert other.line() == "True"
         assert not ours.claim(SOURCE)
         assert ours.claim(OTHER)
         other.kill()
-        other.wait()
         assert ours.claim(SOURCE)
     third = Archive(str(tmp_path), "")
     assert not third.claim(SOURCE)
