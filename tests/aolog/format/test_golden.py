@@ -15,7 +15,7 @@ import pytest
 import aolog
 from aolog.record import Gap
 from aolog.write import recovery_cases
-from tests.aolog.conftest import overwrite
+from tests.aolog.conftest import overwrite, snapshot
 from tests.golden.format2 import make
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "format2"
@@ -32,21 +32,13 @@ def copy(tmp_path) -> str:
     return str(tmp_path / "copy")
 
 
-def contents(directory: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file()
-    }
-
-
 # --- made -----------------------------------------------------------------------------------
 
 
 def test_the_writer_still_makes_the_golden_log_byte_for_byte(tmp_path):
     make.make(tmp_path)
-    made, golden = contents(tmp_path), contents(GOLDEN)
-    assert sorted(made) == sorted(name for name in golden if name.startswith(("log/", "records")))
+    made, golden = snapshot(tmp_path), snapshot(GOLDEN)
+    assert sorted(made) == sorted(name for name in golden if name.startswith(("log", "records")))
     for name, octets in made.items():
         assert octets == golden[name], f"{name} is made differently"
 
@@ -81,7 +73,7 @@ def test_the_cursor_continues_after_its_last_commit(copy):
 
 
 def test_a_writer_mends_a_copy_and_continues_above_its_reach(copy):
-    before = contents(Path(copy))
+    before = snapshot(copy)
     with aolog.Writer(copy) as log:
         assert log.opening.case == recovery_cases.Case.UNSEALED_TORN.value
         assert log.opening.epoch == 2
@@ -99,7 +91,7 @@ def test_a_writer_mends_a_copy_and_continues_above_its_reach(copy):
     last = before[SLABS[-1]]
     assert aside.read_bytes() == last[END - LAST_BASE :]
     assert (Path(copy) / SLABS[-1]).read_bytes() == last[: END - LAST_BASE]
-    after = contents(Path(copy))
+    after = snapshot(copy)
     assert all(after[name] == before[name] for name in [*SLABS[:2], "cursors/reader.cursor"])
 
 

@@ -18,7 +18,7 @@ import aolog
 from aolog.format import format1
 from aolog.format.slab import HEADER_COPIES, HEADER_LEN
 from aolog.write.recovery_cases import Case
-from tests.aolog.conftest import fill
+from tests.aolog.conftest import fill, snapshot
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "queuefka"
 LOGS: dict[str, Any] = json.loads((GOLDEN / "payloads.json").read_text(encoding="utf-8"))
@@ -29,10 +29,6 @@ TORN_AT, TORN_END = TORN["torn"]["address"], TORN["end"]
 
 def pairs(records: list[dict[str, Any]]) -> list[tuple[int, bytes]]:
     return [(record["address"], bytes.fromhex(record["hex"])) for record in records]
-
-
-def files(directory: Path | str) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in Path(directory).iterdir() if path.is_file()}
 
 
 def read(path: Path | str, start: Any = "earliest", **options: Any) -> list[tuple[int, bytes]]:
@@ -63,7 +59,7 @@ def test_a_golden_is_written_anew_byte_for_byte(name, tmp_path):
     log = LOGS[name]
     addresses = write(tmp_path / name, [p for _, p in pairs(log["records"])], log["slab_bytes"])
     assert addresses == [address for address, _ in pairs(log["records"])]
-    assert files(tmp_path / name) == files(GOLDEN / name)
+    assert snapshot(tmp_path / name) == snapshot(GOLDEN / name)
 
 
 def test_a_record_that_holds_a_slab_of_format_2_is_a_record(tmp_path):
@@ -97,7 +93,7 @@ def test_a_torn_frame_is_pending_while_its_slab_is_the_last():
 def test_a_slab_torn_in_its_first_frame_is_emptied_and_used(tmp_path, left):
     payloads = [b"12345"] * 4  # two frames of 13 a slab
     write(tmp_path / "log", payloads, 20)
-    names = sorted(files(tmp_path / "log"))
+    names = sorted(snapshot(tmp_path / "log"))
     assert len(names) == 3
     last = tmp_path / "log" / names[-1]
     last.write_bytes(b"".join(format1.encode_record(b"12345"))[:left])
@@ -163,4 +159,6 @@ def test_go_and_python_make_the_same_files_alone_and_by_turns(gotool, tmp_path, 
         mine, its = PAYLOADS[begin : begin + 5], HEXES[begin + 5 : begin + 10]
         write(tmp_path / "turns", mine, slab_bytes)
         gotool("write", tmp_path / "turns", slab_bytes, lines=its)
-    assert files(tmp_path / "go") == files(tmp_path / "python") == files(tmp_path / "turns")
+    assert (
+        snapshot(tmp_path / "go") == snapshot(tmp_path / "python") == snapshot(tmp_path / "turns")
+    )

@@ -322,23 +322,6 @@ def test_reading_changes_nothing_on_disk(log_path: str) -> None:
         assert storage.operations == []
 
 
-# --- what cannot be read -----------------------------------------------------------------------
-
-
-def test_a_path_without_a_log_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"x")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "foreign").mkdir()
-    (tmp_path / "foreign" / "notes.txt").write_bytes(b"x")
-    with unchanged(tmp_path):
-        for name in ("missing", "file", "file/below", "empty", "foreign"):
-            for call in (aolog.Reader, aolog.verify, aolog.cursors):
-                with pytest.raises(aolog.NotALog) as caught:
-                    call(tmp_path / name)
-                assert str(tmp_path / name) in str(caught.value)
-                assert caught.value.code == "not_a_log"
-
-
 # --- a disk that fails once -----------------------------------------------------------------
 
 

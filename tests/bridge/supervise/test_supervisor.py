@@ -39,6 +39,9 @@ from tests.bridge.conftest import (
     records_of,
     wait_until,
 )
+from tests.bridge.supervise.test_discovery import unlisted
+
+__all__ = ["unlisted"]
 
 
 class Running(Call):
@@ -165,21 +168,14 @@ def test_a_drain_says_that_a_directory_could_not_be_listed(
     supervise: Supervise,
     broker: EmbeddedBroker,
     root: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    unlisted: dict[str, int],
     exclude: list[str],
     status: int,
 ) -> None:
     """What it holds was not forwarded, and the end was 0: all that was there is acknowledged."""
     fill(root / "a", 10)
     fill(root / "hidden/b", 10)
-    scandir = os.scandir
-
-    def listing(path: str) -> object:
-        if str(path) == str(root / "hidden"):
-            raise OSError(errno.EACCES, "no")
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", listing)
+    unlisted[str(root / "hidden")] = errno.EACCES
     run = supervise(drain=True, exclude=exclude)
     assert run.result() == status
     assert_all_arrived(broker, root / "a")
