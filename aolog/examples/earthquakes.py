@@ -198,7 +198,7 @@ def earthquakes(into: str, events: int, path: str | None, as_json: bool) -> None
     if Path(into).exists():
         raise UsageError(f"--into {into}: exists already", hint="name a new directory")
     messages = sample(events) if path is None else _lines(path)
-    with session(told=to_stderr) as spark, in_our_words():
+    with session(tell=to_stderr) as spark, in_our_words():
         done = run(spark, into, messages)
     if as_json:
         out.json(done._asdict())

@@ -45,9 +45,8 @@ class AologDataSource(DataSource):
 
     def schema(self) -> str:
         """The schema of a read, as the options choose it. Raises UsageError."""
-        options = read_options(
-            self.options, stream=None
-        )  # Spark does not say whether it is a stream
+        # Spark does not show here whether it is a stream.
+        options = read_options(self.options, stream=None)
         logs = list_logs(options)
         with contextlib.suppress(AologError):  # `reader` raises it; a stream needs no spans
             self._pinned = spans(options, logs)

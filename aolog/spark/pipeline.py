@@ -1,7 +1,7 @@
 """`python -m aolog.spark.pipeline`, also through spark-submit: logs to Parquet, Kafka or other logs.
 
-The command line of `transfer`: what users type becomes a Transfer, what goes wrong one line and an
-exit status. Data and sums go to standard output, progress to standard error.
+The command line of `transfer`: parses its arguments into a Transfer, and reports an error as one line
+and an exit status. Results go to standard output, progress to standard error.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def _pairs(name: str, given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _function(text: str) -> Any:
-    """`module:function`. Raises UsageError."""
+    """The function that `module:function` names. Raises UsageError."""
     module, _, name = text.partition(":")
     if not module or not name:
         raise UsageError(f"--transform {text}: is not MODULE:FUNCTION")
     if "" not in sys.path:
-        sys.path.insert(0, "")  # as with `python -m`: spark-submit has the script's directory only
+        sys.path.insert(0, "")  # as `python -m` does; spark-submit adds only the script's directory
     try:
         found = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
@@ -75,12 +75,12 @@ Examples:
   spark-submit --master spark://host:7077 --py-files aolog.zip \\
       "$(python -c 'import aolog.spark.pipeline as p; print(p.__file__)')" --from LOGS --to ...
 
-Without --checkpoint: one batch of all that is there now; Parquet must be a new directory. With it:
-what came since the last run, then the end, or with --stream until SIGTERM or SIGINT; a run that was
-killed goes on where it was. Parquet and logs then hold each row once. Kafka holds it at least once:
-what a killed task or batch had sent is sent again. The header "aolog" of a message (36 bytes: log,
-epoch, address, timestamp, as the bridge's) names the record that it was made from, if the rows still
-have their columns log and offset.
+Without --checkpoint, the command moves all records that exist now in one batch; Parquet must be a new
+directory. With --checkpoint, it moves all records since the last run and ends; with --stream it goes
+on until SIGTERM or SIGINT. After a kill, the next run continues after the last complete batch. Parquet
+and logs then have each row once. Kafka has it at least once: what a killed task or batch had sent is
+sent again. The header "aolog" of a message (36 bytes, as the bridge's: log, epoch, address, timestamp)
+names the record from which it was made, if the rows still have their columns log and offset.
 
 Exit status: 0 done or stopped, 1 the job failed, 2 usage, 3 damage, 4 storage, 5 locked.""",
 )
@@ -89,31 +89,39 @@ Exit status: 0 done or stopped, 1 the job failed, 2 usage, 3 damage, 4 storage, 
     "--to",
     required=True,
     metavar="KIND:PLACE",
-    help="parquet:PATH, kafka:TOPIC or aolog:ROOT. Rows go to the log that their column log names.",
+    help="parquet:PATH, kafka:TOPIC or aolog:ROOT. The column log names the log of each row.",
 )
-@click.option("--stream", is_flag=True, help="Go on until stopped. Needs --checkpoint.")
+@click.option("--stream", is_flag=True, help="Continue until stopped. Needs --checkpoint.")
 @click.option(
     "--transform",
     "transforms",
     multiple=True,
     metavar="MODULE:FUNCTION",
-    help="A function of a DataFrame that returns one. Repeatable: one after the other.",
+    help="A function that takes a DataFrame and returns one. Repeatable, applied in order.",
 )
-@click.option("--checkpoint", metavar="DIR", help="Where it is kept how far this got.")
-@click.option("--subscribe", metavar="LOGS", help="Only these logs, by commas.")
-@click.option("--bootstrap-servers", "bootstrap", metavar="HOST:PORT", help="Of Kafka.")
 @click.option(
-    "--option", "options", multiple=True, metavar="KEY=VALUE", help="Of the reader. Repeatable."
+    "--checkpoint", metavar="DIR", help="Directory of the progress that the next run continues."
+)
+@click.option("--subscribe", metavar="LOGS", help="Only these logs, separated by commas.")
+@click.option("--bootstrap-servers", "bootstrap", metavar="HOST:PORT", help="Of the Kafka cluster.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Option of the reader. Repeatable.",
 )
 @click.option(
     "--write-option",
     "write_options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Of the writer; with kafka, librdkafka's. Repeatable.",
+    help="Option of the writer; for kafka, of librdkafka. Repeatable.",
 )
-@click.option("--master", help="Spark's; of spark-submit, or local[*], unless given.")
-@click.option("--conf", "settings", multiple=True, metavar="KEY=VALUE", help="Spark's. Repeatable.")
+@click.option("--master", help="Spark's master.  [default: spark-submit's, or local[*]]")
+@click.option(
+    "--conf", "settings", multiple=True, metavar="KEY=VALUE", help="Setting of Spark. Repeatable."
+)
 @json_option
 def pipeline(
     root: str,
@@ -143,29 +151,29 @@ def pipeline(
     )
     conf = _pairs("--conf", settings) | ({} if master is None else {"spark.master": master})
 
-    def told(moved: Moved) -> None:
+    def tell(moved: Moved) -> None:
         if as_json:
             out.json(moved._asdict())
             out.flush()
         else:
-            to_stderr(f"batch {moved.batch}: {_said(moved)}")
+            to_stderr(f"batch {moved.batch}: {_summary(moved)}")
 
-    with session(conf, told=to_stderr) as spark, _signals() as stopped, in_our_words():
-        sums = run_transfer(spark, wanted, told=told, stopped=stopped.is_set)
+    with session(conf, tell=to_stderr) as spark, _signals() as stopped, in_our_words():
+        sums = run_transfer(spark, wanted, tell=tell, stopped=stopped.is_set)
     if as_json:
         out.json({**sums._asdict(), "done": True})
     else:
-        out.line(_said(sums))
+        out.line(_summary(sums))
 
 
-def _said(moved: Moved) -> str:
+def _summary(moved: Moved) -> str:
     read = "" if moved.records_in is None else f"{counted(moved.records_in, 'record', ',')} in, "
     return f"{read}{moved.records_out:,} out, {moved.seconds:.1f} s"
 
 
 @contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """Set by SIGTERM and SIGINT, where this is the main thread."""
+    """Yields an event that SIGTERM and SIGINT set; outside the main thread no signal is handled."""
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopped

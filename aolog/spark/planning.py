@@ -68,8 +68,8 @@ def spans(options: Options, logs: list[Listed]) -> list[Span]:
         until = where(
             log, options.end, options.end_us, ("endingOffsets", "endingTimestamp"), options
         )
-        said = isinstance(options.begin, dict) and isinstance(options.end, dict)
-        if said and since > until and options.begin_us is options.end_us is None:
+        are_given = isinstance(options.begin, dict) and isinstance(options.end, dict)
+        if are_given and since > until and options.begin_us is options.end_us is None:
             raise UsageError(
                 f"option startingOffsets: {since} is after endingOffsets, {until}, in {log.name!r}"
             )

@@ -61,8 +61,8 @@ def read_pieces(
     pieces: Iterable[Piece], schema: pa.Schema, options: Options
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the pieces, in their order; none if there are no records. schema: of the batches;
-    Spark accepts no other. Raises GapFound for lost records as the options say, StorageError,
-    CodecUnavailable."""
+    Spark accepts no other. Raises GapFound for lost records unless the options allow them,
+    StorageError, CodecUnavailable."""
     with _ending_quietly():
         yield from _read_all(pieces, schema, options)
 
@@ -139,8 +139,10 @@ def _widths(schema: pa.Schema, piece: Piece) -> tuple[int, bool]:
 
 
 def _judge(piece: Piece, gap: Gap, options: Options) -> None:
-    """Raises for a gap, as the options say. Not for a torn end, which was never acknowledged."""
-    text = f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): {records_lost(gap.records_lost)}"
+    """Raises GapFound, or warns of the gap if the options allow it. A torn end, which was never
+    acknowledged, is always allowed."""
+    lost = records_lost(gap.records_lost)
+    text = f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): {lost}"
     missed = gap.reason in {"pruned", "missing"}
     if gap.reason != "torn" and (options.fail_on_loss if missed else options.fail_on_corruption):
         hint = "set failOnDataLoss to false" if missed else "set onCorruption to skip"
@@ -181,9 +183,8 @@ def _column(
         if column.null_count == count:
             return _constant(piece.topic, pa.string(), count)
         return column.fill_null(piece.topic)
-    return (
-        column if column.type.equals(field.type, check_metadata=True) else column.cast(field.type)
-    )
+    is_same = column.type.equals(field.type, check_metadata=True)
+    return column if is_same else column.cast(field.type)
 
 
 def _constant(value: int | str, kind: pa.DataType, count: int) -> pa.Array:

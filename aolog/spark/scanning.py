@@ -33,9 +33,9 @@ _NOT_HERE = {"path": "pass it before the options", "paths": "pass them before th
 def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object) -> DataFrame:
     """The rows of `spark.read.format("aolog").options(**options).load(paths)`, in less time if there
     are many millions. maxPartitionBytes defaults to 256 MiB, minPartitions to the session's default
-    parallelism. The call lists the logs and fixes their ends. Paths must
-    be the same directories on every executor. Raises UsageError, also for a session of Spark Connect,
-    and StorageError on the driver; Spark's errors for failures in tasks."""
+    parallelism. The call lists the logs and fixes their ends. Paths must be the same directories on
+    every executor. Raises UsageError, also for a session of Spark Connect, and StorageError on the
+    driver; Spark's errors for failures in tasks."""
     refuse_connect(spark, "use spark.read.format('aolog'), which lists them there")
     use_this_python(spark)
     from pyspark.sql.types import StructType

@@ -1,4 +1,4 @@
-"""A session for this package's own programs, and Spark's errors in this project's words."""
+"""A session for this package's own programs, and Spark's errors as errors of this project."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# As Python ends a traceback, which Spark hands on as text from process to process.
+# The last line of a traceback, which Spark passes as text from process to process.
 _RAISED = re.compile(r"(?:^|: )aolog\.[\w.]*?\.?(\w+): (.+)$", re.MULTILINE)
-_MESSAGE_MAX = 500  # Spark's can go on for pages
+_MESSAGE_MAX = 500  # characters; Spark's messages may have pages
 _STAGE = re.compile(r"Job aborted due to stage failure: [^\n]+")
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set where spark-submit has started the JVM
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set if spark-submit has started the JVM
 
 
 @contextmanager
 def session(
-    conf: Mapping[str, str] | None = None, *, told: Callable[[str], None] = lambda _: None
+    conf: Mapping[str, str] | None = None, *, tell: Callable[[str], None] = lambda _: None
 ) -> Iterator[SparkSession]:
-    """The session that there is, or a new one that ends with the block, with the source registered.
-    told: that Spark is being started, which takes seconds. Raises UsageError without PySpark or
-    Java, JobFailed."""
+    """Yields the active session, or a new one that ends with the block, with the source registered.
+    tell: called with a message before Spark is started, which takes seconds. Raises UsageError without
+    PySpark or Java, JobFailed."""
     if _SUBMITTED not in os.environ:
         aolog.spark.ensure_java()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # PySpark's words on pandas 3
+            warnings.simplefilter("ignore", FutureWarning)  # of PySpark, about pandas 3
             from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
         raise UsageError(f"no module {error.name!r}", hint=install_command("spark")) from None
@@ -48,7 +48,7 @@ def session(
         aolog.spark.register(active)
         yield active
         return
-    told("starting Spark")
+    tell("starting Spark")
     from py4j.protocol import Py4JError
 
     _quieten_gateway()
@@ -59,7 +59,7 @@ def session(
         spark = builder.getOrCreate()
     try:
         with in_our_words():
-            spark.sparkContext.setLogLevel("OFF")  # errors are told once, by whoever asked
+            spark.sparkContext.setLogLevel("OFF")  # the caller reports errors, once
             aolog.spark.register(spark)
         yield spark
     finally:
@@ -69,7 +69,8 @@ def session(
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the block has ended: a Java that is left while it starts goes on alone."""
+    """Delays Ctrl-C until the end of the block: a Java that is interrupted while it starts stays
+    behind."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -78,7 +79,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _quieten_gateway() -> None:
-    """What it raises it also logs, with tracebacks, and some of it as the root logger."""
+    """py4j also logs what it raises, with tracebacks, in part through the root logger."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_of_gateway)
 
@@ -89,8 +90,9 @@ def _not_of_gateway(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def in_our_words() -> Iterator[None]:
-    """What one of our modules raised in another process of Spark's is raised again as what it was.
-    Of other errors of Spark's the first words: UsageError where a plan cannot be, else JobFailed."""
+    """Converts Spark's errors. An AologError that was raised in another process of Spark is raised
+    again as what it was. Any other error becomes UsageError if Spark rejects the plan, otherwise
+    JobFailed, with the first words of Spark's message."""
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, PySparkException
 
@@ -112,7 +114,7 @@ def in_our_words() -> Iterator[None]:
 
 
 def our_error(text: str) -> AologError | None:
-    """The last error of ours that is named in the text of a failed job."""
+    """The last AologError in the text of a failed job; None if there is none."""
     kinds = {name: getattr(errors, name) for name in errors.__all__} | {"JobFailed": JobFailed}
     for name, message in reversed(_RAISED.findall(text)):
         if name in kinds:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task wrote. query, batch: of a stream, as Spark tells its tasks."""
+    """What a task wrote. query, batch: of a stream, as the task's context has them."""
 
     slabs: tuple[PendingSlab, ...]
     query: str | None = None

@@ -77,10 +77,8 @@ def _check_compression(name: str, level: int) -> None:
         raise refused("compressionLevel", f"{level}", error.hint) from None
 
 
-def read_sink_options(
-    options: Mapping[str, str], *, stream: bool, storage: Storage | None = None
-) -> SinkOptions:
-    """Raises UsageError, which names the option."""
+def read_sink_options(options: Mapping[str, str], *, stream: bool) -> SinkOptions:
+    """The options of a write. stream: whether it is a stream. Raises UsageError, which names the option."""
     given = {key.lower(): value for key, value in options.items()}
     for key in given:
         if key not in OPTION_NAMES and key not in _IGNORED and not key.startswith("kafka."):
@@ -88,7 +86,7 @@ def read_sink_options(
     root = directory(given.get("path", ""))
     log = given.get("log")
     if log is None:
-        log = "." if is_log(root, storage or Storage()) else DEFAULT_LOG
+        log = "." if is_log(root, Storage()) else DEFAULT_LOG
     with naming("log"):
         depth_of(log)
     with naming("topic"):

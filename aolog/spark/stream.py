@@ -1,14 +1,14 @@
 """`readStream`: micro-batches between offsets.
 
-An offset says which logs were read, and how far: in JSON `{name: [address, uuid, ended]}`, with sorted
+An offset lists the logs that were read, and how far: in JSON `{name: [address, uuid, ended]}`, with sorted
 keys, because Spark compares the text, and stores it in the checkpoint. A position never goes back, and
 its address is a record's or the end. A log that comes is read from its beginning. When the query
 restarts, a name may belong to another log, or to none. A log that is gone stays in the offset. If it may
 have had more records, or another log has its name, that is a loss and reported.
 
-One process on the driver's host calls these for as long as the query runs, the latest offset up to
-90 times a second. So logs are looked at anew only where a directory or a last slab changed, and not
-before some multiple of the time that the last look took.
+One process on the driver's host calls these methods for as long as the query runs, `latestOffset` up to
+90 times a second. So a log is opened only if its directory or its last slab changed, and the pause
+between two looks is a multiple of the time that a look takes (watching.py).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from aolog.spark.options import Options
 
 
-Offset = dict[str, Any]  # as Spark has it
+Offset = dict[str, Any]  # in the form that Spark stores
 
 
 class LogPosition(NamedTuple):

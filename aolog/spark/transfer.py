@@ -1,11 +1,11 @@
-"""What a pipeline does: logs in, a function of DataFrames, files, logs or Kafka out.
+"""Moves records through Spark: from logs, through functions of DataFrames, to Parquet, logs or Kafka.
 
-    without a checkpoint        one batch: what is there now
-    with one                    a stream's batches over what came since the last run, then the end
-    with one, and `stream`      the same, until it is stopped
+    without a checkpoint               one batch of all records that exist now
+    with a checkpoint                  a stream's batches of all records since the last run; then it ends
+    with a checkpoint and `stream`     the same, until it is stopped
 
-A run with a checkpoint that was killed goes on where its last complete batch ended. Parquet and logs
-then have each row once; Kafka has it at least once.
+After a kill, a run with a checkpoint continues after its last complete batch. Parquet and logs then
+have each row once, Kafka has it at least once.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 
 _KINDS = ("parquet", "kafka", "aolog")
-_LOOK_S = 0.2  # at a query, between signals
+_LOOK_S = 0.2  # how often a query is asked for progress, and a stop is noticed
 _IN, _OUT = "aolog_in", "aolog_out"
 
 
 class Transfer(NamedTuple):
-    """What is asked for. kind, place: of the destination. transforms: one after the other. options:
-    of the reader; write_options: of the writer, or librdkafka's."""
+    """The task of a run. kind, place: of the destination. transforms: applied in this order. options: of
+    the reader. write_options: of the writer, or librdkafka's."""
 
     root: str
     kind: str
     place: str
     transforms: tuple[Callable[[DataFrame], DataFrame], ...] = ()
-    options: dict[str, str] = {}  # noqa: RUF012 -- never written to
+    options: dict[str, str] = {}  # noqa: RUF012 -- a default that is never changed
     write_options: dict[str, str] = {}  # noqa: RUF012 -- the same
     bootstrap: str | None = None
     checkpoint: str | None = None
@@ -47,8 +47,8 @@ class Transfer(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """A batch, or all of a run. records_in: read, None where the function did not read them in the
-    same job. records_out: written. batch: its number in the checkpoint, None of a single one."""
+    """The counts of a batch, or of a whole run. records_in: read; None if a transform did not read them
+    in the same job. records_out: written. batch: its number in the checkpoint; None without one."""
 
     batch: int | None
     records_in: int | None
@@ -68,8 +68,8 @@ def parse_target(text: str) -> tuple[str, str]:
 
 
 def checked(wanted: Transfer) -> Transfer:
-    """With paths made absolute. Needs no Spark. Raises UsageError for what cannot be together, and
-    for the reader's options."""
+    """The same with absolute paths. Needs no Spark. Raises UsageError for values that exclude each
+    other, and for invalid options of the reader."""
     if wanted.stream and wanted.checkpoint is None:
         raise UsageError(
             "--stream: needs --checkpoint DIR", hint="there it goes on when it is started again"
@@ -89,7 +89,7 @@ def checked(wanted: Transfer) -> Transfer:
     options = dict(wanted.options)
     named = {name.lower() for name in options}
     if wanted.kind != "parquet" and not named & {"includeheaders", "columns"}:
-        options["includeHeaders"] = "true"  # what a record has goes on with it
+        options["includeHeaders"] = "true"  # a copied record keeps its headers
     read_options(options | {"path": root}, stream=wanted.checkpoint is not None)
     return wanted._replace(root=root, options=options)
 
@@ -98,12 +98,12 @@ def run_transfer(
     spark: SparkSession,
     wanted: Transfer,
     *,
-    told: Callable[[Moved], None] = lambda _: None,
+    tell: Callable[[Moved], None] = lambda _: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Moved:
-    """Carries it out; the sums. told: of each batch of a stream as it is done. stopped: asked again
-    and again; once true, a stream ends behind its last complete batch. The session has the source
-    registered. Raises UsageError before anything is read, Spark's errors, JobFailed."""
+    """Runs the transfer. Returns the sums. tell: called with each complete batch of a stream. stopped:
+    called often; once it returns true, the stream ends after its last complete batch. The session has
+    the source registered. Raises UsageError before anything is read, Spark's errors, JobFailed."""
     wanted = checked(wanted)
     target = None
     if wanted.kind == "kafka":
@@ -121,7 +121,7 @@ def run_transfer(
         del batches[:-1]
         sums[0] += moved.records_in or 0
         sums[1] += moved.records_out
-        told(moved)
+        tell(moved)
 
     sums = [0, 0]
     _run_stream(spark, wanted, target, note, stopped)
@@ -160,7 +160,7 @@ def _run_batch(
     one = f.count(f.lit(1)).alias("records")
     source = spark.read.format("aolog").options(**wanted.options).load(wanted.root)
     frame = _transformed(source.observe(read, one), wanted.transforms)
-    reads = _IN in _plan(frame)  # else the observation is never made, and asking for it blocks
+    reads = _IN in _plan(frame)  # otherwise the observation never ends, and `get` would block
     if target is not None:
         sent = _send(frame, target)
     else:
@@ -173,13 +173,13 @@ def _run_batch(
 
 
 def _plan(frame: DataFrame) -> str:
-    return str(frame._jdf.queryExecution().optimizedPlan().toString())  # noqa: SLF001 -- no other way
+    return str(frame._jdf.queryExecution().optimizedPlan().toString())  # noqa: SLF001 -- PySpark has no public call
 
 
 def _send(frame: DataFrame, target: KafkaTarget) -> int:
     check_columns(frame.schema)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PySpark's words on pandas 3
+        warnings.simplefilter("ignore", FutureWarning)  # of PySpark, about pandas 3
         sent = frame.mapInArrow(sender(target), SENT)
     return sum(int(row.records) for row in sent.collect())
 
@@ -227,7 +227,7 @@ def _follow(
     note: Callable[[Moved], None],
     stopped: Callable[[], bool],
 ) -> None:
-    """Until the query ends, or is to be stopped. Raises what ended it."""
+    """Waits until the query ends or `stopped` is true. Raises the query's error."""
     noted = -1
     while True:
         ended = stopped() or query.awaitTermination(_LOOK_S)  # type: ignore[arg-type]  # takes fractions
@@ -235,7 +235,7 @@ def _follow(
             number = progress.batchId
             out = progress.observedMetrics.get(_OUT)
             if number <= noted or "addBatch" not in progress.durationMs:
-                continue  # told already, or a look that found nothing
+                continue  # noted already, or a trigger without records
             noted = number
             records = sent.pop(number, 0) if out is None else int(out["records"])
             seconds = progress.batchDuration / 1000

@@ -1,8 +1,7 @@
-"""`aolog.verify` by many hands: logs that are too large for one machine, or too many.
+"""`aolog.verify` as a Spark job, for logs that are too large or too many for one machine.
 
-Each task reads and hashes its ranges as a reader would; what it found comes back as rows of one
-small table. Gaps and counts are those of `aolog.verify`. What that says of seals, header copies and
-cursors is not asked here.
+Each task reads and hashes its ranges as a reader does, and returns a few rows of counts and gaps. Gaps
+and counts are those of `aolog.verify`. Seals, header copies and cursors are not checked here.
 """
 
 from __future__ import annotations
@@ -28,14 +27,13 @@ if TYPE_CHECKING:
 
 
 _HOUR_US = 3_600_000_000
-_LEAST_US = -(1 << 63)  # a timestamp's
-# Hours in microseconds, and timestamps only in the JVM: Python's end with the year 9999.
+_LEAST_US = -(1 << 63)  # the least timestamp
+# Hours as microseconds, which only the JVM makes timestamps: Python's datetime ends with the year 9999.
 _FOUND = "log string, hour_us bigint, records bigint, frames bigint, bytes bigint, gaps string"
 
 
 class LogVerified(NamedTuple):
-    """Of one log, as in aolog.verify's report: its records, frames, slabs and gaps. end: up to
-    where it was looked at."""
+    """One log, with the fields of `aolog.verify`'s report. end: the address up to which it was read."""
 
     records: int
     frames: int
@@ -45,9 +43,9 @@ class LogVerified(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """ok: no log has a gap. records, frames: of all. logs: by name. statistics: a DataFrame of
-    log, hour (of the records' timestamps, null in format 1), records, frames, bytes; kept by Spark
-    until its `unpersist`, as it would read the logs again."""
+    """ok: no log has a gap. records, frames: of all logs. logs: by name. statistics: a DataFrame of log,
+    hour (of the records' timestamps, null in format 1), records, frames, bytes. Spark keeps it until
+    you call `unpersist`; without that it would read the logs again."""
 
     ok: bool
     records: int
@@ -63,9 +61,9 @@ def verify(
     max_partition_bytes: int | None = None,
     min_partitions: int | None = None,
 ) -> Verified:
-    """Reads and checks all logs at the path or below it, up to where they end now. The path must
-    be the same directory for every executor. Raises UsageError, also for a session of Spark Connect,
-    and StorageError on the driver; Spark's errors for what fails in tasks."""
+    """Reads and checks all logs at the path or below it, up to their ends now. The path must be the same
+    directory on every executor. Raises UsageError, also for a session of Spark Connect, and
+    StorageError on the driver; Spark's errors for failures in tasks."""
     refuse_connect(spark, "verify where the logs are: a session with a master, or `aolog verify`")
     use_this_python(spark)
     for name, given in (
@@ -131,7 +129,7 @@ def _check_share(share: InputPartition) -> Iterator[tuple[Any, ...]]:
 
 
 def check(piece: Piece) -> Iterator[tuple[Any, ...]]:
-    """Rows of _FOUND: one an hour, and one with the gaps if there are any."""
+    """Rows of _FOUND: one for each hour, and one with the gaps if there are any."""
     import numpy as np
 
     from aolog.log.directory import Log
@@ -156,7 +154,7 @@ def check(piece: Piece) -> Iterator[tuple[Any, ...]]:
                 in_hours = list(zip(values.tolist(), counts.tolist(), strict=True))
             for hour, records in in_hours:
                 hours[hour][0] += records
-            hours[in_hours[0][0]][1] += 1  # a frame is of the hour of its first record
+            hours[in_hours[0][0]][1] += 1  # a frame counts in the hour of its first record
             hours[in_hours[0][0]][2] += found.end - found.address
     for hour, sums in hours.items():
         hour_us = None if hour is None else max(hour * _HOUR_US, _LEAST_US)

@@ -162,5 +162,5 @@ class Watching:
             opened = self._opened(Found(log.name, log.path))
             begin = opened.listed(lambda: seek.at_address(opened, since)).ordinal
         except (AologError, FileNotFoundError):
-            return True  # told by whoever reads it
+            return True  # the task that reads it reports the error
         return begin is None or begin < log.ordinal

@@ -102,7 +102,7 @@ def test_kafka_has_each_record_with_its_stamp_and_a_stream_stops_when_it_is_told
             str(root), "kafka", "events", (even,), bootstrap=broker.bootstrap_servers,
             checkpoint=str(tmp_path / "state"), stream=True,
         )  # fmt: skip  # one call
-        sums = run_transfer(spark, wanted, told=told.append, stopped=lambda: bool(told))
+        sums = run_transfer(spark, wanted, tell=told.append, stopped=lambda: bool(told))
         arrived = consume_any(broker.bootstrap_servers, "events", 2)
     assert (sums.records_in, sums.records_out) == (50, 25)
     assert told == [Moved(0, 50, 25, told[0].seconds)]
