@@ -33,10 +33,10 @@ Examples:
   python -m fuzz recovery --seed 7 --case 4711       one case again
   python -m fuzz frame --input fuzz/corpus/frame/x.json
   python -m fuzz frame --engine atheris --time 60    coverage-guided; needs the package atheris
-  python -m fuzz canary                              does the fuzzer still see?
+  python -m fuzz canary                              does the fuzzer still find defects?
 
 \b
-Exit status: 0 nothing was found, 1 a failure (or a canary that lives), 2 usage, 3 Ctrl-C, which prints
+Exit status: 0 nothing was found, 1 a failure (or a canary that survives), 2 usage, 3 Ctrl-C, which prints
 what was found."""
 
 
@@ -46,7 +46,7 @@ what was found."""
               help="Case K of seed N is always the same.")  # fmt: skip
 @click.option("--time", "seconds", type=click.FloatRange(0, min_open=True),
               help="Seconds. [default: 10, unless --cases says how many]")  # fmt: skip
-@click.option("--cases", type=click.IntRange(1), help="Stop behind so many cases.")
+@click.option("--cases", type=click.IntRange(1), help="Stop after this number of cases.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True,
               help="Processes side by side.")  # fmt: skip
 @click.option("--case", "number", type=click.IntRange(0), help="Run this case of the seed alone.")
@@ -69,7 +69,7 @@ def main(
     save: str | None,
     as_json: bool,  # noqa: FBT001 -- click passes it by name
 ) -> None:
-    """Attacks the log with random input, and says in one command how to see each failure again."""
+    """Attack the log with random input. Each failure is printed with the command that repeats it."""
     where = Path(save) if save is not None else Path(__file__).parent / "corpus"
     if seconds is not None and not math.isfinite(seconds):
         raise click.UsageError(f"--time {seconds} is no number of seconds")
@@ -122,7 +122,7 @@ def _atheris(seed: int, seconds: float, corpus: Path) -> None:
 
 
 def _one(target: str, seed: int, number: int | None, path: str | None) -> int:
-    """One case; its failure with the traceback, which is what somebody wants who runs it alone."""
+    """Runs one case and prints its failure with the traceback. Returns the exit status."""
     import traceback
 
     from fuzz.campaign import run_saved
@@ -179,19 +179,19 @@ def _canary(seed: int, *, as_json: bool) -> int:
 
 
 class _Progress:
-    """A line that is written over where somebody looks, else one each ten seconds."""
+    """On a terminal one line that is overwritten; otherwise a line each ten seconds."""
 
     def __init__(self, target: str) -> None:
         self._target = target
-        self._told_s = 0.0
+        self._reported_s = 0.0
         self.result: Result | None = None
 
     def __call__(self, result: Result) -> None:
         self.result = result
         terminal = sys.stderr.isatty()
-        if not terminal and result.seconds - self._told_s < 10.0:
+        if not terminal and result.seconds - self._reported_s < 10.0:
             return
-        self._told_s = result.seconds
+        self._reported_s = result.seconds
         rate = result.cases / max(result.seconds, 1e-9)
         line = (
             f"{self._target}: {result.cases:,} cases, {rate:,.0f}/s, "

@@ -24,11 +24,11 @@ from fuzz.targets import load
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["CORPUS", "Failure", "Plan", "Result", "Told", "campaign", "collect", "run_saved"]
+__all__ = ["CORPUS", "Failure", "JobReport", "Plan", "Result", "campaign", "collect", "run_saved"]
 
 CORPUS = Path(__file__).parent / "corpus"
 KEPT_MAX = 5  # failures of one campaign that are minimised and saved; all are counted
-_TOLD_EVERY_S = 0.5
+_REPORT_EVERY_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Result:
     failures: list[Failure] = field(default_factory=list)
 
 
-class Told(NamedTuple):
-    """A report of a job. done: it is the last one."""
+class JobReport(NamedTuple):
+    """What a job did since its last report. done: it is the last one."""
 
     cases: int
     outcomes: Counter[str]
@@ -82,15 +82,15 @@ def campaign(plan: Plan, progress: Callable[[Result], None]) -> Result:
     return collect(plan, jobs, progress)
 
 
-def collect(plan: Plan, jobs: Iterable[Told], progress: Callable[[Result], None]) -> Result:
+def collect(plan: Plan, jobs: Iterable[JobReport], progress: Callable[[Result], None]) -> Result:
     """Adds the jobs' reports up, and saves one failure of each kind."""
     begun_s = time.monotonic()
     result = Result()
-    for told in jobs:
-        result.cases += told.cases
-        result.outcomes.update(told.outcomes)
-        result.failed.update(told.failed)
-        for failure in told.failures:
+    for report in jobs:
+        result.cases += report.cases
+        result.outcomes.update(report.outcomes)
+        result.failed.update(report.failed)
+        for failure in report.failures:
             kinds = {kept.kind for kept in result.failures}
             if failure.kind not in kinds and len(kinds) < KEPT_MAX:
                 result.failures.append(_saved(plan, failure))
@@ -99,17 +99,17 @@ def collect(plan: Plan, jobs: Iterable[Told], progress: Callable[[Result], None]
     return result
 
 
-def _side_by_side(plan: Plan) -> Iterator[Told]:
+def _side_by_side(plan: Plan) -> Iterator[JobReport]:
     context = multiprocessing.get_context("spawn")  # a job inherits nothing from this process
-    told: multiprocessing.Queue[Told] = context.Queue()
-    jobs = [context.Process(target=_tell, args=(plan, j, told)) for j in range(plan.jobs)]
+    reports: multiprocessing.Queue[JobReport] = context.Queue()
+    jobs = [context.Process(target=_work, args=(plan, j, reports)) for j in range(plan.jobs)]
     for job in jobs:
         job.start()
     running = len(jobs)
     try:
         while running:
             try:
-                one = told.get(timeout=1.0)
+                one = reports.get(timeout=1.0)
             except queue.Empty:
                 if any(job.exitcode not in {None, 0} for job in jobs):
                     raise RuntimeError("a job of the campaign died") from None
@@ -123,16 +123,16 @@ def _side_by_side(plan: Plan) -> Iterator[Told]:
             job.join()
 
 
-def _tell(plan: Plan, first: int, told: multiprocessing.Queue[Told]) -> None:
+def _work(plan: Plan, first: int, reports: multiprocessing.Queue[JobReport]) -> None:
     for one in _job(plan, first):
-        told.put(one)
+        reports.put(one)
 
 
-def _job(plan: Plan, number: int) -> Iterator[Told]:
+def _job(plan: Plan, number: int) -> Iterator[JobReport]:
     """Runs the cases number, number + jobs, ...: at least one."""
     quiet()
     until_s = time.monotonic() + plan.seconds if plan.seconds is not None else float("inf")
-    told_s = time.monotonic()
+    reported_s = time.monotonic()
     seen = set[str]()
     cases, outcomes, failed = 0, Counter[str](), Counter[str]()
     failures: list[Failure] = []
@@ -150,13 +150,13 @@ def _job(plan: Plan, number: int) -> Iterator[Told]:
                     failures.append(_small(plan, number, target, case, error))
             cases += 1
             number += plan.jobs
-            if time.monotonic() - told_s > _TOLD_EVERY_S:
-                yield Told(cases, outcomes, failed, failures, done=False)
+            if time.monotonic() - reported_s > _REPORT_EVERY_S:
+                yield JobReport(cases, outcomes, failed, failures, done=False)
                 cases, outcomes, failed, failures = 0, Counter(), Counter(), []
-                told_s = time.monotonic()
+                reported_s = time.monotonic()
             if time.monotonic() >= until_s:
                 break
-        yield Told(cases, outcomes, failed, failures, done=True)
+        yield JobReport(cases, outcomes, failed, failures, done=True)
 
 
 def _small(plan: Plan, number: int, target: Target, case: Case, error: Exception) -> Failure:
@@ -177,7 +177,7 @@ def _small(plan: Plan, number: int, target: Target, case: Case, error: Exception
 
 
 def _saved(plan: Plan, failure: Failure) -> Failure:
-    """Where it is to be kept, and small: with the command that runs what is kept."""
+    """Saves the minimised case, if there is one, and puts the command that runs it into the failure."""
     if plan.save is None or failure.small is None:
         return failure
     kept = save(plan.save, plan.target, failure.small)
@@ -187,7 +187,7 @@ def _saved(plan: Plan, failure: Failure) -> Failure:
 
 
 def save(corpus: Path, target: str, case: Case) -> Path:
-    """Under a name that says what is in it."""
+    """Saves the case under a name that is the hash of its text. Returns the path."""
     text = encode(case)
     at = corpus / target / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
     at.parent.mkdir(parents=True, exist_ok=True)
@@ -196,7 +196,7 @@ def save(corpus: Path, target: str, case: Case) -> Path:
 
 
 def run_saved(target: str, case: Case) -> str:
-    """One case; what happened. Raises what it raises."""
+    """Runs one case. Returns its outcome; raises its error."""
     quiet()
     with Disk() as disk:
         return load(target)(disk).run(case)

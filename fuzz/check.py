@@ -1,7 +1,7 @@
-"""A damaged log against what must come out: every way of reading, verify, ranges, a writer.
+"""Compares a damaged log with the oracle: every way of reading, verify, ranges, a writer.
 
-Each check raises `Mismatch` with what was expected and what came. An error of another kind that
-the log raises is a finding as well.
+Each check raises `Mismatch` with the expected and the actual result. Any other error that the log raises
+is a finding too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fuzz.ways import WAYS, CountingStorage, Seen, read_split
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from fuzz.disk import Disk
     from fuzz.layout import Files, Known
@@ -32,26 +32,18 @@ __all__ = [
     "format_is_unclear",
 ]
 
-# Of a file's bytes, what one reading may read: the chain, a search over a bad place and the look
-# whether it is blank, the place once more, seals and headers.
+# How often a reading may read each byte: in the chain, in a search over a bad place, to see whether that
+# is blank, the place once more, seals and headers.
 READS_MAX = 8
 READ_SPARE = 64 << 10  # a few slab headers, whatever the size
 
 
 class Mismatch(AssertionError):
-    """What came out is not what must."""
+    """The result is not the expected one."""
 
 
-def check_all(
-    known: Known,
-    files: Files,
-    disk: Disk,
-    rng: random.Random,
-    *,
-    ways: Iterable[str] | None = None,
-    writer: bool = True,
-) -> Expected | None:
-    """Everything. What was expected, or None if no slab is left, or none that says its format."""
+def check_all(known: Known, files: Files, disk: Disk, rng: random.Random) -> Expected | None:
+    """Makes all checks. Returns what was expected; None if no slab is left, or none shows the format."""
     if not any(base_of(name) is not None for name in files):
         return None
     path = disk.put(files)
@@ -59,18 +51,17 @@ def check_all(
     if format_is_unclear(known, files, expected):
         _check_nothing_invented(known, path)
         return None
-    for way in ways or WAYS:
+    for way in WAYS:
         check_way(way, path, files, expected)
     check_verify(path, files, expected)
     check_ranges(known, path, files, expected, rng)
-    if writer:
-        check_writer(known, files, disk, expected)
+    check_writer(known, files, disk, expected)
     return expected
 
 
 def format_is_unclear(known: Known, files: Files, expected: Expected) -> bool:
-    """A log of format 2 that may be taken for format 1: no header is intact, and the first slab is
-    too short to have had one."""
+    """Whether a log of format 2 may be taken for format 1: no header is intact, and the first slab is too
+    short to have had one."""
     first = min(name for name in files if base_of(name) is not None)
     is_2 = any(slab.format == 2 for slab in known.slabs)
     return is_2 and expected.headers == 0 and len(files[first]) < DATA_BEGIN
@@ -86,7 +77,7 @@ def _check_nothing_invented(known: Known, path: str) -> None:
 
 
 def check_way(way: str, path: str, files: Files, expected: Expected) -> None:
-    """One way of reading from the beginning: records, gaps, position, and bytes read."""
+    """Checks one way of reading from the beginning: records, gaps, and the bytes read."""
     storage = CountingStorage()
     got: Seen | None = None
     with _refused(expected, way), aolog.Reader(path, storage=storage) as reader:
@@ -100,7 +91,7 @@ def check_way(way: str, path: str, files: Files, expected: Expected) -> None:
 
 
 def check_verify(path: str, files: Files, expected: Expected) -> None:
-    """`verify` names the same."""
+    """`verify` reports the same gaps, records and end."""
     with _refused(expected, "verify"):
         report = aolog.verify(path)
         records = [len(expected.records), report.records]
@@ -111,11 +102,11 @@ def check_verify(path: str, files: Files, expected: Expected) -> None:
         if report.ok != (not report.gaps and not report.problems):
             raise Mismatch(f"verify: ok is wrong: {report}")
         if _headers_damaged(expected.log, files) and report.ok:
-            raise Mismatch("verify: a damaged header copy is well to it")
+            raise Mismatch("verify: a damaged header copy counts as ok")
 
 
 def _headers_damaged(known: Known, files: Files) -> bool:
-    """But for emptied slabs, as the format calls what a repair leaves: a gap tells of those."""
+    """Whether a header copy is damaged. Slabs that a repair emptied do not count: they are a gap."""
     headers = {slab.base: slab.data[:HEADER_LEN] for slab in known.slabs if slab.format == 2}
     return any(
         files[name][at : at + HEADER_LEN] != headers[base]
@@ -132,8 +123,8 @@ def _is_emptied(prelude: bytes) -> bool:
 def check_ranges(
     known: Known, path: str, files: Files, expected: Expected, rng: random.Random
 ) -> None:
-    """Cut anywhere, the pieces are the whole; each begins where it is told and counts as exactly;
-    so does what is found by its ordinal."""
+    """Ranges that are cut anywhere have the records and gaps of the whole log; a seek by ordinal finds
+    its record."""
     bases = sorted(base for name in files if (base := base_of(name)) is not None)
     if expected.newer or expected.unclear or expected.end <= bases[0]:
         return
@@ -153,7 +144,7 @@ def check_ranges(
 
 
 def _check_gaps_from(begin: int, seen: Seen, gaps: Sequence[Gap], *, last: bool) -> None:
-    """Gaps from `begin` on: the one around it from there or from its own begin."""
+    """A range has the gaps from `begin` on. A gap around `begin` may begin there, or at its own begin."""
     wanted = [gap for gap in gaps if gap.end > begin or gap.begin >= begin]
     got = list(seen.gaps)
     while (
@@ -162,25 +153,25 @@ def _check_gaps_from(begin: int, seen: Seen, gaps: Sequence[Gap], *, last: bool)
         and got[0].end <= begin
         and any(got[0].begin >= gap.begin and got[0][1:3] == gap[1:3] for gap in gaps)
     ):
-        got = got[1:]  # who begins between two slabs is told of the hole in front of it too
+        got = got[1:]  # a range that begins between two slabs also reports the hole before it
     if wanted and wanted[0].begin < begin:
         whole, *wanted = wanted
-        told, *got = got or [Gap(0, 0, "torn", None)]
+        part, *got = got or [Gap(0, 0, "torn", None)]
         counted = (
             whole.records_lost is None
-            or told.records_lost == whole.records_lost
+            or part.records_lost == whole.records_lost
             or (
-                told.begin > whole.begin
-                and told.records_lost is not None
-                and 0 <= told.records_lost < whole.records_lost
+                part.begin > whole.begin
+                and part.records_lost is not None
+                and 0 <= part.records_lost < whole.records_lost
             )
         )
         if (
-            not whole.begin <= told.begin <= begin
-            or (told.end, told.reason) != (whole.end, whole.reason)
+            not whole.begin <= part.begin <= begin
+            or (part.end, part.reason) != (whole.end, whole.reason)
             or not counted
         ):
-            raise Mismatch(f"from {begin}, in the gap {whole}: told {told}")
+            raise Mismatch(f"from {begin}, in the gap {whole}: reported as {part}")
     if got != wanted[: len(got)] or (last and len(got) != len(wanted)):
         raise Mismatch(f"from {begin}: {_gaps(wanted, got)}")
 
@@ -202,8 +193,8 @@ def _check_ordinal(known: Known, path: str, record: Record) -> None:
 
 
 def check_writer(known: Known, files: Files, disk: Disk, expected: Expected) -> None:
-    """A writer cuts only what lies behind the last intact frame, keeps that aside, goes on, and
-    nothing that was intact is lost; a second one finds nothing to mend."""
+    """A writer cuts only bytes after the last intact frame, saves them aside, and appends; no intact
+    record is lost. A second writer finds nothing to recover."""
     if expected.newer:
         return
     format_1 = known.slabs[0].format == 1
@@ -218,7 +209,7 @@ def check_writer(known: Known, files: Files, disk: Disk, expected: Expected) -> 
             raise Mismatch(f"a refused opening ({error.code}) changed the log") from error
         return
     if expected.unclear:
-        raise Mismatch("a writer opened a log of which nothing says whose it is")
+        raise Mismatch("a writer opened a log whose identity is unclear")
     after = disk.take()
     stamp = None if format_1 else 7
     new = Record(address, stamp, None, b"behind", (), None)
@@ -271,7 +262,8 @@ def _writer(path: str, *, format_1: bool = False) -> aolog.Writer:
 
 @contextlib.contextmanager
 def _refused(expected: Expected, who: str) -> Iterator[None]:
-    """What a newer release wrote is refused, and what may be another log; nothing else is."""
+    """The block raises NewerFormat for a slab of a newer release, IdentityUnclear if the log's identity is
+    unclear, and neither otherwise."""
     try:
         yield
     except aolog.NewerFormat:

@@ -1,21 +1,21 @@
-"""Damages as values: what is done to a log's files. Pure: files in, files out.
+"""Damages to a log's files, as values. Pure: files in, files out.
 
-A damage is a short list that JSON holds and a person reads: `["flip", NAME, BIT]`. One that does
-not apply (any more) changes nothing, so that any part of a list of damages can be tried alone.
+A damage is a short list of JSON: `["flip", NAME, BIT]`. One that does not apply changes nothing, so any
+part of a list of damages can be tried alone.
 
-    flip, NAME, BIT                  one bit, counted from the file's first byte's lowest
-    write, NAME, AT, HEX             bytes in place of those there; none behind the end
+    flip, NAME, BIT                  one bit, counted from the lowest bit of the file's first byte
+    write, NAME, AT, HEX             overwrites bytes; none after the end
     zero, NAME, AT, LENGTH
     junk, NAME, AT, LENGTH, SEED
     move, NAME, AT, FROM, LENGTH     bytes of the same file over others: a misdirected write
-    swap, NAME, AT, OTHER, LENGTH    the bytes at two places change places
+    swap, NAME, AT, OTHER, LENGTH    exchanges the bytes at two places
     take, NAME, AT, FILE, FROM, LENGTH   bytes of another file over others: a stale block
     cut, NAME, SIZE
     grow, NAME, ZEROS
     append, NAME, HEX
-    tail, NAME, FROM, LENGTH         the file's own bytes again, behind its end
+    tail, NAME, FROM, LENGTH         the file's own bytes again, after its end
     remove, NAME
-    rename, NAME, TO                 over what is there
+    rename, NAME, TO                 replaces an existing file
     copy, NAME, TO
     exchange, NAME, OTHER            two files change names
 """
@@ -101,14 +101,14 @@ _ANY = [
     *["flip"] * 4, "write", "zero", "junk", "sector", "sector", "move", "swap", "take", "cut",
     "grow", "append", "tail", "remove", "rename", "copy", "exchange", "foreign", "foreign",
 ]  # fmt: skip  # weights
-# Nothing binds a frame of format 1 to its place: what was moved is what was written there.
+# Nothing binds a frame of format 1 to its place: a moved frame is intact, so no damage moves one.
 _FORMAT_1 = [
     *["flip"] * 3, "write", "zero", "junk", "sector", "cut", "grow", "append", "remove",
 ]  # fmt: skip  # weights
 
 
 def random_damages(rng: random.Random, known: Known, files: Files) -> list[Damage]:
-    """One to five damages of a log, mostly where something stands."""
+    """One to five damages of a log, mostly at headers and frames."""
     return [_random_damage(rng, known, files) for _ in range(rng.choice([1, 1, 1, 2, 3, 5]))]
 
 

@@ -1,6 +1,6 @@
-"""A directory that holds a log in one state after another; only what differs is written.
+"""A directory that holds a log in one state after another; only the differences are written.
 
-The one place at which the fuzzer's files lie: a memory file system where there is one.
+All files of the fuzzer are here: in a memory file system if there is one.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Disk:
         self._there: Files = {}
 
     def fresh(self) -> str:
-        """An empty place for another log; `path` on return."""
+        """Removes the log. Returns `path`, where another log may be created."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._there = {}
         return self.path
 
     def put(self, files: Files) -> str:
-        """The log is exactly these files; `path` on return."""
+        """Makes the log exactly these files. Returns `path`."""
         root = Path(self.path)
         root.mkdir(exist_ok=True)
         for name in self._there.keys() - files.keys():

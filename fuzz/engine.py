@@ -1,8 +1,8 @@
 """Coverage-guided fuzzing of the target `frame` with atheris, where it installs.
 
-libFuzzer makes bytes; each is a slab's content. Half of them have their hashes made right along
-the chain, so that what is behind the hashes is reached. The log's modules are instrumented as they
-are imported, so nothing here imports them before.
+libFuzzer makes bytes, which are the content of a slab. Half of them get right hashes along the chain, so
+that the code after the hash checks is reached. The log's modules are instrumented when they are imported,
+so nothing here imports them before.
 """
 
 from __future__ import annotations
@@ -51,12 +51,8 @@ def run_atheris(seed: int, seconds: float, corpus: Path) -> None:
     for k in range(64):  # whole frames to begin with
         drawn = target.draw(random.Random(k))
         (seeds / str(k)).write_bytes(bytes([k % 2]) + build(drawn["steps"]))
-    libfuzzer = [
-        str(seeds),
-        "-max_len=4096",
-        f"-seed={seed % (1 << 32) or 1}",
-        f"-max_total_time={seconds:.0f}",
-    ]
+    libfuzzer = [str(seeds), "-max_len=4096", f"-seed={seed % (1 << 32) or 1}"]
+    libfuzzer += [f"-max_total_time={seconds:.0f}"]
     libfuzzer += [f"-artifact_prefix={disk.root}/", "-rss_limit_mb=2048", "-timeout=10"]
     atheris.Setup([sys.argv[0], *libfuzzer], one)
     child = os.fork()

@@ -1,8 +1,8 @@
-"""What an undamaged log is made of: which bytes are which frame, and which records they hold.
+"""The layout of an undamaged log: which bytes are which frame, and which records it has.
 
-Read from intact files with a parser of its own, from the tables in FORMAT.md: no hash, no search
-and none of the log's code, so that an error of theirs is not an error of the oracle. What the
-records are is told by whoever appended them.
+A parser of its own reads it from intact files, by the tables in FORMAT.md: without hashes or searches,
+and without the log's code, so that the oracle does not share its errors. The code that appended the
+records passes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEADER_LEN = 512
 HEADER_AT = (0, 4096)
 DATA_BEGIN = 8192
 FRAME_HEADER_LEN = 40
-RECORDS, MARK, SEAL = 1, 2, 3
+RECORDS, SEAL = 1, 3  # kinds of frames
 VERSION_MAX = 3  # with codecs; 2 without
 NO_PREDECESSOR = (1 << 64) - 1
 SLAB_MAGIC = b"\x89AO\xff\r\n\x1a\n"
@@ -70,8 +70,8 @@ class Slab(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Everything that was ever written rightly to a log. records: by address. other: the same of
-    another log, whose slabs may be put among this one's."""
+    """Everything that a writer ever wrote to a log. records: by address. other: the same of another log,
+    whose slabs a damage may put among this one's."""
 
     slabs: tuple[Slab, ...]
     records: Mapping[int, Record]
@@ -83,7 +83,7 @@ class Known(NamedTuple):
         return self.slabs if self.other is None else (*self.slabs, *self.other.slabs)
 
     def of(self, slab: Slab, frame: Frame) -> list[Record]:
-        """The frame's records; a time that the appender left open is the frame's."""
+        """The frame's records; one without a timestamp has the frame's."""
         first = slab.base + frame.begin
         found = [self.records[first + i] for i in range(frame.records)]
         return [
@@ -95,7 +95,7 @@ class Known(NamedTuple):
 
 
 def base_of(name: str) -> int | None:
-    """The address that a slab's name says; None for other files."""
+    """The address in a slab's name; None for other files."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match and int(match[1]) < 1 << 63 else None
 
@@ -109,8 +109,8 @@ def read_files(path: str) -> Files:
 
 
 def know(files: Files, records: Iterable[Record], before: Known | None = None) -> Known:
-    """What intact files hold, all of one log. before: what was known already; slabs of it are not
-    parsed anew."""
+    """The contents of intact files of one log. before: what was known already; its slabs are not parsed
+    again."""
     old = before.slabs if before is not None else ()
     seen = {slab.data for slab in old}
     new = [
@@ -124,7 +124,7 @@ def know(files: Files, records: Iterable[Record], before: Known | None = None) -
 
 
 def parse_slab(base: int, data: bytes) -> Slab:
-    """The slab of an intact file. What follows its last frame is none of it."""
+    """The slab of an intact file, up to its last frame."""
     if not data.startswith(SLAB_MAGIC):
         return _parse_format_1(base, data)
     (flags,) = struct.unpack_from("<I", data, 12)

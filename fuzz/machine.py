@@ -1,7 +1,7 @@
-"""What histories run on: where the log lies, and what a crash leaves of it.
+"""The machine of a history: where its log is, and what a crash leaves of it.
 
-On the real file system a crash is SIGKILL's: memory is gone and files are as they are. On the
-simulated one power goes too, and what was not synced survives in any part and order.
+On the real file system a crash is a SIGKILL: memory is lost, files stay. On the simulated one it may also
+be a power cut: any part of what was not synced may survive, in any order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MACHINES", "Machine", "RealMachine", "SimulatedMachine"]
 
-_STATES = 6  # of those that a power cut may leave, far apart or drawn; one of them is taken
+_STATES = 6  # of the states that a power cut may leave; one of them is used
 
 
 class Machine(Protocol):
@@ -31,7 +31,7 @@ class Machine(Protocol):
     storage: Storage
 
     def crash(self, writer: aolog.Writer, rng: random.Random) -> bool:
-        """The writer's process dies, perhaps within a write; whether the power went as well."""
+        """Ends the writer's process, perhaps within a write. Returns whether the power was cut too."""
 
 
 class RealMachine:
@@ -42,7 +42,7 @@ class RealMachine:
         self.storage = Storage()
 
     def crash(self, writer: aolog.Writer, rng: random.Random) -> bool:
-        """Perhaps with the begin of another frame behind what is there."""
+        """A kill, perhaps after the beginning of another frame was written."""
         abandon(writer)
         torn = rng.choice([b"", b"", b"\xa0\xf2\x01", rng.randbytes(57), bytes(64)])
         last = max(Path(self.path).glob("*.slab"))

@@ -1,4 +1,4 @@
-"""A failing case made small: steps are left out as long as it fails in the same way. Pure."""
+"""Minimises a failing case: leaves out steps as long as it fails in the same way. Reads a clock."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ if TYPE_CHECKING:
 
 __all__ = ["minimise", "signature"]
 
+_SECONDS_MAX = 20.0
+
 
 def signature(error: BaseException) -> str:
-    """What two failures have in common when they are the same one: kind and words, no numbers."""
+    """Equal for two failures that are probably the same: the kind and the words, without numbers."""
     words = re.sub(r"\(.*|\{.*|\[.*|[0-9]+", "", str(error))
     return f"{type(error).__name__}: {words[:60].strip()}"
 
 
-def minimise(case: Case, failure: Callable[[Case], str | None], *, seconds: float = 20.0) -> Case:
-    """Delta debugging over the case's steps: halves, quarters, single ones. failure: runs a case,
-    and says how it failed, None if it did not. Returns the smallest that fails as `case` does."""
+def minimise(case: Case, failure: Callable[[Case], str | None]) -> Case:
+    """Delta debugging over the case's steps: halves, quarters, single ones. failure: runs a case;
+    returns how it failed, None if it did not. Returns the smallest that fails as `case` does, or the
+    smallest so far after 20 seconds."""
     wanted = failure(case)
-    until = time.monotonic() + seconds
+    until = time.monotonic() + _SECONDS_MAX
     steps = list(case["steps"])
     size = max(1, len(steps) // 2)
     while wanted is not None:

@@ -1,9 +1,9 @@
 """What must come out of a damaged log, from FORMAT.md's rules and the bytes that were changed.
 
-A frame is intact if its bytes are the ones that were written, at their place, in a slab whose
-header can still be had: bytes are compared, nothing is hashed or searched. From that follow the
-records that every reader returns, the gaps with their counts and reasons, and the end. Slabs of
-another log may be among the files: whose log it is follows from the headers that are left.
+A frame is intact if its bytes are the ones that were written, at their place, in a slab that still has
+a header. Bytes are compared; nothing is hashed or searched. From that follow the records that every
+reader returns, the gaps with their counts and reasons, and the end. Slabs of another log may be among
+the files: the headers that are left decide whose log it is.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = ["Expected", "expect"]
 
 
 class Expected(NamedTuple):
-    """records, gaps: in the order of the log. tail_bytes: behind the end, not blank, in the last
-    slab. headers: how many slabs have one (format 2). newer: a slab says that a newer release
-    wrote it, and reading is refused there. end: behind the last intact frame. unclear: nothing says
-    whose log it is, and all is refused. log: what is known of the log that it is."""
+    """records, gaps: in the order of the log. end: after the last intact frame. tail_bytes: after the end,
+    not blank, in the last slab. headers: how many slabs have one (format 2). newer: a newer release wrote
+    a slab, and reading is refused there. unclear: nothing shows whose log it is, and everything is
+    refused. log: what is known of the log."""
 
     records: list[Record]
     gaps: list[Gap]
@@ -47,7 +47,7 @@ class Expected(NamedTuple):
     log: Known
 
 
-_PROBES = 8  # slabs that are asked for the log's format
+_PROBES = 8  # slabs that are searched for the log's format
 
 
 class _View(NamedTuple):
@@ -63,13 +63,13 @@ class _View(NamedTuple):
     foreign: bool = False
 
     @property
-    def said(self) -> bytes | None:
-        """The UUID of the log that the slab says it is of."""
+    def uuid(self) -> bytes | None:
+        """The log's UUID in the slab's own header."""
         return next((slab.uuid for slab in self.copies if slab.base == self.base), None)
 
     @property
     def newer(self) -> bool:
-        """Whether it is refused."""
+        """Whether a newer release wrote it."""
         return (
             self.header is None
             and not self.foreign
@@ -99,7 +99,7 @@ def expect(known: Known, files: Mapping[str, bytes]) -> Expected:
     for i, (base, data) in enumerate(sizes):
         end = min(len(data), limits[i]) if i < len(limits) else len(data)
         views.append(_View(base, data, end, _copies(known, data, end)))
-    uuids = [view.said for view in views if view.said is not None]
+    uuids = [view.uuid for view in views if view.uuid is not None]
     uuid = _decide(uuids)
     if uuids and uuid is None:
         newer = any(view.newer for view in views)
@@ -110,7 +110,7 @@ def expect(known: Known, files: Mapping[str, bytes]) -> Expected:
 
 
 def _decide(uuids: list[bytes]) -> bytes | None:
-    """Whose log it is, without cursors; None where that is not decided."""
+    """The log's UUID, without cursors; None if it is undecided."""
     if not uuids or uuids[0] == uuids[-1]:
         return uuids[0] if uuids else None
     ranked = sorted({(uuids.count(uuid), uuid) for uuid in uuids}, reverse=True)
@@ -142,9 +142,8 @@ def _judged(view: _View, uuid: bytes | None) -> _View:
     return view._replace(header=header, foreign=foreign)
 
 
-def _says_format(known: Known, view: _View) -> bool:
-    """Whether a slab says that it is of format 2, whatever else is left of it; by a header that is
-    another slab's, too."""
+def _shows_format(known: Known, view: _View) -> bool:
+    """Whether anything in a slab shows format 2; the header of another slab does too."""
     second = view.data[HEADER_AT[1] : HEADER_AT[1] + HEADER_LEN]
     return (
         view.header is not None
@@ -159,7 +158,7 @@ class _Reading:
         self.views = views
         self.records: list[Record] = []
         self.gaps: list[Gap] = []
-        self.at = views[0].base  # behind the last intact byte
+        self.at = views[0].base  # after the last intact byte
         first = views[0].header
         self.ordinal: int | None = 0 if views[0].base == 0 else None
         if first is not None:
@@ -179,7 +178,7 @@ class _Reading:
                 self._slab(view, view.header, following)
             elif following is None:
                 end = max(self.at, view.base + len(view.data))
-                sure = any(_says_format(self.known, seen) for seen in self.views[:_PROBES])
+                sure = any(_shows_format(self.known, seen) for seen in self.views[:_PROBES])
                 reason: GapReason = "corrupt" if sure else "torn_or_corrupt"
                 self.gaps.append(Gap(self.at, end, "foreign" if view.foreign else reason, None))
                 self.at = end
@@ -241,7 +240,7 @@ class _Reading:
 
 
 def _marked(view: _View, slab: Slab, begin: int) -> bool:
-    """Whether an intact frame from `begin` on says that all before it was durable."""
+    """Whether an intact frame from `begin` on has the durable flag."""
     return any(
         frame.durable and frame.begin >= begin and view.holds(slab, frame.begin, frame.end)
         for frame in slab.frames
@@ -252,19 +251,19 @@ def _marked(view: _View, slab: Slab, begin: int) -> bool:
 
 
 def _expect_format_1(known: Known, sizes: list[tuple[int, bytes]], limits: list[int]) -> Expected:
-    """A frame that is not as it was written is passed over if its length is, and the frame
-    behind it too; else the rest of its slab is lost."""
+    """A changed frame is skipped if its length and the next frame are as they were written; otherwise the
+    rest of its slab is lost."""
     records: list[Record] = []
     gaps: list[Gap] = []
-    stands = tail = 0
+    reached = tail = 0
     for i, (base, data) in enumerate(sizes):
         last = i >= len(limits)
         end = len(data) if last else min(len(data), limits[i])
         slab = next((s for s in known.slabs if s.base == base), None)
         frames = slab.frames if slab is not None else ()
         original = slab.data if slab is not None else b""
-        if i and base > stands:
-            gaps.append(Gap(stands, base, "torn_or_corrupt", None))
+        if i and base > reached:
+            gaps.append(Gap(reached, base, "torn_or_corrupt", None))
         at, j = 0, 0
         while j < len(frames) and slab is not None:
             frame = frames[j]
@@ -274,22 +273,22 @@ def _expect_format_1(known: Known, sizes: list[tuple[int, bytes]], limits: list[
             ):
                 records += known.of(slab, frame)
                 at, j = frame.end, j + 1
-            elif _passed_over(frames[j : j + 2], data, original, end):
+            elif _is_skipped(frames[j : j + 2], data, original, end):
                 gaps.append(Gap(base + frame.begin, base + frame.end, "torn_or_corrupt", None))
                 at, j = frame.end, j + 1
             else:
                 break
-        stands = base + at
+        reached = base + at
         tail = end - at if last else 0
-    return Expected(records, gaps, stands, tail, 0, newer=False, unclear=False, log=known)
+    return Expected(records, gaps, reached, tail, 0, newer=False, unclear=False, log=known)
 
 
-def _passed_over(frames: tuple[Frame, ...], data: bytes, original: bytes, end: int) -> bool:
+def _is_skipped(frames: tuple[Frame, ...], data: bytes, original: bytes, end: int) -> bool:
     if len(frames) < 2:
         return False
-    bad, behind = frames
+    bad, after = frames
     return (
-        behind.end <= end
+        after.end <= end
         and data[bad.begin : bad.begin + 4] == original[bad.begin : bad.begin + 4]
-        and data[behind.begin : behind.end] == original[behind.begin : behind.end]
+        and data[after.begin : after.end] == original[after.begin : after.end]
     )

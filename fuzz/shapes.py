@@ -1,7 +1,7 @@
-"""Small logs in every state that a log is found in, and what is in them.
+"""Small logs in every state in which a log may be found, and their contents.
 
-A few slabs of a few hundred bytes of frames each (behind 8 KiB of header), so that every byte and
-every bit can be tried.
+A log has a few slabs with a few hundred bytes of frames each (after 8 KiB of header), so that every byte
+and every bit can be tried.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["CODECS", "FOREIGN_SUFFIX", "SHAPES", "Made", "abandon", "make", "qui
 
 SLAB_BYTES = DATA_BEGIN + 450
 PER_FRAME = 3
-FOREIGN_SUFFIX = ".foreign"  # of a file's name: another log's slab, not in the place of any
+FOREIGN_SUFFIX = ".foreign"  # of the name of another log's slab, which no reader opens
 
 
 def _is_installed(codec: int) -> bool:
@@ -50,7 +50,7 @@ class Made(NamedTuple):
 
 
 def make(disk: Disk, shape: str) -> Made:
-    """The log of that shape, made anew at the disk's path."""
+    """Creates a log of that shape at the disk's path."""
     path = disk.fresh()
     records = SHAPES[shape](path)
     files = read_files(path)
@@ -75,7 +75,7 @@ def abandon(writer: aolog.Writer) -> None:
 
 
 def quiet() -> None:
-    """Openings after damage are what this is about: they need not be told each time."""
+    """Silences the log's warnings: here nearly every log is damaged."""
     logging.getLogger("aolog").setLevel(logging.CRITICAL)
 
 
@@ -92,7 +92,7 @@ def _writer(path: str, **options: Any) -> aolog.Writer:
 def _append(
     writer: aolog.Writer, frames: range, *, marks: bool = False, word: bytes = b"%d.%d"
 ) -> list[Record]:
-    """Frames of three records: plain ones, and such with every column, in turn."""
+    """Appends frames of three records, in turn plain ones and ones with every column."""
     records = []
     for i in frames:
         values = [word % (i, j) for j in range(PER_FRAME)]
@@ -130,7 +130,7 @@ def _crashed(path: str, *, marks: bool = False, **options: Any) -> list[Record]:
 
 
 def _epochs(path: str) -> list[Record]:
-    """Died, went on above, died with a torn end, went on again."""
+    """Writers of three epochs, each killed; the second leaves a torn end."""
     records: list[Record] = []
     for n, torn in enumerate([b"", b"an unfinished end", b""]):
         writer = _writer(path)
@@ -144,8 +144,7 @@ def _epochs(path: str) -> list[Record]:
 
 
 def _compressed(path: str) -> list[Record]:
-    """Slabs of each codec, the last one's writer killed: frames alike enough to shrink, and some
-    that do not."""
+    """Slabs of each codec, with frames that shrink and some that do not. The last writer is killed."""
     records: list[Record] = []
     for codec in CODECS:
         writer = _writer(path, compression=codec)
@@ -171,7 +170,7 @@ def _compressed(path: str) -> list[Record]:
 
 
 def _nested(path: str) -> list[Record]:
-    """Values that hold whole slabs and frames, of another log and of this one."""
+    """Values that contain whole slabs and frames, of another log and of this one."""
     other = f"{path}-other"
     _closed(other)
     foreign = next(iter(read_files(other).values()))

@@ -24,8 +24,8 @@ class Target(Protocol):
         """A case. All randomness comes from `rng`."""
 
     def run(self, case: Case) -> str:
-        """Runs it; the outcome, as a word to count. Raises any error for a failure. A case repeats
-        exactly, except for salts, UUIDs and clocks."""
+        """Runs the case. Returns the outcome, as a word to count; raises any error for a failure. A case
+        repeats exactly, except for salts, UUIDs and clocks."""
 
 
 def draw(target: Target, name: str, seed: int, number: int) -> Case:

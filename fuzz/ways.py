@@ -102,13 +102,12 @@ def from_arrow(table: pa.RecordBatch) -> list[Record]:
 
 
 def by_follow(reader: aolog.Reader) -> list[Record]:
-    """`follow`, for as long as it takes to see that nothing comes."""
+    """`follow`, until it finds no further record."""
     return list(reader.follow(timeout=0.0))
 
 
 def by_values(reader: aolog.Reader) -> list[Record]:
-    """`values`: each is that of the record that another reader finds there, and leaves this one
-    where that one is."""
+    """`values`: each value, and the position after it, are those of a second reader's record."""
     records: list[Record] = []
     storage = reader._storage  # noqa: SLF001 -- a second reader of the same disk
     with aolog.Reader(reader.path, reader.tell(), storage=storage) as beside:
@@ -122,7 +121,7 @@ def by_values(reader: aolog.Reader) -> list[Record]:
 
 
 def by_mixture(reader: aolog.Reader) -> list[Record]:
-    """All of them in turn, on one reader."""
+    """`read` and `read_batch` in turn, on one reader."""
     records: list[Record] = []
     turn = 0
     while True:
@@ -152,8 +151,8 @@ if find_spec("pyarrow") is not None:
 
 
 def read_split(path: str, points: list[int]) -> list[tuple[int, Seen]]:
-    """The log in ranges, each from one point up to the next, the last up to the end: how work is
-    cut for many workers. With the point at which each began."""
+    """The log in ranges, as work is cut for many workers: each from one point to the next, the last to the
+    end. Each with the point at which it begins."""
     ranges = []
     for begin, end in zip(points, [*points[1:], None], strict=True):
         with aolog.Reader(path, begin) as reader:

@@ -1,8 +1,7 @@
-"""cursor: random commits, commits cut off, bits of either copy flipped, other logs, other courses.
+"""cursor: random commits, torn commits, flipped bits in either copy, foreign logs, diverged logs.
 
-A reader that names the cursor goes on at exactly the record after the position in the newer of
-the copies that are as they were written, or says why it cannot. What the copies hold is known
-from the bytes that were seen in the file behind each commit.
+A reader with the cursor continues at exactly the record after the position in the newer intact copy, or
+raises the right error. The target reads the file after each commit, so it knows what a copy must hold.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class CursorTarget:
         self._disk = disk
 
     def draw(self, rng: random.Random) -> Case:
-        """What is done, with two numbers each."""
+        """Steps, with two numbers each."""
         steps = [
             [rng.choice(_STEPS), rng.randrange(1 << 10), rng.randrange(1 << 16)]
             for _ in range(rng.choice([3, 8, 20]))
@@ -64,7 +63,7 @@ class CursorTarget:
         return {"steps": steps}
 
     def run(self, case: Case) -> str:
-        """Plays it; looks at the end whatever it was."""
+        """Carries out the steps, then looks once more."""
         history = _History(self._disk)
         try:
             for what, n, m in case["steps"]:
@@ -96,7 +95,7 @@ class _History:
         return aolog.Writer(self.path, slab_bytes=8300, flush_seconds=None, sync="never")
 
     def reopen(self) -> None:
-        """An only slab that the only cursor contradicts is not written to."""
+        """Opens the log again. A writer refuses an only slab that the only cursor contradicts."""
         copy, slabs = self.intact(), self.slabs()
         contradicted = copy is not None and len(slabs) == 1 and slabs[0].uuid != copy.uuid
         try:
@@ -136,9 +135,8 @@ class _History:
             abandon(self.writer)
             self.reopen()
         elif what == "prune":
-            prune(
-                self.path, Storage(), aolog.Retention(max_slabs=n % 3 + 1)
-            ) if self.intact() else None
+            if self.intact():
+                prune(self.path, Storage(), aolog.Retention(max_slabs=n % 3 + 1))
         elif what == "look":
             self.look(0)
         elif self.file.exists():
@@ -163,7 +161,7 @@ class _History:
         return self.file.read_bytes() if self.file.exists() else b""
 
     def note(self, before: bytes, after: bytes) -> None:
-        """What was written between these two is a right copy; the other may be damaged."""
+        """Notes the copy that differs between these two: it is intact; the other may be damaged."""
         for place, at in enumerate(COPIES):
             copy = after[at : at + COPY_LEN]
             if copy.startswith(b"AOCURSOR") and copy != before[at : at + COPY_LEN]:
@@ -181,7 +179,7 @@ class _History:
         return max(there, key=lambda copy: copy.sequence, default=None)
 
     def tear(self, n: int, keep: int) -> None:
-        """A commit of which so many bytes came to the disk."""
+        """A commit of which only the first `keep` bytes reached the disk."""
         if self.intact() is None:
             return
         before = self.file.read_bytes()
@@ -194,7 +192,7 @@ class _History:
             self.file.write_bytes(data)
 
     def forge(self, n: int, m: int) -> None:
-        """A position of another epoch or place, rightly written."""
+        """An intact copy with a position of another epoch or address."""
         copy = self.intact()
         if copy is None:
             return
@@ -208,7 +206,8 @@ class _History:
     # --- what a reader must say --------------------------------------------------------------
 
     def look(self, n: int) -> bool:
-        """Opens a reader with the cursor, compares where it goes on, reads n and commits."""
+        """Opens a reader with the cursor, checks where it continues, reads n records and commits. Returns
+        whether the reader opened."""
         copy, before = self.intact(), self.read()
         wanted = self.wanted(copy) if self.file.exists() else None
         try:
@@ -231,7 +230,7 @@ class _History:
         return True
 
     def wanted(self, copy: _Copy | None) -> str | None:
-        """The code of the error that must come; None: it goes on."""
+        """The code of the error that the reader must raise; None if it must open."""
         if copy is None:
             return "cursor_corrupt"
         slabs = self.slabs()

@@ -1,11 +1,10 @@
 """frame: arbitrary bytes as a slab's content.
 
-Whoever walks it says frame, damage or tail, moves forward, ends, raises nothing else, and takes no
-more memory and time than the bytes allow; what it takes for a frame lies within the slab. The
-reader on top of it raises nothing but the log's own errors.
+A walker returns frames, damage and a tail, moves forward, ends, raises nothing, and takes no more memory
+and time than the bytes allow; every frame is within the slab. A reader raises only the log's own errors.
 
-A case is a slab in hex and changes of it, some resealed: their hashes are right, so that hostile
-fields are believed.
+A case is a slab in hex and changes of it. Some changes have right hashes, so that hostile fields are
+believed.
 """
 
 from __future__ import annotations
@@ -86,14 +85,8 @@ class FrameTarget:
             if what == "flip":
                 steps.append(["flip", place, rng.randrange(8)])
             elif what == "field":  # of some frame, with the hash made right
-                steps.append(
-                    [
-                        "field",
-                        rng.randrange(6),
-                        rng.choice([2, 3, 4, 24, 28, 32]),
-                        rng.choice(_WORDS),
-                    ]
-                )
+                number, field = rng.randrange(6), rng.choice([2, 3, 4, 24, 28, 32])
+                steps.append(["field", number, field, rng.choice(_WORDS)])
             elif what == "insert":
                 steps.append(["insert", place, rng.randbytes(rng.choice([1, 8, 40, 300])).hex()])
             elif what == "cut":
@@ -115,8 +108,8 @@ class FrameTarget:
         prelude = _prelude(codecs=case.get("codecs", False)) if begin else b""
         return self.run_bytes(prelude + content, case["format"])
 
-    def run_bytes(self, slab: bytes, log_format: int = 2) -> str:
-        """Bytes as a whole slab file."""
+    def run_bytes(self, slab: bytes, log_format: int) -> str:
+        """Walks and reads these bytes as a whole slab file."""
         path = self._disk.put({NAME: slab})
         if self.measures:
             tracemalloc.start()
@@ -136,7 +129,7 @@ class FrameTarget:
 
 
 def build(steps: list[list[str | int]], begin: int = DATA_BEGIN) -> bytes:
-    """The content behind the prelude, which ends at `begin`."""
+    """The content after the prelude, which ends at `begin`."""
     data = b""
     starts: list[int] = []
     for step in steps:
@@ -170,12 +163,8 @@ def build(steps: list[list[str | int]], begin: int = DATA_BEGIN) -> bytes:
         elif what == "seal":
             data += -len(data) % 8 * b"\0"
             seal = Seal(_header(), numbers[0], numbers[0], 0, 0, 0, Index([], [], []))
-            data += b"".join(
-                map(
-                    bytes,
-                    encode_seal(_small(seal), DATA_BEGIN + len(data), flags=1, timestamp_us=0),
-                )
-            )
+            parts = encode_seal(_small(seal), DATA_BEGIN + len(data), flags=1, timestamp_us=0)
+            data += b"".join(map(bytes, parts))
     return data
 
 
@@ -191,7 +180,7 @@ def _good_frame(rng: random.Random) -> list[str | int]:
 
 
 def _packed_frame(rng: random.Random) -> list[str | int]:
-    """A good frame's body, compressed; with lengths that may be wrong, and zeros behind it."""
+    """A good frame's body, compressed, with lengths that may be wrong, and zeros after it."""
     _, kind, flags, count, columns, text = _good_frame(rng)
     unit = bytes.fromhex(str(text))
     raw = unit if columns else unit * rng.choice([1, 9, 900])
@@ -257,12 +246,12 @@ def _header(*, codecs: bool = False) -> SlabHeader:
     )  # fmt: skip  # as the field table has them
 
 
-def _prelude(*, codecs: bool = False) -> bytes:
+def _prelude(*, codecs: bool) -> bytes:
     return _header(codecs=codecs).encode_prelude()
 
 
 def _walk(path: str, slab: bytes, log_format: int) -> str:
-    """What a walker answers, in a word a kind; that its answers cover the slab, forward."""
+    """The kinds of a walker's outcomes, as words. Raises Mismatch unless they cover the slab in order."""
     begin = DATA_BEGIN if log_format == 2 else 0
     file = Storage().open_read(Inside(path, NAME))
     seen = set()
@@ -293,7 +282,7 @@ def _walk(path: str, slab: bytes, log_format: int) -> str:
 
 
 def _is_right(found: LogFrame, slab: bytes, log_format: int) -> bool:
-    """The frame's hashes, looked at once more, by the library's own functions."""
+    """Whether the frame's columns can be decoded. Raises Mismatch if a hash of it is wrong."""
     begin = found.offset + (FRAME_HEADER_LEN if log_format == 2 else 8)
     if log_format == 1:
         (stored,) = struct.unpack_from("<I", slab, found.offset + 4)
@@ -313,7 +302,7 @@ def _is_right(found: LogFrame, slab: bytes, log_format: int) -> bool:
 
 
 def _read(path: str) -> str:
-    """All of it as a log: records in order, none but the log's own errors."""
+    """Reads the slab as a log: records are in order, and only the log's own errors are raised."""
     try:
         with Log(path, Storage()) as log:
             scan = Scan(log, earliest(log))

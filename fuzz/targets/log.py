@@ -1,9 +1,8 @@
 """log: random histories of a writer, its readers, cursors and retention, against a list.
 
-Whatever is done in whatever order: what was flushed is read, in order, at the addresses that were
-given out; what was in memory when the process died is there as a prefix or not at all; what was
-synced survives a power cut, and of the rest nothing comes back changed or in another order; a
-cursor goes on exactly; what was pruned is counted.
+After any steps: flushed records are read in order, at the addresses that `append` returned. Of the records
+in memory at a kill a prefix survives, or none. Synced records survive a power cut; no other record comes
+back changed or in another order. A cursor continues exactly. Pruned records are counted.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class LogTarget:
         return {"machine": machine, "options": options, "steps": steps}
 
     def run(self, case: Case) -> str:
-        """Plays it, then reads all in every way."""
+        """Carries out the steps, then reads everything in every way."""
         machine = MACHINES[case.get("machine", "real")](self._disk)
         history = _History(machine, case["options"])
         try:
@@ -72,9 +71,9 @@ class LogTarget:
 
 
 class _History:
-    """taken: every record given out and not forgotten, pruned ones too. flushed: how many of them
-    must be there. synced: also after a power cut. gone: how many were pruned. passed: how many
-    the cursor has passed, which stands at `cursor_at`."""
+    """taken: the records that were appended and not lost to a crash, pruned ones included. flushed: how many
+    of them must exist. synced: the same after a power cut. gone: how many were pruned. passed: how many
+    are before the cursor, which is at `cursor_at`."""
 
     def __init__(self, machine: Machine, options: dict[str, Any]) -> None:
         self.machine = machine
@@ -128,7 +127,7 @@ class _History:
             self.synced = self.flushed if what == "sync" else self.synced
         elif what == "rotate":
             size = self.options["slab_bytes"] - 8192 + 100
-            for _ in range(2):  # the second stands in a slab of its own
+            for _ in range(2):  # the second gets a slab of its own
                 value = bytes(size)
                 self.take(Record(writer.append(value), None, None, value, (), None))
         elif what == "read":
@@ -231,7 +230,7 @@ class _History:
         self.compare(found, self.taken[self.gone : self.gone + len(found)])
 
     def commit(self, n: int) -> None:
-        """Reads on from a cursor, which stands where it was left, and commits."""
+        """Reads from the cursor's position on, and commits."""
         with aolog.Reader(self.path, cursor="c", storage=self.machine.storage) as reader:
             at = max(self.passed, self.gone)
             for _ in range(n):

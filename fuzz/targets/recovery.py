@@ -1,7 +1,5 @@
-"""recovery: random damages of a random log, every reader against the oracle, a writer, again.
-
-A case is a shape of log and damages in steps; after the writer went on, all is read again.
-
+"""recovery: random damages of a random log; every reader is compared with the oracle, before and after a
+writer recovers the log. A case is a shape of log, and damages as steps.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ class RecoveryTarget:
         return {"shape": shape, "look": rng.randrange(1 << 16), "steps": steps}
 
     def run(self, case: Case) -> str:
-        """Damages of which none applies are a case too: of an intact log."""
+        """Damages the log and makes all checks. If no damage applies, the log is intact."""
         made = self._shape(case["shape"])
         files = apply(made.files, case["steps"])
         expected = check_all(made.known, files, self._disk, random.Random(case["look"]))
