@@ -70,11 +70,10 @@ def main(
     publish: bool,  # noqa: FBT001 -- click passes it by name
     check: bool,  # noqa: FBT001 -- click passes it by name
 ) -> None:
-    """How fast aolog is, beside msgpack, pyarrow IPC, lmdb, sqlite and RocksDB, and beside the same bytes written and read raw; how fast the bridge is, beside
-    the Kafka client alone; how fast Spark reads and writes logs, beside its own files; what they
-    hold in memory; and how costs grow. All contenders of a case take turns, so compare within a
-    run. Needs the packages
-    of `pip install '.[bench]'`; what is missing is left out, also Apache Kafka without Java."""
+    """Measure aolog beside msgpack, pyarrow IPC, lmdb, sqlite, RocksDB and raw files; the bridge beside
+    the Kafka client alone; Spark on logs beside Spark on its own files; their memory; and how costs
+    grow. All contenders of a case take turns, so compare within a run. Needs the packages of `pip
+    install '.[bench]'`; missing ones are left out, and so is Apache Kafka without Java."""
     if publish and size != "normal":
         raise click.UsageError("--publish measures at its own sizes")
     cases = [
@@ -118,7 +117,7 @@ def _root() -> Path:
 
 
 def _published(found: Document, *, measured: bool) -> Document:
-    """Writes the results, the page and the README's table; all that is published now."""
+    """Writes the results, the page and the README's table. Returns all published figures."""
     from bench import results, table
 
     at = str(_root() / _RESULTS)
@@ -140,8 +139,8 @@ def _measure(
     *,
     grown: bool,
 ) -> tuple[Document, bool]:
-    """Runs the cases; and whether one went wrong, of which then nothing counts. grown: costs that
-    grow at the sizes of large."""
+    """Runs the cases. Returns the results, and whether a case went wrong; that case's figures are left
+    out. grown: measures at the sizes of large how costs grow."""
     import tempfile
 
     from bench import machine, report, results
@@ -167,7 +166,7 @@ def _measure(
         for case in cases:
             try:
                 its_groups, its_panels = _run(case, plan, rounds)
-            except Wrong as error:  # what other cases took an hour for is kept
+            except Wrong as error:  # the other cases may have taken an hour: keep them
                 wrong = True
                 click.echo(f"{case} went wrong, and counts for nothing: {error}", err=True)
             else:
@@ -203,7 +202,7 @@ def _run(
 
 
 def _progress(text: str) -> None:
-    """One line that is written over, where somebody looks."""
+    """On a terminal one line that is overwritten."""
     if sys.stderr.isatty():
         click.echo(f"\r\x1b[K{text}", err=True, nl=False)
 

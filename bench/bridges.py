@@ -138,7 +138,7 @@ def on_each_cluster(
 
 
 def new_topic(cluster: Cluster, partitions: int = 1) -> str:
-    """Creates a new topic; its name."""
+    """Creates a new topic. Returns its name."""
     name = f"bench-{uuid.uuid4().hex[:12]}"
     cluster.create_topic(name, partitions)
     return name
@@ -170,7 +170,7 @@ class Bridge:
         os.close(theirs)
 
     def acknowledged(self, address: int) -> list[Acknowledged]:
-        """Waits until the record at the address is acknowledged; all reports since the last call."""
+        """Waits until the record at the address is acknowledged. Returns all reports since the last call."""
         told: list[Acknowledged] = []
         until_s = time.monotonic() + SOON_S
         while not told or told[-1].address <= address:

@@ -1,8 +1,8 @@
 """Runs a piece of code in a fresh process that has nothing in it but Python.
 
-Without `site`: what an editable install or a .pth file loads at each start would count as bare
-Python and hide what is measured. Bytecode is cached, as it is where a package is installed, in a
-directory of ours, so that the first round writes it and the others find it.
+It starts without `site`: otherwise the modules that an editable install or a .pth file loads at each start
+would count as bare Python. Bytecode is cached, as for an installed package, in a directory of our own:
+the first round writes it, the others find it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TIMEOUT_S = 1800
 
 
 def environment(cache: str) -> dict[str, str]:
-    """For a process that finds the project and what is installed. cache: of its bytecode."""
+    """The environment of a process that finds the project and installed packages. cache: of its bytecode."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     paths = [str(ROOT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     return kept | {
@@ -33,12 +33,12 @@ def environment(cache: str) -> dict[str, str]:
 
 
 def command(code: str, *arguments: str) -> list[str]:
-    """Of a bare process that runs the code."""
+    """The command of a bare process that runs the code."""
     return [sys.executable, "-S", "-c", code, *arguments]
 
 
 def run(code: str, *arguments: str, cache: str) -> dict[str, Any]:
-    """What the code prints last, which is JSON. Raises CalledProcessError."""
+    """Runs the code. Returns its last line, which is JSON. Raises CalledProcessError."""
     done = subprocess.run(
         command(code, *arguments), env=environment(cache), stdout=subprocess.PIPE, text=True,
         check=True, timeout=_TIMEOUT_S,

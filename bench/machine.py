@@ -1,4 +1,4 @@
-"""On what it was measured: figures without it are rumours."""
+"""Describes the machine on which figures are measured."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ import aolog
 
 __all__ = ["describe", "file_system"]
 
-_PACKAGES = (
-    "xxhash", "numpy", "pyarrow", "msgpack", "lmdb", "rocksdict",
-    "confluent-kafka",
-)  # fmt: skip  # a table
+_PACKAGES = ("xxhash", "numpy", "pyarrow", "msgpack", "lmdb", "rocksdict", "confluent-kafka")
 
 
 def describe(directory: str) -> dict[str, object]:
-    """What the table's head and the JSON say of the machine."""
+    """The machine, for the head of the table and for the JSON."""
     return {
         "backend": aolog.backend,
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
@@ -48,7 +45,7 @@ def _cpu_model() -> str:
 
 
 def file_system(directory: str) -> str:
-    """Type and mount point, as the kernel has them; the longest mount point that fits."""
+    """The type and the mount point of the file system, as the kernel lists them."""
     try:
         lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
     except OSError:

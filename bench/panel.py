@@ -1,7 +1,7 @@
-"""Figures that are no time of a contender: memory, what an import costs, instructions.
+"""Figures other than a contender's time: memory, the cost of an import, instructions.
 
-A panel has probes; each answers with named figures, and may have a bound for some. Probes take
-turns as contenders do, and the first turn is a warm-up. Nothing here knows what is probed.
+A panel has probes. Each returns named figures, and may have bounds for some. Probes take turns as
+contenders do, and the first turn is a warm-up.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["Panel", "Probe", "Reading", "Unavailable", "bounds_of", "read_panel"
 
 
 class Unavailable(Exception):
-    """What a probe needs is not there: it is left out, and this is the reason."""
+    """The reason why a probe cannot run here; it is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """sample: takes figures, by their name with the unit in it. at_most: what has to hold."""
+    """sample: returns the figures by name, with the unit in it. at_most: bounds, by name."""
 
     name: str
     sample: Callable[[], Mapping[str, float]]
@@ -35,8 +35,8 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Probes of one kind. about: how it is measured. rounds: that count, where fewer or more than
-    of the others make sense; 1: figures that do not vary, and no warm-up."""
+    """Probes of one kind. about: how it is measured. rounds: if this panel needs fewer or more than the
+    others; 1, without a warm-up, if its figures do not vary."""
 
     case: str
     title: str
@@ -57,7 +57,7 @@ class Reading:
 def read_panel(
     panel: Panel, *, rounds: int, progress: Callable[[str], None]
 ) -> tuple[list[Reading], list[Skipped]]:
-    """All probes' figures, and who is left out."""
+    """The figures of all probes, and the probes that were left out."""
     found: dict[str, dict[str, list[float]]] = {
         probe.name: defaultdict(list) for probe in panel.probes
     }

@@ -1,8 +1,8 @@
-"""What is appended: random bytes of one length, the same in every run; and the proof of having
+"""The appended values: random bytes of one length, the same in every run; and the proof that a store
 kept them. Pure.
 
-Random, so that nobody gains by compressing; of one length, so that a raw file needs no framing
-to be read again.
+They are random, so that compression gains nothing, and of one length, so that a raw file can be read
+without framing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def groups_of(values: Sequence[bytes], count: int) -> Iterator[Sequence[bytes]]:
 
 
 class Proof(NamedTuple):
-    """What tells whether the same records came back. digest: over lengths and contents."""
+    """Equal for the same records in the same order. digest: over lengths and contents."""
 
     records: int
     digest: str

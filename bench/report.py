@@ -1,4 +1,4 @@
-"""What was measured, as a table for people and as JSON for programs. Pure."""
+"""The results of a run, as a table for people and as JSON for programs. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ __all__ = ["as_json", "head", "table"]
 
 _LEGEND = """\
 Medians of wall-clock times. MB: 10^6 bytes of values. x: median of the rounds' ratios to the row
-with a star; below 1 is faster. stored: bytes a record on disk. fdatasyncs: a record. On return "OS": in the page cache, where a
-crash of the process leaves it. A contender that gets fewer records is scaled by the record."""
+with a star; below 1 is faster. stored: bytes on disk for each record. fdatasyncs: for each record.
+on return: "OS": in the page cache, where a crash of the process leaves it. A contender with fewer
+records is compared by the record."""
 _TEXT = {"", "on return", "checksum"}  # columns of words; all others are figures
 
 
 def head(machine: dict[str, object]) -> str:
-    """On what it was measured, in lines."""
+    """The machine, in lines, and the legend of the tables."""
     versions = machine["versions"]
     assert isinstance(versions, dict)
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -33,7 +34,7 @@ def head(machine: dict[str, object]) -> str:
 
 
 def table(group: Group, measured: Sequence[Measured], rounds: int) -> str:
-    """A group as an aligned table, its baselines starred; what needs a word below it."""
+    """A group as an aligned table with starred baselines; below it skipped contenders and notes."""
     skipped = [f"    {one.name}: {one.reason}" for one in group.skipped]
     if not measured:
         return "\n".join([f"{group.title}: not measured", *skipped])

@@ -1,7 +1,7 @@
-"""What was measured, as a JSON document: every figure, and on what it was measured.
+"""The results of a run as a JSON document: every figure, and the machine.
 
-What is published of it is a directory: a file a case, with medians, least and greatest figures.
-Tables and plots are made of that alone, so they can be made again without measuring.
+The published part is a directory with a file for each case: medians, least and greatest figures. Tables
+and plots need only that, so they can be made again without measuring.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def document(
     groups: Sequence[tuple[Group, list[Measured]]],
     panels: Sequence[tuple[Panel, list[Reading], list[Skipped]]],
 ) -> Document:
-    """size: "small" proves that all of it runs: its figures mean nothing, and none is judged."""
+    """The document of a run. size: figures of "small" mean nothing, so no target is judged."""
     judged = size != "small"
     cases = dict.fromkeys([one.case for one, _ in groups] + [one.case for one, *_ in panels])
     return {
@@ -96,8 +96,8 @@ def _panel(panel: Panel, readings: list[Reading], skipped: list[Skipped]) -> dic
 
 
 _KINDS = ("groups", "panels", "targets", "bounds")
+# The figures of each round, and the proofs of a contender's work: not published.
 _ROUNDS = {"wall_ns", "cpu_ns", "ratios_of_rounds", "values", "digest", "expected_digest"}
-"""What each round gave, and what proved a contender's work: not published."""
 
 
 def publish(directory: str, found: Document) -> None:
@@ -118,7 +118,7 @@ def publish(directory: str, found: Document) -> None:
 
 
 def _medians(value: Any) -> Any:
-    """Without what each round gave."""
+    """The same without the figures of each round."""
     if isinstance(value, dict):
         return {name: _medians(of) for name, of in value.items() if name not in _ROUNDS}
     return [_medians(of) for of in value] if isinstance(value, list) else value

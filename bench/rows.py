@@ -1,6 +1,7 @@
-"""Two sources to compare aolog's with, of the same columns; for the bench only. One makes rows in
-Python one by one: what is to be beaten. The other reads one batch and hands it over again and
-again: what Spark itself takes for a source in Python, the limit."""
+"""Two Spark sources with the columns of aolog's, for comparison. One makes rows in Python one by one: the
+simple way. The other reads one batch and returns it again and again: the cost of Spark itself for a source
+in Python, which no source can undercut.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class _Source(DataSource):
 
 
 class RowsSource(_Source):
-    """Tuples, a task a log."""
+    """Rows as tuples, one task for each log."""
 
     @classmethod
     def name(cls) -> str:
@@ -52,8 +53,8 @@ class RowsSource(_Source):
 
 
 class AgainSource(_Source):
-    """The first batch of each log, as often as makes up its records; so many tasks a log that each
-    has as much as one of aolog's. Options besides: records, of all; tasks, of all."""
+    """The first batch of each log, repeated up to the log's number of records. Further options: records
+    and tasks, of all logs together."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""How much is measured. `small` is for tests: it proves that all of it runs, and times nothing."""
+"""The sizes of a run. `small` is for tests: it proves that every case runs; its figures mean nothing."""
 
 from __future__ import annotations
 
@@ -8,48 +8,36 @@ __all__ = ["SIZES", "Size"]
 
 
 class Size(NamedTuple):
-    """records: a contender's in each round, fewer where they would pass `bytes_max`.
-    records_slow: of a contender that takes a thousand times longer. rounds: that count. slabs, and
-    unsealed_bytes of a last one: of the logs that are opened. seek_bytes: of a log in which is
-    sought. scale_records, scale_slabs: of the
-    logs that show how a cost grows; scale_rounds of them. memory_bytes: of the log that a writer
-    and readers go through, memory_rounds times. imports: rounds. instructions: thousands of
-    records. follow_records: that are followed one by one, follow_rounds times; follow_idle_s: that
-    a follower waits in vain. bridge_kafka: whether cases of the bridge also run against Apache Kafka, where it can
-    be had. bridge_rounds: of those cases that take long. latency_seconds: how long a beat goes on.
-    delivery_records, of which delivery_slow where each is waited for: that are delivered in every
-    way. backlog_bytes: that a bridge drains. spark_records: lengths, and how many of each Spark
-    reads and writes, spark_rounds times, with spark_settings; spark_slabs: of how many logs,
-    and how many slabs they have together, it makes a plan."""
+    """The amounts of work; each case takes those that concern it."""
 
-    records: int
+    records: int  # of a contender in each round; fewer if they would exceed bytes_max
     bytes_max: int
-    records_slow: int
+    records_slow: int  # of a contender that takes a thousand times longer
     record_bytes: tuple[int, ...]
-    rounds: int
-    slabs: tuple[int, ...]
-    unsealed_bytes: int
-    seek_bytes: int
-    scale_records: tuple[int, ...]
+    rounds: int  # without the warm-up
+    slabs: tuple[int, ...]  # of the logs that are opened
+    unsealed_bytes: int  # of a last slab without a seal
+    seek_bytes: int  # of the log for seeks
+    scale_records: tuple[int, ...]  # of the logs that show how costs grow
     scale_slabs: tuple[int, ...]
     scale_rounds: int
-    memory_bytes: int
+    memory_bytes: int  # of the log that a writer and readers go through
     memory_rounds: int
-    imports: int
-    instructions: int
-    follow_records: int
-    follow_idle_s: float
+    imports: int  # rounds
+    instructions: int  # thousands of records
+    follow_records: int  # that are followed one by one
+    follow_idle_s: float  # how long a follower waits in vain
     follow_rounds: int
-    bridge_kafka: bool
-    bridge_rounds: int
-    latency_seconds: float
-    delivery_records: int
-    delivery_slow: int
-    backlog_bytes: int
-    spark_records: tuple[tuple[int, int], ...]
+    bridge_kafka: bool  # whether cases of the bridge also run against Apache Kafka, if available
+    bridge_rounds: int  # of cases of the bridge that take long
+    latency_seconds: float  # how long records are appended at a steady rate
+    delivery_records: int  # that are delivered in every way
+    delivery_slow: int  # the same, for a way that waits for each record
+    backlog_bytes: int  # that a bridge drains
+    spark_records: tuple[tuple[int, int], ...]  # (length, number) of the records for Spark
     spark_rounds: int
     spark_settings: dict[str, str]
-    spark_slabs: tuple[int, int]
+    spark_slabs: tuple[int, int]  # logs, and slabs of all together, for which Spark makes a plan
 
     def records_of(self, record_bytes: int) -> int:
         return max(1, min(self.records, self.bytes_max // record_bytes))

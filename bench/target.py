@@ -1,7 +1,7 @@
-"""The figures that have to hold, each declared by the group that measures it.
+"""Compares times with the targets that groups declare.
 
-Contenders take turns, so each round has a ratio of its own, and the target is about their median:
-what slows the machine down for a while slows both, and what hits one of them hits few rounds. Pure.
+Contenders take turns, so each round has a ratio of its own, and a target bounds their median: a slow
+phase of the machine slows both contenders, and a disturbance of one of them affects few rounds. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Figure", "figures"]
 
 
 class Figure(NamedTuple):
-    """What became of a target in one group."""
+    """A target in one group, and the ratio that was measured."""
 
     case: str
     title: str
@@ -31,7 +31,7 @@ class Figure(NamedTuple):
 
 
 def figures(measured: Iterable[tuple[Group, list[Measured]]]) -> list[Figure]:
-    """One for each target of each group, where all that it is about could run."""
+    """One for each target of each group, if all of its contenders could run."""
     found = []
     for group, results in measured:
         times = {one.contender.name: one.wall_ns for one in results}

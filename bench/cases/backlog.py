@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FIRST_MB", "LAST_MB", "MB_A_SECOND", "PEAK_MB", "fill", "groups", "panel_of"]
 
-FIRST_MB, LAST_MB, PEAK_MB = (
-    "resident MB, first quarter", "resident MB, last quarter", "peak MB",
-)  # fmt: skip  # one thing, a line or two
+FIRST_MB, LAST_MB = "resident MB, first quarter", "resident MB, last quarter"
+PEAK_MB = "peak MB"
 MB_A_SECOND = "MB of values a second"
 PEAK_MB_MAX = 200.0
 PARTITIONS, _KEYS = 4, 100
@@ -52,7 +51,7 @@ def groups(plan: Plan) -> Iterator[Panel]:
 
 
 def fill(log: str, size: int) -> int:
-    """A log of so many bytes of values; how many records."""
+    """Writes a log with this many bytes of values. Returns the number of its records."""
     import aolog
 
     records, value = max(1, size // _VALUE_BYTES), bytes(_VALUE_BYTES)
@@ -92,15 +91,8 @@ def _drained(
         raise Unavailable("no /proc here to read resident bytes from")
     done, begun_s = 0, time.monotonic()
     cursor = f"bench-{to.name.split()[-1]}-{next(numbers)}"
-    options = (
-        "--drain",
-        "--cursor",
-        cursor,
-        "--delivery",
-        delivery,
-        "--status-seconds",
-        f"{_STATUS_S}",
-    )
+    options = ["--drain", "--cursor", cursor, "--delivery", delivery]
+    options += ["--status-seconds", f"{_STATUS_S}"]
     with run_bridge(log, to, new_topic(to.cluster, PARTITIONS), *options) as process:
         assert process.stdout is not None
         with _sampled(process.pid) as sampled:

@@ -1,7 +1,7 @@
 """seek: to random addresses of sealed slabs, with the first record there.
 
-One log of frames that hold one record each, one of frames that hold hundreds. Places are the same
-in every round, so the indexes of slabs that stay open are warm, as in a program that seeks often.
+One log has frames of one record, the other frames of hundreds. The addresses are the same in every round,
+so the indexes of open slabs are warm, as in a program that seeks often.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Ways to keep records, one a file: aolog, and what a Python user would pick instead.
+"""Ways to store records, one in each file: aolog, and what a Python user would choose instead.
 
-Each imports its library itself. `load_peers` answers with those that can run and names the rest.
+Each file imports its own library. `load_peers` returns the peers that can run, and names the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The face that every peer shows, so that all are asked for the same work.
+"""The interface of every peer, so that all do the same work.
 
 On return of an append the records are in the operating system: they survive a crash of the
 process, not of the machine. Where a peer has transactions, one is committed each FLUSH_BYTES,
@@ -35,7 +35,7 @@ class Sink(Protocol):
         """One call a group; all in the operating system on return."""
 
     def close(self) -> None:
-        """Gives everything free."""
+        """Releases everything."""
 
 
 @dataclass(frozen=True, kw_only=True)
