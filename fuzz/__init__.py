@@ -7,6 +7,7 @@
     damage              damage as JSON that a person can read
     ways, check         every reader, verify, ranges and a writer against the oracle
     shapes, disk        small logs in every state, and the only place for their files
+    machine             where the log of a history is, and what a crash leaves of it
     targets/            frame, log, recovery, cursor: a target draws a case from a number, as JSON, and
                         runs it; the outcome is a word
     canary              mutants (tests/mutants) that the targets must find

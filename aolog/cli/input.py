@@ -27,7 +27,7 @@ DELIMITERS: tuple[Delimiter, ...] = ("line", "nul", "length")
 
 STDIN = "-"
 _READ_BYTES = 256 << 10  # a larger chunk is not faster, and a signal waits until it is appended
-_LENGTH = struct.Struct("<I")
+LENGTH = struct.Struct("<I")  # before each length-delimited record, in input and output
 
 
 class Source:
@@ -113,7 +113,7 @@ class _Measured:
     def __init__(self, record_bytes_max: int) -> None:
         self._max = record_bytes_max
         self._pieces: list[bytes] = []
-        self._needed = _LENGTH.size  # bytes from the record's begin that the next step needs
+        self._needed = LENGTH.size  # bytes from the record's begin that the next step needs
         self.pending_bytes = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
@@ -123,16 +123,16 @@ class _Measured:
             return
         data, at = b"".join(self._pieces), 0
         while True:
-            self._needed = _LENGTH.size
-            if len(data) - at < _LENGTH.size:
+            self._needed = LENGTH.size
+            if len(data) - at < LENGTH.size:
                 break
-            (length,) = _LENGTH.unpack_from(data, at)
+            (length,) = LENGTH.unpack_from(data, at)
             if length > self._max:
                 raise _too_large(length, self._max)
             self._needed += length
             if len(data) - at < self._needed:
                 break
-            yield data[at + _LENGTH.size : at + self._needed]
+            yield data[at + LENGTH.size : at + self._needed]
             at += self._needed
         self._pieces = [data[at:]]
         self.pending_bytes = len(data) - at

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,13 +27,13 @@ from aolog.errors import (
     records_lost,
     to_json,
 )
+from aolog.read.seek import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from aolog.record import Gap, Record
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WRITE_BYTES = 64 << 10  # the capacity of a pipe
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
@@ -202,7 +202,7 @@ def iso_time(timestamp_us: int | None) -> str | None:
     if timestamp_us is None:
         return None
     try:
-        moment = _EPOCH + timedelta(microseconds=timestamp_us)
+        moment = EPOCH + timedelta(microseconds=timestamp_us)
     except OverflowError:
         return None
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import select
-import struct
 import sys
 from collections import deque
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import click
 
+from aolog.cli.input import LENGTH
 from aolog.cli.output import OutputClosed, json_option, out, record_to_json, tell_gap
 from aolog.cli.parse import CURSOR_NAME, WHERE, log_argument
 from aolog.errors import AddressPruned, warn
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 RecordFormat: TypeAlias = Literal["value", "nul", "length", "json"]
 _FORMATS: tuple[RecordFormat, ...] = ("value", "nul", "length", "json")
 
-_LENGTH = struct.Struct("<I")
 _EARLIEST = Where("earliest")
 
 _format_option = click.option(
@@ -62,7 +61,7 @@ def _encoder(format_: RecordFormat) -> Callable[[Record], bytes]:
         case "json":
             return lambda record: record_to_json(record) + b"\n"
         case "length":
-            return lambda record: _LENGTH.pack(len(record.value or b"")) + (record.value or b"")
+            return lambda record: LENGTH.pack(len(record.value or b"")) + (record.value or b"")
 
 
 def _write(records: Iterable[Record], encode: Callable[[Record], bytes]) -> None:

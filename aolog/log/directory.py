@@ -55,9 +55,9 @@ _LOOKS_BELOW_MAX = 1_000  # names in a directory that is no log, to find a log i
 _LOOKS_MAX = 100  # listings before `listed` stops trying, while slabs keep being removed
 FORMAT_PROBES = 8  # slabs read to find a log's format if the first ones are damaged
 _NO_UUID = b""  # a log of format 1 has no UUID, so a slab of format 2 in it is another log's
-# The time of a directory's last change has the resolution of a clock tick: a listing within this
-# time after a change may have missed another change in the same tick.
-_RACY_NS = 50_000_000
+# The time of an entry's last change has the resolution of a clock tick: a look within this time after a
+# change may have missed another change in the same tick.
+RACY_NS = 50_000_000
 
 
 def slab_bases(path: str, storage: Storage) -> list[int]:
@@ -161,7 +161,7 @@ class Log:
     def refresh(self, *, force: bool = False) -> bool:
         """Lists the directory again if it changed. Returns whether the slabs changed."""
         changed_ns = self.directory.stat().mtime_ns
-        racy = self._listed_at_ns - self._changed_ns < _RACY_NS
+        racy = self._listed_at_ns - self._changed_ns < RACY_NS
         same = changed_ns == self._changed_ns and not racy and not self.has_pending
         if same and not force:  # publishing a pending slab does not change this directory
             return False
@@ -262,7 +262,7 @@ class Log:
                 raise
         return self.open_file(base)  # it was renamed meanwhile
 
-    def position(self, address: int) -> int:
+    def index_of(self, address: int) -> int:
         """The index in `bases` of the slab that contains the address; -1 if it is before the first."""
         return bisect_right(self.bases, address) - 1
 
@@ -332,7 +332,7 @@ class Log:
         own. Each header is read once, when it is needed."""
         if base not in self._uuids:
             self._uuids[base] = None
-            limit = self.limit(self.position(base))
+            limit = self.limit(self.index_of(base))
             with suppress(FileNotFoundError, NewerFormat, StorageError):  # pruned, or unreadable
                 slab = Slab(self.open_file(base), base, limit=limit, log_format=lambda: 2)
                 if slab.header is not None:
@@ -393,7 +393,7 @@ class Log:
             return 1
         if decode_slab_header(file.pread(HEADER_LEN, HEADER_COPIES[1])) is not None:
             return 2
-        limit = self.limit(self.position(base))
+        limit = self.limit(self.index_of(base))
         if Slab(file, base, limit=limit, log_format=lambda: 2).seal() is not None:
             return 2
         return 1 if isinstance(first, Damage) else None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aolog.log.directory import Log
 
 WARN_EVERY_S = 60.0  # a full log may lose many slabs a second: log one line a minute
-_NEVER_S = float("inf")
+NEVER_S = float("inf")  # a due time
 
 
 def pruned_before(log: Log, address: int, ordinal: int | None, *, first: int = 0) -> Gap | None:
@@ -63,7 +63,7 @@ class PrunedUnread:
 
     def __init__(self, path: str) -> None:
         self.total: Mapping[str, Gap] = {}
-        self.due_s = _NEVER_S
+        self.due_s = NEVER_S
         self._path = path
         self._unlogged: dict[str, Gap] = {}
         self._quiet_until_s = 0.0
@@ -82,7 +82,7 @@ class PrunedUnread:
         now_s = time.monotonic()
         if now_s < self.due_s and not at_once:
             return
-        unlogged, self._unlogged, self.due_s = self._unlogged, {}, _NEVER_S
+        unlogged, self._unlogged, self.due_s = self._unlogged, {}, NEVER_S
         self._quiet_until_s = now_s + WARN_EVERY_S
         for name, lost in unlogged.items():
             warn(

@@ -215,7 +215,7 @@ def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Au
             progress(min(done, total), total)
     end, bases = scan.address, log.bases
     if (last := scan.slab) is not None:
-        bases = bases[: log.position(last.base) + 1]
+        bases = bases[: log.index_of(last.base) + 1]
         tail = end - last.base, last.end_offset
         # In format 1 zeros count too: the Go program takes them for records.
         if found is None and (last.format == 1 or not last.file.is_blank(*tail)):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, counted
 from aolog.format.slab import HEADER_COPIES, NO_PREDECESSOR, SlabHeader
-from aolog.log.cursor_file import Cursor, cursor_names, read_copies, read_position
+from aolog.log.cursor_file import COPIES, Cursor, cursor_names, read_copies, read_position
 from aolog.log.directory import Log
 from aolog.log.names import cursor_path
 from aolog.maintenance.audit import audit
@@ -184,8 +184,8 @@ def _of_cursor(log: Log, found: Audit, name: str) -> list[Finding]:
     state = _state(log, found, max(known)[1]) if known else "corrupt"
     findings = []
     if known and None in copies:
-        which = copies.index(None) * (HEADER_COPIES[1] - HEADER_COPIES[0])
-        what = f"{path}: copy at {which} is damaged; the other is intact"
+        at = COPIES[copies.index(None)]
+        what = f"{path}: copy at {at} is damaged; the other is intact"
         findings.append(Finding("cursor_copy", path, what, True))
     if state in _CURSOR_STATES:
         damage, what = _CURSOR_STATES[state]

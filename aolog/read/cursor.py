@@ -29,7 +29,7 @@ def identity(log: Log, address: int) -> tuple[bytes, int]:
     """(topic UUID, epoch) that a position at `address` is committed with: those of its slab."""
     if log.format == 1:
         return log.bases[0].to_bytes(8, "little") + _first_head(log, 0), 0
-    after = max(log.position(address), 0) + 1
+    after = max(log.index_of(address), 0) + 1
     for i in chain(reversed(range(after)), range(after, len(log.bases))):  # headers may be lost
         header = log.slab(i).header
         if header is not None:
@@ -103,7 +103,7 @@ def check_end(log: Log, position: Position) -> None:
 
 def _check_format_1(log: Log, position: Position) -> None:
     base = int.from_bytes(position.topic_uuid[:8], "little")
-    i = log.position(base)
+    i = log.index_of(base)
     if i < 0 or log.bases[i] != base:
         return  # pruned: nothing is left to compare
     if position.topic_uuid[8:] not in {_first_head(log, i), bytes(_HEAD_LEN)}:
@@ -145,7 +145,7 @@ def _last_slab(log: Log, address: int) -> File | None:
     """The log's last slab, if the position is in it: the others are sealed and durable. None if the
     writer does not sync. Format 1 does not record that, and counts as synced. A file of its own: the
     reader may close the slab before the commit."""
-    i = log.position(address)
+    i = log.index_of(address)
     if i < 0 or i + 1 < len(log.bases):
         return None
     try:

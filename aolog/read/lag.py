@@ -32,7 +32,7 @@ def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) 
     if end.address <= here or records == 0:
         return Lag(0 if log.format == 2 else records, 0, 0.0)
     size = 0
-    for i in range(max(log.position(here), 0), len(log.bases)):
+    for i in range(max(log.index_of(here), 0), len(log.bases)):
         slab = log.slab(i)
         stop = end.offset if slab.base == end.slab and end.offset else slab.end_offset
         size += max(0, stop - max(here - slab.base, 0))
@@ -44,7 +44,7 @@ def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) 
 def _after_hole(log: Log, address: int) -> int | None:
     """Records of the log before an address that no slab contains, by the header of the slab after it:
     if the log was restored from a copy, the caller's count belongs to another history. Otherwise None."""
-    i = log.position(address)
+    i = log.index_of(address)
     if not 0 <= i < len(log.bases) - 1 or address - log.bases[i] <= log.slab(i).end_offset:
         return None
     header = log.slab(i + 1).header

@@ -81,7 +81,7 @@ def _place(log: Log, wanted: Range) -> Place:
     try:
         if since >= begin:
             return seek.at_address(log, since)
-        i = log.position(begin)
+        i = log.index_of(begin)
         if i >= 0 and log.bases[i] == begin:
             header = log.slab(i).header
             if header is not None or log.slab(i).format == 1:

@@ -237,7 +237,7 @@ class Scan:
         """Whether what was before an offset was durable."""
         if slab.header is None:
             return False
-        i = self.log.position(slab.base) + 1
+        i = self.log.index_of(slab.base) + 1
         after = self.log.header(i) if i < len(self.log.bases) else None
         return (after is not None and after.shows_sealed(slab.header)) or slab.marked() >= end
 
@@ -267,7 +267,7 @@ class Scan:
         """Opens the slab that follows; False if there is none yet."""
         if self._place is None:  # else the listing in which the place was found is good enough
             self.log.refresh()
-        i = self.log.position(self._next_base)
+        i = self.log.index_of(self._next_base)
         if i < 0 or self.log.bases[i] != self._next_base:
             i += 1  # it was removed: take the next one
         if i >= len(self.log.bases):

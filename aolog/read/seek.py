@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def microseconds(moment: datetime) -> int:
     """A moment with a time zone, as records store it: since the epoch. Exact, unlike a float of
     seconds."""
-    return (moment - _EPOCH) // _MICROSECOND
+    return (moment - EPOCH) // _MICROSECOND
 
 
 def find(log: Log, where: Start, ordinal: int | None) -> Place:
@@ -87,7 +87,7 @@ def durable(log: Log) -> int | None:
 
 def at_address(log: Log, address: int) -> Place:
     """The record at an address, or the first one after it. Raises AddressPruned, AddressBeyondEnd."""
-    i = log.position(address)
+    i = log.index_of(address)
     if i < 0:
         slab = log.slab(0)
         if slab.header is not None and slab.header.predecessor_base == NO_PREDECESSOR:

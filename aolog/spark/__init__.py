@@ -6,14 +6,15 @@
     events = spark.read.format("aolog").load("/var/lib/app")
 
 Reads and writes with PySpark's Python Data Source API (4.1 or later), Arrow throughout. Columns and
-options have the names that Spark's Kafka source gives them. This room does not know the bridge;
-`kafka_sink` alone knows a Kafka client. Importing the package imports neither Spark nor Arrow.
+options have the names that Spark's Kafka source gives them. This room does not import the bridge;
+only `kafka_sink` imports a Kafka client. Importing the package imports neither Spark nor Arrow.
 
-Reading order, to read logs: options, listing (which logs there are), planning (which task reads
-what), reading (what a task does), datasource (batches), stream, batch_limits and watching
-(streams), scanning (without Spark's data source). To write them: sink_options, sink,
-routing. `verification` checks logs in tasks. `pipeline`, `transfer`, `kafka_sink` and `origins` are
-the command that moves logs with Spark. `session`, `java` and `shipping` prepare Spark and its workers.
+Reading order, for reads: options_parsing and options, schema, listing (which logs exist), planning (which
+task reads what), reading (what a task does), datasource (batches), stream, batch_limits and watching
+(streams), scanning (without Spark's data source). For writes: sink_options, sink, routing;
+executor_writer (a Writer inside a task). `verification` checks logs in tasks. `pipeline`, `transfer`,
+`kafka_sink` and `origins` are the command that moves logs with Spark. `session`, `java` and `shipping`
+prepare Spark and its workers.
 """
 
 from __future__ import annotations

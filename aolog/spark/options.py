@@ -1,8 +1,8 @@
 """The options of a read, parsed and checked as a whole before anything starts.
 
-Text in, values out, and the option's name in every error. Pure, except that paths become absolute.
-Options have the names of Spark's Kafka source, in any case. Options of that source without a meaning
-for a log (`kafka.bootstrap.servers` and the like) are ignored; an unknown name is an error.
+Text in, values out, and the option's name in every error; paths become absolute. Options have the names
+of Spark's Kafka source, in any case. Options of that source without a meaning for a log
+(`kafka.bootstrap.servers` and the like) are ignored; an unknown name is an error.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError, NotALog
-from aolog.log.directory import Log
+from aolog.log.directory import RACY_NS, Log
 from aolog.log.names import MANIFEST_NAME, slab_name
 from aolog.read import seek
 from aolog.spark.listing import Found, find_logs, look, steadily_all
@@ -29,7 +29,6 @@ LOOK_EVERY_S = 0.02  # and at most a quarter of the time: Spark asks every 11 ms
 LIST_EVERY_S = 1.0  # look for new logs in the tree
 _REST = 4  # times the duration of a look
 _OPEN_MAX = 64  # logs whose last slab stays open, so that its frames are not walked again
-_RACY_NS = 50_000_000  # more than a tick of the file system's clock
 
 
 class _State(NamedTuple):
@@ -133,7 +132,7 @@ class Watching:
         except FileNotFoundError:  # published, and not renamed yet
             return None
         state = _State(directory.st_mtime_ns, slab.st_size, slab.st_mtime_ns)
-        if time.time_ns() - max(state.directory_ns, state.slab_ns) < _RACY_NS:
+        if time.time_ns() - max(state.directory_ns, state.slab_ns) < RACY_NS:
             return None
         return state
 

@@ -26,6 +26,9 @@ fsync that fails once and then lies) are planned with `Fault` or drawn by `Rando
 Tests compare it with the real system: the same calls, and random ones, give the same results, errors
 and bytes. It is simpler: no links, owners, modes or sparse files; directory entries take no space; an
 fsync of a file never makes its name durable (on ext4 it does).
+
+Read in this order: system (a process), calls, faults, machine (what processes share), disk and inode (its
+files), outcomes (the states after a power cut).
 """
 
 from aolog.testing.faults import Call, Effect, Fault, FaultPlan, Faults, RandomFaults

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageFailed
+from aolog.log.pruned_records import NEVER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from aolog.write.options import WriterOptions
     from aolog.write.slab_chain import SlabChain
 
-NEVER_S = float("inf")
 _RETRY_S = 1.0  # between the thread's attempts after an error
 _AGE_CHECK_S = 10.0  # how often max_age_s is checked while no slab begins
 

@@ -185,7 +185,7 @@ class SlabChain:
     def end_of_whole_frames(self, base: int) -> int:
         """The address after the last whole frame in the file of the slab at `base`."""
         with Log(self._directory, self.storage) as log:
-            return base + log.slab(log.position(base)).end().offset
+            return base + log.slab(log.index_of(base)).end().offset
 
     def release(self) -> None:
         """Closes the files and releases the log's lock. Idempotent, takes no lock. In a forked child

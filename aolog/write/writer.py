@@ -22,8 +22,9 @@ from aolog.errors import AologError, Forked, LogClosed, UsageError, nested_call
 from aolog.format.format1 import check_storable
 from aolog.format.native.speed import Gate
 from aolog.log import lifetime
+from aolog.log.pruned_records import NEVER_S
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
-from aolog.write.background import NEVER_S, Background
+from aolog.write.background import Background
 from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail, may_be_retried
 from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
