@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 5.0
 _ANSWER_BYTES_MAX = 256 << 20
+_REFUSED = {401, 421}  # no token, or a name in the Host header that is not configured
 _LOSSES_SHOWN = 5  # of each log; --json lists more
 
 
@@ -34,8 +35,9 @@ _LOSSES_SHOWN = 5  # of each log; --json lists more
     "--http", metavar="HOST:PORT", help="Address of the running bridge, as in `run --http`."
 )
 @click.option(
-    "--config", "file", type=click.Path(), help="The bridge's configuration; its `http` is used."
-)
+    "--config", "file", type=click.Path(),
+    help="The bridge's configuration; its `http` and `http_token` are used.",
+)  # fmt: skip  # options read best one a line
 @click.option(
     "--log", "path", type=click.Path(readable=False), help="Read the disk: directory of one log."
 )
@@ -70,6 +72,7 @@ def status(
     """
     if sum(given is not None for given in (http, file, path, root)) != 1:
         raise click.UsageError("name one of --http, --config, --log and --root")
+    token = None
     if file is not None:
         from bridge.config.load import load
 
@@ -77,24 +80,32 @@ def status(
         if config.http is None:
             raise click.UsageError("the configuration has no http; name a --log or a --root")
         http = config.http
-    found = _from_disk(path, root, cursor) if http is None else ask(http)
+        if config.http_token is not None:
+            token = config.http_token.value.get_secret_value()
+    found = _from_disk(path, root, cursor) if http is None else ask(http, token)
     if as_json:
         out.json(found)
     else:
         _show(found)
 
 
-def ask(where: str) -> dict[str, Any]:
-    """The /status of a running bridge. Raises NotRunning."""
+def ask(where: str, token: str | None = None) -> dict[str, Any]:
+    """The /status of a running bridge. Raises NotRunning, also if the bridge refuses to answer."""
     connection = http.client.HTTPConnection(*address_of(where), timeout=_ANSWER_S)
     try:
-        connection.request("GET", "/status")
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        connection.request("GET", "/status", headers=headers)
         answer = connection.getresponse()
         body = answer.read(_ANSWER_BYTES_MAX)
         try:
             found = json.loads(body)
         except ValueError:
             found = None
+        if answer.status in _REFUSED and isinstance(found, dict) and "error" in found:
+            raise NotRunning(
+                f"the bridge at {where} refuses: {found['error']}",
+                hint="`status --config FILE` sends the http_token of FILE; --log and --root read the disk",
+            )
         if answer.status != 200 or not isinstance(found, dict) or "logs" not in found:
             raise ValueError("another program answers there")
     except (OSError, http.client.HTTPException, ValueError) as error:

@@ -29,7 +29,7 @@ from bridge.operate.monitor import Monitor
 from bridge.supervise.status import STUCK_S, Phase, overview, state_of
 from tests.aolog.commands import on_terminal
 from tests.bridge.conftest import NOWHERE, Process, Start, fill, printed, wait_until
-from tests.bridge.operate.test_http import LOG, STATUS
+from tests.bridge.operate.test_http import LOG, STATUS, TOKEN
 
 PARKED = LOG._replace(log="p", phase=Phase.PARKED, state="live", silent_s=None)
 STANDING = LOG._replace(log="s", phase=Phase.STANDING, state="blocked", silent_s=None, error="no")
@@ -292,6 +292,21 @@ def test_status_rejects_the_answer_of_another_program(bridge: Start) -> None:
         process = bridge("status", "--http", f"127.0.0.1:{server.server_port}")
         assert process.end(30) == 6
     assert "another program answers there" in process.stderr
+
+
+def test_status_says_that_a_bridge_refuses_it_and_sends_the_configuration_s_token(
+    bridge: Start, config: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    access = Access("127.0.0.1:0", TOKEN, reads_need_it=True)  # as on another interface
+    with serving(access, Monitor(lambda: [LOG], Storage())) as (host, port):
+        refused = bridge("status", "--http", f"{host}:{port}")
+        assert refused.end(30) == 6
+        assert "the token is missing or wrong" in refused.stderr
+        assert "no bridge answers" not in refused.stderr
+        text = config.read_text().replace('":0"', f'"{host}:{port}"')
+        config.write_text('http_token = {file = "token"}\n' + text)
+        assert printed(bridge("status", "--config", config)).startswith("draining: 1 log")
 
 
 def test_secrets_are_in_no_answer_and_no_line(bridge: Start, config: Path, tmp_path: Path) -> None:
