@@ -11,6 +11,7 @@ topics). A setting may be `{"file": PATH}` or `{"env": NAME}`. Nothing here conn
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -41,6 +42,7 @@ Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 Source: TypeAlias = "Given | Options"
 TopicName: TypeAlias = Annotated[str, Field(pattern=f"^{TOPIC_NAME}$")]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
+_log = logging.getLogger("bridge.client")
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|#[^\n]*|//[^\n]*')
 TableT = TypeVar("TableT", bound="Table")
 
@@ -102,8 +104,8 @@ class Options(NamedTuple):
 
 
 def load(source: Source, side: Side) -> Options:
-    """The configuration of a client. A text that begins with `{`, `#` or `//` is JSON; every other
-    text is a file's path. Raises WrongConfiguration or the class of the mistake."""
+    """The configuration of a client; logs its notices. A text that begins with `{`, `#` or `//` is JSON;
+    every other text is a file's path. Raises WrongConfiguration or the class of the mistake."""
     if isinstance(source, Options):
         return source
     raw, notices, base, path = read_source(source)
@@ -117,7 +119,10 @@ def load(source: Source, side: Side) -> Options:
             more = application.hazdev_broker_topic_config.properties
     else:
         table = validated(ClientTable, raw, path)
-    return options_of(table, side, base, path, more=more, topics=topics, notices=notices)
+    options = options_of(table, side, base, path, more=more, topics=topics, notices=notices)
+    for notice in options.notices:
+        _log.warning("%s", notice)
+    return options
 
 
 def read_source(source: Given) -> tuple[Any, list[str], Path, str | None]:

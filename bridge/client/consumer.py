@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bridge.client")
 _NO_PARTITION = {"_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"}
+_TRUE = {"true", "t", "1"}  # as librdkafka reads them
 _SLICE_S = 0.2  # a wait without end is cut so that a signal's handler runs
 
 
@@ -60,11 +61,10 @@ class Consumer:
     ) -> None:
         options = load(source, "consumer")
         self.notices = options.notices
-        for notice in self.notices:
-            _log.warning("%s", notice)
         self._poll_records = options.poll_records
         self._settings: dict[str, Any] = client_settings(options.settings, "consumer")
-        self._is_automatic = str(self._settings.get("enable.auto.commit", "true")) == "true"
+        automatic = str(self._settings.get("enable.auto.commit", "true"))
+        self._is_automatic = automatic.lower() in _TRUE
         self._verifier = None
         if options.signing is not None:
             from bridge.client.signing import verifier_of

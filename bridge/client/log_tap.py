@@ -49,7 +49,7 @@ class LogTap:
         settings = {**options.settings, "enable.auto.commit": "false"}
         with ExitStack() as stack:
             self.consumer = Consumer(
-                options._replace(settings=settings, notices=[]),
+                options._replace(settings=settings),
                 on_heartbeat=on_heartbeat,
                 starts=self._start_of,
             )

@@ -47,8 +47,6 @@ class Producer:
     def __init__(self, source: Source) -> None:
         options = load(source, "producer")
         self.notices = options.notices
-        for notice in self.notices:
-            _log.warning("%s", notice)
         self._is_sync = options.is_sync
         self._sign: Sign | None = None
         if options.signing is not None:

@@ -38,6 +38,15 @@ def test_messages_are_sent_side_by_side_and_received_without_heartbeats(broker, 
     asyncio.run(run())
 
 
+def test_notices_about_the_configuration_are_logged(broker, caplog):
+    async def run():
+        async with AsyncProducer(producer_config(broker, retries=0)) as producer:
+            assert caplog.messages == producer.notices
+
+    asyncio.run(run())
+    assert "retries turned idempotence off" in caplog.messages[0]
+
+
 def test_iteration_and_commit(broker, topic):
     async def run():
         async with AsyncProducer(producer_config(broker)) as producer:

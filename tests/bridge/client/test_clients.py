@@ -314,6 +314,17 @@ def test_what_was_returned_before_an_exception_comes_again(broker, producer, top
         assert drained(consumer, 1) == [b"0"]
 
 
+@pytest.mark.parametrize("spelling", ["TRUE", "t", "1"])
+def test_automatic_commits_are_on_however_librdkafka_spells_it(producer, consume, topic, spelling):
+    producer.send(topic, b"0", partition=0)
+    group = uuid.uuid4().hex
+    first = consume(topic, group=group, enable_auto_commit=spelling, **SHORT_SESSION)
+    assert drained(first, 1) == [b"0"]
+    first.close()
+    producer.send(topic, b"1", partition=0)
+    assert drained(consume(topic, group=group, **SHORT_SESSION), 1) == [b"1"]
+
+
 def test_without_automatic_commits_only_commit_moves_the_group(producer, consume, topic):
     for i in range(2):
         producer.send(topic, b"%d" % i, partition=0)
