@@ -138,6 +138,13 @@ def test_whatever_is_overwritten_every_untouched_frame_is_delivered(slab, seed):
     assert covered == len(copy)
 
 
+def test_a_frame_larger_than_a_read_is_found_right_after_a_damaged_short_one(slab):
+    made = Chain([b"", bytes(1 << 20), b"last"])
+    outcomes = walk(Walker(slab(made.damaged(BEGIN + 5)), SALT, BEGIN))
+    assert damages(outcomes) == [Damage(BEGIN, made.offsets[1])]
+    assert bodies(outcomes) == made.bodies[1:]
+
+
 # --- tails ----------------------------------------------------------------------------------
 
 
