@@ -72,6 +72,12 @@ def read(path: Path) -> list[str]:
         return [record.value.decode() for record in reader]
 
 
+def age(path: Path) -> None:
+    """Eight days."""
+    old = time.time() - 8 * 86400
+    os.utime(path, (old, old))
+
+
 def killed_behind_commit(system: SimulatedSystem, **options: object) -> SimulatedSystem:
     """A publication that died before its first rename of a slab."""
 
@@ -530,8 +536,7 @@ def test_what_another_root_published_is_not_swept(tmp_path):
     publish(tmp_path, JOB, slabs)
     (slab,) = (inner / "a").glob("*.slab")
     slab.rename(slab.with_name(slabs[0].name))
-    old = time.time() - 8 * 86400
-    os.utime(inner / "a" / slabs[0].name, (old, old))
+    age(inner / "a" / slabs[0].name)
     publish(inner, OTHER, [], transaction=FIRST)
     mine = task(inner, "a", "2", job=OTHER)
     assert publish(inner, OTHER, mine, transaction=FIRST).repeated
@@ -561,8 +566,7 @@ def test_an_abort_behind_the_commit_takes_nothing():
 
 def test_what_other_jobs_left_goes_by_age(tmp_path):
     dead, live = task(tmp_path, "a", "1", job=OTHER), task(tmp_path, "a", "2", job="ef" * 16)
-    old = time.time() - 8 * 86400
-    os.utime(tmp_path / "a" / dead[0].name, (old, old))
+    age(tmp_path / "a" / dead[0].name)
     publish(tmp_path, JOB, task(tmp_path, "a", "3"))
     assert not (tmp_path / "a" / dead[0].name).exists()
     with pytest.raises(aolog.StorageFailed, match="is gone"):
@@ -573,8 +577,7 @@ def test_what_other_jobs_left_goes_by_age(tmp_path):
 
 def test_a_job_that_still_writes_keeps_its_old_files(tmp_path):
     first = task(tmp_path, "a", "1", job=OTHER)
-    old = time.time() - 8 * 86400
-    os.utime(tmp_path / "a" / first[0].name, (old, old))
+    age(tmp_path / "a" / first[0].name)
     second = task(tmp_path, "a", "2", job=OTHER)
     publish(tmp_path, JOB, task(tmp_path, "a", "3"))
     publish(tmp_path, OTHER, [*first, *second])

@@ -48,6 +48,11 @@ class Faults:
 # --- a full disk, really -----------------------------------------------------------------------
 
 
+@pytest.fixture
+def disk(small_disk: Callable[[int], Path]) -> Path:
+    return small_disk(1 << 20)
+
+
 def ballast(disk: Path, leave: int = 0) -> Path:
     """Takes all room but so many bytes."""
     free = os.statvfs(disk).f_bavail * 4096
@@ -59,9 +64,8 @@ def ballast(disk: Path, leave: int = 0) -> Path:
 @pytest.mark.parametrize("preallocate", [False, True])
 @pytest.mark.parametrize("batch_bytes", [0, 2000, 64 << 10])
 def test_a_full_disk_loses_nothing_and_appends_resume_when_there_is_room(
-    small_disk: Callable[[int], Path], batch_bytes: int, preallocate: bool
+    disk: Path, batch_bytes: int, preallocate: bool
 ) -> None:
-    disk = small_disk(1 << 20)
     path = str(disk / "log")
     writer = aolog.Writer(
         path, slab_bytes=50_000, batch_bytes=batch_bytes, preallocate=preallocate, **NEVER
@@ -103,10 +107,7 @@ def test_a_full_disk_loses_nothing_and_appends_resume_when_there_is_room(
     assert_clean(path)
 
 
-def test_closing_on_a_full_disk_raises_and_may_be_repeated(
-    small_disk: Callable[[int], Path],
-) -> None:
-    disk = small_disk(1 << 20)
+def test_closing_on_a_full_disk_raises_and_may_be_repeated(disk: Path) -> None:
     path = str(disk / "log")
     writer = aolog.Writer(path, **NEVER)
     writer.append(b"a")
@@ -167,10 +168,7 @@ def test_a_writer_that_gives_up_says_what_is_in_the_log(kind: str, failing: str 
     assert len(ends) == (3 if kind == "queuefka" else 4)  # behind each of the frames
 
 
-def test_a_new_log_on_a_full_disk_leaves_nothing_in_the_way(
-    small_disk: Callable[[int], Path],
-) -> None:
-    disk = small_disk(1 << 20)
+def test_a_new_log_on_a_full_disk_leaves_nothing_in_the_way(disk: Path) -> None:
     (disk / "log").mkdir()
     weight = ballast(disk)
     with pytest.raises(aolog.StorageFull):
@@ -181,10 +179,7 @@ def test_a_new_log_on_a_full_disk_leaves_nothing_in_the_way(
     assert values(str(disk / "log")) == [b"a"]
 
 
-def test_a_log_on_a_full_disk_is_drained_and_frees_itself(
-    small_disk: Callable[[int], Path],
-) -> None:
-    disk = small_disk(1 << 20)
+def test_a_log_on_a_full_disk_is_drained_and_frees_itself(disk: Path) -> None:
     path = str(disk / "log")
     keep = aolog.Retention(max_slabs=2)
     writer = aolog.Writer(path, slab_bytes=100_000, retention=keep, batch_bytes=0, **NEVER)
@@ -271,7 +266,7 @@ def test_a_flush_by_policy_that_failed_surfaces_at_the_next_call(
 # --- fsync that fails ---------------------------------------------------------------------------
 
 
-def failing_sync(**options: object) -> tuple[Faults, WatchedStorage]:
+def failing_sync() -> tuple[Faults, WatchedStorage]:
     faults = Faults("datasync", aolog.SyncFailed, ".slab")
     return faults, WatchedStorage(faults)
 

@@ -5,6 +5,8 @@ Each was a defect that crash exploration found: the name was there, so nobody sy
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import aolog
@@ -14,7 +16,7 @@ from aolog.testing import Call, Killed, SimulatedSystem
 LOG = "/data/log"
 
 
-def killed_at(n: int, system: SimulatedSystem, act: object) -> SimulatedSystem:
+def killed_at(n: int, system: SimulatedSystem, act: Callable[[Storage], object]) -> SimulatedSystem:
     """The process that is left when the one that acts dies before its n-th call."""
 
     def before(call: Call) -> None:
@@ -22,7 +24,6 @@ def killed_at(n: int, system: SimulatedSystem, act: object) -> SimulatedSystem:
             raise Killed
 
     system.before = before
-    assert callable(act)
     with pytest.raises(Killed):
         act(Storage(system))
         raise Killed  # it was done before the n-th call

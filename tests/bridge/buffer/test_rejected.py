@@ -22,13 +22,10 @@ from bridge.deliver.options import ForwarderOptions
 from bridge.errors import Rejected
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.aolog.conftest import unchanged
-from tests.bridge.buffer.test_buffer import QUICK, Destination, numbered, send
+from tests.bridge.buffer.test_buffer import QUICK, Destination, destination, numbered, send
 from tests.bridge.conftest import TOPIC, consume_any, wait_until
 
-
-@pytest.fixture
-def destination() -> Destination:
-    return Destination()
+__all__ = ["destination"]
 
 
 def values_in(log: Path) -> list[bytes | None]:

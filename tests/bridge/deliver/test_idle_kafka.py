@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.bridge.against_kafka import EXACTLY
-from tests.bridge.conftest import Start, fill
+from tests.bridge.conftest import Start, fill, running
 from tests.kafka.rights import StrictKafka
 
 pytestmark = pytest.mark.kafka
@@ -25,10 +25,7 @@ def test_an_idle_bridge_stays_reachable_and_names_a_broker_that_is_gone(
     topic = f"idle-{log.parent.name}"
     server.create_topic(topic)
     fill(log, 10)
-    process = bridge(
-        "run", "--log", log, "--topic", topic, "--json", "--status-seconds", "0.05",
-        "--bootstrap-servers", server.bootstrap_servers, *delivery,
-    )  # fmt: skip  # a command line
+    process = running(bridge, log, topic, server.bootstrap_servers, *delivery)
     process.until(lambda s: s["acknowledged"] == 10)
     quiet = len(process.statuses)
     time.sleep(IDLE_S)

@@ -33,21 +33,17 @@ def exactly(forward_to: Forward, committed: dict[str, list[int]]) -> Forward:
     return start
 
 
-def more(log: Path, begin: int, end: int) -> None:
-    fill(log, range(begin, end))
-
-
 def test_a_log_restored_as_other_files_goes_on_above_the_clusters_cursor(
     kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Forward
 ) -> None:
     name = topic(2)
-    more(log, 0, 100)
+    fill(log, 100)
     backup = copy_of(log)
-    more(log, 100, 200)
+    fill(log, range(100, 200))
     exactly(name).end()
     before = cursor_of(log)
     put_back_anew(log, backup)
-    more(log, 300, 400)
+    fill(log, range(300, 400))
     status = exactly(name).end()
     assert (status.acknowledged, status.skipped) == (100, 200)
     assert cursor_of(log) > before
@@ -60,12 +56,12 @@ def test_a_log_restored_in_place_is_refused_before_a_new_record_is_passed(
 ) -> None:
     """Nothing in the log shows it; new records lie, or will lie, at addresses before the cursor."""
     name = topic(2)
-    more(log, 0, 100)
+    fill(log, 100)
     backup = copy_of(log)
-    more(log, 100, 200)
+    fill(log, range(100, 200))
     exactly(name).end()
     put_back_in_place(log, backup)
-    more(log, 300, 300 + new)
+    fill(log, range(300, 300 + new))
     with pytest.raises(CursorDiverged, match="the cluster's cursor record does not fit") as caught:
         exactly(name).end()
     assert "restored" in str(caught.value)
@@ -81,14 +77,14 @@ def test_of_a_log_and_its_copy_one_goes_on_and_the_other_is_refused(
 ) -> None:
     """They share the cluster's cursor: what the one passed, the other has not."""
     name = topic(2)
-    more(log, 0, 100)
+    fill(log, 100)
     exactly(name).end()
     copy = copy_of(log)
-    more(log, 100, 200)
+    fill(log, range(100, 200))
     exactly(name).end()
-    more(copy, 300, 400)
+    fill(copy, range(300, 400))
     assert exactly(name, path=copy).end().acknowledged == 100
-    more(log, 400, 500)
+    fill(log, range(400, 500))
     with pytest.raises(CursorDiverged, match="it is a copy"):
         exactly(name).end()
     assert numbers(committed_in(kafka, name, 2)) == once(range(200), range(300, 400))

@@ -35,6 +35,16 @@ def check(log: Path, poison: list[int], arrived: list[Any], topic: str, code: st
     assert_arrived(rest, arrived, topic=topic)
 
 
+def fill_with_keyless(log: Path, count: int, each: int) -> list[int]:
+    """So many records without a key, and so many good ones before each; their addresses."""
+    with Writer(log) as writer:
+        poison = []
+        for begin in range(0, count * each, each):
+            append(writer, range(begin, begin + each))
+            poison.append(writer.append(b"no key", timestamp=begin * 1_000_000))
+        return poison
+
+
 class Drain(Protocol):
     """Drains a log with poison in it; how often the cluster rejected something of it."""
 
@@ -66,11 +76,8 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_thousand_records_without_a_key_for_a_compacted_topic_cost_seconds(
     kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain, delivery: str
 ) -> None:
-    name, poison = topic(1, {"cleanup.policy": "compact", "retention.ms": "-1"}), []
-    with Writer(log) as writer:
-        for number in range(1_000):
-            append(writer, range(number * 5, number * 5 + 5))
-            poison.append(writer.append(b"no key", timestamp=number * 5_000_000))
+    name = topic(1, {"cleanup.policy": "compact", "retention.ms": "-1"})
+    poison = fill_with_keyless(log, 1_000, 5)
     assert drain(name, delivery) < 5
     check(log, poison, committed_in(kafka, name), name, "INVALID_RECORD")
     assert "compact" in letters(log)[0].reason
@@ -110,11 +117,8 @@ def test_requests_too_large_for_a_topic_that_takes_each_of_their_records_are_mad
 def test_poison_that_the_cluster_names_costs_a_connection_for_many(
     kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain, delivery: str, blind: None
 ) -> None:
-    name, poison = topic(1, {"cleanup.policy": "compact", "retention.ms": "-1"}), []
-    with Writer(log) as writer:
-        for number in range(200):
-            append(writer, range(number * 50, number * 50 + 50))
-            poison.append(writer.append(b"no key", timestamp=number * 50_000_000))
+    name = topic(1, {"cleanup.policy": "compact", "retention.ms": "-1"})
+    poison = fill_with_keyless(log, 200, 50)
     assert drain(name, delivery) < len(poison) / 8
     check(log, poison, committed_in(kafka, name), name, "INVALID_RECORD")
 

@@ -13,6 +13,7 @@ from bridge.errors import NotIsolated, WrongSetting
 from bridge.kafka import cursor_topic
 from bridge.kafka.cursor_topic import CursorTopic
 from bridge.kafka.embedded import EmbeddedBroker
+from tests.bridge.against_kafka import CURSORS, EXACTLY
 from tests.bridge.conftest import (
     Forward,
     Start,
@@ -22,9 +23,6 @@ from tests.bridge.conftest import (
     forwarder,
     records_of,
 )
-
-CURSORS = "aolog-bridge-cursors"
-EXACTLY = ("--delivery", "exactly_once")
 
 
 @pytest.fixture
