@@ -7,15 +7,12 @@ from xml.etree import ElementTree as ET
 
 from rich.console import Console
 
-from bridge.cli.demo.result import Result, table
+from bridge.cli.demo.result import table
+from tests.bridge.cli.test_demo import GOOD
 from tests.recording import COLUMNS, PICTURE
 
 SVG = "{http://www.w3.org/2000/svg}"
-RESULT = Result(
-    input="the standard library's text", records=1, bytes=1, seconds=1.0, records_per_s=1,
-    outage_s=1.0, outage_at=0.1, outage_pending=1, kill_at=0.1, kill_pending=1, lost=0, repeated=0,
-    disordered=0, altered=0, log=None,
-)  # fmt: skip  # one value
+RESULT = GOOD._replace(input="the standard library's text")
 
 
 def last_screen(svg: str) -> list[str]:

@@ -178,7 +178,7 @@ def open_below(path: str) -> list[str]:
     )
 
 
-def read_all(path: str, **options: object) -> list[Record]:
+def read_all(path: str | Path, **options: object) -> list[Record]:
     """Every record, one by one."""
     with aolog.Reader(path, **options) as reader:
         return list(reader)

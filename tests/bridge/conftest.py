@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from aolog import Reader, Record, Retention, Writer
+from aolog import Record, Retention, Writer
 from aolog.errors import StorageFull
 from aolog.log.cursor_file import read_position
 from aolog.storage.directory import Inside
@@ -39,6 +39,7 @@ from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing import MemoryProvider, embedded_broker  # noqa: F401 -- a fixture
 from bridge.testing.apache_kafka import KafkaServer
 from tests.aolog.conftest import SOON_S, Call, wait_until
+from tests.aolog.conftest import read_all as records_of
 
 TOPIC = "t"
 NOWHERE = "127.0.0.1:1"  # no server listens on port 1
@@ -129,11 +130,6 @@ def consume_any(
     finally:
         consumer.close()
     return found
-
-
-def records_of(log: Path) -> list[Record]:
-    with Reader(log) as reader:
-        return list(reader)
 
 
 def cursor_of(log: Path, name: str = "bridge") -> int:

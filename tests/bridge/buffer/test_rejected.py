@@ -21,16 +21,11 @@ from bridge.deliver.dead_letter import read_dead_letter
 from bridge.deliver.options import ForwarderOptions
 from bridge.errors import Rejected
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.aolog.conftest import unchanged
+from tests.aolog.conftest import unchanged, values
 from tests.bridge.buffer.test_buffer import QUICK, Destination, destination, numbered, send
 from tests.bridge.conftest import TOPIC, consume_any, wait_until
 
 __all__ = ["destination"]
-
-
-def values_in(log: Path) -> list[bytes | None]:
-    with Reader(log) as reader:
-        return [record.value for record in reader]
 
 
 # --- dead letters -----------------------------------------------------------------------------
@@ -47,7 +42,7 @@ def test_a_rejected_message_becomes_a_dead_letter_and_is_not_raised(
         assert buffer.flush(20)
         wait_until(lambda: buffer.status().rejected == 2)
         assert buffer.status().error is None
-        assert values_in(dead) == [b"2", b"3"]
+        assert values(str(dead)) == [b"2", b"3"]
     assert destination.values == numbered([0, 1, 4])
     with Reader(dead) as reader:
         letters = [read_dead_letter(record) for record in reader]

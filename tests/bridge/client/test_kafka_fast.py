@@ -1,5 +1,5 @@
-"""kafka-fast's configuration: each key has a counterpart, is ignored with a notice or refused by name,
-and the page's table says the same."""
+"""kafka-fast's configuration: what each key means, and the page's table says the same. (Keys that are
+ignored or refused: test_json_config.py.)"""
 
 import re
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 
 import aolog
 from bridge.client.config import load
-from bridge.client.errors import KeyRefused
 from bridge.client.properties import CONVERTED, IGNORED, REFUSED, RENAMED
 from bridge.kafka.settings import check
 
@@ -63,18 +62,6 @@ def test_a_key_of_the_consumer_means_the_same(key):
     options = load(config("consumer", **{key: value}), "consumer")
     assert settings.items() <= options.settings.items()
     assert options.poll_records == (value if key == "consume-step" else 500)
-
-
-@pytest.mark.parametrize("key", sorted(KEYS & IGNORED.keys()))
-def test_a_key_with_nothing_left_to_set_gives_a_notice(key):
-    options = load(config("producer", **{key: 5}), "producer")
-    assert any(notice.startswith(f"{key} is ignored") for notice in options.notices)
-
-
-@pytest.mark.parametrize("key", sorted(KEYS & REFUSED.keys()))
-def test_every_other_key_is_refused_by_name(key):
-    with pytest.raises(KeyRefused, match=key):
-        load(config("producer", **{key: {"host": "localhost"}}), "producer")
 
 
 @pytest.mark.parametrize("key", sorted(FOR_BRIDGE))
