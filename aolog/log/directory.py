@@ -378,25 +378,23 @@ class Log:
         self._format_guess = 1
 
     def _format_shown_by(self, base: int) -> int | None:
+        """The format that a slab shows; None if nothing in it is intact, or it was pruned."""
         try:
-            with self.open_file(base) as file:
-                return self._format_of(file, base)
+            file = self.open_file(base)
         except FileNotFoundError:
             return None
-
-    def _format_of(self, file: File, base: int) -> int | None:
-        """The format that a slab shows; None if nothing in it is intact."""
-        if file.pread(HEADER_LEN, 0).startswith(MAGIC[:4]):
-            return 2
-        first = QueuefkaWalker(file, 0).next()
-        if isinstance(first, Frame):  # first: its records may contain a slab of format 2
-            return 1
-        if decode_slab_header(file.pread(HEADER_LEN, HEADER_COPIES[1])) is not None:
-            return 2
-        limit = self.limit(self.index_of(base))
-        if Slab(file, base, limit=limit, log_format=lambda: 2).seal() is not None:
-            return 2
-        return 1 if isinstance(first, Damage) else None
+        with file:
+            if file.pread(HEADER_LEN, 0).startswith(MAGIC[:4]):
+                return 2
+            first = QueuefkaWalker(file, 0).next()
+            if isinstance(first, Frame):  # first: its records may contain a slab of format 2
+                return 1
+            if decode_slab_header(file.pread(HEADER_LEN, HEADER_COPIES[1])) is not None:
+                return 2
+            limit = self.limit(self.index_of(base))
+            if Slab(file, base, limit=limit, log_format=lambda: 2).seal() is not None:
+                return 2
+            return 1 if isinstance(first, Damage) else None
 
     @property
     def format(self) -> int:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from aolog.storage.storage import Storage
 
-
 VERSION = 1
 BYTES_MAX = 1 << 30  # of a file that is taken for a manifest: millions of lines
 

@@ -71,10 +71,9 @@ def depth_of(log: str) -> int:
 def _is_of_files(name: str) -> bool:
     """Whether slabs or manifests have such names. A directory in the place of the manifest would stop
     every publication below the root."""
-    is_manifest = name.removesuffix(".tmp") == MANIFEST_NAME
-    return (
-        is_manifest or name.endswith((UNBORN_SUFFIX, PENDING_SUFFIX)) or slab_base(name) is not None
-    )
+    if name.removesuffix(".tmp") == MANIFEST_NAME or slab_base(name) is not None:
+        return True
+    return name.endswith((UNBORN_SUFFIX, PENDING_SUFFIX))
 
 
 def log_path(root: str, log: str) -> str:

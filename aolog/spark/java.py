@@ -24,7 +24,6 @@ from aolog.errors import UsageError, install_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
 JAVA_MIN = 17  # the oldest that runs Spark 4
 _DROPPED = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = """#!/bin/sh

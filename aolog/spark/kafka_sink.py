@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-
 SENT = "records bigint, bytes bigint"  # the columns of a task's result
 _ANSWER_S = 10.0  # how long to wait for metadata before the job begins
 _WARM_UP_S = 1.0  # the same in a task, where it only saves time

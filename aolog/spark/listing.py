@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from aolog.read.scan import Place
     from aolog.spark.options import Options
 
-
 _T = TypeVar("_T")
 
 

@@ -14,7 +14,6 @@ from aolog.storage.storage import absolute
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-
 # `int` accepts digits of other scripts too, and refuses numbers of more than 4,300 digits.
 _DIGITS = re.compile(r"[0-9]{1,19}")
 

@@ -17,7 +17,6 @@ from aolog.storage.storage import Storage
 if TYPE_CHECKING:
     from typing import Self
 
-
 _OPEN_LOGS_MAX = 64  # each holds descriptors
 
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options, Start
 
-
 _OPEN_BYTES = 1 << 20  # opening a log takes the time of reading so many bytes
 # Whatever the options are: planning so many takes seconds on the driver, and ten times as many half a
 # minute.

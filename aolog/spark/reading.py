@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from aolog.spark.options import Options
     from aolog.spark.planning import Piece
 
-
 BATCH_BYTES = 3 << 20  # less costs time at each transfer to the JVM, more costs memory
 BATCH_MAX = 4 << 20  # of a single frame; larger ones are cut
 HELD_BYTES = 16 << 20  # of frames of which little goes into the batch

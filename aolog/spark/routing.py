@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from aolog.spark.sink_options import SinkOptions
     from aolog.storage.storage import Storage
 
-
 _TAKEN = ("value", "key", "headers", "timestamp", "topic")
 _WAITING_BYTES = 64 << 20  # of batches with waiting rows; a whole batch stays in memory for them
 _OPEN_SLABS_MAX = 128  # each holds a descriptor; with more logs slabs become smaller

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from aolog.spark.options import Options
     from aolog.spark.planning import Piece
 
-
 _PARTITION_BYTES = 256 << 20  # twice a source's
 _NOT_HERE = {"path": "pass it before the options", "paths": "pass them before the options"}
 

@@ -9,7 +9,6 @@ from aolog.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 COLUMNS = {
     "key": "binary",
     "value": "binary",

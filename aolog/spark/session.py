@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-
 # The last line of a traceback, which Spark passes as text from process to process.
 _RAISED = re.compile(r"(?:^|: )aolog\.[\w.]*?\.?(\w+): (.+)$", re.MULTILINE)
 _MESSAGE_MAX = 500  # characters; Spark's messages may have pages

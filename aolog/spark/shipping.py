@@ -18,7 +18,6 @@ from aolog.errors import install_command
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
 _TO_DO = (
     f"install it there ({install_command('spark')}), ship it (--py-files), or set PYSPARK_PYTHON to a "
     "Python that has it before the session is made"

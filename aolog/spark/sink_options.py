@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from aolog.format.compression import Compression
 
-
 DEFAULT_LOG = "default"  # of a root that is no log itself
 # A smaller slab is mostly header, and costs three syncs and a line of the manifest. A user who writes
 # 64 means 64m.

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options
 
-
 Offset = dict[str, Any]  # in the form that Spark stores
 
 

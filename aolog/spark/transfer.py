@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-
 _KINDS = ("parquet", "kafka", "aolog")
 _LOOK_S = 0.2  # how often a query is asked for progress, and a stop is noticed
 _IN, _OUT = "aolog_in", "aolog_out"

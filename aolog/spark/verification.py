@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from aolog.spark.planning import Piece
 
-
 _HOUR_US = 3_600_000_000
 _LEAST_US = -(1 << 63)  # the least timestamp
 # Hours as microseconds, which only the JVM makes timestamps: Python's datetime ends with the year 9999.

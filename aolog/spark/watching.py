@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options
 
-
 LOOK_EVERY_S = 0.02  # and at most a quarter of the time: Spark asks every 11 ms
 LIST_EVERY_S = 1.0  # look for new logs in the tree
 _REST = 4  # times the duration of a look

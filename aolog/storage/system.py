@@ -22,7 +22,6 @@ LOCK_EX, LOCK_NB = fcntl.LOCK_EX, fcntl.LOCK_NB
 # FS_IOC_GETVERSION as most machines encode it: _IOR('v', 1, long), although it returns an int.
 _GENERATION = 2 << 30 | struct.calcsize("l") << 16 | ord("v") << 8 | 1
 
-
 # macOS: its fsync leaves the data in the device's cache, and it has no fdatasync.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 

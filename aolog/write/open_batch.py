@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from aolog.record import Headers
     from aolog.write.validate import CheckedRecord
 
-
 # What a record has beside its value: key, headers, timestamp, topic.
 Others = tuple[bytes | None, "Headers", int | None, str | None]
 NOTHING_ELSE: Others = (None, (), None, None)

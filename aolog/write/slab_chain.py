@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from aolog.write.active_slab import ActiveSlab
     from aolog.write.options import WriterOptions
 
-
 _FULL_WARN_S = 1.0  # a cursor that moves makes room before this
 
 

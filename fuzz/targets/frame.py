@@ -223,9 +223,8 @@ def _with_field(data: bytes, start: int, field: int, word: int) -> bytes:
     if len(head) < FRAME_HEADER_LEN:
         return data
     size = 1 if field in {2, 3} else 4
-    head = (
-        head[:field] + (word & (1 << 8 * size) - 1).to_bytes(size, "little") + head[field + size :]
-    )
+    new = (word & (1 << 8 * size) - 1).to_bytes(size, "little")
+    head = head[:field] + new + head[field + size :]
     seed = (SALT ^ DATA_BEGIN + start >> 3) & 0xFFFFFFFF
     head = head[:36] + struct.pack("<I", xxhash.xxh32_intdigest(head[:36], seed))
     return data[:start] + head + data[start + FRAME_HEADER_LEN :]

@@ -226,10 +226,6 @@ class PythonRows:
         return next(self._rows)
 
 
-def _rising(number: int, first: int, end: int) -> Iterator[int]:
-    return iter(range(number + first, number + end))
-
-
 def _numbers(column: memoryview, first: int, end: int) -> Iterator[int]:
     if len(column) < 8 * end:
         raise ValueError("an entry is missing")
@@ -294,7 +290,7 @@ def _tagged(column: tuple[Any, int, Any], first: int, end: int) -> Iterator[list
 
 
 _COLUMNS: dict[str, Callable[[Any, int, int], Iterator[Any]]] = {
-    "n": _rising,
+    "n": lambda number, first, end: iter(range(number + first, number + end)),
     "c": lambda shared, *_: repeat(shared),
     "q": _numbers,
     "b": _bytes,
