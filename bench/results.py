@@ -148,15 +148,14 @@ def missed(found: Document) -> int:
 
 
 def save(path: str, found: Document) -> None:
-    """Indented, but for lists of numbers: a line each, so that a difference can be read."""
+    """Writes indented JSON, with one line for each list of numbers, so that differences can be read."""
     text = json.dumps(found, indent=1)
     text = re.sub(r"\[([^\[\]{}\"]*)\]", lambda list_: "[" + " ".join(list_[1].split()) + "]", text)
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
 def load(directory: str) -> Document:
-    """What is published in a directory, as one document; cases that were measured in one run are
-    together."""
+    """The published files of a directory as one document, with the cases of each run together."""
     found: Document = {"size": None, "runs": [], **{kind: [] for kind in _KINDS}}
     for case in CASES:
         path = Path(directory, f"{case}.json")

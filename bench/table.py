@@ -1,5 +1,6 @@
-"""Published figures as Markdown: RESULTS.md, all of it, and one table of the README between two
-markers. Pure but for the two that write."""
+"""Published figures as Markdown: RESULTS.md, and the table in the README between two markers. Only
+`write_page` and `write_readme` touch files.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ def write_readme(path: str, found: Document) -> None:
 
 
 def heading(found: Document) -> str:
-    """On what it was measured; where cases were measured anew, which and when."""
+    """The machine of each run, with its cases if there are several runs."""
     runs = found["runs"]
     return "\n\n".join(_run(run, named=len(runs) > 1) for run in runs)
 
@@ -92,7 +93,7 @@ def _run(run: dict[str, Any], *, named: bool) -> str:
 
 
 def _contenders(found: Document) -> str:
-    """A row a contender; its figure in each case."""
+    """A row for each contender, with its figure in each case."""
     groups = {
         group["case"]: group
         for group in reversed(found["groups"])
@@ -143,7 +144,7 @@ def _ratio(value: float) -> str:
 
 
 def _deliveries(found: Document) -> str:
-    """A row a way to hand records to Kafka; a column a cluster."""
+    """A row for each way to send records to Kafka, a column for each cluster."""
     groups = [group for group in found["groups"] if group["case"] == "delivery"]
     if not groups:
         return ""
@@ -184,7 +185,7 @@ def _targets(found: Document) -> str:
 
 
 def _panels(found: Document) -> str:
-    """A table a panel: a row a probe, a column a figure."""
+    """A table for each panel, with a row for each probe and a column for each figure."""
     return "\n\n".join(_panel(panel) for panel in found["panels"])
 
 
@@ -199,7 +200,7 @@ def _panel(panel: dict[str, Any]) -> str:
 
 
 def _bounded(figure: dict[str, Any] | None) -> str:
-    """A figure, and what it is to be at most."""
+    """A figure and its bound."""
     if figure is None:
         return ""
     median, bound = figure["median"], figure["at_most"]

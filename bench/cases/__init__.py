@@ -1,8 +1,8 @@
-"""The cases: who does which work, and what of it is timed. One a file.
+"""The cases, one in each file: the contenders, their work, and what of it is timed.
 
-Each is a function of a `Plan` that yields groups (of contenders, timed) or panels (of probes, with
-figures of their own) one by one; what one reads exists until the next is asked for. A new case is
-a file here with a function `groups`, and its name below.
+Each has a function `groups` of a `Plan` that yields groups (of contenders, timed) or panels (of probes, with
+other figures) one by one. The files that one reads exist until the next is requested. A new case is a file
+here, and its name below.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""arrow: a log's batches to Arrow, against reading its bytes and hashing them once.
+"""arrow: a log's batches to Arrow, beside reading its bytes and hashing them once.
 
-The value column is what the target is about, at the default batch size and at four times that.
-All six columns follow, of a log whose records are only values, and of one that uses them all.
+Targets are for the value column and for all six columns, at the default batch size and at four times that;
+the log has only values. A log that uses all columns has no target.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def groups(plan: Plan) -> Iterator[Group]:
 
 
 def _small_frames(values: Values, record_bytes: int, directory: str) -> Group:
-    """A flush each ten records: put together before they become Arrow, and each alone."""
+    """Frames of ten records, which become Arrow together, or each alone."""
     with aolog.Writer(log_path(directory), flush_records=_FEW, sync="never") as writer:
         for value in values.all:
             writer.append(value)
@@ -80,7 +80,7 @@ def _small_frames(values: Values, record_bytes: int, directory: str) -> Group:
 
 
 def _threads(values: Values, record_bytes: int, directory: str) -> Group:
-    """Two logs, one after the other and side by side: what two threads gain."""
+    """Two logs by one thread and by two: what a second thread gains."""
     parts, half = [], len(values.all) // 2
     for i, given in enumerate((values.all[:half], values.all[half:])):
         parts.append(str(Path(directory, str(i))))

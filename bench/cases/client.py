@@ -1,8 +1,8 @@
 """client: what `bridge.client` costs beside bare confluent-kafka, and what a transform costs.
 
-Both producers have the same settings, send the same values with a delivery callback for each and look
-at reports every 512 messages; timed is until the last one is acknowledged, on a connection that stands.
-The transform is timed without Kafka: from a log's batch to what librdkafka is given.
+Both producers have the same settings, send the same values with a delivery callback for each, and poll
+every 512 messages. The time begins with an open connection and ends with the last acknowledgement. The
+transform is timed without Kafka: from a log's batches to the arguments of librdkafka.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""delivery: the ways to hand records to Kafka, from one that waits for each to the log.
+"""delivery: the ways to send records to Kafka, from one that waits for each record to the log.
 
-The table that messagebuffer's README has, of the same payloads in the same run. Timed is until the
-cluster has acknowledged the last record. All use the bridge's settings of the client, with a
-connection that stands and a topic whose partitions have taken a first record. A record is a key and
-a value; its partition is the one that the bridge finds for the key.
+The table of messagebuffer's README, of the same payloads in the same run. The time ends when the cluster
+has acknowledged the last record. All use the bridge's settings of the client, an open connection, and a
+topic whose partitions have a first record. A record is a key and a value; the bridge's partitioner chooses
+its partition.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _buffered(mode: Mode, to: Destination, values: Sequence[bytes]) -> Contender
         topic, keys = _topic(to, directory), _keys()
         provider = KafkaProvider(to.cluster.bootstrap_servers)
         room = PARTITIONS + len(values)
-        # What is measured is live, not how it ends: memory for all, and time.
+        # Memory for all records, and time: the buffer must stay live.
         buffer = Buffer(
             provider,
             Path(directory, "log"),
@@ -198,7 +198,7 @@ def _contender(
 ) -> Contender:
     def proof(directory: str) -> Proof:
         topic = Path(directory, "topic").read_text(encoding="utf-8")
-        place = {value: i for i, value in enumerate(values)}  # in no order where one is wrong
+        place = {value: i for i, value in enumerate(values)}  # a wrong value breaks the order
         lanes = [
             _values_in(to, topic, partition, len(values[partition::PARTITIONS]))
             for partition in range(PARTITIONS)
@@ -210,7 +210,7 @@ def _contender(
 
 
 def _topic(to: Destination, directory: str) -> str:
-    """A new one, whose name the proof finds."""
+    """Creates a topic, and stores its name for the proof."""
     topic = new_topic(to.cluster, PARTITIONS)
     Path(directory, "topic").write_text(topic, encoding="utf-8")
     return topic
@@ -239,8 +239,8 @@ def _producer(to: Destination) -> Producer:
 
 
 def _values_in(to: Destination, topic: str, partition: int, count: int) -> Iterator[bytes]:
-    """What stands behind the first record, in order, `count` at least: a transaction that was
-    committed may be marked in its partitions later. Raises Wrong where that does not come."""
+    """The values after the first record, in order, at least `count`: the marker of a committed transaction
+    may come later. Raises Wrong if fewer arrive."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(

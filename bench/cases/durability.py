@@ -1,9 +1,9 @@
 """durability: each record on the device before it counts, beside raw fdatasync of the same bytes.
 
-One group of who syncs each record alone, one of threads that append and sync side by side. The
-raw rows write what the log writes, a frame a call, and sync as often: into a file that grows,
-whose length is synced too, and into one that is there, which is what pre-allocating a slab buys.
-How many fdatasyncs a record took stands in the column of that name.
+One group syncs each record alone; in the other, threads append and sync side by side. The raw rows write
+the same bytes as the log, one frame in each call, and sync as often: into a file that grows, whose length is
+synced too, and into an existing one, as with a pre-allocated slab. The column fdatasyncs has their number
+for each record.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _DURABLE = "device"
 
 
 def threads_name(threads: int) -> str:
-    """Of the contender with so many threads."""
+    """The name of the contender with that many threads."""
     return f"aolog, {threads} thread{'s' * (threads > 1)}"
 
 
 ALONE_TARGETS = (
     Target("a sync, as a multiple of raw fdatasync", SYNC, (RAW_GROWING,), 1.2),
-    # The device takes two thirds of the time that it takes for a file that grows, the log's own
-    # part is the same: 1.2 of that is 1.3 of this.
+    # The device takes two thirds of the time for a growing file, and the log's own part stays: 1.2 of
+    # the one is 1.3 of the other.
     Target("the same, slab pre-allocated, file written before", PREALLOCATED, (RAW_WRITTEN,), 1.3),
     Target("a sync in a pre-allocated slab, as a multiple of raw", PREALLOCATED, (RAW_GROWING,), 1),
 )
@@ -130,7 +130,9 @@ class _Counting(Storage):
         datasync = file.datasync
 
         def counting() -> None:
-            self.syncs += 1  # one at a time: of a slab by its leader, of a header by who begins it
+            self.syncs += (
+                1  # no two at once: a slab is synced by one leader, a header by its creator
+            )
             datasync()
 
         file.datasync = counting  # type: ignore[method-assign]  # of this one file
@@ -146,8 +148,8 @@ def _log_contender(
     sync: Literal["never", "flush"] = "never",
     preallocate: bool = False,
 ) -> Contender:
-    """Threads share the records in turn; the proof is of the records in the order given, found by
-    their addresses, as who comes first is up to the scheduler."""
+    """Threads share the records in turn. The scheduler decides their order, so the proof sorts them by
+    their addresses."""
     addresses: dict[int, int] = {}
     counted = [0]
 
@@ -197,7 +199,7 @@ def _log_contender(
 
 
 def _slab_bytes(values: Sequence[bytes]) -> int:
-    """Room for all: what is compared is a sync, not a roll."""
+    """Room for all records: syncs are compared, not rolls."""
     return 1 << 20 if sum(map(len, values)) < (1 << 19) else 64 << 20
 
 

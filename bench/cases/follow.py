@@ -1,8 +1,8 @@
 """follow: how long after its flush a record is read by another process, and what waiting costs.
 
-The time is from before the append until the follower has the record; both ask the one monotonic
-clock. Records come a few milliseconds apart, so that each finds the follower asleep. A pipe's row
-says what waking another process costs here, whoever does it: the floor.
+The time is from before the append until the follower has the record, by the one monotonic clock of the
+machine. Records come a few milliseconds apart, so that the follower sleeps before each. The row of a pipe
+shows the cost of waking another process: the floor.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def groups(plan: Plan) -> Iterator[Panel]:
 
 
 def _other(directory: str, code: str, *arguments: str) -> subprocess.Popen[str]:
-    """A process that has said that it is ready."""
+    """A process that has reported that it is ready."""
     if sys.platform != "linux":
         raise Unavailable("monotonic clocks of two processes are compared on Linux only")
     other = subprocess.Popen(

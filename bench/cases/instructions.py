@@ -1,8 +1,8 @@
-"""instructions: of the processor, a record, counted by callgrind.
+"""instructions: the processor's instructions for each record, counted by callgrind.
 
-On a machine that others use, two contenders ten percent apart cannot be told by time. Executed
-instructions can be counted exactly; they are no time, as the kernel's and what memory costs are
-not in them. Each subject runs twice, over n and over 2n records: the difference has no start-up.
+On a shared machine, times cannot show a difference of ten percent between two contenders. Executed
+instructions can be counted exactly. They are no time: the kernel's work and the cost of memory are not in
+them. Each subject runs with n and with 2n records; the difference has no start-up.
 """
 
 from __future__ import annotations

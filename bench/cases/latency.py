@@ -1,9 +1,9 @@
-"""latency: from `append` to acknowledged by Kafka, at a steady rate, through log and bridge.
+"""latency: from `append` to Kafka's acknowledgement, at a steady rate, through log and bridge.
 
-Three processes: one appends on the beat and notes when each `append` was called; the bridge, which
-notes when it knows that everything before an address is acknowledged; and the cluster's, which is
-this one for the mock. Beside them, at the same rate and with the same settings of the client, a
-process that produces straight to the cluster: from `produce` to its callback.
+Three processes: one appends on the beat and notes the time of each `append`; the bridge notes when
+everything before an address is acknowledged; the cluster runs in its own process, the mock in this one.
+For comparison a process produces directly to the cluster, at the same rate and with the same settings of
+the client: from `produce` to its callback.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def panel_of(plan: Plan, to: Destination, directory: str) -> Panel:
 
 
 def percentiles(took_ns: Sequence[int]) -> dict[str, float]:
-    """In milliseconds; the value that so many do not exceed."""
+    """The percentiles in milliseconds."""
     ordered = sorted(took_ns)
     at = {P50_MS: 0.5, P90_MS: 0.9, P99_MS: 0.99, MAX_MS: 1.0}
     last = len(ordered) - 1

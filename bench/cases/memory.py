@@ -1,8 +1,8 @@
-"""memory: what an import costs, and what a writer and readers of a long log hold.
+"""memory: what an import costs, and how much a writer and readers of a long log hold.
 
-Each figure is of a fresh process. Resident bytes are the kernel's count: above a bare Python for
-the import, above the same process before its first call for the rest. The peak is told twice, when
-a quarter of the log is through and at its end: what is bounded does not grow in between.
+Each figure is of a fresh process. Resident bytes are the kernel's count: above a bare Python for the
+import, above the same process before its first call for the others. The peak is read after a quarter of
+the log and at its end: bounded memory does not grow in between.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """opening: how long until a log is open, against how many slabs it has, and with a long last slab.
 
-A log's directory is listed once and the names are read as addresses: that grows with the number
-of slabs, and has a row of its own; nothing else may. Of slabs only the last is read, and only if
-it has no seal, as after a crash: every frame of it is hashed once before anything is appended
-behind it.
+A log's directory is listed once, and the names are parsed: only that may grow with the number of slabs; it
+has a row of its own. Only the last slab is read, and only if it has no seal, as after a crash: then every
+frame of it is hashed once before an append.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ __all__ = [
     "row",
 ]
 
-_OPENINGS = 20  # a round's
+_OPENINGS = 20  # in a round
 _SLAB_BYTES = 8_200  # one record each
 _VALUE_BYTES = 100
 _BATCH_BYTES = 64 << 10
@@ -61,7 +60,7 @@ BATCHES_TARGET = Target(
 
 
 def row(what: str, slabs: int) -> str:
-    """Of a contender."""
+    """The name of a contender."""
     return f"{what}, {slabs:,} slab{'s' * (slabs > 1)}"
 
 
@@ -86,7 +85,7 @@ def groups(plan: Plan) -> Iterator[Group]:
 
 
 class Unsynced(Storage):
-    """For making what is measured: thousands of slabs, none of which has to survive."""
+    """Makes thousands of slabs quickly: none of them has to survive a crash."""
 
     def _open(self, path: Inside, flags: int) -> File:
         file = super()._open(path, flags)
@@ -94,7 +93,7 @@ class Unsynced(Storage):
         return file
 
     def sync_directory(self, path: str | Directory) -> None:
-        """Not now."""
+        """Does nothing."""
 
 
 def make_log(path: str, slabs: int) -> None:
@@ -200,8 +199,8 @@ def _unsealed(plan: Plan, directory: str) -> Group:
 def _make_unsealed(
     directory: Path, size: int, *, batch_bytes: int, sync_bytes: int | None = _SYNC_BYTES
 ) -> None:
-    """What a killed writer leaves: a copy of the slab before its seal. sync_bytes: it was synced
-    so often, as by default each second; the last time just before its last batch."""
+    """Makes the slab of a killed writer: one without a seal. sync_bytes: synced each time after that many
+    bytes, the last time just before its last batch; None: never."""
     directory.mkdir()
     values = make_payloads(1_000, _VALUE_BYTES)
     with aolog.Writer(
@@ -229,7 +228,7 @@ def _read_and_hash(directory: Path, name: str) -> Contender:
 
 
 def _recovery(name: str, directory: Path, note: str = "") -> Contender:
-    """Each opening begins a slab, which is taken away again."""
+    """Each opening begins a slab, which is removed again."""
     path = log_path(str(directory))
     (slab,) = slab_paths(str(directory))
     end = slab.stat().st_size

@@ -1,4 +1,4 @@
-"""What every case is given, and how a peer becomes a contender in it."""
+"""The arguments of every case, and how a peer becomes a contender."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["Plan", "Values", "append_contender", "read_contender"]
 
 @dataclass(frozen=True)
 class Values:
-    """Payloads of one length, and what proves that they were kept."""
+    """Payloads of one length, and their proofs."""
 
     all: list[bytes]
     proof: Proof
-    few: list[bytes]  # for who is slow
+    few: list[bytes]  # for slow peers
     few_proof: Proof
 
     def of(self, peer: Peer, *, by_groups: bool = False) -> tuple[list[bytes], Proof]:
@@ -37,7 +37,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Plan:
-    """How much, where, and with whom."""
+    """The sizes, the directory and the peers of a run."""
 
     directory: str
     size: Size
@@ -57,7 +57,7 @@ class Plan:
 
     @contextmanager
     def fixture(self) -> Iterator[str]:
-        """A directory for what a group reads."""
+        """A directory for the files that a group reads."""
         with tempfile.TemporaryDirectory(prefix="fixture-", dir=self.directory) as directory:
             yield directory
 

@@ -1,9 +1,9 @@
-"""poison: what records that will never be taken cost the others.
+"""poison: what records that can never be delivered cost the others.
 
-One record in 200 is too large: for the client where the cluster is the mock, which knows no bounds of
-a topic's, and for the topic where it is Apache Kafka. They go to the dead letters, each durable
-before the cursor passes it. The process is `python -m bridge run --drain --poison dead-letter`; timed
-is from its first status to its last.
+One record in 200 is too large: for the client if the cluster is the mock, which has no bounds of topics,
+for the topic if it is Apache Kafka. They go to the dead-letter log, each durable before the cursor passes
+it. The process is `python -m bridge run --drain --poison dead-letter`; timed from its first status to its
+last.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def groups(plan: Plan) -> Iterator[Panel]:
 
 
 def fill(log: str, records: int) -> int:
-    """A log of so many; how many of them are too large."""
+    """Writes a log of that many records, one in EVERY too large. Returns their number."""
     import aolog
 
     value, poison = bytes(_VALUE_BYTES), bytes(_POISON_BYTES)

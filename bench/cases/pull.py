@@ -1,10 +1,9 @@
-"""pull: what it costs that a topic's records are also checked, framed and written to a log.
+"""pull: what it costs to also check, frame and write a topic's records to a log.
 
-Peers are bare loops of confluent-kafka over the same topic that look at each value: `poll` one by one,
-and `consume` in large batches, the fastest way there is. All three fetch with the same settings; with
-the client's own, which wait a second on a full queue, the poll loop takes five times as long. They are
-timed from the connection to the cluster until the last record. Only Apache Kafka has the
-topic ids that a pull rests on.
+Peers are bare loops of confluent-kafka over the same topic that read each value: `poll` one by one, and
+`consume` in large batches, the fastest way. All three fetch with the same settings; with the client's
+defaults, which wait a second on a full queue, the poll loop takes five times as long. Timed from the
+connection to the cluster until the last record. Only Apache Kafka has the topic ids that a pull needs.
 """
 
 from __future__ import annotations
@@ -150,7 +149,7 @@ def _pull(servers: str, topic: str, records: int, directory: str) -> Iterator[Ca
 
 
 def _pulled(directory: str) -> Proof:
-    """The log has every value once, in order for each partition: put together as they were sent."""
+    """The log's values, in the order in which they were sent."""
     import aolog
 
     lanes: list[list[bytes]] = [[] for _ in range(_PARTITIONS)]

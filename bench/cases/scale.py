@@ -1,11 +1,10 @@
 """scale: what a record costs in a log of few and of many, and in a log of few and of many slabs.
 
-Each group is a curve: the same work at growing sizes, a contender a size. What is flat does not
-depend on the size. By records: slabs of 64 MiB, as they come. By slabs: 1000 records each, with
-syncs left out, as they would hide all else; a slab so short shows what a slab itself costs.
-A directory is listed where a log is opened and where retention is asked: that grows with the
-number of names, and has a row of its own; so have the files themselves, written raw, which the
-first few of a file system take less time for.
+Each group is a curve: the same work at growing sizes, one contender for each size. A flat curve does not
+depend on the size. By records: slabs of 64 MiB. By slabs: 1000 records each, without syncs, which would
+hide everything else; such a short slab shows the cost of a slab itself. Opening a log and asking retention
+list the directory: that grows with the number of names, and has a row of its own. So have files of the
+same sizes, written raw, because the first files of a file system take less time.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = ["AXES", "groups"]
 RECORDS, SLABS = "records", "slabs"
 AXES = (RECORDS, SLABS)
 _VALUE_BYTES = 20
-_VALUES = 1000  # appended again and again: 10^8 of their own would not fit into memory
+_VALUES = 1000  # appended again and again: 10^8 different ones would not fit into memory
 _SLAB_BYTES = 8_200  # so that each frame begins a slab
 _OPENINGS, _SEEKS, _ASKED = 10, 200, 10  # a round
 _FLAT_MAX = 1.5  # the largest log's cost a record as a multiple of a small one's
@@ -130,7 +129,7 @@ def _named(series: str, axis: str, at: int) -> str:
 
 
 def _flat(axis: str, contenders: list[Contender], series: str) -> Target:
-    """The largest beside the smallest; one slab says nothing of the way to the next."""
+    """The largest size as a multiple of the smallest. Not of one slab, which never rolls."""
     sizes = sorted(one.at for one in contenders if one.series == series and one.at > 1)
     most, least = _named(series, axis, sizes[-1]), _named(series, axis, sizes[0])
     return Target(f"{most}, as a multiple of {sizes[0]:,}", most, (least,), _FLAT_MAX)
@@ -162,10 +161,10 @@ def _point(
     expected: Proof = _NOTHING,
     is_work: bool = True,
 ) -> Contender:
-    """A contender of a curve; session: the work itself, unless told otherwise."""
+    """A contender of a curve. session: the work itself if is_work, otherwise as in Contender."""
     entered = (lambda _: nullcontext(session)) if is_work else session
     return Contender(
-        _named(series, axis, log.at), promise, records, entered,  # type: ignore[arg-type]  # as told
+        _named(series, axis, log.at), promise, records, entered,  # type: ignore[arg-type]  # is_work decides
         proof, expected, series=series, at=log.at,
     )  # fmt: skip  # one thing, a line or two
 

@@ -1,14 +1,14 @@
 """throughput: a backlog through the bridge, beside a producer that sends the same records.
 
 The raw producer is confluent-kafka's with the bridge's settings, in a loop that does nothing else:
-values, keys, partitions, timestamps and the stamps for the header are made before, `produce` is
-called with positional arguments, and one record in 256 carries a callback (in another row each).
-The bridge reads them from a log, checks and routes them, and keeps its cursor. Timed is until the
-last record is acknowledged, with connections that stand: to connect takes either half a second.
+values, keys, partitions, timestamps and stamps are made before, `produce` is called with positional
+arguments, and one record in 256 has a callback (in another row each record). The bridge reads the same
+records from a log, checks and routes them, and keeps its cursor. The time begins with open connections,
+because connecting takes half a second, and ends with the last acknowledgement.
 
-Proof of work: the ends of the partitions say that as many arrived. (The mock keeps 5 MiB a
-partition, so what arrived cannot be read again.) The mock does not isolate transactions, so
-exactly_once is against Apache Kafka only.
+Proof of work: the number of records between the ends of the partitions before and after. (The mock keeps
+5 MiB of a partition, so the records cannot be read again.) The mock does not isolate transactions, so
+exactly_once runs against Apache Kafka only.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from contextlib import contextmanager
 from itertools import count
 from operator import eq, ge
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
+from bench.bridges import KAFKA, MOCK, Destination, without_kafka
 from bench.measure import Contender, Group, Promise, Skipped, Target, Wrong
 from bench.payloads import Proof, make_payloads, prove
 
@@ -45,20 +46,13 @@ _TRANSACTION_RECORDS = 10_000
 _SOON_S = 60.0
 _TIMESTAMP_US = 1_700_000_000_000_000
 _VALUE_BYTES = (100, 1024)
-# What other cases take is gone in half a second, in which a connection that begins with little
-# under way has just found out how much may be.
+# Times the records and bytes of other cases: those last half a second, which a new connection needs to
+# reach its full rate.
 _RECORDS, _BYTES = 2, 4
 
 
-class _Cluster(Protocol):
-    @property
-    def bootstrap_servers(self) -> str: ...
-
-    def create_topic(self, name: str, partitions: int = 1) -> None: ...
-
-
 class _Records(NamedTuple):
-    """The same for all: in a log, and as a producer takes them."""
+    """The same records for all: in a log, and as arguments of a producer."""
 
     log: str
     values: list[bytes]
@@ -68,27 +62,19 @@ class _Records(NamedTuple):
     proof: Proof
 
 
-class _To(NamedTuple):
-    """isolates: whether exactly_once is to be had there."""
-
-    name: str
-    cluster: _Cluster
-    isolates: bool
-
-
 def groups(plan: Plan) -> Iterator[Group]:
     with plan.fixture() as directory:
         all_records = {
             length: _records(plan, length, directory)
             for length in sorted({*plan.record_bytes, *_VALUE_BYTES})
         }
-        is_small = plan.size.rounds == 1
-        for to, missing in _clusters(directory, with_kafka=not is_small):
+        missing = without_kafka(plan.size)
+        for to in _clusters(directory, with_kafka=not missing):
             for length, records in all_records.items():
-                yield _group(to, length, records, [] if missing is None else [missing])
+                yield _group(to, length, records, missing)
 
 
-def _group(to: _To, length: int, records: _Records, skipped: list[Skipped]) -> Group:
+def _group(to: Destination, length: int, records: _Records, skipped: list[Skipped]) -> Group:
     topic = f"throughput-{length}"
     to.cluster.create_topic(topic, _PARTITIONS)
     deliveries = ["at_least_once", *(["exactly_once"] if to.isolates else [])]
@@ -120,7 +106,7 @@ def _group(to: _To, length: int, records: _Records, skipped: list[Skipped]) -> G
 # --- contenders ---------------------------------------------------------------------------------
 
 
-def _raw(name: str, to: _To, topic: str, records: _Records, every: int) -> Contender:
+def _raw(name: str, to: Destination, topic: str, records: _Records, every: int) -> Contender:
     from confluent_kafka import Producer
 
     from aolog.format.origin import HEADER_NAME
@@ -167,7 +153,7 @@ def _raw(name: str, to: _To, topic: str, records: _Records, every: int) -> Conte
     return _contender(name, to, topic, records, begin, note, before=1)
 
 
-def _bridge(delivery: str, to: _To, topic: str, records: _Records) -> Contender:
+def _bridge(delivery: str, to: Destination, topic: str, records: _Records) -> Contender:
     from bridge.deliver.forwarder import Forwarder
     from bridge.deliver.options import ForwarderOptions
 
@@ -184,9 +170,9 @@ def _bridge(delivery: str, to: _To, topic: str, records: _Records) -> Contender:
             transaction_records=_TRANSACTION_RECORDS,
         )
         forwarder = Forwarder(records.log, options)
-        # It is connected when it sends in a transaction, else when its first records, one a
+        # It is connected when it sends in a transaction, otherwise when its first records, one for each
         # partition, are acknowledged.
-        sending = forwarder._delivery  # noqa: SLF001 -- nobody else has to know when that is
+        sending = forwarder._delivery  # noqa: SLF001 -- only the bench needs to see that
         first = 0 if delivery == "exactly_once" else 1
         until_s = time.monotonic() + _SOON_S
         while (now := sending.status()).state != "sending" or now.acknowledged < first:
@@ -196,7 +182,9 @@ def _bridge(delivery: str, to: _To, topic: str, records: _Records) -> Contender:
 
         def work() -> int:
             status = forwarder.run()
-            return status.acknowledged + status.skipped  # found there behind a cluster that paused
+            return (
+                status.acknowledged + status.skipped
+            )  # skipped: found in Kafka after a pause of the cluster
 
         return work
 
@@ -208,7 +196,7 @@ def _bridge(delivery: str, to: _To, topic: str, records: _Records) -> Contender:
 
 def _contender(
     name: str,
-    to: _To,
+    to: Destination,
     topic: str,
     records: _Records,
     begin: Callable[[], Callable[[], int]],
@@ -216,7 +204,7 @@ def _contender(
     *,
     before: int = 0,
 ) -> Contender:
-    """begin: connects, and gives the work. before: records that it sends to each partition then."""
+    """begin: connects, and returns the work. before: records that it sends to each partition to connect."""
 
     @contextmanager
     def session(_: str) -> Iterator[Callable[[], int]]:
@@ -239,7 +227,7 @@ def _contender(
 
 
 def _records(plan: Plan, length: int, directory: str) -> _Records:
-    """Written to a log too."""
+    """Makes the records, and writes them to a log too."""
     import aolog
     from bridge.config.partition import partition_of
     from bridge.kafka.stamp import encode_stamp
@@ -263,32 +251,26 @@ def _records(plan: Plan, length: int, directory: str) -> _Records:
     return _Records(log, values, keys, partitions, stamps, prove(values))
 
 
-def _clusters(directory: str, *, with_kafka: bool) -> Iterator[tuple[_To, Skipped | None]]:
-    """Each runs until the next is asked for; with the last of them, why there is no other."""
+def _clusters(directory: str, *, with_kafka: bool) -> Iterator[Destination]:
+    """The mock, the mock with a delay, and Kafka; each runs until the next one is requested."""
     from bridge.kafka.embedded import EmbeddedBroker
 
-    missing: Skipped | None = Skipped("Apache Kafka", "not at this size")
-    if with_kafka:
-        from bridge.testing.apache_kafka import KafkaServer, KafkaUnavailable
-
-        try:
-            server, missing = KafkaServer(Path(directory, "kafka")), None
-        except KafkaUnavailable as error:
-            missing = Skipped("Apache Kafka", str(error))
     for round_trip_ms in (0, _ROUND_TRIP_MS):
         with EmbeddedBroker() as broker:
-            name = "librdkafka's mock"
+            name = MOCK
             if round_trip_ms:
                 broker.set_rtt_ms(round_trip_ms)
                 name += f", {round_trip_ms} ms away"
-            yield _To(name, broker, isolates=False), missing
-    if missing is None:
-        with server:
-            yield _To("Apache Kafka", server, isolates=True), None
+            yield Destination(name, broker, isolates=False)
+    if with_kafka:
+        from bridge.testing.apache_kafka import KafkaServer
+
+        with KafkaServer(Path(directory, "kafka")) as server:
+            yield Destination(KAFKA, server, isolates=True)
 
 
-def _ends(to: _To, topic: str) -> Sequence[int]:
-    """Of each partition, behind its last record. A new topic's leaders appear in a moment."""
+def _ends(to: Destination, topic: str) -> Sequence[int]:
+    """The end offset of each partition. Waits for the leaders of a new topic."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer(

@@ -65,6 +65,6 @@ PEERS: tuple[Peer, ...] = (
     _RocksDb(
         name="rocksdict",
         promise=Promise("OS", "crc32c a commit, a block"),
-        note="RocksDB, its log on, not synced; a WriteBatch each 64 KiB or group",
+        note="RocksDB, its log on, not synced; a WriteBatch each MiB or group",
     ),
 )
