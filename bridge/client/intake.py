@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,23 +96,19 @@ class Intake:
         return found
 
     def _recover(self, found: list[tuple[int, str, bool]]) -> list[Taken]:
-        begins = [begin for begin, _, logged in found if logged]
-        ends = [*begins[1:], self._writer.end]
-        pending = [
-            Taken(self._claim(begin, name), name, begin, ends[begins.index(begin)])
-            for begin, name, logged in found
-            if logged
-        ]
+        # An empty file begins where the next one does.
+        begins = sorted({begin for begin, _, logged in found if logged})
+        ends = dict(pairwise([*begins, self._writer.end]))
+        pending = []
         for begin, name, logged in found:
-            if not logged:
-                _log.warning(
-                    "%s was taken when the last run ended; it is taken again", as_utf8(name)
-                )
-                files.move(self._claim(begin, name), self._client.directory, name)
+            claim = self._claims / f"{begin:020d}-{name}"
+            if logged:
+                pending.append(Taken(claim, name, begin, ends[begin]))
+            else:
+                what = "%s was taken when the last run ended; it is taken again"
+                _log.warning(what, as_utf8(name))
+                files.move(claim, self._client.directory, name)
         return pending
-
-    def _claim(self, begin: int, name: str) -> Path:
-        return self._claims / f"{begin:020d}-{name}"
 
     # --- one step -----------------------------------------------------------------------------
 

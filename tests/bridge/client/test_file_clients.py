@@ -216,6 +216,27 @@ def test_without_an_archive_an_acknowledged_file_is_deleted(inbox, make):
     assert visible(inbox) == []
 
 
+def test_after_a_restart_a_file_beside_an_empty_one_waits_for_its_acknowledgement(
+    tmp_path, inbox, make
+):
+    (inbox / "a.default").write_bytes(b"")
+    (inbox / "b.default").write_bytes(b"1\n2\n")
+    os.utime(inbox / "a.default", (1, 1))
+    first = make()
+    first.step()
+    first.step()
+    first.close()
+    assert len(os.listdir(inbox / ".taken")) == 2
+    with Reader(inbox / ".aolog", cursor="bridge") as reader:
+        reader.commit()
+    second = make()
+    second.step()
+    assert "b.default" not in visible(tmp_path / "arch")
+    acknowledge_all(inbox)
+    second.step()
+    assert visible(tmp_path / "arch") == ["a.default", "b.default"]
+
+
 def test_a_file_that_a_process_has_open_for_writing_is_not_taken(inbox, make):
     intake = make()
     with (inbox / "a.default").open("wb") as writing:
