@@ -22,45 +22,29 @@ if TYPE_CHECKING:
     "--root", required=True, type=click.Path(), help="Directory of the logs, one a topic."
 )
 @click.option(
-    "--http",
-    metavar="HOST:PORT",
-    default="127.0.0.1:9110",
-    show_default=True,
+    "--http", metavar="HOST:PORT", default="127.0.0.1:9110", show_default=True,
     help="Where to listen; other than loopback needs a token.",
-)
+)  # fmt: skip  # options read best one a line
 @click.option(
-    "--http-token-file",
-    "token_file",
-    type=click.Path(exists=True, dir_okay=False),
+    "--http-token-file", "token_file", type=click.Path(exists=True, dir_okay=False),
     help="File with the bearer token; then each request needs it.",
-)
+)  # fmt: skip  # as above
 @click.option(
-    "--http-host",
-    "hosts",
-    multiple=True,
-    metavar="NAME",
+    "--http-host", "hosts", multiple=True, metavar="NAME",
     help="A name that clients use in the Host header. Repeatable.",
-)
+)  # fmt: skip  # as above
 @click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC",
+    "--topic", "topics", multiple=True, metavar="TOPIC",
     help="The only topics that are accepted. Repeatable.  [default: any]",
-)
+)  # fmt: skip  # as above
 @click.option(
-    "--max-body-bytes",
-    default=8 << 20,
-    show_default=True,
-    type=click.IntRange(1, 1 << 30),
+    "--max-body-bytes", default=8 << 20, show_default=True, type=click.IntRange(1, 1 << 30),
     help="Largest body of a request.",
-)
+)  # fmt: skip  # as above
 @click.option(
-    "--max-bytes",
-    type=click.IntRange(1),
-    metavar="N",
+    "--max-bytes", type=click.IntRange(1), metavar="N",
     help="Largest size of each log; a full log answers 503 until a bridge has drained it.",
-)
+)  # fmt: skip  # as above
 @log_format_option
 def ingest(
     *,

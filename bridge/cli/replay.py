@@ -56,17 +56,15 @@ of LOG runs, 6 records were refused, 130 and 143 interrupted, terminated, before
 @click.option("--from", "begin", metavar="PLACE", help="Position of the first record.")
 @click.option("--to", "end", metavar="PLACE", help="Position after the last record.")
 @click.option(
-    "--dead-letter",
-    "dead",
-    is_flag=True,
+    "--dead-letter", "dead", is_flag=True,
     help="Send the dead letters of LOG; or LOG is itself a dead-letter log, such as a Buffer's.",
-)
+)  # fmt: skip  # options read best one a line
 @click.option(
     "--topic", type=TOPIC,
     help="Send every record to this topic, whatever topic it names. Without it, each goes where the"
     " configuration's routes, the record or its log say: a topic that `run` had as --topic must be"
     " given here again.",
-)  # fmt: skip  # options read best one a line
+)  # fmt: skip  # as above
 @click.option(
     "--poison", default="stop", show_default=True, type=click.Choice(["stop", "drop"]),
     help="What to do with a record that the cluster refuses: stop its partition there, or count and"

@@ -114,11 +114,9 @@ class _Run(GroupedCommand):
     " time until then.",
 )  # fmt: skip  # as above
 @click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
+    "--json", "as_json", is_flag=True,
     help="Print the status as one JSON object a line: the overview of /status.",
-)
+)  # fmt: skip  # as above
 @click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
 def run(
     *,
