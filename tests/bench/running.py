@@ -22,6 +22,10 @@ CASES_OF_BRIDGE = (
 CASES_OF_SPARK = ("spark",)  # likewise
 
 
+def quiet(_: str) -> None:
+    """Shows no progress."""
+
+
 def run_small(cases: Iterable[str], directory: Path) -> tuple[str, dict[str, Any]]:
     """At the small size: what it printed, and its JSON."""
     path, work = directory / "out.json", directory / "work"

@@ -14,13 +14,9 @@ from bench.panel import read_panel
 from bench.payloads import make_payloads, prove
 from bench.sizes import SIZES
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bench.running import CASES_OF_BRIDGE, results_of, run_small
+from tests.bench.running import CASES_OF_BRIDGE, quiet, results_of, run_small
 
 SMALL = SIZES["small"]
-
-
-def quiet(_: str) -> None:
-    """Shows no progress."""
 
 
 @pytest.fixture

@@ -7,10 +7,7 @@ import pytest
 from bench.measure import Skipped
 from bench.panel import Panel, Probe, Unavailable, bounds_of, read_panel, text
 from bench.results import document, missed, verdicts
-
-
-def quiet(_: str) -> None:
-    """Shows no progress."""
+from tests.bench.running import quiet
 
 
 def test_a_probe_that_cannot_run_is_named_with_its_reason_and_the_others_go_on():

@@ -2,8 +2,6 @@
 
 import base64
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -11,6 +9,7 @@ from aolog import Reader, Writer
 from aolog.errors import UsageError
 from aolog.format.signature import HEADER_NAME, parse_keys, sign
 from aolog.write.signed import append_signed
+from tests.aolog.commands import run
 
 pytest.importorskip("cryptography")
 from cryptography.hazmat.primitives import serialization
@@ -131,11 +130,8 @@ def test_a_public_key_cannot_sign():
 
 
 def verified(log, key_file):
-    done = subprocess.run(
-        [sys.executable, "-m", "aolog", "verify", str(log), "--key-file", str(key_file), "--json"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip  # one call
-    return done.returncode, json.loads(done.stdout).get("signatures")
+    done = run("verify", log, "--key-file", key_file, "--json")
+    return done.exit_code, json.loads(done.stdout)["signatures"]
 
 
 def test_verify_tells_signed_unsigned_and_forged_records_of_a_log_apart(tmp_path):

@@ -7,7 +7,6 @@ from bridge.config.load import load_text
 from bridge.config.routing import FILTERED, Routing, Rule
 from bridge.deliver.transform import Transforms, refusals_of
 from bridge.errors import Undeliverable, WrongConfiguration
-from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import consume, cursor_of, forwarder, records_of
 
@@ -23,11 +22,9 @@ def log(tmp_path):
 
 
 @pytest.fixture
-def broker():
-    with EmbeddedBroker() as running:
-        running.create_topic("t", 4)
-        running.create_topic("elsewhere", 1)
-        yield running
+def broker(broker):
+    broker.create_topic("elsewhere", 1)
+    return broker
 
 
 def routing(function, **more):
