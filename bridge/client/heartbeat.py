@@ -79,7 +79,7 @@ class HeartbeatSender:
 
     def add(self, topic: str) -> None:
         """From now on this topic gets heartbeats. From any thread."""
-        self._topics = {*self._topics, topic}
+        self._topics.add(topic)
 
     def message(self, topic: str) -> bytes:
         """A heartbeat of this moment."""
