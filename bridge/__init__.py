@@ -56,16 +56,18 @@ def _check_settings(settings: dict[str, Any]) -> None:
 _client_check.check = _check_settings
 
 
-def __getattr__(name: str) -> Any:
-    """Imports a name when it is used: the command line uses none of them, and Kafka's client takes a
-    while to import."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # otherwise mypy would accept any name
 
-    found = getattr(import_module(f"bridge.{_MODULES[name]}"), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> Any:
+        """Imports a name when it is used: the command line uses none of them, and Kafka's client takes a
+        while to import."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        found = getattr(import_module(f"bridge.{_MODULES[name]}"), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

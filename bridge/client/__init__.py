@@ -36,14 +36,16 @@ __all__ = ["AsyncConsumer", "AsyncProducer", "Consumer", "Delivery", "Heartbeat"
            "Received", "Silence"]  # fmt: skip  # a list
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # otherwise mypy would accept any name
 
-    found = getattr(import_module(f"bridge.client.{_MODULES[name]}"), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        found = getattr(import_module(f"bridge.client.{_MODULES[name]}"), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -24,13 +24,15 @@ __all__ = ["FaultyProvider", "MemoryProvider", "ProviderTests", "embedded_broker
 _NEED_PYTEST = {"ProviderTests", "embedded_broker"}
 
 
-def __getattr__(name: str) -> Any:
-    """Imports pytest only for the names that need it."""
-    if name not in _NEED_PYTEST:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # otherwise mypy would accept any name
 
-    return getattr(import_module("bridge.testing.contract"), name)
+    def __getattr__(name: str) -> Any:
+        """Imports pytest only for the names that need it."""
+        if name not in _NEED_PYTEST:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module("bridge.testing.contract"), name)
 
 
 def __dir__() -> list[str]:
