@@ -62,7 +62,7 @@ class Key(NamedTuple):
         signer = _ed25519().Ed25519PrivateKey.from_private_bytes(self.secret)
         return bytes(signer.sign(data))
 
-    def made(self, signature: bytes, data: bytes) -> bool:
+    def matches(self, signature: bytes, data: bytes) -> bool:
         """Whether this key made the signature of these bytes. Raises as `sign`."""
         if self.algorithm is Algorithm.HMAC_SHA256:
             return hmac.compare_digest(self.sign(data), signature)
@@ -137,7 +137,7 @@ class Keys:
             return Verdict(True, f"key {key_id!r} is for another algorithm")
         if timestamp_ms is not None and timestamp_ms != signed_ms:
             return Verdict(True, "its timestamp was changed")
-        if not known.made(header[end:], _signed(header[:end], topic, key, value)):
+        if not known.matches(header[end:], _signed(header[:end], topic, key, value)):
             return Verdict(True, "its topic, key, value or signature was changed")
         return Verdict(True, None)
 

@@ -59,7 +59,7 @@ class SimulatedCalls(System):
 
     # --- a call ------------------------------------------------------------------------------------
 
-    def _meet(self, name: str, path: str, size: int = 0) -> Effect | None:
+    def _begin(self, name: str, path: str, size: int = 0) -> Effect | None:
         """Runs before every call. The caller carries out the effect."""
         if self._dead:
             raise Killed
@@ -80,7 +80,7 @@ class SimulatedCalls(System):
                 return effect
 
     def _checked(self, name: str, path: str) -> None:
-        effect = self._meet(name, path)
+        effect = self._begin(name, path)
         if effect is not None and effect.errno is not None:
             fail(effect.errno, path)
 
@@ -160,7 +160,7 @@ class SimulatedCalls(System):
     def pread(self, fd: int, size: int, offset: int, /) -> bytes:
         with self._lock:
             file = self._files.get(fd) or self._opened(fd)
-            effect = self._meet("pread", file.path, size)
+            effect = self._begin("pread", file.path, size)
             if effect is not None:
                 if effect.errno is not None:
                     fail(effect.errno)
@@ -180,7 +180,7 @@ class SimulatedCalls(System):
         with self._lock:
             file = self._opened(fd)
             data = b"".join(parts)
-            effect = self._meet("pwritev", file.path, len(data))
+            effect = self._begin("pwritev", file.path, len(data))
             node = file.node
             if not file.writable or isinstance(node, DirectoryNode):
                 fail(errno.EBADF)
@@ -230,7 +230,7 @@ class SimulatedCalls(System):
     def _sync(self, name: str, fd: int) -> None:
         with self._lock:
             file = self._opened(fd)
-            effect = self._meet(name, file.path)
+            effect = self._begin(name, file.path)
             node = file.node
             if effect is not None and effect.errno is not None:
                 if effect.lies:
@@ -340,7 +340,7 @@ class SimulatedCalls(System):
         """os.lstat, in part."""
         with self._lock:
             path = self._below(path, dir_fd)
-            self._meet("lstat", path)
+            self._begin("lstat", path)
             return status_of(self._disk.node(path))
 
     def euid(self) -> int:

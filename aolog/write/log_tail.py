@@ -276,7 +276,7 @@ class LogTail:
             self.trouble = error
             raise
 
-    def meet(self, error: BaseException) -> bool:
+    def after_error(self, error: BaseException) -> bool:
         """After an exception in the middle of a call. Returns whether the writer failed. An AologError
         leaves the state as documented, unless it is SyncFailed or comes from a signal handler that
         interrupted the call."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from aolog.write.validate import CheckedRecord
 
 # What a record has beside its value: key, headers, timestamp, topic.
-Others = tuple[bytes | None, "Headers", int | None, str | None]
-NOTHING_ELSE: Others = (None, (), None, None)
+_Others = tuple[bytes | None, "Headers", int | None, str | None]
+NOTHING_ELSE: _Others = (None, (), None, None)
 
 
 class Body(NamedTuple):
@@ -88,7 +88,7 @@ class OpenBatch:
         self.size = 0
         self.plain = True
         self.values: list[bytes | None] = []
-        self._others: list[Others] = []  # one a value, unless the batch is plain
+        self._others: list[_Others] = []  # one a value, unless the batch is plain
 
     def add(self, record: CheckedRecord) -> int:
         """Takes a record. Returns its address."""

@@ -28,7 +28,7 @@ _Known = tuple["SlabHeader", int, int]  # a slab's header, records and their gre
 
 # How far a new epoch may begin above what is known: two copies of one log meet only where their
 # appends together come near this, and 2^63 has room for half a million such openings.
-JUMP_MAX = 1 << 44
+_JUMP_MAX = 1 << 44
 
 
 class Opening(NamedTuple):
@@ -161,7 +161,7 @@ def open_for_append(
         last,
         first_base=first_base,
         cursors=_cursor_addresses(log),
-        jump=lambda: int.from_bytes(random_bytes(8), "little") % JUMP_MAX // 8 * 8,
+        jump=lambda: int.from_bytes(random_bytes(8), "little") % _JUMP_MAX // 8 * 8,
     )
     if last is None:
         _refuse_cursors(log)

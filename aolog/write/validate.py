@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 RECORD_BYTES_MAX = BODY_LEN_MAX - (64 << 10)
 BATCH_BYTES_MAX = 1 << 30
 SLAB_BYTES_MAX = 1 << 60
-INT64 = range(-(1 << 63), 1 << 63)
+_INT64 = range(-(1 << 63), 1 << 63)
 OFFSET_BYTES = 4  # what a variable-length entry costs beside its bytes
 
-BytesLike = bytes | bytearray | memoryview
+_BytesLike = bytes | bytearray | memoryview
 
 # A record that was checked: value, key, headers, timestamp, topic, and the bytes that they take in a
 # frame. A plain tuple: it is made for each record, and a named one takes several times as long.
@@ -50,7 +50,7 @@ def read_mode(text: str) -> int:
 def _as_bytes(value: object, what: str) -> bytes | None:
     if value is None or type(value) is bytes:
         return value
-    if isinstance(value, BytesLike):
+    if isinstance(value, _BytesLike):
         return bytes(value)
     raise RecordRefused(
         f"the {what} is {type(value).__name__}, not bytes or None",
@@ -119,7 +119,7 @@ def check_record(
                 f"the timestamp is {type(timestamp).__name__}, not an integer",
                 hint="use microseconds since the epoch",
             ) from None
-        if moment not in INT64:
+        if moment not in _INT64:
             raise RecordRefused(f"the timestamp {moment} is not a 64-bit integer")
         size += 8
     name, topic_len = check_topic(topic)

@@ -195,7 +195,7 @@ class Writer(Gate):
                 address = tail.add(record)
                 must_sync = self._flush_or_open_gate()
             except BaseException as error:
-                self._meet(error)
+                self._after_error(error)
                 raise
         if must_sync:
             self._sync_quietly()
@@ -235,7 +235,7 @@ class Writer(Gate):
                     taken.append(self._tail.add_frame(body))
                 must_sync = self._flush_or_open_gate()
             except BaseException as error:
-                self._meet(error)
+                self._after_error(error)
                 raise
         if must_sync:
             self._sync_quietly()
@@ -290,7 +290,7 @@ class Writer(Gate):
                 self._tail.refuse()
                 self._flush_locked()
             except BaseException as error:
-                self._meet(error)
+                self._after_error(error)
                 raise
             return self._chain.end
 
@@ -326,7 +326,7 @@ class Writer(Gate):
             if written is not None:  # otherwise the slab was sealed, and synced with that
                 tail.sync_written(*written)
         except BaseException as error:
-            self._meet(error)
+            self._after_error(error)
             raise
         finally:
             self._commit.leave(tail.durable)
@@ -339,10 +339,11 @@ class Writer(Gate):
         if self._is_locked() or threading.get_ident() in self._commit.threads:
             raise nested_call()
 
-    def _meet(self, error: BaseException) -> None:
-        """After an exception in the middle of a call."""
+    def _after_error(self, error: BaseException) -> None:
+        """Call it for an exception in the middle of a call: the writer fails unless its state is as
+        documented."""
         with self._lock:
-            if self._tail.meet(error):
+            if self._tail.after_error(error):
                 self._shut_gate()
                 self._commit.release_all()  # this thread may have had the turn
 
@@ -373,7 +374,7 @@ class Writer(Gate):
                 self._quietly(lambda: background.tend(self._chain, tail, now))
                 return background.sleep(self._chain.unread.due_s)
             except BaseException as error:
-                self._meet(error)
+                self._after_error(error)
                 raise
 
     def _sync_quietly(self) -> None:
