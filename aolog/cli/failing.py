@@ -37,7 +37,7 @@ from aolog.errors import (
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 INTERRUPTED, OUTPUT_CLOSED = 130, 141  # 128 + the signal that ends other programs there
-TRACEBACK_VARIABLE = "AOLOG_TRACEBACK"  # if set, internal errors print a traceback
+_TRACEBACK_VARIABLE = "AOLOG_TRACEBACK"  # if set, internal errors print a traceback
 
 
 class InputFailed(StorageError):
@@ -192,9 +192,9 @@ def _ours(error: Exception, program: str) -> AologError:
             return StorageFailed(where + what, errno=error.errno)
         case MemoryError():
             return AologError("out of memory: the records are too large for this machine")
-    if os.environ.get(TRACEBACK_VARIABLE):
+    if os.environ.get(_TRACEBACK_VARIABLE):
         click.echo(escape_controls("".join(traceback.format_exception(error))), err=True)
-    hint = f"this is a bug in {program}; {TRACEBACK_VARIABLE}=1 prints a traceback"
+    hint = f"this is a bug in {program}; {_TRACEBACK_VARIABLE}=1 prints a traceback"
     return AologError(f"{type(error).__name__}: {error}", hint=hint)
 
 

@@ -172,7 +172,7 @@ def _print(fields: dict[str, Any], cursors: list[CursorState], bases: list[int])
     if cursors:
         out.line("\n" + table(HEAD, [each.row() for each in cursors]))
     begin, end = fields["first_address"], fields["end_address"]
-    out.line(f"\n{slab_bar(bases, end)} {counted(len(bases), 'slab')}")
+    out.line(f"\n{_slab_bar(bases, end)} {counted(len(bases), 'slab')}")
     for each in cursors:
         at = begin if each.position is None else each.position.address
         if each.lag is not None and each.lag.records == 0:
@@ -180,7 +180,7 @@ def _print(fields: dict[str, Any], cursors: list[CursorState], bases: list[int])
         out.line(f"{bar(begin, at, end)} {one_line(each.name)}")
 
 
-def slab_bar(bases: list[int], end: int) -> str:
+def _slab_bar(bases: list[int], end: int) -> str:
     """The log from its first slab to its end, with a mark where a slab begins."""
     length = max(1, end - bases[0])
     begins = {min(_BAR - 1, _BAR * (base - bases[0]) // length) for base in bases}

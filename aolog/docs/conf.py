@@ -56,8 +56,8 @@ _PAGE_OF[ROOT / "README.md"] = DOCS / "index.md"
 
 
 def _text(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Take the text of FILES from them, turn links to such files into links to their pages, and make
-    the blocks that are generated."""
+    """Replaces the text of a page in FILES by its file, links to such files by links to their pages, and
+    generated blocks by their text."""
     here = (DOCS / page).parent
     file = FILES.get(page)
     if file is not None:
@@ -80,7 +80,7 @@ def _text(_app: Sphinx, page: str, source: list[str]) -> None:
 def _docstring(
     _app: Sphinx, what: str, _name: str, value: Any, _options: object, lines: list[str]
 ) -> None:
-    """The page has its own words on a module; an error's first line has its code."""
+    """Drops the docstrings of modules, which the pages replace; begins an error's docstring with its code."""
     if what == "module":
         lines.clear()
     elif what == "exception" and issubclass(value, AologError):
@@ -92,7 +92,7 @@ def _docstring(
 def _skip(
     _app: Sphinx, _what: str, _name: str, value: object, _default: object, _options: object
 ) -> bool | None:
-    """The signature has a NamedTuple's fields."""
+    """Skips the fields of a NamedTuple: its signature shows them."""
     return True if type(value).__name__ == "_tuplegetter" else None
 
 

@@ -32,7 +32,7 @@ Compression: TypeAlias = Literal["none", "zstd", "lz4"]
 CODECS: dict[Compression, int] = {"zstd": 1, "lz4": 2}  # in bits 4 to 7 of a frame's flags
 _NAMES = {number: name for name, number in CODECS.items()}
 _LEVELS = {"zstd": range(1, 23), "lz4": range(1, 13)}  # lz4: of its high-compression mode
-ZSTD_LEVEL = 1  # zstd's default, 3, took a third longer on 64 KiB of JSON and saved no more
+_ZSTD_LEVEL = 1  # zstd's default, 3, took a third longer on 64 KiB of JSON and saved no more
 
 RAW_LEN_MAX = 1 << 30  # both codecs take it at once; a longer body is stored as it is
 EXPANSION_MAX = 1024  # a stored body of 1 KiB unpacks to at most 1 MiB
@@ -110,7 +110,7 @@ def packer(name: str, level: int | None) -> Packer | None:
         )
     codec = CODECS[name]
     check_codec(codec)
-    compress = _zstd_compressor(level or ZSTD_LEVEL) if name == "zstd" else _lz4_compressor(level)
+    compress = _zstd_compressor(level or _ZSTD_LEVEL) if name == "zstd" else _lz4_compressor(level)
 
     def pack(count: int, parts: list[Buffer]) -> tuple[int, list[Buffer]]:
         length = sum(map(len, parts))

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth
+_OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth
 _LOOKS_BELOW_MAX = 1_000  # names in a directory that is no log, to find a log in it
 _LOOKS_MAX = 100  # listings before `listed` stops trying, while slabs keep being removed
-FORMAT_PROBES = 8  # slabs read to find a log's format if the first ones are damaged
+_FORMAT_PROBES = 8  # slabs read to find a log's format if the first ones are damaged
 _NO_UUID = b""  # a log of format 1 has no UUID, so a slab of format 2 in it is another log's
 # The time of an entry's last change has the resolution of a clock tick: a look within this time after a
 # change may have missed another change in the same tick.
@@ -296,7 +296,7 @@ class Log:
 
     def _keep(self, slab: Slab) -> None:
         self._slabs.setdefault(slab.base, slab)
-        if len(self._slabs) > OPEN_SLABS_MAX:
+        if len(self._slabs) > _OPEN_SLABS_MAX:
             self._slabs.popitem(last=False)  # it is closed once nobody uses it
 
     def forget(self, base: int) -> None:
@@ -345,7 +345,7 @@ class Log:
         writer refuses to mix them."""
         if self._format is None and self._format_guess is None:
             guess = self._guess_format()  # first: a writer may write meanwhile
-            found = filter(None, map(self._format_shown_by, self.bases[:FORMAT_PROBES]))
+            found = filter(None, map(self._format_shown_by, self.bases[:_FORMAT_PROBES]))
             self._format = next(found, None) or (2 if self._has_traces_of_format_2() else None)
             if self._format is None:
                 self._format_guess = guess

@@ -38,10 +38,12 @@ if TYPE_CHECKING:
 # A read: 4 frames of 64 KiB, or one of 256, with their headers. Two reads and their records fit a core's
 # second-level cache: reads of 1 MiB took half as long again.
 CHUNK_BYTES = (256 << 10) + (8 << 10)
-CHUNK_BYTES_MAX = 4 << 20  # the header of a longer frame is read alone first
+_CHUNK_BYTES_MAX = 4 << 20  # the header of a longer frame is read alone first
 _RUN_FRAMES_MAX = CHUNK_BYTES // FRAME_HEADER_LEN  # of the shortest frames, as a read has
-FIRST_BYTES = 4 << 10  # the first read, as a seek wants one record; each later one is four times it
-SEARCH_BYTES = 32 << 10  # the first read of a search, as the next intact frame is mostly near
+_FIRST_BYTES = (
+    4 << 10
+)  # the first read, as a seek wants one record; each later one is four times it
+_SEARCH_BYTES = 32 << 10  # the first read of a search, as the next intact frame is mostly near
 
 
 class Damage(NamedTuple):
@@ -90,7 +92,7 @@ class Walker:
         self._chunk = b""
         self._chunk_view = memoryview(b"")
         self._chunk_at = offset
-        self._once_bytes, self._once_frames = FIRST_BYTES, 1  # of a read and a run; they grow
+        self._once_bytes, self._once_frames = _FIRST_BYTES, 1  # of a read and a run; they grow
         self._searched: tuple[int, int, int] | None = None  # (begin, size, mtime) of the last tail
 
     def next(self) -> Outcome:
@@ -133,7 +135,7 @@ class Walker:
         self._chunk = self._file.pread(want, offset) if want > 0 else b""
         # New frames at the end are short: a large buffer costs more than reading one record.
         at_end = len(self._chunk) < want
-        self._once_bytes = FIRST_BYTES if at_end else min(4 * self._once_bytes, CHUNK_BYTES)
+        self._once_bytes = _FIRST_BYTES if at_end else min(4 * self._once_bytes, CHUNK_BYTES)
         self._chunk_view = memoryview(self._chunk)
         self._chunk_at = offset
         return min(size, len(self._chunk))
@@ -164,7 +166,7 @@ class Walker:
     def _fit(self, length: int) -> None:
         """Makes the next reads end at the end of a frame of this length, which exceeded the chunk, so
         that no frame is read twice. Not near the end, and not for a very long frame."""
-        if length <= CHUNK_BYTES_MAX and self._once_bytes > FIRST_BYTES:
+        if length <= _CHUNK_BYTES_MAX and self._once_bytes > _FIRST_BYTES:
             frames = max(1, CHUNK_BYTES // length)
             self._once_bytes = frames * length + length // 32  # frames that are a little longer fit
 
@@ -202,7 +204,7 @@ class Walker:
 
     def _tail(self, begin: int, end: int) -> Tail:
         self._forget()
-        self._once_bytes = FIRST_BYTES
+        self._once_bytes = _FIRST_BYTES
         return Tail(begin, max(begin, end))
 
     def _damage(self, begin: int, found: int) -> Damage:
@@ -224,7 +226,7 @@ class Walker:
     def _chunks(self, begin: int, end: int) -> Iterator[tuple[bytes, int]]:
         """The bytes in [begin, end) in pieces with their offsets, small ones first. Each header is
         whole in one of the pieces."""
-        at, size = begin, SEARCH_BYTES
+        at, size = begin, _SEARCH_BYTES
         while at + FRAME_HEADER_LEN <= end:
             chunk = self._file.pread(min(size, end - at), at)
             yield chunk, at

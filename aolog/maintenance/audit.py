@@ -107,7 +107,7 @@ class SlabAudit:
     def show(self, frame: Frame, columns: Columns | None) -> None:
         """Takes the next intact frame."""
         offset, end, head, _ = frame
-        least_us = least_of(head, columns)
+        least_us = _least_of(head, columns)
         self._shown.append((offset, end, head, least_us))
         if head.kind == KIND_SEAL:
             self.tally()
@@ -162,7 +162,7 @@ class SlabAudit:
         self.index = Index([], [], [])  # frees the largest attribute
 
 
-def least_of(head: FrameHeader, columns: Columns | None) -> int:
+def _least_of(head: FrameHeader, columns: Columns | None) -> int:
     """The least timestamp in a frame of records."""
     if columns is None or columns.timestamps is None:
         return head.timestamp_us

