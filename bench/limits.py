@@ -1,7 +1,7 @@
-"""What the machine can do: the same bytes written and read with nothing in between.
+"""The limits of the machine: the same bytes written and read with nothing in between.
 
-Two kinds. With a call a record, a raw file shows what CPython costs by itself. In blocks, the
-log's own bytes show what the kernel and the hash cost, whoever calls them: the floor.
+There are two kinds. A raw file with one call for each record shows the cost of CPython itself. The log's
+own bytes in blocks show the cost of the kernel and of the hash: the floor.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PREFIX_BYTES = 4
 
 
 def _framed(values: Sequence[bytes]) -> list[bytes]:
-    """Each with its length before it: what every stream needs at least."""
+    """Each value with its length before it, which every stream needs."""
     return [len(value).to_bytes(_PREFIX_BYTES, "little") + value for value in values]
 
 
@@ -63,7 +63,7 @@ def _read_back(length: int, directory: str) -> Proof:
 
 
 def write_calls(values: Sequence[bytes], expected: Proof) -> Contender:
-    """A write a record, through one buffer."""
+    """A write for each record, through one buffer."""
     framed = _framed(values)
 
     def work(path: Path) -> int:
@@ -85,7 +85,7 @@ def write_calls(values: Sequence[bytes], expected: Proof) -> Contender:
 
 
 def write_lines(values: Sequence[bytes], expected: Proof, per_call: int) -> Contender:
-    """A writelines for so many records, through one buffer."""
+    """A writelines for each `per_call` records, through one buffer."""
     groups = list(groups_of(_framed(values), per_call))
 
     def work(path: Path) -> int:
@@ -106,7 +106,7 @@ def write_lines(values: Sequence[bytes], expected: Proof, per_call: int) -> Cont
 
 
 def write_blocks(stored: bytes, records: int, expected: Proof) -> Contender:
-    """A log's own bytes, a block a call."""
+    """A log's own bytes, one block in each call."""
     blocks = [memoryview(stored)[i : i + BLOCK_BYTES] for i in range(0, len(stored), BLOCK_BYTES)]
 
     def work(path: Path) -> int:
@@ -131,7 +131,7 @@ def write_blocks(stored: bytes, records: int, expected: Proof) -> Contender:
 
 
 def read_calls(path: Path, values: Sequence[bytes], expected: Proof) -> Contender:
-    """A read a record, through one buffer. Writes the file that it reads."""
+    """A read for each record, through one buffer. Writes the file that it reads."""
     path.write_bytes(b"".join(values))
     length = len(values[0])
 

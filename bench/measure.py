@@ -124,19 +124,19 @@ class Measured:
         return statistics.median(self.cpu_ns)
 
     def ratios_to(self, other: Measured) -> list[float]:
-        """A round each: both ran in it, so what slowed the machine down slowed both."""
+        """One for each round: a slow phase of the machine slows both contenders of a round."""
         return [ours / theirs for ours, theirs in zip(self.wall_ns, other.wall_ns, strict=True)]
 
     def ratio_to(self, other: Measured) -> float:
-        """Their median."""
+        """The median of `ratios_to`."""
         return statistics.median(self.ratios_to(other))
 
 
 def measure(
     group: Group, *, rounds: int, directory: str, progress: Callable[[str], None]
 ) -> list[Measured]:
-    """The group's contenders, measured. A single round has no warm-up, which counts for nothing but
-    the proof. Raises Wrong where one did not do its work."""
+    """Measures the group's contenders. The warm-up counts only for the proof; a single round has none.
+    Raises Wrong if a contender did not do its work."""
     rounds = group.rounds or rounds
     measured = [Measured(contender) for contender in group.contenders]
     first = 1 if rounds == 1 else 0
@@ -184,7 +184,7 @@ def _timed(work: Work) -> tuple[float, float, int]:
 
 
 def _bytes_in(directory: str) -> int:
-    """Allocated, not claimed: lmdb's file is sparse."""
+    """Allocated bytes: lmdb's file is sparse."""
     return sum(
         min(path.stat().st_size, path.stat().st_blocks * 512)
         for path in Path(directory).rglob("*")

@@ -1,8 +1,8 @@
 """Curves of a results document, as SVG: a file an axis, a panel an operation.
 
-Both axes are logarithmic, so that a cost that grows with the size is a line that rises by the same
-angle everywhere, however small it is. A dashed line through each curve's first point is what flat
-would be. Bars reach from the least to the greatest round.
+Both axes are logarithmic, so a cost that grows with the size rises by the same angle everywhere, however
+small it is. The dashed line through each curve's first point is flat. Bars reach from the least to the
+greatest round.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def missing() -> str | None:
 
 @contextmanager
 def session(directory: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """local[2], with aolog's source and sink and those of rows.py. settings: beside those that
-    are always the same."""
+    """A session with the master local[2], aolog's source and sink, and the sources of rows.py. settings:
+    besides the fixed ones."""
     from pyspark.sql import SparkSession
 
     from aolog.spark import ensure_java, register
@@ -144,7 +144,7 @@ class Content:
 
     @classmethod
     def make(cls, spark: SparkSession, directory: str, records: int, length: int) -> Content:
-        """Writes all of it. Raises Wrong where Spark did not copy what the logs hold."""
+        """Writes all formats. Raises Wrong if Spark's copies differ from the logs."""
         numbers, crcs = count(), 0
         for i in range(LOGS):
             with aolog.Writer(f"{directory}/logs/{i}", sync="never") as log:
@@ -175,13 +175,13 @@ def write_files(frame: DataFrame, kind: str, codec: str, path: str) -> None:
 
 
 def total(frame: DataFrame, column: str = "value") -> tuple[int, int]:
-    """Rows, and their bytes in that column: each value goes to the JVM and is looked at."""
+    """(rows, bytes in that column): each value goes to the JVM and is used."""
     row: Any = frame.selectExpr("count(*)", f"sum(octet_length({column}))").first()
     return row[0], row[1] or 0
 
 
 def proof_of(frame: DataFrame) -> Proof:
-    """Of the values, in whatever order they come."""
+    """The proof of the values, in any order."""
     row: Any = frame.selectExpr(
         "count(*)", "sum(octet_length(value))", "sum(crc32(cast(value AS binary)))"
     ).first()

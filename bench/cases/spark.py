@@ -1,12 +1,12 @@
 """spark: logs as Spark's tables, beside a Reader in its tasks, rows made in Python, a source that has
 nothing to read, and Spark's own files.
 
-All read the same values, in two cores, and add up their lengths; all write the same rows, which
-come from Parquet. Timed is the whole query, from `load` or `save` on. Data from Python crosses a
-socket to the JVM with every column that it has, whatever the query uses: so a column that is not
-asked for costs, and Spark's own Parquet, which never leaves the JVM, is out of reach for reads.
+All read the same values, on two cores, and add up their lengths; all write the same rows, which come from
+Parquet. The time is of the whole query, from `load` or `save` on. Data from Python crosses a socket to the
+JVM with all of its columns, whatever the query uses: so an unused column costs time, and no read can be as
+fast as Spark's own Parquet, which never leaves the JVM.
 
-Proof of work: count, sum of lengths and sum of CRCs, made by Spark and compared with Python's.
+Proof of work: count, sum of lengths and sum of CRCs, by Spark, compared with Python's.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ SCAN = "aolog.spark.scan"
 PARQUET, ZSTD, TEXT, FILES = "Parquet", "Parquet, zstd", "text", "binaryFile"
 NOOP = "noop"
 _OWN = ["key", "value", "topic", "offset", "timestamp"]
-# Of rates, at least: what crosses to the JVM is the same in tasks that embed a Reader. Behind it Spark
-# treats a row of a source otherwise: what that costs, one shows that has nothing to read. Rows are a
-# matter of all columns: of values alone, half of a query of a second is Spark's own beginning.
+# As rates at least 0.9: tasks that embed a Reader send the same bytes to the JVM. After that Spark treats
+# rows of a source in another way; the source that has nothing to read shows that cost. Python rows are
+# compared for all columns only: of values alone, Spark's start takes half of a query of a second.
 READ_TARGETS = (
     Target("time of a scan, of a Reader in mapInArrow", SCAN, (EMBEDDED,), 1 / 0.9),
     Target("time of the source, of a Reader in mapInArrow", SOURCE, (EMBEDDED,), 1 / 0.9),
@@ -140,7 +140,7 @@ def load(spark: SparkSession, content: Content, kind: str, *, narrow: bool = Tru
 
 
 def embedded(spark: SparkSession, content: Content, columns: list[str]) -> DataFrame:
-    """What a user writes who has no source: a log a task."""
+    """The code of a user without the source: one log in each task."""
     root = content.logs
 
     def read(batches: Iterator[Any]) -> Iterator[Any]:
@@ -193,7 +193,7 @@ def reader(
     *,
     proof: bool = True,
 ) -> Contender:
-    """proof: whether its values are all there, not only their number and bytes."""
+    """proof: whether to compare all values, not only their number and bytes."""
 
     def work() -> int:
         records, size = total(frame())
@@ -307,7 +307,7 @@ def _planning(spark: SparkSession, directory: str, logs: int, slabs: int) -> Pan
         import time
 
         begin = time.perf_counter()
-        # A plan is kept with its load, so each is another one.
+        # Spark keeps a load's plan, so each load has another option.
         frame = spark.read.format("aolog").option("minPartitions", 1 + next(numbers) % 7)
         tasks = frame.load(str(root)).rdd.getNumPartitions()
         took = time.perf_counter() - begin
