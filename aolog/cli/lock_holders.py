@@ -43,7 +43,7 @@ class Holders:
 
     def __init__(self, probe: str) -> None:
         self._pids: dict[tuple[int, int], int] = {}
-        self.known = False
+        self._known = False
         try:
             fd = os.open(probe, _PROBE)
         except OSError:
@@ -51,7 +51,7 @@ class Holders:
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             self._pids = _flocks(Path(_LOCKS).read_text(encoding="ascii"))
-            self.known = self._pids.get(_numbers(probe)) == os.getpid()
+            self._known = self._pids.get(_numbers(probe)) == os.getpid()
         except (OSError, ValueError):
             pass
         finally:
@@ -65,7 +65,7 @@ class Holders:
             return Holder(None, None)
         if pid is not None:
             return Holder(True, pid if pid > 0 else None)
-        return Holder(False if self.known else None, None)
+        return Holder(False if self._known else None, None)
 
 
 def _numbers(path: str) -> tuple[int, int]:

@@ -118,7 +118,7 @@ class Log:
         self.unborn: list[str] = []  # slabs that a dead writer began; they have temporary names
         self.others: list[str] = []  # names of everything that is no slab
         self.published: dict[int, str] = {}  # by base: published slabs with pending names
-        self.has_pending = False  # whether the directory has pending slabs, published or not
+        self._has_pending = False  # whether the directory has pending slabs, published or not
         self._listed_at_ns = 0
         self._changed_ns = -1
         self._slabs: OrderedDict[int, Slab] = OrderedDict()
@@ -162,7 +162,7 @@ class Log:
         """Lists the directory again if it changed. Returns whether the slabs changed."""
         changed_ns = self.directory.stat().mtime_ns
         racy = self._listed_at_ns - self._changed_ns < RACY_NS
-        same = changed_ns == self._changed_ns and not racy and not self.has_pending
+        same = changed_ns == self._changed_ns and not racy and not self._has_pending
         if same and not force:  # publishing a pending slab does not change this directory
             return False
         self._listed_at_ns = time.time_ns()
@@ -223,7 +223,7 @@ class Log:
             if base not in listed and self.storage.exists(self.directory / slab_name(base)):
                 bases.append(base)
         self.unborn, self.others, self.published = unborn, others, published
-        self.has_pending = bool(pending)
+        self._has_pending = bool(pending)
         return sorted(bases)
 
     def require_slabs(self) -> None:
@@ -354,7 +354,7 @@ class Log:
     def _has_traces_of_format_2(self) -> bool:
         return (
             bool(self.unborn)  # a slab of format 1 never has a temporary name
-            or self.has_pending
+            or self._has_pending
             or any(cursor_uuids(self.path, self.storage))
             or names_log(self.path, self.storage)
         )

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 
 class LogTail:
-    """See the module. batch: the open one. unflushed_records: in frames that are not written.
-    durable: every byte before this address survives power loss. trouble: what the next call of the
-    writer has to raise. failed: the sync that failed, after which nothing is synced."""
+    """See the module. batch: the open one. durable: every byte before this address survives power loss.
+    trouble: what the next call of the writer has to raise. failed: the sync that failed, after which
+    nothing is synced."""
 
     def __init__(self, chain: SlabChain, options: WriterOptions) -> None:
         self.batch: OpenBatch | None = None
-        self.unflushed_records = 0
+        self._unflushed_records = 0  # in frames that are not written
         self.durable = chain.end
         self.trouble: AologError | None = None
         self.failed: SyncFailed | None = None
@@ -107,7 +107,7 @@ class LogTail:
                 parts: list[Buffer] = [value]
                 if self._pack is not None:
                     codec, parts = self._pack(1, parts)
-                self.unflushed_records += 1
+                self._unflushed_records += 1
                 return slab.add_records(1, 0, codec, parts, now_us, now_us, self.durable)
             self.batch = batch = OpenBatch(slab.base + slab.offset, now_us)
         address = batch.add(record)
@@ -120,7 +120,7 @@ class LogTail:
         slab = self._chain.slab
         assert slab is not None
         address = slab.add_records(*body, self.durable)
-        self.unflushed_records += body.records
+        self._unflushed_records += body.records
         return range(address, address + body.records)
 
     def cut_batch(self) -> None:
@@ -135,7 +135,7 @@ class LogTail:
         address = slab.add_records(*body, self.durable)
         assert address == batch.address
         self.batch = None
-        self.unflushed_records += body.records
+        self._unflushed_records += body.records
 
     # --- when a flush is due ----------------------------------------------------------------------
 
@@ -148,12 +148,12 @@ class LogTail:
         batch = self.batch
         assert batch is not None
         limit = min(self._flush_bytes - self._chain.unwritten, self._gate_bytes)
-        most = self._flush_records - self.unflushed_records - 1
+        most = self._flush_records - self._unflushed_records - 1
         return batch.values, batch.address, batch.size, limit, most, OFFSET_BYTES
 
     def must_flush(self) -> bool:
         """Whether a flush is due."""
-        batch, slab, records = self.batch, self._chain.slab, self.unflushed_records
+        batch, slab, records = self.batch, self._chain.slab, self._unflushed_records
         waiting = 0 if slab is None else slab.offset - slab.written
         if batch is not None:
             waiting += batch.size
@@ -174,7 +174,7 @@ class LogTail:
                 if not self._chain.prune_now(for_slab=True):
                     raise
                 slab.write_pending()
-        self.unflushed_records = 0
+        self._unflushed_records = 0
 
     def take_device(self) -> tuple[ActiveSlab, int] | None:
         """For `sync_written`: the slab and the end of what is written of it, with the device held; None if
