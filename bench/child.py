@@ -22,7 +22,7 @@ _TIMEOUT_S = 1800
 
 
 def environment(cache: str) -> dict[str, str]:
-    """The environment of a process that finds the project and installed packages. cache: of its bytecode."""
+    """The environment of a process that finds the project and installed packages. cache: of bytecode."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     paths = [str(ROOT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     return kept | {

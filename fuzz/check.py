@@ -287,7 +287,8 @@ def _compare(who: str, got: Seen, records: list[Record], gaps: list[Gap]) -> Non
 def _records(wanted: Sequence[Record], got: Sequence[Record]) -> str:
     missing = [record.address for record in wanted if record not in got]
     invented = [record for record in got if record not in wanted]
-    return f"{len(wanted)} records were to come, {len(got)} came; missing {missing[:5]}, invented {invented[:3]}"
+    counts = f"{len(wanted)} records were to come, {len(got)} came"
+    return f"{counts}; missing {missing[:5]}, invented {invented[:3]}"
 
 
 def _gaps(wanted: Sequence[Gap], got: Sequence[Gap]) -> str:

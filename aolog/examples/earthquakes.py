@@ -103,8 +103,8 @@ def by_network(frame: DataFrame) -> DataFrame:
 
 
 def hourly(frame: DataFrame) -> DataFrame:
-    """Counts and magnitudes by network and hour. A stream writes an hour when events that are `_LATE`
-    newer have come; older events of the hour are not counted after that."""
+    """Counts and magnitudes by network and hour. A stream writes an hour once an event that is `_LATE`
+    newer has come, and drops events of that hour that come afterwards."""
     from pyspark.sql import functions as f
 
     magnitude = f.col("event.properties.mag")

@@ -194,7 +194,8 @@ class Slab:
         return self._walk()
 
     def marked(self) -> int:
-        """The offset of the last frame with the durable flag; 0 if there is none. Each call walks over the new frames."""
+        """The offset of the last frame with the durable flag; 0 if there is none. Each call walks over the
+        new frames."""
         self.end()
         return self._marked
 

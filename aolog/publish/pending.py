@@ -110,8 +110,8 @@ class PendingLog:
         self._names: list[str] = []
 
     def append_arrow(self, batch: pa.RecordBatch) -> None:
-        """Takes a batch as `Writer.append_arrow` does, in frames of about 256 KiB. On return it is in memory
-        or in the page cache. After an error, call `discard`."""
+        """Takes a batch as `Writer.append_arrow` does, in frames of about 256 KiB. On return it is in
+        memory or in the page cache. After an error, call `discard`."""
         rows = batch.num_rows
         if rows == 0:
             return

@@ -68,8 +68,8 @@ def session(
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Delays Ctrl-C until the end of the block: a Java that is interrupted while it starts stays
-    behind."""
+    """Delays Ctrl-C until the end of the block: an interrupted start would leave a Java that nobody
+    ends."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

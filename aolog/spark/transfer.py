@@ -159,7 +159,7 @@ def _run_batch(
     one = f.count(f.lit(1)).alias("records")
     source = spark.read.format("aolog").options(**wanted.options).load(wanted.root)
     frame = _transformed(source.observe(read, one), wanted.transforms)
-    reads = _IN in _plan(frame)  # otherwise the observation never ends, and `get` would block
+    reads = _IN in _plan(frame)  # otherwise nothing is observed, and `get` would block
     if target is not None:
         sent = _send(frame, target)
     else:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _HOUR_US = 3_600_000_000
 _LEAST_US = -(1 << 63)  # the least timestamp
-# Hours as microseconds, which only the JVM makes timestamps: Python's datetime ends with the year 9999.
+# Hours are microseconds. Only the JVM makes timestamps of them: Python's datetime ends with the year
+# 9999.
 _FOUND = "log string, hour_us bigint, records bigint, frames bigint, bytes bigint, gaps string"
 
 

@@ -1,8 +1,8 @@
 """The cases, one in each file: the contenders, their work, and what of it is timed.
 
-Each has a function `groups` of a `Plan` that yields groups (of contenders, timed) or panels (of probes, with
-other figures) one by one. The files that one reads exist until the next is requested. A new case is a file
-here, and its name below.
+Each has a function `groups` of a `Plan` that yields groups (of contenders, timed) or panels (of probes,
+with other figures) one by one. The files that one reads exist until the next is requested. A new case is
+a file here, and its name below.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """durability: each record on the device before it counts, beside raw fdatasync of the same bytes.
 
-One group syncs each record alone; in the other, threads append and sync side by side. The raw rows write
-the same bytes as the log, one frame in each call, and sync as often: into a file that grows, whose length is
-synced too, and into an existing one, as with a pre-allocated slab. The column fdatasyncs has their number
-for each record.
+One group syncs each record alone; in the other, threads append and sync side by side. The raw rows
+write the same bytes as the log, one frame in each call, and sync as often: into a file that grows, whose
+length is synced too, and into an existing one, as with a pre-allocated slab. The column fdatasyncs has
+their number for each record.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """read_large: records of 64 KB, beside a read of the same bytes.
 
-There are two floors: the bytes read, and the bytes read and hashed once, as every check needs. A value as an
-object of its own is copied once more; a view in Arrow is not.
+There are two floors: the bytes read, and the bytes read and hashed once, as every check needs. A value
+as an object of its own is copied once more; a view in Arrow is not.
 """
 
 from __future__ import annotations

@@ -71,9 +71,9 @@ class LogTarget:
 
 
 class _History:
-    """taken: the records that were appended and not lost to a crash, pruned ones included. flushed: how many
-    of them must exist. synced: the same after a power cut. gone: how many were pruned. passed: how many
-    are before the cursor, which is at `cursor_at`."""
+    """taken: the records that were appended and not lost to a crash, pruned ones included. flushed: how
+    many of them must exist. synced: the same after a power cut. gone: how many were pruned. passed: how
+    many are before the cursor, which is at `cursor_at`."""
 
     def __init__(self, machine: Machine, options: dict[str, Any]) -> None:
         self.machine = machine
