@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from aolog import Reader
-from aolog.errors import NoSuchCursor
+from aolog.errors import MALFORMED, CorruptionError, NoSuchCursor
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.client import file_system as files
@@ -140,11 +140,20 @@ class DailyFiles:
             self._reader.seek(self._address)
 
     def _recover(self) -> tuple[int, dict[str, int]]:
-        """Cuts files to where they were when the state was written."""
+        """Cuts files to where they were when the state was written. Raises CorruptionError."""
         if not files.size_of(self._state_path):
             return 0, {}
-        state = json.loads(files.read(self._state_path, _STATE_BYTES_MAX))
-        for name, length in state["files"].items():
+        try:
+            state = json.loads(files.read(self._state_path, _STATE_BYTES_MAX))
+            address = int(state["address"])
+            lengths = {str(name): int(length) for name, length in state["files"].items()}
+        except MALFORMED as error:
+            raise CorruptionError(
+                f"how far the log was written cannot be read: {error}",
+                hint="restore it; or remove it: records after the log's cursor may then be in a file twice",
+                path=str(self._state_path),
+            ) from None
+        for name, length in lengths.items():
             size = files.size_of(self._directory / name)
             if size > length:
                 files.truncate(self._directory / name, length)
@@ -152,7 +161,7 @@ class DailyFiles:
                 _log.error(
                     "%s has %d bytes, and %d were written: somebody cut it", name, size, length
                 )
-        return state["address"], state["files"]
+        return address, lengths
 
     def step(self) -> None:
         """Appends every record of the log to its day's file."""

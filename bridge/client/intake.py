@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from itertools import pairwise
 from math import inf
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bridge.files")
 CURSOR = "bridge"
 _TAKEN = ".taken"
+_CLAIM = re.compile(r"(?P<begin>\d{20})-(?P<name>.+)", re.DOTALL)
 _SETTLE_S = 1.0  # editors and copies write in steps; none pauses for longer within one
 _FILE_BYTES_MAX = 64 << 20  # a file is one frame, and in memory
 _NAME_BYTES_MAX = 220  # leaves room for the address in front
@@ -91,8 +93,10 @@ class Intake:
         """(address, name, whether it is in the log) of each file that was taken."""
         found = []
         for entry in sorted(files.list_names(self._claims)):
-            address, _, name = entry.partition("-")
-            found.append((int(address), name, is_in_log(self._client.log, int(address))))
+            claim = _CLAIM.fullmatch(entry)
+            if claim is not None:  # otherwise somebody else put it there
+                begin = int(claim["begin"])
+                found.append((begin, claim["name"], is_in_log(self._client.log, begin)))
         return found
 
     def _recover(self, found: list[tuple[int, str, bool]]) -> list[Taken]:

@@ -237,6 +237,14 @@ def test_after_a_restart_a_file_beside_an_empty_one_waits_for_its_acknowledgemen
     assert visible(tmp_path / "arch") == ["a.default", "b.default"]
 
 
+def test_a_file_that_somebody_put_beside_the_taken_ones_is_left_alone(inbox, make):
+    (inbox / ".taken").mkdir()
+    (inbox / ".taken" / "notes").write_bytes(b"")
+    (inbox / ".taken" / "7-a.default").write_bytes(b"")
+    assert make().idle
+    assert sorted(os.listdir(inbox / ".taken")) == ["7-a.default", "notes"]
+
+
 def test_a_file_that_a_process_has_open_for_writing_is_not_taken(inbox, make):
     intake = make()
     with (inbox / "a.default").open("wb") as writing:

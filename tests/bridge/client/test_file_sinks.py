@@ -5,6 +5,7 @@ import os
 import pytest
 
 from aolog import Reader, Retention, Writer
+from aolog.errors import CorruptionError
 from bridge.client import file_system as files
 from bridge.client.file_sinks import CountedFiles, DailyFiles
 from tests.bridge.client.test_file_clients import Crash, visible
@@ -105,6 +106,16 @@ def test_a_day_has_a_file_by_the_records_own_time(tmp_path, log):
     unnamed = tmp_path / "unnamed"
     unnamed.mkdir()
     DailyFiles(log.path, unnamed, name="", extension="json").close()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"address": 1}', '{"address": 0, "files": {"a": "b"}}']
+)
+def test_a_damaged_state_of_an_archive_is_named_and_nothing_is_changed(tmp_path, log, text):
+    (tmp_path / ".aolog-archive").write_text(text + " ")
+    with pytest.raises(CorruptionError, match="aolog-archive"):
+        DailyFiles(log.path, tmp_path, name="n", extension="e")
+    assert (tmp_path / ".aolog-archive").read_text() == text + " "
 
 
 @pytest.mark.parametrize("call", ["write", "append"])
