@@ -180,7 +180,9 @@ class Units:
 
 def events_of(root: str) -> list[dict[str, Any]]:
     """All finished units of an archive, by time; empty if it has no units."""
-    found = []
+    found: list[dict[str, Any]] = []
+    if not Path(root, CLAIMS, UNITS_FILE).exists():  # ROOT-events may be anything
+        return found
     for path in find_logs(f"{os.path.normpath(root)}-events").values():
         with Reader(path) as reader:
             found += [json.loads(record.value or b"") for record in reader]
@@ -192,11 +194,12 @@ def _check(root: str, records: int, events: str) -> None:
     try:
         told = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        if found := find_logs(root):
-            raise UsageError(
-                f"{root} has logs that were not filled by units ({min(found)})",
-                hint="give the units an archive of their own",
-            ) from None
+        for directory in (root, events):
+            if found := find_logs(directory):
+                raise UsageError(
+                    f"{directory} has logs that were not filled by units ({min(found)})",
+                    hint="give the units an archive of their own",
+                ) from None
         return
     if told["records"] != records:
         raise UsageError(

@@ -110,3 +110,15 @@ def test_an_archive_has_one_size_of_units_and_only_units(tmp_path):
     (tmp_path / "one-events").rename(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match="one-events is missing"):
         units(tmp_path / "one", "b")
+
+
+def test_a_directory_that_only_has_the_name_of_an_event_log_is_not_read(tmp_path):
+    root = tmp_path / "root"
+    for path in (root / "a", tmp_path / "root-events" / "b"):
+        with Writer(path) as writer:
+            writer.append(b"no event")
+    assert events_of(str(root)) == []
+    (root / "a").rename(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="root-events has logs that were not filled by units"):
+        units(root, "b")
+    assert list(root.iterdir()) == []
