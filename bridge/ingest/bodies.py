@@ -70,6 +70,8 @@ def _bytes(given: dict[str, Any], name: str) -> bytes | None:
         except binascii.Error as error:
             raise ValueError(f"{name}_base64: {error}") from None
     text = given.get(name)
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"{name} is not a string")
     return None if text is None else text.encode()
 
 

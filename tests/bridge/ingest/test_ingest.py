@@ -154,6 +154,12 @@ def test_a_bad_request_is_refused_and_appends_nothing(
     assert [name for name in os.listdir(tmp_path) if list(aolog.Reader(tmp_path / name))] == []
 
 
+def test_a_refusal_names_the_line_and_what_is_wrong_in_it(tmp_path: Path) -> None:
+    with ingesting(tmp_path) as client:
+        answer = client.post("t", lines({"value": "a"}, {"value": 5}))
+        assert (answer.status, answer.json["error"]) == (400, "line 2: value is not a string")
+
+
 def test_with_a_token_every_request_needs_it_except_the_probe(tmp_path: Path) -> None:
     with ingesting(tmp_path, TOKEN) as client:
         assert client.post("t", lines({"value": "a"})).status == 401
