@@ -80,7 +80,7 @@ class Repetition(logging.Filter):
             self._begun_s, self._before, self._seen = now_s, self._seen, Counter()
         arguments = record.args if isinstance(record.args, tuple) else ()
         words = [str(value) for value in arguments if not isinstance(value, int | float)]
-        key = (record.name, record.levelno, log_named(), record.msg, *words)
+        key = (record.name, record.levelno, log_named(), str(record.msg), *words)
         self._seen[key] += 1
         left_out = self._before.pop(key, 0) - REPEATS_MAX
         if left_out > 0:
@@ -99,7 +99,11 @@ class Problems(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keeps the line, without record contents: log lines have none."""
-        about, text = log_named(), one_line(record.getMessage())
+        try:
+            about, text = log_named(), one_line(record.getMessage())
+        except Exception:  # noqa: BLE001 -- other code's wrong call: reported, as by other handlers
+            self.handleError(record)
+            return
         with self._mutex:
             found = self._kept.pop((about, text), None) or {
                 "first_s": record.created,

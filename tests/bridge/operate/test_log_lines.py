@@ -11,7 +11,7 @@ import pytest
 
 from bridge.deliver.log_lines import naming
 from bridge.operate import log_lines
-from bridge.operate.log_lines import REPEATS_MAX, Repetition
+from bridge.operate.log_lines import REPEATS_MAX, Problems, Repetition
 from tests.aolog.commands import on_terminal
 from tests.bridge.conftest import NOWHERE, Start, fill, wait_until
 
@@ -74,6 +74,19 @@ def test_lines_that_differ_in_words_level_or_log_are_not_alike(
             logger.warning("connecting anew")
             logger.error("connecting anew")
     assert len(shown.records) == 150
+
+
+def test_what_other_code_logs_never_raises_where_it_is_logged(
+    shown: Shown, logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger.warning({"an": "object"})
+    assert len(shown.records) == 1
+    problems = Problems()
+    problems.handle(shown.records[0])
+    wrong = logging.LogRecord("", logging.WARNING, "", 0, "a number: %d", ("that is none",), None)
+    problems.handle(wrong)
+    assert [problem["message"] for problem in problems.latest()] == ["{'an': 'object'}"]
+    assert "Logging error" in capsys.readouterr().err
 
 
 def test_lines_are_json_unless_standard_error_is_a_terminal(bridge: Start, log: Path) -> None:
