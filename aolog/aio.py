@@ -153,7 +153,7 @@ class Writer:
         return await asyncio.shield(self._last_sync[1])  # `close` raises a failed sync again
 
     def _sync(self, begun: threading.Event) -> int:
-        begun.set()  # before the sync: it includes what those who joined it had appended
+        begun.set()  # before the sync, which covers the appends of all tasks that joined it
         return self.log.sync()
 
     async def close(self) -> None:

@@ -66,8 +66,8 @@ def write_readme(path: str, found: Document) -> None:
     text = Path(path).read_text(encoding="utf-8")
     between(text)
     before, _, rest = text.partition(BEGIN)
-    behind = rest.partition(END)[2]
-    Path(path).write_text(f"{before}{BEGIN}\n{readme(found)}\n{END}{behind}", encoding="utf-8")
+    after = rest.partition(END)[2]
+    Path(path).write_text(f"{before}{BEGIN}\n{readme(found)}\n{END}{after}", encoding="utf-8")
 
 
 def heading(found: Document) -> str:

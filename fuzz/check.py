@@ -243,7 +243,7 @@ def check_writer(known: Known, files: Files, disk: Disk, expected: Expected) -> 
         check_way(way, disk.path, after, wanted)
     with _writer(disk.path) as again:
         if again.opening.case != "@B sealed" or again.opening.cut_bytes:
-            raise Mismatch(f"opened again behind ({opening}): {again.opening}")
+            raise Mismatch(f"opened again after ({opening}): {again.opening}")
     disk.take()
 
 
@@ -251,7 +251,7 @@ def _check_format_1_after(path: str, expected: Expected, new: Record) -> None:
     with aolog.Reader(path) as reader:
         got = list(reader)
     if got != [*expected.records, new]:
-        raise Mismatch(f"behind a writer: {_records([*expected.records, new], got)}")
+        raise Mismatch(f"after a writer: {_records([*expected.records, new], got)}")
 
 
 def _writer(path: str, *, format_1: bool = False) -> aolog.Writer:

@@ -14,6 +14,7 @@ bytes cannot return; before, bytes written after the truncation are not visible.
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from math import prod
 from typing import NoReturn
 
@@ -186,9 +187,7 @@ class Contents:
         made = self._made.get(number)
         if made is not None:
             return made
-        i = len(self._begins) - 1
-        while self._begins[i] > number:
-            i -= 1
+        i = bisect_right(self._begins, number) - 1
         size, choices = self._options[i]
         left = number - self._begins[i]
         found = bytearray(self._durable[:size].ljust(size, b"\0"))

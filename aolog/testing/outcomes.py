@@ -8,6 +8,7 @@ least and the most of all files), then numbers that are far apart, then random o
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -128,9 +129,7 @@ class Outcomes:
 
     def at(self, number: int) -> tuple[bytes, dict[int, dict[str, int]], dict[int, int]]:
         """(content hash, entries, content of each inode) of the number-th state."""
-        i = 0
-        while self._ends[i] <= number:
-            i += 1
+        i = bisect_right(self._ends, number)
         tree = self._trees[i]
         left = number - (self._ends[i] - tree.states)
         choice = {}

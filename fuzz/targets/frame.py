@@ -323,7 +323,7 @@ def _read(path: str) -> str:
 
 
 def reseal_chain(content: bytes) -> bytes:
-    """Bytes taken for frames, one behind the other, with magic and hashes made right."""
+    """The bytes as frames, one after the other, with right magics and hashes."""
     data = bytearray(content)
     at = 0
     while at + FRAME_HEADER_LEN <= len(data):
