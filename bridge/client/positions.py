@@ -122,5 +122,5 @@ def is_incremental(settings: dict[str, Any]) -> bool:
     """Whether the group's protocol assigns partitions one by one."""
     return (
         "cooperative" in str(settings.get("partition.assignment.strategy", ""))
-        or settings.get("group.protocol") == "consumer"
+        or str(settings.get("group.protocol")).lower() == "consumer"
     )

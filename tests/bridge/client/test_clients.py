@@ -325,6 +325,12 @@ def test_automatic_commits_are_on_however_librdkafka_spells_it(producer, consume
     assert drained(consume(topic, group=group, **SHORT_SESSION), 1) == [b"1"]
 
 
+@pytest.mark.parametrize("spelling", ["consumer", "CONSUMER"])
+def test_kafkas_new_group_protocol_is_taken_however_it_is_spelt(producer, consume, topic, spelling):
+    producer.send(topic, b"0", partition=0)
+    assert drained(consume(topic, group_protocol=spelling), 1) == [b"0"]
+
+
 def test_without_automatic_commits_only_commit_moves_the_group(producer, consume, topic):
     for i in range(2):
         producer.send(topic, b"%d" % i, partition=0)
