@@ -67,8 +67,8 @@ class ClientClosed(UsageError):
 
 
 class SendFailed(DestinationError):
-    """A message was not acknowledged (`details["topic"]`, `details["kafka_code"]`). After a timeout
-    it may have arrived all the same."""
+    """A message was not acknowledged (`details["topic"]`, `details["kafka_code"]`), or several at a
+    close. After a timeout they may have arrived all the same."""
 
     code = "send_failed"
 

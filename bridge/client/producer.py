@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, Self
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as KafkaProducer
 
+from aolog.errors import counted
 from bridge.client.config import load
 from bridge.client.connection import client_settings, interruptible
 from bridge.client.delivery import Delivery, Failures, Route, send_failed
-from bridge.client.errors import ClientClosed, MissingTopic
+from bridge.client.errors import ClientClosed, MissingTopic, SendFailed
 from bridge.client.heartbeat import HeartbeatSender
 from bridge.client.metrics import families
 from bridge.config.names import is_topic_name
-from bridge.kafka.client import ALL_DOWN, CLIENT_LOG, away
+from bridge.kafka.client import ALL_DOWN, CLIENT_LOG, away, let_go
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -190,15 +191,35 @@ class Producer:
             raise errors[-1]  # the first that failed
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flushes and ends. Raises as `flush`, after the end. May be called again."""
+        """Flushes and ends. What is under way after timeout_s is dropped: it may have arrived. Raises
+        SendFailed for that, and as `flush`, after the end. May be called again."""
         if self._is_closed:
             return
         self._heartbeats.close()
         try:
             self.flush(timeout_s)
-        finally:
+        finally:  # after an interrupt, too
             self._is_closed = True
             self._routes.clear()
+            dropped = self._drop()
+        if dropped is not None:
+            raise dropped
+
+    def _drop(self) -> SendFailed | None:
+        """Drops what is under way. The error for that, which is logged; None if there was nothing."""
+        left = self._under_way()
+        for producer in self._producers:
+            let_go(producer)
+        self._failures.untaken.clear()
+        if not left:
+            return None
+        error = SendFailed(
+            f"{counted(left, 'message', ',')} had no answer when the producer was closed",
+            hint="they may have arrived; give `close` more time",
+            kafka_code="_TIMED_OUT",
+        )
+        _log.error("%s", error)
+        return error
 
     def __enter__(self) -> Self:
         return self

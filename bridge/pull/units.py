@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from aolog import Reader, Writer
-from aolog.errors import AddressBeyondEnd, NotALog, UsageError
+from aolog.errors import MALFORMED, AddressBeyondEnd, NotALog, UsageError
 from aolog.storage.storage import Storage
 from bridge.pull.archive import CLAIMS, UNITS_FILE, lock_claim, sync_last_slab, write_once
 from bridge.pull.origin import Source, origin_of
@@ -192,7 +192,12 @@ def events_of(root: str) -> list[dict[str, Any]]:
 def _check(root: str, records: int, events: str) -> None:
     file = Path(root, CLAIMS, UNITS_FILE)
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
+        told = int(json.loads(file.read_text(encoding="utf-8"))["records"])
+    except MALFORMED as error:
+        raise UsageError(
+            f"{file} does not say how many records a unit has: {error}",
+            hint='bring it back from a copy: {"records": N}',
+        ) from None
     except FileNotFoundError:
         for directory in (root, events):
             if found := find_logs(directory):
@@ -201,10 +206,9 @@ def _check(root: str, records: int, events: str) -> None:
                     hint="give the units an archive of their own",
                 ) from None
         return
-    if told["records"] != records:
+    if told != records:
         raise UsageError(
-            f"the units of {root} have {told['records']} records, not {records}",
-            hint=f"use --units {told['records']}",
+            f"the units of {root} have {told} records, not {records}", hint=f"use --units {told}"
         )
     if not Path(events).is_dir():
         raise UsageError(

@@ -110,6 +110,9 @@ def test_an_archive_has_one_size_of_units_and_only_units(tmp_path):
     (tmp_path / "one-events").rename(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match="one-events is missing"):
         units(tmp_path / "one", "b")
+    (tmp_path / "one/.pull/units.json").write_text("[]")
+    with pytest.raises(UsageError, match=r"units.json does not say how many records"):
+        units(tmp_path / "one", "b")
 
 
 def test_a_directory_that_only_has_the_name_of_an_event_log_is_not_read(tmp_path):
