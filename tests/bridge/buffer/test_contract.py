@@ -38,7 +38,8 @@ class TestFaultyProvider(ProviderTests):
 class TestFileProvider(ProviderTests):
     @pytest.fixture
     def provider(self, tmp_path: Path) -> FileProvider:
-        self.path = tmp_path / "out.jsonl"
+        self.path = tmp_path / "there" / "out.jsonl"
+        self.path.parent.mkdir()
         return FileProvider(self.path)
 
     def arrived(self, provider: Any) -> list[Message]:
@@ -61,16 +62,12 @@ class TestFileProvider(ProviderTests):
 
     @contextmanager
     def outage(self, provider: Any) -> Iterator[None]:
-        """Another thing has the file's name."""
+        """The file's directory is away; it comes back in one step."""
         provider.close()
-        kept = self.path.with_suffix(".kept")
-        if self.path.exists():
-            self.path.rename(kept)
-        self.path.mkdir()
+        there = self.path.parent
+        away = there.rename(there.with_name("away"))
         yield
-        self.path.rmdir()
-        if kept.exists():
-            kept.rename(self.path)
+        away.rename(there)
 
 
 class TestKafkaProvider(ProviderTests):
