@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -34,6 +34,18 @@ __all__ = [
 # inherit that, so the processes that tests start would not end when a test interrupts them.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """Commands that run in this process set handlers."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
 
 # Tests with a Kafka run one after the other, as they stop and kill it. They mostly wait, so several
 # such rows, each with a Kafka of its own, run in parallel. All files that are not named: the last.

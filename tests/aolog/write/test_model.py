@@ -295,9 +295,12 @@ class LogAgainstList(RuleBasedStateMachine):
                 assert pruned or self.format == "queuefka"
             self.check(record, self.taken[i])
             self.live_read = i + 1
-            self.live_gaps = len(self.live.gaps)
-        if self.format == "aolog" and records:
-            assert self.live.ordinal == self.live_read
+        if records:
+            after = [gap for gap in told if gap.begin > records[-1].address]
+            self.live_gaps = len(self.live.gaps) - len(after)
+            if self.format == "aolog":
+                lost = sum(gap.records_lost or 0 for gap in after)
+                assert self.live.ordinal == self.live_read + lost
         if len(records) < n:
             assert self.live_read >= self.flushed or self.gone >= self.flushed
 
