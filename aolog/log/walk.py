@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 CHUNK_BYTES = (256 << 10) + (8 << 10)
 _CHUNK_BYTES_MAX = 4 << 20  # the header of a longer frame is read alone first
 _RUN_FRAMES_MAX = CHUNK_BYTES // FRAME_HEADER_LEN  # of the shortest frames, as a read has
-_FIRST_BYTES = (
-    4 << 10
-)  # the first read, as a seek wants one record; each later one is four times it
+# The first read, as a seek wants one record; each later one is four times it.
+_FIRST_BYTES = 4 << 10
 _SEARCH_BYTES = 32 << 10  # the first read of a search, as the next intact frame is mostly near
 
 

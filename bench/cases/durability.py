@@ -130,9 +130,8 @@ class _Counting(Storage):
         datasync = file.datasync
 
         def counting() -> None:
-            self.syncs += (
-                1  # no two at once: a slab is synced by one leader, a header by its creator
-            )
+            # No two at once: a slab is synced by one leader, a header by its creator.
+            self.syncs += 1
             datasync()
 
         file.datasync = counting  # type: ignore[method-assign]  # of this one file

@@ -182,9 +182,8 @@ def _bridge(delivery: str, to: Destination, topic: str, records: _Records) -> Co
 
         def work() -> int:
             status = forwarder.run()
-            return (
-                status.acknowledged + status.skipped
-            )  # skipped: found in Kafka after a pause of the cluster
+            # Skipped: found in Kafka after a pause of the cluster.
+            return status.acknowledged + status.skipped
 
         return work
 

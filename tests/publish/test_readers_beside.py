@@ -137,9 +137,8 @@ def test_no_reader_sees_a_part(prepared, said):
                 assert kinds == "".join(sorted(kinds, reverse=True)), (begun, to, at, kinds)
                 seen.add(kinds)
                 looks += 1
-                at += (
-                    1 if at < 9 else 19 + begun % 5
-                )  # closely where it lists and reads the manifest
+                # Closely where it lists and reads the manifest.
+                at += 1 if at < 9 else 19 + begun % 5
     said(f"readers beside a publication: {looks} interleavings, seen {sorted(seen)}")
     assert {"---", "+++"} < seen  # and some in between: what is read later is there
     assert looks > 300

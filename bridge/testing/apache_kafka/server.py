@@ -227,9 +227,8 @@ class KafkaServer:
         operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
         entry = ConfigEntry(setting, value or "", incremental_operation=operation)
         resource = ConfigResource(ConfigResource.Type[kind], name, incremental_configs=[entry])
-        admin = (
-            self._admin()
-        )  # kept until the answer: a client that is collected drops its questions
+        # Kept until the answer: a client that is collected drops its questions.
+        admin = self._admin()
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(30)
 

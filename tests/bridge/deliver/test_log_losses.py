@@ -37,9 +37,8 @@ from tests.bridge.conftest import (
 )
 from tests.kafka.plugin import TopicFactory
 
-SECONDS = (
-    ANSWER_S + 5.0
-)  # "within seconds of the loss"; a question to a silent cluster may come first
+# "Within seconds of the loss"; a question to a silent cluster may come first.
+SECONDS = ANSWER_S + 5.0
 
 
 # --- each loss once ---------------------------------------------------------------------------
