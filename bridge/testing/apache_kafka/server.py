@@ -221,6 +221,23 @@ class KafkaServer:
                 time.sleep(0.2)  # it got no processor for seconds, and counts as gone
         self._wait_until_ready(admin, topic=name)
 
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; on return this node takes no more messages for it. Kafka answers as soon as
+        the controller knows of the deletion, and a broker that is busy takes messages for a while.
+
+        Raises KafkaException, also where there is no such topic.
+        """
+        admin = self._admin()
+        admin.delete_topics([name], operation_timeout=30)[name].result(timeout=30)
+        until_s = time.monotonic() + START_SECONDS_MAX
+        # A deleted partition's directory gets another name.
+        while any(each.name.rpartition("-")[0] == name for each in self.data.iterdir()):
+            if time.monotonic() > until_s:
+                raise KafkaDied(
+                    f"topic {name!r} is not gone after {START_SECONDS_MAX} s:\n{self.log_tail()}"
+                )
+            time.sleep(0.05)
+
     def configure(self, kind: str, name: str, setting: str, value: str | None) -> None:
         """Change one setting while it runs, of a "TOPIC" or a "BROKER"; None: as it was. It holds
         a moment later. Raises KafkaException."""

@@ -225,7 +225,6 @@ def test_a_topic_deleted_under_way_is_named_within_seconds_and_used_with_fewer_p
     kafka: KafkaServer, topic: TopicFactory, log: Path, forward_to: Forward, delivery: str
 ) -> None:
     name, cursors = topic(2), topic(1, {"cleanup.policy": "compact"})
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     with Writer(log) as writer:
         append(writer, range(100))
         writer.flush()
@@ -233,7 +232,7 @@ def test_a_topic_deleted_under_way_is_named_within_seconds_and_used_with_fewer_p
             name, delivery=delivery, create_topics="never", drain=False, cursor_topic=cursors
         )
         run.until(lambda s: s.acknowledged == 100)
-        admin.delete_topics([name], operation_timeout=30)[name].result(30)
+        kafka.delete_topic(name)
         append(writer, range(100, 200))
     run.until(lambda s: s.error is not None and f"there is no topic '{name}'" in s.error, 20)
     kafka.create_topic(name, 1)

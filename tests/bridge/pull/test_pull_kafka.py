@@ -51,9 +51,7 @@ def test_a_topic_that_is_made_anew_is_pulled_whole_beside_the_old_one(kafka, top
     name, log = topic(), tmp_path / "log"
     produce(kafka, name, range(10))
     pulled(kafka, log, name)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.delete_topics([name])[name].result(30)
-    time.sleep(0.5)
+    kafka.delete_topic(name)
     kafka.create_topic(name)
     produce(kafka, name, range(20, 40))
     pulled(kafka, log, name)
