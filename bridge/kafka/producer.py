@@ -137,7 +137,7 @@ class Cluster:
                 **fixed,
                 "log_level": max(_WARNING, int(self._settings.get("log_level", _INFO))),
                 "error_cb": partial(self._on_error, self._generation),
-                "stats_cb": partial(self._on_stats, {}),
+                "stats_cb": partial(self._on_stats, self._generation, {}),
                 "statistics.interval.ms": 1_000,
             },
             logger=ListeningLog(
@@ -298,8 +298,10 @@ class Cluster:
             reason = f"{error.name()}: {error.str()}"
             self._events.append(Failed(reason, error.name(), lane, address))
 
-    def _on_stats(self, retries: dict[str, int], text: str) -> None:
+    def _on_stats(self, generation: int, retries: dict[str, int], text: str) -> None:
         """retries: of this producer, by broker; updated."""
+        if generation != self._generation:
+            return
         statistics = json.loads(text)
         if any_up(statistics):
             self.reachable = True

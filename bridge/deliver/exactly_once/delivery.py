@@ -154,7 +154,8 @@ class ExactlyOnce:
         for event in self._cluster.happened(wait_s):
             self._take(event)
             waits = False
-        if self._watch.look(now_s) and (gone := self._partitions.gone(now_s)) is not None:
+        stalled = self._watch.look(now_s) and engine.is_open  # otherwise no producer can ask
+        if stalled and (gone := self._partitions.gone(now_s)) is not None:
             self._take(Broke(gone, UNKNOWN_TOPIC))
         if self._prefetch.ready and engine.room > 0 and not self._cluster.calling:
             self._send()

@@ -1,4 +1,4 @@
-"""How soon a connection's first record arrives."""
+"""How soon a connection's first record arrives, and that nothing is reachable without one."""
 
 from __future__ import annotations
 
@@ -27,3 +27,15 @@ def test_the_first_record_of_a_connection_waits_for_no_second(broker: EmbeddedBr
         return time.monotonic() - begun_s
 
     assert any(first_s() < 0.4 for _ in range(10))  # one of ten, on a busy machine
+
+
+def test_statistics_that_come_after_the_end_of_a_connection_do_not_show_it_as_reachable(
+    broker: EmbeddedBroker,
+) -> None:
+    cluster = Cluster(broker.bootstrap_servers, {})
+    cluster.connect()
+    assert cluster.partitions(TOPIC) == PARTITIONS
+    assert cluster.reachable
+    time.sleep(1.5)  # the client has new statistics each second, and nobody polls
+    cluster.disconnect()
+    assert not cluster.reachable
