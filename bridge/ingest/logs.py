@@ -1,8 +1,8 @@
 """The logs of a directory, one for each topic, and the batches that they take.
 
 A batch is one frame: all of its records or none. It is durable when `take` returns. A batch with an
-idempotency key that the log has already is not appended again: its first record has the key as a header,
-and the keys of the last KEYS_BYTES of a log are read back when it is opened. Thread-safe.
+idempotency key that the log has already is not appended again: the first header of its first record has
+the key, and the keys of the last KEYS_BYTES of a log are read back when it is opened. Thread-safe.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aolog.record import Record
     from bridge.ingest.bodies import Columns
 
-KEY_HEADER = "idempotency-key"
+KEY_HEADER = "aolog-idempotency-key"  # a record may have a header of its own named idempotency-key
 KEYS_MAX = 100_000  # remembered for each log; the oldest are forgotten
 KEYS_BYTES = 64 << 20  # of a log's end, read when it is opened
 _TOPICS_MAX = 1_000  # each has an open slab and a thread
@@ -63,9 +63,9 @@ class _TopicLog:
             while (batch := reader.read_batch(1)) is not None:
                 for frame in batch.frames:
                     headers = next(iter(frame.records())).headers if frame.columns.headers else ()
-                    for name, value in headers:
-                        if name == KEY_HEADER and value is not None:
-                            self._remember(value, frame.address, frame.columns.records)
+                    name, value = headers[0] if headers else ("", None)
+                    if name == KEY_HEADER and value is not None:
+                        self._remember(value, frame.address, frame.columns.records)
 
     def _remember(self, key: bytes, first: int, records: int) -> None:
         self._keys[key] = first, records

@@ -117,6 +117,16 @@ def test_a_repeated_key_appends_once_also_after_a_restart(tmp_path: Path) -> Non
     assert records[0].headers == ((KEY_HEADER, b"one"),)
 
 
+def test_a_header_of_a_record_is_not_taken_for_the_key_of_a_request(tmp_path: Path) -> None:
+    own = lines({"value": "a", "headers": [{"name": "idempotency-key", "value": "one"}]})
+    with ingesting(tmp_path) as client:
+        client.post("t", own)
+    with ingesting(tmp_path) as client:
+        answer = client.post("t", lines({"value": "b"}), Idempotency_Key="one")
+    assert answer.json["repeated"] is False
+    assert [record.value for record in aolog.Reader(tmp_path / "t")] == [b"a", b"b"]
+
+
 def test_requests_at_once_with_one_key_append_once(tmp_path: Path) -> None:
     with ingesting(tmp_path) as client:
         body = lines({"value": "a"})
