@@ -6,12 +6,14 @@ of whom has no right until `grant`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -107,6 +109,13 @@ class User:
             )
             for resource, name, right in rights
         ]
-        if bindings:
-            for future in admin.create_acls(bindings).values():
-                future.result(30)
+        if not bindings:
+            return
+        for future in admin.create_acls(bindings).values():
+            future.result(30)
+        anything = ResourceType.ANY, None, ResourcePatternType.ANY
+        of_user = f"User:{self._name}", None, AclOperation.ANY, AclPermissionType.ANY
+        granted = AclBindingFilter(*anything, *of_user)
+        # The controller has answered; a node on a busy machine learns of it later.
+        while not set(bindings) <= set(admin.describe_acls(granted).result(30)):
+            time.sleep(0.05)

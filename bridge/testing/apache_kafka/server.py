@@ -16,16 +16,17 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    OffsetSpec,
 )
 from confluent_kafka.cimpl import NewTopic
 
@@ -202,7 +203,7 @@ class KafkaServer:
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic; on return every partition has its leader.
+        """Create a topic; on return every partition's leader answers.
 
         config: the topic's own settings, such as `max.message.bytes`. Raises KafkaException,
         also where the topic exists.
@@ -220,27 +221,30 @@ class KafkaServer:
                     raise
                 time.sleep(0.2)  # it got no processor for seconds, and counts as gone
         self._wait_until_ready(admin, topic=name)
+        specs: Any = OffsetSpec  # its methods have no types
+        asked = {TopicPartition(name, number): specs.latest() for number in range(partitions)}
+
+        def leads() -> bool:
+            answers = admin.list_offsets(asked, request_timeout=30).values()
+            return all(each.exception(30) is None for each in answers)
+
+        self._until(leads, f"no leader of topic {name!r} answers")
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; on return this node takes no more messages for it. Kafka answers as soon as
-        the controller knows of the deletion, and a broker that is busy takes messages for a while.
+        """Delete a topic; on return this node takes no more messages for it.
 
         Raises KafkaException, also where there is no such topic.
         """
         admin = self._admin()
         admin.delete_topics([name], operation_timeout=30)[name].result(timeout=30)
-        until_s = time.monotonic() + START_SECONDS_MAX
-        # A deleted partition's directory gets another name.
-        while any(each.name.rpartition("-")[0] == name for each in self.data.iterdir()):
-            if time.monotonic() > until_s:
-                raise KafkaDied(
-                    f"topic {name!r} is not gone after {START_SECONDS_MAX} s:\n{self.log_tail()}"
-                )
-            time.sleep(0.05)
+        self._until(  # a deleted partition's directory gets another name
+            lambda: all(each.name.rpartition("-")[0] != name for each in self.data.iterdir()),
+            f"topic {name!r} is not gone",
+        )
 
     def configure(self, kind: str, name: str, setting: str, value: str | None) -> None:
         """Change one setting while it runs, of a "TOPIC" or a "BROKER"; None: as it was. It holds
-        a moment later. Raises KafkaException."""
+        a moment after this node describes it so, which it does on return. Raises KafkaException."""
         operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
         entry = ConfigEntry(setting, value or "", incremental_operation=operation)
         resource = ConfigResource(ConfigResource.Type[kind], name, incremental_configs=[entry])
@@ -248,6 +252,21 @@ class KafkaServer:
         admin = self._admin()
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(30)
+
+        def described() -> bool:
+            (found,) = admin.describe_configs([resource]).values()
+            return value is None or found.result(30)[setting].value == value
+
+        self._until(described, f"{setting} is not {value}")
+
+    def _until(self, reached: Callable[[], bool], otherwise: str) -> None:
+        """Waits for this node: Kafka answers a change when its controller knows of it, and a node on a
+        busy machine learns of it later."""
+        until_s = time.monotonic() + START_SECONDS_MAX
+        while not reached():
+            if time.monotonic() > until_s:
+                raise KafkaDied(f"{otherwise} after {START_SECONDS_MAX} s:\n{self.log_tail()}")
+            time.sleep(0.05)
 
     def start(self) -> None:
         """Start the server on its ports and data; ready on return. Raises KafkaDied."""
