@@ -78,7 +78,7 @@ def test_strings_are_utf_8_and_the_ancestors_names_work(producer, consume, topic
 
 
 def test_an_asynchronous_send_returns_at_once_and_its_place_is_known_later(broker, topic):
-    with Producer(producer_config(broker, producer_type="async", linger_ms=50)) as producer:
+    with Producer(producer_config(broker, producer_type="async", linger_ms=500)) as producer:
         sent = [producer.send(topic, b"%d" % i, partition=1) for i in range(100)]
         assert not sent[-1].done
         assert [delivery.offset for delivery in sent] == list(range(100))
