@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import base64
-import contextlib
 import os
 import signal
 import subprocess
@@ -220,13 +219,12 @@ class KafkaServer:
                 if not fenced or time.monotonic() > until_s:
                     raise
                 time.sleep(0.2)  # it got no processor for seconds, and counts as gone
-        self._wait_until_ready(admin, topic=name)
-        specs: Any = OffsetSpec  # its methods have no types
-        asked = {TopicPartition(name, number): specs.latest() for number in range(partitions)}
+        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has none
+        asked = {TopicPartition(name, number): latest for number in range(partitions)}
 
         def leads() -> bool:
-            answers = admin.list_offsets(asked, request_timeout=30).values()
-            return all(each.exception(30) is None for each in answers)
+            answers = admin.list_offsets(asked, request_timeout=PROBE_SECONDS).values()
+            return all(each.exception() is None for each in answers)
 
         self._until(leads, f"no leader of topic {name!r} answers")
 
@@ -243,8 +241,8 @@ class KafkaServer:
         )
 
     def configure(self, kind: str, name: str, setting: str, value: str | None) -> None:
-        """Change one setting while it runs, of a "TOPIC" or a "BROKER"; None: as it was. It holds
-        a moment after this node describes it so, which it does on return. Raises KafkaException."""
+        """Change one setting while it runs, of a "TOPIC" or a "BROKER"; None: as it was. On return this
+        node describes a value that was set; it holds a moment later. Raises KafkaException."""
         operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
         entry = ConfigEntry(setting, value or "", incremental_operation=operation)
         resource = ConfigResource(ConfigResource.Type[kind], name, incremental_configs=[entry])
@@ -255,18 +253,10 @@ class KafkaServer:
 
         def described() -> bool:
             (found,) = admin.describe_configs([resource]).values()
-            return value is None or found.result(30)[setting].value == value
+            return bool(found.result(30)[setting].value == value)
 
-        self._until(described, f"{setting} is not {value}")
-
-    def _until(self, reached: Callable[[], bool], otherwise: str) -> None:
-        """Waits for this node: Kafka answers a change when its controller knows of it, and a node on a
-        busy machine learns of it later."""
-        until_s = time.monotonic() + START_SECONDS_MAX
-        while not reached():
-            if time.monotonic() > until_s:
-                raise KafkaDied(f"{otherwise} after {START_SECONDS_MAX} s:\n{self.log_tail()}")
-            time.sleep(0.05)
+        if value is not None:
+            self._until(described, f"{setting} is not {value}")
 
     def start(self) -> None:
         """Start the server on its ports and data; ready on return. Raises KafkaDied."""
@@ -281,7 +271,18 @@ class KafkaServer:
                 start_new_session=True,  # a terminal's interrupt is for this process, which stops it
             )
         atexit.register(self.kill)
-        self._wait_until_ready(self._admin())
+        admin = self._admin()
+
+        def ready() -> bool:
+            """This node is in the cluster's metadata, and all partitions have leaders."""
+            try:
+                metadata = admin.list_topics(timeout=PROBE_SECONDS)
+            except KafkaException:
+                return False
+            parts = [part for each in metadata.topics.values() for part in each.partitions.values()]
+            return bool(metadata.brokers) and all(part.leader >= 0 for part in parts)
+
+        self._until(ready, "not ready")
 
     def stop(self) -> None:
         """End the server in good order (SIGTERM) and wait for it. No effect if it is down.
@@ -372,20 +373,11 @@ class KafkaServer:
         if status:
             raise KafkaDied(f"formatting the storage failed ({status}):\n{self.log_tail()}")
 
-    def _wait_until_ready(self, admin: AdminClient, topic: str | None = None) -> None:
-        """Until this node is in the cluster's metadata and all partitions have leaders.
-
-        topic: only this one's, which must be there.
-        """
+    def _until(self, reached: Callable[[], bool], otherwise: str) -> None:
+        """Waits for this node: Kafka answers a change when its controller knows of it, and a node on a
+        busy machine learns of it later. Raises KafkaDied; the server has ended then."""
         until_s = time.monotonic() + START_SECONDS_MAX
-        while True:
-            with contextlib.suppress(KafkaException):
-                metadata = admin.list_topics(topic, timeout=PROBE_SECONDS)
-                found = metadata.topics if topic is None else {topic: metadata.topics[topic]}
-                parts = [part for each in found.values() for part in each.partitions.values()]
-                settled = all(part.leader >= 0 for part in parts) and (topic is None or parts)
-                if metadata.brokers and settled:
-                    return
+        while not reached():
             assert self._process is not None
             status = self._process.poll()
             if status is not None:
@@ -393,7 +385,7 @@ class KafkaServer:
                 raise KafkaDied(f"Kafka ended with status {status}:\n{self.log_tail()}")
             if time.monotonic() > until_s:
                 self.kill()
-                raise KafkaDied(f"not ready in {START_SECONDS_MAX} s:\n{self.log_tail()}")
+                raise KafkaDied(f"{otherwise} in {START_SECONDS_MAX} s:\n{self.log_tail()}")
             time.sleep(0.05)  # a refused connection answers at once; do not spin on it
 
     def _end(self, number: signal.Signals, seconds_max: float) -> None:
