@@ -63,9 +63,9 @@ class _TopicLog:
             while (batch := reader.read_batch(1)) is not None:
                 for frame in batch.frames:
                     headers = next(iter(frame.records())).headers if frame.columns.headers else ()
-                    name, value = headers[0] if headers else ("", None)
-                    if name == KEY_HEADER and value is not None:
-                        self._remember(value, frame.address, frame.columns.records)
+                    for name, value in headers[:1]:
+                        if name == KEY_HEADER and value is not None:
+                            self._remember(value, frame.address, frame.columns.records)
 
     def _remember(self, key: bytes, first: int, records: int) -> None:
         self._keys[key] = first, records
