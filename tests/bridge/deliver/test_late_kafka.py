@@ -98,13 +98,13 @@ def test_an_end_that_arrives_late_ends_no_other_transaction(
 
 
 def test_a_late_answer_to_a_single_request_is_no_failure(behind: Behind, log: Path) -> None:
-    """Each end is on its way for longer than the client waits until it would ask again."""
+    """Each end is on its way for longer than a client waits by default until it asks again: 0.1 s. The
+    bridge's waits for a second, so a machine may stall for half of that."""
     proxy = behind.proxy
-    proxy.delay_s[END_TXN] = 0.3
+    proxy.delay_s[END_TXN] = 0.15
     process = behind.start()
     process.until(lambda s: s["acknowledged"] > 0, 60)
     epochs = proxy.seen[INIT_PRODUCER_ID]  # a coordinator that loads yet is asked again
     ended(process, behind, log)
     assert proxy.seen[END_TXN] > COUNT / 100
-    # On a machine that stalls for half a second an end may seem to be requested twice.
-    assert proxy.seen[INIT_PRODUCER_ID] - epochs < proxy.seen[END_TXN] / 5
+    assert proxy.seen[INIT_PRODUCER_ID] == epochs
