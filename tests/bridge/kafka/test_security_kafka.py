@@ -93,10 +93,10 @@ def set_password(server: KafkaServer, user: str, password: str) -> None:
     change = UserScramCredentialUpsertion(user, information, password.encode())
     for future in admin.alter_user_scram_credentials([change]).values():
         future.result(timeout=30)
-    login = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": user, "sasl.password": password}
     client = AdminClient(
         {"bootstrap.servers": server.bootstrap_of("SASL"), "security.protocol": "SASL_PLAINTEXT",
-         "reconnect.backoff.max.ms": 100, "log_level": 0, **login}
+         "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": user, "sasl.password": password,
+         "reconnect.backoff.max.ms": 100, "log_level": 0}
     )  # fmt: skip  # settings
     client.list_topics(timeout=30)  # connects until the server knows the password
 
