@@ -2,10 +2,13 @@
 
 import itertools
 import random
+import signal
 import time
+from contextlib import suppress
 
 import pytest
 
+from aolog.errors import NotALog
 from bridge.pull.units import events_of
 from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce, pull
 
@@ -24,6 +27,14 @@ def test_workers_that_are_killed_cost_a_unit_each_and_the_archive_has_each_recor
     logs = [root / each for each in "abc"]
     more = ("--root", str(root), "--units", str(UNIT), "--drain", *SLOWLY)
     workers = [Killed(kafka, log, name, *more) for log in logs]
+    waiting = dict(zip(logs, workers, strict=True))
+    while waiting:  # none ends before each has records
+        for log in list(waiting):
+            with suppress(NotALog):
+                if origins(log):
+                    waiting.pop(log).popen.send_signal(signal.SIGSTOP)
+    for worker in workers:
+        worker.popen.send_signal(signal.SIGCONT)
     killed = 0
     for worker in itertools.islice(itertools.cycle(workers), 4):
         if worker.popen.poll() is not None:
