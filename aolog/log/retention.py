@@ -9,11 +9,12 @@ the remaining slabs have no hole.
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias
 
-from aolog.errors import NoSuchCursor, UsageError
+from aolog.errors import NoSuchCursor, UsageError, warn
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.directory import Log
 from aolog.log.lock import lock_retention
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from aolog.storage.storage import Storage
 
 
+_YEAR_9999_S = 253_402_300_799  # some file systems have later times, which no calendar prints
+
+
 class _Bounds(NamedTuple):
     max_bytes: int | None = None
     max_age_s: float | None = None
@@ -40,13 +44,13 @@ class Retention(_Bounds):
     """How much a log keeps. All bounds are off by default.
 
     max_bytes: of all slab files together, a number or text such as "1GB" or "64M"; a writer does not
-    begin a slab that would exceed it. max_age_s: seconds since the last write to a slab. max_slabs:
-    their number, with the open one. when_full: what happens when max_bytes is reached and protecting
-    cursors still need the oldest slab. "prune" (the default) deletes it: UNREAD RECORDS ARE LOST. The
-    writer logs a warning with their number at once, then once a minute; `Writer.pruned_unread` and
-    `aolog cursor list` report the same number; readers get a gap with it. "block" makes appends wait
-    until the cursors have passed the slab, "error" makes them raise RetentionFull: these two lose
-    nothing.
+    begin a slab that would exceed it. max_age_s: seconds since the last write to a slab, by its file's
+    time, unless later slabs contradict that. max_slabs: their number, with the open one. when_full:
+    what happens when max_bytes is reached and protecting cursors still need the oldest slab. "prune"
+    (the default) deletes it: UNREAD RECORDS ARE LOST. The writer logs a warning with their number at
+    once, then once a minute; `Writer.pruned_unread` and `aolog cursor list` report the same number;
+    readers get a gap with it. "block" makes appends wait until the cursors have passed the slab,
+    "error" makes them raise RetentionFull: these two lose nothing.
     """
 
     __slots__ = ()
@@ -111,10 +115,12 @@ class SlabSize(NamedTuple):
 
 class Plan(NamedTuple):
     """drop: how many slabs to remove from the front. room: False if protecting cursors still need
-    slabs that exceed max_bytes."""
+    slabs that exceed max_bytes. misdated: those of `drop` that are too old although their own time is
+    not."""
 
     drop: int
     room: bool
+    misdated: tuple[SlabSize, ...] = ()
 
 
 def plan(
@@ -134,9 +140,11 @@ def plan(
     total = needed + sum(slab.bytes for slab in slabs)
     count = len(slabs) + (needed > 0)
     held = False
+    since_s = -math.inf if retention.max_age_s is None else now_s - retention.max_age_s
+    old = _written_before(slabs, since_s, now_s)
     for slab in slabs[:-1]:
         over_bytes = retention.max_bytes is not None and total > retention.max_bytes
-        over_age = retention.max_age_s is not None and now_s - slab.changed_s > retention.max_age_s
+        over_age = drop < old
         over_count = retention.max_slabs is not None and count > retention.max_slabs
         free = protected_from is None or slab.end <= protected_from
         if not over_bytes and not (free and (over_age or over_count)):
@@ -147,7 +155,24 @@ def plan(
         drop += 1
         count -= 1
         total -= slab.bytes
-    return Plan(drop, not held)
+    misdated = tuple(slab for slab in slabs[: min(drop, old)] if slab.changed_s >= since_s)
+    return Plan(drop, not held, misdated)
+
+
+def _written_before(slabs: Sequence[SlabSize], since_s: float, now_s: float) -> int:
+    """How many slabs, from the front, were last written before `since_s`.
+
+    Each slab was written after the one before it. Times that contradict this come from a wrong clock:
+    then most of the times decide, so that one clock that was ahead keeps no slab for years, and one
+    that began at 1970 deletes no log. A time in the future counts for neither side.
+    """
+    count = majority = greatest = 0
+    for i, slab in enumerate(slabs, 1):
+        if slab.changed_s <= now_s:
+            majority += 1 if slab.changed_s < since_s else -1
+        if majority > greatest:
+            count, greatest = i, majority
+    return count
 
 
 class Pruned(NamedTuple):
@@ -196,7 +221,7 @@ def prune(
     """
     known = {} if known is None else known
     with nullcontext() if dry_run else lock_retention(path, storage), Log(path, storage) as log:
-        going, pruned = _decide(log, retention, needed, known)
+        decided, going, pruned = _decide(log, retention, needed, known)
         if dry_run or not going:
             return pruned
         # The process that removed the slab before may have been killed before its sync.
@@ -209,7 +234,24 @@ def prune(
                 storage.unlink(log.directory / published[slab.base])
             storage.unlink(log.directory / slab_name(slab.base))
             storage.sync_directory(log.directory)
+    _warn_of_clock(path, decided.misdated)
     return pruned
+
+
+def _warn_of_clock(path: str, misdated: Sequence[SlabSize]) -> None:
+    """Logs that slabs went for their age although their own times are young."""
+    if not misdated:
+        return
+    first, *others = misdated
+    own = time.gmtime(min(first.changed_s, _YEAR_9999_S))
+    warn(
+        "%s: slab %d%s was removed for its age, by the times of later slabs: its own time, %s, is of a "
+        "clock that was ahead",
+        path,
+        first.base,
+        f", with {len(others)} more," if others else "",
+        time.strftime("%Y-%m-%dT%H:%M:%SZ", own),
+    )
 
 
 def _sizes(log: Log, known: Known) -> list[SlabSize]:
@@ -243,13 +285,13 @@ def _newly_lost(log: Log, at: Position, drop: int) -> Gap | None:
 
 def _decide(
     log: Log, retention: Retention, needed: int, known: Known
-) -> tuple[list[SlabSize], Pruned]:
-    """The slabs to remove, and the totals of that."""
+) -> tuple[Plan, list[SlabSize], Pruned]:
+    """The plan, the slabs to remove, and the totals of that."""
     cursors = protecting(log.path, log.storage)
     slowest = min(cursors, key=lambda name: cursors[name].address, default=None)
     needed_from = None if slowest is None else cursors[slowest].address
 
-    def look() -> tuple[list[SlabSize], Pruned]:
+    def look() -> tuple[Plan, list[SlabSize], Pruned]:
         slabs = _sizes(log, known)
         decided = plan(
             slabs, retention, protected_from=needed_from, now_s=time.time(), needed=needed
@@ -264,9 +306,9 @@ def _decide(
             if at.address < end and (lost := _newly_lost(log, at, decided.drop)) is not None
         }
         holder = None if decided.room else slowest
-        return going, Pruned(len(going), size, end, holder, unread)
+        return decided, going, Pruned(len(going), size, end, holder, unread)
 
-    going, pruned = log.listed(look)  # a dry run has no lock: others may prune meanwhile
+    decided, going, pruned = log.listed(look)  # a dry run has no lock: others may prune meanwhile
     for base in [base for base in known if base < pruned.end]:  # other processes prune too
         del known[base]
-    return going, pruned
+    return decided, going, pruned

@@ -90,7 +90,7 @@ PLANS = [
     (sizes(10, 10, 10), {"max_slabs": 1}, None, 0, Plan(2, True)),
     (sizes(1, 1, 1, age_s=(9, 5, 1)), {"max_age_s": 6}, None, 0, Plan(1, True)),
     (sizes(1, 1, 1, age_s=(9, 8, 7)), {"max_age_s": 6}, None, 0, Plan(2, True)),
-    (sizes(1, 1, 1, age_s=(5, 9, 9)), {"max_age_s": 6}, None, 0, Plan(0, True)),  # from the front
+    (sizes(1, 1, 1, age_s=(5, 4, 9)), {"max_age_s": 6}, None, 0, Plan(0, True)),  # from the front
     # a cursor needs address 1000 and what follows: the second slab
     (sizes(10, 10, 10), {"max_slabs": 1}, 1000, 0, Plan(1, True)),
     (sizes(10, 10, 10), {"max_slabs": 1}, 999, 0, Plan(0, True)),
@@ -111,6 +111,30 @@ def test_what_goes(
     retention = aolog.Retention(**keep)
     found = plan(slabs, retention, protected_from=protected, now_s=1000.0, needed=needed)
     assert found == expected
+
+
+WRONG_CLOCKS = [
+    # ages of the slabs; those older than 6 s go -> how many go, and which of these by later slabs
+    ((-1e9, 9, 1), 2, [0]),  # ahead by years
+    ((9, -1e9, 8, 1), 3, [1]),
+    ((-5, -4, 9, 1), 3, [0, 1]),
+    ((9, -1e9, 2, 1), 1, []),  # no later slab is too old
+    ((-1e9, -1e9), 0, []),
+    ((5, 9, 9), 2, [0]),  # ahead by seconds
+    ((5, 4, 9, 8, 7, 1), 5, [0, 1]),
+    ((5, 4, 1e9, 1), 0, []),  # began at 1970
+    ((9, 5, 1e9, 4, 1e9, 1), 1, []),
+    ((1e9, 5, 4), 1, []),
+]
+
+
+@pytest.mark.parametrize(("ages_s", "drop", "misdated"), WRONG_CLOCKS)
+def test_where_times_contradict_the_order_of_slabs_most_of_them_decide(
+    ages_s: tuple[float, ...], drop: int, misdated: list[int]
+) -> None:
+    slabs = sizes(*(1,) * len(ages_s), age_s=ages_s)
+    found = plan(slabs, aolog.Retention(max_age_s=6), protected_from=None, now_s=1000.0)
+    assert found == Plan(drop, True, tuple(slabs[i] for i in misdated))
 
 
 @pytest.mark.parametrize(
@@ -153,6 +177,32 @@ def test_old_slabs_go_though_no_one_appends(log_path: str, monkeypatch: pytest.M
     with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep):
         wait_until(lambda: slab_files(log_path) == slabs[4:])
     assert_clean(log_path)
+
+
+def test_a_clock_that_was_ahead_keeps_no_slab_and_the_writer_names_it_once(
+    log_path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("aolog.write.background._AGE_CHECK_S", 0.1)
+    slabs = written(log_path, 6)
+    for i, slab in enumerate(slabs):
+        os.utime(slab, (time.time() - 200 + 30 * i,) * 2)  # 200 s to 50 s ago
+    os.utime(slabs[1], (4_000_000_000,) * 2)
+    with aolog.Writer(log_path, slab_bytes=SLAB, retention=aolog.Retention(max_age_s=100.0)):
+        wait_until(lambda: slab_files(log_path) == slabs[4:])
+        wait_until(lambda: "2096-10-02T07:06:40Z" in caplog.text)
+    (told,) = (r.getMessage() for r in caplog.records if "clock" in r.getMessage())
+    assert told.startswith(f"{log_path}: slab {int(slabs[1].stem)} was removed for its age")
+    assert_clean(log_path)
+
+
+def test_a_time_that_no_calendar_has_stops_no_pruning(log_path: str) -> None:
+    slabs = written(log_path, 3)
+    for slab in slabs:
+        os.utime(slab, (time.time() - 200,) * 2)
+    begin, end = (int(slab.stem) for slab in slabs[:2])
+    known = {begin: SlabSize(begin, end, slabs[0].stat().st_size, changed_s=2.0**62)}
+    pruned = prune(log_path, Storage(), aolog.Retention(max_age_s=100.0), known=known)
+    assert pruned.slabs == 2
 
 
 # --- what it costs -------------------------------------------------------------------------------
