@@ -115,11 +115,12 @@ class Producer:
                     route.produce(topic, data, key, where, delivery)
                 break
             except BufferError:
-                with interruptible():
-                    route.producer.poll(_WAIT_S)
+                pass
             except KafkaException as error:
                 self._failures.count += 1
                 raise send_failed(topic, error.args[0]) from None
+            with interruptible():
+                route.producer.poll(_WAIT_S)
         self._sent = sent = self._sent + 1
         if self._is_sync if wait is None else wait:
             delivery.result()

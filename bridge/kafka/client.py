@@ -6,7 +6,9 @@ record creates a topic. `topic_creation` and `cursor_topic` create topics, on pu
 
 Found with confluent-kafka 2.16: positional arguments of `produce` are markedly faster than
 keywords. `produce_batch` silently drops headers and partitions, so it is not used. A delivery report
-has no headers, so each callback is bound to its record's address.
+has no headers, so each callback is bound to its record's address. A call that raises while another
+exception is handled keeps that one for ever, and with its traceback's frames the client itself: 8
+descriptors and 4 threads. So no client is called inside an `except` block.
 """
 
 from __future__ import annotations

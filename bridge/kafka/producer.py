@@ -203,11 +203,11 @@ class Cluster:
         silent = f"{self._servers}: no answer; trying again" if late else None
         return failure or self.last_error or silent
 
-    def unanswered(self, error: Exception) -> str:
+    def unanswered(self, reason: str) -> str:
         """Why a question was not answered, for status and logs. The reason reaches the client's
         callbacks, so they are served first."""
         self.serve(_REASON_WAIT_S)
-        self.last_error = self.forbidden or self._away or str(error)
+        self.last_error = self.forbidden or self._away or reason
         return self.last_error
 
     def serve(self, timeout_s: float = 0.0) -> None:

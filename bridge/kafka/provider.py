@@ -110,8 +110,11 @@ class KafkaProvider:
         try:
             producer.list_topics(timeout=ANSWER_S)
         except KafkaException as error:
-            producer.poll(0)  # its callbacks have the reason
-            raise NotReachable(f"{words(error)} ({self._last_error})") from None
+            failure = words(error)
+        else:
+            return
+        producer.poll(0)  # its callbacks have the reason
+        raise NotReachable(f"{failure} ({self._last_error})")
 
     def _make(self) -> Producer:
         self._producer = Producer(self._settings, logger=CLIENT_LOG)
@@ -207,14 +210,15 @@ class KafkaProvider:
                     max(1, timestamp_us // 1_000), all_headers,
                 )  # fmt: skip  # one call
             except BufferError:
-                self._poll()
-                self._check()
+                pass
             except KafkaException as error:
                 if kind_of(error.args[0].name()) is Kind.POISON:
                     raise Rejected(words(error)) from None
                 raise
             else:
                 return
+            self._poll()
+            self._check()
 
     # --- outcomes -----------------------------------------------------------------------------
 

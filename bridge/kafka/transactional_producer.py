@@ -239,10 +239,11 @@ class TransactionalCluster(Cluster):
             return self._broke(error)
         except ToldToStop:
             return None
-        except NotReachable as error:
-            return Broke(str(error) if self._abandoned else self.unanswered(error))
         except DestinationError as error:
             return Impossible(error)
+        except NotReachable as error:
+            reason = str(error)
+        return Broke(reason if self._abandoned else self.unanswered(reason))
 
     @property
     def _abandoned(self) -> bool:
@@ -289,30 +290,33 @@ class TransactionalCluster(Cluster):
     def _request_commit(self, producer: Producer) -> None:
         """If a record failed, the client waits for others until the call's time is over, and raises
         the failure when it is asked again. So the first call is short. Raises KafkaException."""
+        answered = True
         try:
             producer.commit_transaction(_FIRST_CALL_S)
         except KafkaException as error:
             if not isinstance(self._outcome(error.args[0]), Unanswered):
                 raise
+            answered = False
+        if not answered:
             producer.commit_transaction(_CALL_S)
         self._ends.answered(time.monotonic())
 
     def _put_cursor(self, producer: Producer, value: bytes) -> bool:
         """The last record of its transaction: while that is open it hides what other bridges write
         after it. False if the transaction has failed."""
-        while True:
+        while not self._abandoned:
             try:
                 producer.produce(self._topic.name, value, self._name.key, 0)
             except BufferError:
-                producer.poll(0.05)
+                pass
             except KafkaException as error:
                 if error.args[0].code() != INVALID_STATE:
                     raise
                 return False
             else:
                 return True
-            if self._abandoned:
-                raise ToldToStop
+            producer.poll(0.05)
+        raise ToldToStop
 
     # --- what an error means ------------------------------------------------------------------
 

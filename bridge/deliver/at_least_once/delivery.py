@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bridge.config.routing import Routing
+    from bridge.deliver.at_least_once.deduplicate import Arrivals
     from bridge.deliver.checkpoints import Checkpoints
     from bridge.deliver.log_source import LogSource
     from bridge.deliver.options import ForwarderOptions
@@ -389,19 +390,22 @@ class AtLeastOnce:
                 "--no-read-back: records that were in flight are sent again, and may arrive twice",
                 extra={"event": "not_read_back"},
             )
+        found: Arrivals | str
         try:
             with closing(self._cluster.reader(self._give_up)) as reader:
-                arrivals = read_back(reader, lanes, self._deduplicator, clean=checkpoints.clean)
+                found = read_back(reader, lanes, self._deduplicator, clean=checkpoints.clean)
         except ToldToStop:
             return
         except NotReachable as error:
-            self.engine.failed(self._cluster.unanswered(error), now_s=time.monotonic())
+            found = str(error)
+        if isinstance(found, str):
+            self.engine.failed(self._cluster.unanswered(found), now_s=time.monotonic())
             return
         self._has_read_back = True
         checkpoints.clean = False  # before anything is sent: a crash is not a clean stop
         self._saving()()
-        self.engine.connected(arrivals.held)
-        self._topics.apply(arrivals)
+        self.engine.connected(found.held)
+        self._topics.apply(found)
 
     def _disconnect(self) -> None:
         engine, self._has_producer = self.engine, False

@@ -162,6 +162,8 @@ class Sender:
         except SyncFailed:
             raise
         except (NotReachable, StorageError) as error:
-            self._engine.failed(self._cluster.unanswered(error), now_s=time.monotonic())
-            return False
-        return True
+            reason = str(error)
+        else:
+            return True
+        self._engine.failed(self._cluster.unanswered(reason), now_s=time.monotonic())
+        return False

@@ -47,10 +47,13 @@ class Partitions:
             if now_s - self._found_s[topic] >= REREAD_S:
                 self._read_again(topic, now_s)
             return self._partitions[topic]
+        found: int | Refusal | str
         try:
             found = self._cluster.partitions(topic)
         except NotReachable as error:
-            self._cluster.unanswered(error)
+            found = str(error)
+        if isinstance(found, str):
+            self._cluster.unanswered(found)
             return None
         if isinstance(found, Refusal):
             wait_s = STALLED_S if topic in self._found_s else TOPIC_WAIT_S

@@ -3,8 +3,11 @@ consumer sees each record once and in order."""
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -135,6 +138,33 @@ def test_a_stop_while_the_broker_hangs_takes_seconds_and_the_next_start_resolves
     assert start(name, *EXACTLY, "--drain").end(120) == 0
     assert notes_of(log)["clean"] is True
     assert_arrived(records_of(log), committed_in(kafka, name, 2), topic=name)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc lists")
+def test_stalls_of_the_broker_cost_no_descriptor_and_no_thread(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Forward
+) -> None:
+    """After each of them a new producer takes over."""
+
+    def held() -> tuple[int, int]:
+        """Threads, and pipes, of which each thread of a client has some."""
+        gc.collect()
+        descriptors = [str(each.resolve()) for each in Path("/proc/self/fd").iterdir()]
+        return len(os.listdir("/proc/self/task")), sum("pipe:" in each for each in descriptors)
+
+    fill(log, 1)
+    run = exactly(topic(1), drain=False)
+    run.until(lambda s: s.acknowledged == 1)
+    before = held()
+    for records in (1, 3):
+        kafka.pause()
+        fill(log, 1)
+        run.until(lambda s, records=records: s.acknowledged == records and s.error)
+        kafka.resume()
+        run.until(lambda s, records=records: s.acknowledged > records)
+        fill(log, 1)
+        run.until(lambda s, records=records: s.acknowledged == records + 2)
+    assert held() == before
 
 
 def test_an_older_bridge_on_a_copy_of_the_log_ends_with_the_error_fenced(
