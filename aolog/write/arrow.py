@@ -25,7 +25,7 @@ from aolog.format.columns import (
 )
 from aolog.format.slab import TOPIC_LEN_MAX
 from aolog.write.open_batch import Body
-from aolog.write.validate import check_sizes
+from aolog.write.validate import HEADER_BYTES, OFFSET_BYTES, TIMESTAMP_BYTES, check_sizes
 
 
 def _put_column(body: BodyBuilder, array: pa.Array) -> bool:
@@ -60,13 +60,21 @@ def _column(given: dict[str, pa.Array], name: str) -> pa.Array | None:
     array, kinds = given.get(name), _TAKEN[name]
     if array is None or array.type == kinds[0]:
         return array
+    entry = getattr(array.type, "value_type", None)
+    if name == "headers" and isinstance(entry, pa.StructType):
+        fields = [field.name for field in entry]  # a cast drops fields, and fills others with nulls
+        if sorted(fields) != ["key", "value"]:
+            raise RecordRefused(
+                f"column 'headers' has structs with the fields {', '.join(fields) or 'none'}",
+                hint="name the fields key and value, as Spark's Kafka source does",
+            )
     large = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}
     try:
         if array.type in large:
             array = array.cast(large[array.type])
         if array.type not in kinds:
             array = array.cast(kinds[0])
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise RecordRefused(
             f"column {name!r} is {array.type}, not {' or '.join(map(str, kinds))}: {error}"
         ) from None
@@ -75,7 +83,7 @@ def _column(given: dict[str, pa.Array], name: str) -> pa.Array | None:
 
 def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Body:
     """The body for a batch of columns. Raises RecordRefused for a missing or wrong column,
-    RecordTooLarge for a value, or all, over the bounds."""
+    RecordTooLarge for a record, or all, over the bounds."""
     if not isinstance(batch, pa.RecordBatch):
         raise RecordRefused(f"{type(batch).__name__} is not a pyarrow.RecordBatch")
     given = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -89,10 +97,6 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Bod
     assert value is not None
     if batch.num_rows == 0:
         return Body(0, 0, 0, [], now_us, now_us)
-    data = value.buffers()[2]  # not `nbytes`, which costs as much as all other checks
-    if data is not None and data.size > max_record_bytes:  # otherwise no value is
-        longest = int(pa.compute.max(pa.compute.binary_length(value)).as_py() or 0)
-        check_sizes(0, longest, max_record_bytes)
     body, bits = BodyBuilder(), VALUES
     least = greatest = now_us
     stamps = _column(given, "timestamp")
@@ -118,8 +122,50 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Bod
     if headers is not None and len(headers.flatten()):
         bits |= HEADERS | (HEADER_NULLS if _put_headers(body, headers) else 0)
     bits |= VALUE_NULLS if _put_column(body, value) else 0
-    check_sizes(body.length, 0, max_record_bytes)
+    longest = 0
+    if body.length > max_record_bytes:  # otherwise no record is
+        longest = _longest(value, key, headers, stamps, topic)
+    check_sizes(body.length, longest, max_record_bytes)
     return Body(batch.num_rows, bits, 0, body.parts, greatest, least)
+
+
+def _longest(
+    value: pa.Array,
+    key: pa.Array | None,
+    headers: pa.Array | None,
+    stamps: pa.Array | None,
+    topic: pa.Array | None,
+) -> int:
+    """Bytes of the longest record, as `check_record` counts them, without its value's offset."""
+    sizes = _lengths(value)
+    if key is not None:
+        sizes += _lengths(key) + OFFSET_BYTES * _present(key)
+    if headers is not None:
+        entries = headers.flatten()
+        pairs = _lengths(entries.field("key")) + _lengths(entries.field("value")) + HEADER_BYTES
+        ends = np.cumsum(_list_lengths(headers))
+        sizes += np.diff(np.append(0, np.cumsum(pairs))[np.append(0, ends)])
+    if stamps is not None:
+        sizes += TIMESTAMP_BYTES * _present(stamps)
+    if topic is not None:
+        sizes += _lengths(topic)
+    return int(sizes.max())
+
+
+def _present(array: pa.Array) -> np.ndarray:
+    present: np.ndarray = array.is_valid().to_numpy(zero_copy_only=False)
+    return present
+
+
+def _lengths(array: pa.Array) -> np.ndarray:
+    """Bytes of each entry; 0 for null. A copy."""
+    lengths: np.ndarray = pa.compute.binary_length(array).fill_null(0).to_numpy().astype(np.int64)
+    return lengths
+
+
+def _list_lengths(array: pa.Array) -> np.ndarray:
+    lengths: np.ndarray = pa.compute.list_value_length(array).fill_null(0).to_numpy()
+    return lengths
 
 
 def _check_text(array: pa.Array, what: str) -> None:
@@ -136,9 +182,8 @@ def _put_headers(body: BodyBuilder, headers: pa.Array) -> bool:
     if entries.null_count or names.null_count:  # the name of a null entry may be ""
         raise RecordRefused("a header has no name")
     _check_text(names, "a header's name")
-    lengths = pa.compute.list_value_length(headers).fill_null(0).to_numpy()
     offsets = np.zeros(len(headers) + 1, np.uint32)
-    np.cumsum(lengths, out=offsets[1:])
+    np.cumsum(_list_lengths(headers), out=offsets[1:])
     body.put(offsets.tobytes())
     _put_column(body, names)
     return _put_column(body, values)

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aolog.errors import RecordRefused
 from aolog.format.columns import HeaderLists
 from aolog.format.native import speed
-from aolog.write.validate import OFFSET_BYTES, check_text, check_topic
+from aolog.write.validate import (
+    HEADER_BYTES,
+    OFFSET_BYTES,
+    TIMESTAMP_BYTES,
+    check_text,
+    check_topic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +66,7 @@ def plain_columns(
             size, longest = size + of_all, longest + most
         if timestamps is not None:
             moments, of_all = _measure_timestamps(timestamps)
-            size, longest = size + of_all, longest + 8
+            size, longest = size + of_all, longest + TIMESTAMP_BYTES
         if topics is not None:
             if set(map(type, topics)) - {str, type(None)}:
                 return None
@@ -93,14 +99,14 @@ def _measure_headers(headers: list[Any]) -> tuple[HeaderLists, int, int]:
         raise _NotPlain
     offsets, names, values, of_values, longest_value, most = split
     of_names, longest_name = _measure_texts(names, _check_name)
-    size = of_names + of_values + 2 * OFFSET_BYTES * len(names)
-    longest = most * (longest_name + longest_value + 2 * OFFSET_BYTES)
+    size = of_names + of_values + HEADER_BYTES * len(names)
+    longest = most * (longest_name + longest_value + HEADER_BYTES)
     return HeaderLists(offsets, names, values), size, longest
 
 
 def _measure_timestamps(timestamps: list[Any]) -> tuple[list[Any] | array[int], int]:
     try:
-        return array("q", timestamps), 8 * len(timestamps)
+        return array("q", timestamps), TIMESTAMP_BYTES * len(timestamps)
     except (TypeError, OverflowError):
         pass
     try:
@@ -108,7 +114,9 @@ def _measure_timestamps(timestamps: list[Any]) -> tuple[list[Any] | array[int], 
     except (TypeError, OverflowError):
         raise _NotPlain from None
     numbers = iter(present)
-    return [None if stamp is None else next(numbers) for stamp in timestamps], 8 * len(present)
+    return [
+        None if stamp is None else next(numbers) for stamp in timestamps
+    ], TIMESTAMP_BYTES * len(present)
 
 
 def _measure_texts(texts: list[Any], check: Callable[[Any], tuple[object, int]]) -> tuple[int, int]:

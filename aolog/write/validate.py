@@ -21,7 +21,11 @@ RECORD_BYTES_MAX = BODY_LEN_MAX - (64 << 10)
 BATCH_BYTES_MAX = 1 << 30
 SLAB_BYTES_MAX = 1 << 60
 _INT64 = range(-(1 << 63), 1 << 63)
-OFFSET_BYTES = 4  # what a variable-length entry costs beside its bytes
+# What a record takes of a frame beside the bytes of its parts. `check_record` counts one record,
+# plain_columns.py and arrow.py count whole columns by the same rule.
+OFFSET_BYTES = 4  # of a value and of a key
+HEADER_BYTES = 8  # of each header: its name's offset and its value's
+TIMESTAMP_BYTES = 8
 
 _BytesLike = bytes | bytearray | memoryview
 
@@ -90,7 +94,7 @@ def _check_headers(headers: object) -> tuple[Headers, int]:
     for name, value in pairs:
         text, length = check_text(name, "a header's name")
         data = value if type(value) is bytes else _as_bytes(value, f"value of header {text!r}")
-        size += length + len(data or b"") + 2 * OFFSET_BYTES
+        size += length + len(data or b"") + HEADER_BYTES
         checked.append((text, data))
     return tuple(checked), size
 
@@ -98,7 +102,11 @@ def _check_headers(headers: object) -> tuple[Headers, int]:
 def check_record(
     value: object, key: object, headers: object, timestamp: SupportsIndex | None, topic: str | None
 ) -> CheckedRecord:
-    """The record. Raises RecordRefused."""
+    """The record. Raises RecordRefused.
+
+    `max_record_bytes` bounds its size without the value's offset: so a value alone may have that many
+    bytes, whatever else a record costs.
+    """
     if type(value) is bytes and key is None and not headers and timestamp is None and topic is None:
         return value, None, (), None, None, len(value) + OFFSET_BYTES
     data = _as_bytes(value, "value")
@@ -121,7 +129,7 @@ def check_record(
             ) from None
         if moment not in _INT64:
             raise RecordRefused(f"the timestamp {moment} is not a 64-bit integer")
-        size += 8
+        size += TIMESTAMP_BYTES
     name, topic_len = check_topic(topic)
     return data, key_data, pairs, moment, name, size + topic_len
 

@@ -58,12 +58,12 @@ class Writer(Gate):
     this size; 0 makes every record a frame. flush_records, flush_bytes, flush_seconds: how long
     records may wait in memory, also when nobody appends. sync: "interval" syncs every sync_seconds
     while there is something to sync, "flush" at every flush, "never" only when a slab is sealed.
-    topic: the log's default destination. preallocate: fills a new slab with zeros. first_address:
-    where a new log begins. compression: of frames' bodies, by the extra `compression`;
-    compression_level: zstd's 1 to 22 (default 1), or lz4's 1 to 12 for its slow mode. Small bodies, and
-    those that do not shrink, are stored as they are. mode: of the log's directory, and of those above
-    it, if they are created, whatever the umask; an existing directory keeps its mode. Files in the log
-    get their directory's bits for reading and writing.
+    topic: the log's default destination. max_record_bytes: of value, key, headers and topic together,
+    with a few bytes for each. preallocate: fills a new slab with zeros. first_address: where a new log
+    begins. compression: of frames' bodies, by the extra `compression`; compression_level: zstd's 1 to
+    22 (default 1), or lz4's 1 to 12 for its slow mode. Small bodies, and those that do not shrink, are
+    stored as they are. mode: of the log's directory, and of those above it, if they are created,
+    whatever the umask; an existing one keeps its mode. Files in the log get their directory's bits.
 
     Thread-safe. Refuses every call in a forked child (Forked) and leaves the parent's log alone.
     Refuses a call from a signal handler, or a finalizer, that interrupts another call of the same
@@ -217,9 +217,9 @@ class Writer(Gate):
         return self._append_frames(self._batches.of(values, keys, headers, timestamps, topics))
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
-        """Takes a batch of columns as one frame: `value` and, optional, `key`, `headers`,
-        `timestamp`, `topic`, as `Batch.to_arrow` makes them (`address` is ignored). Returns
-        their addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
+        """Takes a batch of columns as one frame: `value` and, optional, `key`, `headers` (lists of
+        structs of `key` and `value`), `timestamp`, `topic`; `address` is ignored. Returns their
+        addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
         return self._append_frames(self._batches.of_arrow(record_batch))
 
     def _append_frames(self, bodies: list[Body]) -> np.ndarray:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 from aolog import Record
 from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
-from aolog.write.validate import check_mode, check_record, check_topic, too_large
+from aolog.write.validate import (
+    OFFSET_BYTES,
+    check_mode,
+    check_record,
+    check_topic,
+    too_large,
+)
 from bridge.buffer.backlog import MAX_RECORD_BYTES, Backlog, require_own
 from bridge.buffer.provider import Message, NotDelivered, Provider
 from bridge.buffer.settings import BufferStatus, Mode, Settings
@@ -151,6 +157,7 @@ class Buffer:
             raise RecordRefused("the message names no topic")
         now_us = time.time_ns() // 1_000
         value, key, headers, _, _, size = check_record(value, key, headers, now_us, name)
+        size -= OFFSET_BYTES
         if self._backlog is not None and size > MAX_RECORD_BYTES:  # not only when live ends
             raise too_large(size, MAX_RECORD_BYTES)
         message = Message(name, value, key, headers, now_us)

@@ -203,6 +203,20 @@ def test_a_batch_is_committed_with_its_own_messages_and_once(tmp_path):
     assert values() == [b"0", b"1"]
 
 
+def test_the_bound_of_a_record_counts_its_key(tmp_path):
+    rows = pa.record_batch({"value": [b"v" * 10], "key": [b"k" * 100]})
+    for bound, refused in (("114", False), ("113", True)):
+        options = read_sink_options({"path": str(tmp_path), "maxRecordBytes": bound}, stream=False)
+        with Router(options, JOB) as router:
+            router.write(rows)
+            if refused:
+                with pytest.raises(aolog.RecordTooLarge, match="a record of 114 bytes"):
+                    router.finish()
+                router.discard()
+            else:
+                assert len(router.finish()) == 1
+
+
 def test_a_task_with_rows_for_many_logs_keeps_few_slabs_open(tmp_path, monkeypatch):
     monkeypatch.setattr(routing, "_OPEN_SLABS_MAX", 3)
     monkeypatch.setattr(routing, "_WAITING_BYTES", 1000)

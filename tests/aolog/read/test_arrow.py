@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import aolog
 from aolog.format.frame import KIND_RECORDS
+from aolog.publish.pending import PendingLog
+from aolog.write.options import WriterOptions
 from tests.aolog.conftest import frames_of, from_arrow_rows, read_all, values
 
 pa = pytest.importorskip("pyarrow")
-ways = pytest.importorskip("aolog.read.arrow")
+SCHEMA = pytest.importorskip("aolog.format.arrow_schema").SCHEMA
 
 HEADERS = pa.list_(
     pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
@@ -134,6 +139,91 @@ def test_a_column_that_has_no_place_is_refused_and_none_is_taken(
         assert writer.end == end
         writer.append_arrow(batch(value=[b"good"]))
     assert values(log_path) == [b"good"]
+
+
+SIZES = [
+    # as `append` counts: bytes of all parts, 4 for a key, 8 for each header, 8 for a timestamp
+    ({"value": b"v" * 10}, 10),
+    ({"value": b"", "key": b"k" * 100}, 104),
+    ({"value": None, "key": b""}, 4),
+    ({"value": b"v", "headers": (("h", b"12"), ("ø", None))}, 1 + 11 + 10),
+    ({"value": b"v", "timestamp": 0}, 9),
+    ({"value": b"v", "topic": "tø"}, 4),
+    (
+        {"value": b"v", "key": b"k", "headers": (("", b""),), "timestamp": -1, "topic": "t"},
+        1 + 5 + 8 + 8 + 1,
+    ),
+]
+
+
+@pytest.mark.parametrize(("record", "size"), SIZES)
+def test_a_record_has_one_size_whichever_call_takes_it(
+    tmp_path: Path, record: dict[str, Any], size: int
+) -> None:
+    small = {name: () if name == "headers" else None for name in record}
+    many = {name: [small[name], record[name], small[name]] for name in record}
+    columns = {name: pa.array(many[name], SCHEMA.field(name).type) for name in record}
+    arrow = batch(**columns)
+    plural = {f"{name}s" if name != "headers" else name: many[name] for name in record}
+    for bound in (size, size - 1):
+        refused = contextlib.nullcontext() if bound == size else pytest.raises(
+            aolog.RecordTooLarge, match=f"a record of {size} bytes is over max_record_bytes={bound}"
+        )  # fmt: skip  # two cases
+        with aolog.Writer(tmp_path / f"log{bound}", max_record_bytes=bound) as writer:
+            with refused:
+                writer.append(**record)
+            with refused:
+                writer.append_many(**plural)
+            for given in (arrow, pa.concat_batches([arrow, arrow]).slice(2, 3)):
+                with refused:
+                    writer.append_arrow(given)
+        options = WriterOptions(max_record_bytes=bound)
+        with PendingLog(tmp_path, "other", "0" * 32, options) as pending, refused:
+            pending.append_arrow(arrow)
+    assert len(values(tmp_path / f"log{size}")) == 1 + 3 * 3
+    assert values(tmp_path / f"log{size - 1}") == []
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("name", "value"), ("key", "val"), ("key",), ("key", "value", "more"), ("key", "key")],
+    ids=str,
+)
+def test_fields_of_headers_that_are_not_key_and_value_are_named(
+    log_path: str, names: tuple[str, ...]
+) -> None:
+    entries = pa.StructArray.from_arrays([pa.array(["h"])] * len(names), list(names))
+    headers = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), entries)
+    with (
+        aolog.Writer(log_path) as writer,
+        pytest.raises(aolog.RecordRefused, match=f"fields {', '.join(names)}; .*key and value"),
+    ):
+        writer.append_arrow(batch(value=[b"a"], headers=headers))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pa.array([[{"value": b"1", "key": "h"}], None]),
+        pa.array([[("h", b"1")], []], pa.map_(pa.string(), pa.binary())),
+        pa.array([[{"key": "h", "value": "1"}], []], pa.large_list(NULLABLE.value_type)),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_headers_of_other_types_with_these_fields_are_taken(
+    log_path: str, headers: pa.Array
+) -> None:
+    appended(log_path, batch(value=[b"a", b"b"], headers=headers))
+    assert [record.headers for record in read_all(log_path)] == [(("h", b"1"),), ()]
+
+
+def test_no_header_in_any_record_needs_no_type(log_path: str) -> None:
+    appended(
+        log_path,
+        batch(value=[b"a"], headers=pa.array([[]])),
+        batch(value=[b"b"], headers=pa.nulls(1)),
+    )
+    assert [record.headers for record in read_all(log_path)] == [(), ()]
 
 
 def invalid_text(n: int = 1) -> pa.Array:
