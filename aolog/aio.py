@@ -103,6 +103,8 @@ class Writer:
         # The last sync that was called, and whether it has begun: if not, later callers join it.
         self._last_sync: tuple[threading.Event, asyncio.Future[int]] | None = None
 
+    __reduce__ = _Writer.__reduce__  # raises
+
     async def __aenter__(self) -> Self:
         try:
             self._writer = await _opened(self._appends, self._open)
@@ -188,6 +190,8 @@ class Reader:
         self._pending: asyncio.Future[Batch | None] | None = None  # a read that nobody has taken
         self._ahead: list[FrameRecords] = []  # the first may be read in part
         self._position: tuple[int, int | None] = 0, None  # after the batches that were taken
+
+    __reduce__ = _Reader.__reduce__  # raises
 
     async def __aenter__(self) -> Self:
         reader = self._reader = await _opened(self._worker, self._open)

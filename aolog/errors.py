@@ -11,21 +11,23 @@ file, the address, the reason and the next step; `details` holds the same values
     destination 6   (bridge) the cluster refused
 
 `__all__` lists the errors only: they are public. The functions below them are for this project:
-`warn` and `fault` write to the logger `aolog`; the others format text for people; `library_missing`
-makes the error for an optional library that is not installed. `logging`, `json` and `re` are
+`warn` and `fault` write to the logger `aolog`; the others format text for people; `not_copied` refuses
+copies of an object; `library_missing` makes the error for an optional library that is not installed. `logging`, `json` and `re` are
 imported when they are first used: together they cost more than everything that `import aolog` loads.
 """
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from importlib import import_module
 
 TYPE_CHECKING = False  # as typing's, whose import takes longer than this module
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import ModuleType
+    from typing import NoReturn
 
 __all__ = [
     "AddressBeyondEnd",
@@ -284,21 +286,30 @@ class CursorLocked(LockedError):
 
 # --- the logger `aolog` ----------------------------------------------------------------------
 
-_CALLER = 2  # stack frames: the log line names the caller of `warn` or `fault`
+_WARNING, _ERROR = 30, 40  # logging's
+_CALLER = 3  # stack frames: the log line names the caller of `warn` or `fault`
 
 
 def warn(message: str, *args: object) -> None:
     """Logs a warning: no action is needed, or aolog took it."""
-    import logging
-
-    logging.getLogger("aolog").warning(message, *args, stacklevel=_CALLER)
+    _log(_WARNING, message, args)
 
 
-def fault(message: str, *args: object) -> None:
-    """Logs an error: something is lost, and no caller is left to raise it to."""
-    import logging
+def fault(message: str, *args: object, trace: BaseException | None = None) -> None:
+    """Logs an error: something is lost, and no caller is left to raise it to. trace: an exception whose
+    traceback is logged too."""
+    _log(_ERROR, message, args, trace)
 
-    logging.getLogger("aolog").error(message, *args, stacklevel=_CALLER)
+
+def _log(
+    level: int, message: str, args: tuple[object, ...], trace: BaseException | None = None
+) -> None:
+    try:
+        import logging
+    except ImportError:  # the interpreter has ended so far that nothing can be imported
+        print(message % args, file=sys.stderr)  # noqa: T201 -- a message of last resort
+        return
+    logging.getLogger("aolog").log(level, message, *args, exc_info=trace, stacklevel=_CALLER)
 
 
 # --- text for people ------------------------------------------------------------------------
@@ -349,6 +360,23 @@ def to_json(value: object) -> str:
 
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if text.isprintable() else json.dumps(json.loads(text))
+
+
+# --- copies ----------------------------------------------------------------------------------
+
+
+def not_copied(instead: str) -> Callable[[object], NoReturn]:
+    """A class's `__reduce__`: `copy`, `deepcopy` and `pickle` raise TypeError, as they do for a file of
+    Python's. A copy would have the same descriptors, and close them under the original; the numbers may
+    be another file's by then. instead: what to pass in place of the object."""
+
+    def __reduce__(self: object) -> NoReturn:  # noqa: N807 -- its name in the class
+        raise TypeError(
+            f"{type(self).__name__} cannot be copied or pickled: it holds open files, threads or "
+            f"connections; {instead}"
+        )
+
+    return __reduce__
 
 
 # --- optional libraries ----------------------------------------------------------------------

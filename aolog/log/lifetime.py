@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aolog.errors import AologError, fault
@@ -65,16 +66,21 @@ def abandon(system: System | None = None) -> None:
 
 
 def close_quietly(living: Living) -> None:
-    """Closes an object that its owner dropped. Logs an error instead of raising it."""
+    """Closes an object that its owner dropped. Logs any exception instead of raising it, an interrupt
+    (KeyboardInterrupt) too: no caller is left who could handle it, and at exit other logs must be
+    closed after this one."""
     try:
         living.close()
-    except AologError as error:
-        fault("%s was not closed and now cannot be: %s", living.path, error)
+    except BaseException as error:  # noqa: BLE001 -- as said
+        is_ours = isinstance(error, AologError)
+        reason = error if is_ours else repr(error)
+        fault("%s was not closed: %s", living.path, reason, trace=None if is_ours else error)
 
 
 def _at_exit() -> None:
-    for living in list(_open):
-        close_quietly(living)
+    with ExitStack() as last:  # which goes on even if a handler of logging raises
+        for living in list(_open):
+            last.callback(close_quietly, living)
 
 
 os.register_at_fork(after_in_child=abandon)

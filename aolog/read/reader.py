@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
-from aolog.errors import AddressBeyondEnd, Forked, LogClosed, UsageError, load_optional
+from aolog.errors import AddressBeyondEnd, Forked, LogClosed, UsageError, load_optional, not_copied
 from aolog.log import lifetime
 from aolog.log.cursor_file import CursorFile, Position
 from aolog.log.directory import Log
@@ -370,6 +370,8 @@ class Reader:
             hint="open another Reader in the child",
             path=self.path,
         )
+
+    __reduce__ = not_copied("pass the log's path and the cursor's name, and open a Reader there")
 
     def __enter__(self) -> Self:
         return self

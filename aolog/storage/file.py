@@ -14,7 +14,14 @@ import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from aolog.errors import PermissionDenied, StorageError, StorageFailed, StorageFull, SyncFailed
+from aolog.errors import (
+    PermissionDenied,
+    StorageError,
+    StorageFailed,
+    StorageFull,
+    SyncFailed,
+    not_copied,
+)
 from aolog.storage.system import LOCK_EX, LOCK_NB, REAL, System
 
 if TYPE_CHECKING:
@@ -197,17 +204,22 @@ class File:
             self._system.flock(self.fd, LOCK_EX)
 
     def close(self) -> None:
-        """Idempotent. Does not unlock explicitly: a close in a forked child would drop the parent's
-        lock too."""
+        """Idempotent: after an error too, nothing is left to close. Does not unlock explicitly: a close in
+        a forked child would drop the parent's lock too. Raises StorageError."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            self._system.close(fd)
+            try:
+                self._system.close(fd)
+            except OSError as error:
+                raise _ours(error, self.path, "close") from error
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    __reduce__ = not_copied("pass its path, and open it again")
 
     def __del__(self) -> None:
         self.close()  # a reader that is dropped without `close` leaks no descriptor and no lock

@@ -14,7 +14,7 @@ import logging
 import os
 from typing import Any
 
-from aolog.errors import AologError
+from aolog.errors import AologError, not_copied
 from aolog.write.writer import Writer
 
 _OWN = {"aolog", "bridge"}
@@ -85,3 +85,5 @@ class LogHandler(logging.Handler):
             self.log.close()
         finally:
             super().close()
+
+    __reduce__ = not_copied("make a handler where it is used, with a log of its own")

@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Literal, Self, SupportsIndex, TypeVar
 
 from aolog import errors as notices
-from aolog.errors import AologError, Forked, LogClosed, UsageError, nested_call
+from aolog.errors import AologError, Forked, LogClosed, UsageError, nested_call, not_copied
 from aolog.format.format1 import check_storable
 from aolog.format.native.speed import Gate
 from aolog.log import lifetime
@@ -217,9 +217,8 @@ class Writer(Gate):
         return self._append_frames(self._batches.of(values, keys, headers, timestamps, topics))
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
-        """Takes a batch of columns as one frame: `value` and, optional, `key`, `headers` (lists of
-        structs of `key` and `value`), `timestamp`, `topic`; `address` is ignored. Returns their
-        addresses, uint64. Durability and errors as for `append`; none is taken on an error."""
+        """As `append_many`, of a batch of columns: `value` and, optional, `key`, `headers` (lists of
+        structs of `key` and `value`), `timestamp`, `topic`; `address` is ignored."""
         return self._append_frames(self._batches.of_arrow(record_batch))
 
     def _append_frames(self, bodies: list[Body]) -> np.ndarray:
@@ -279,9 +278,8 @@ class Writer(Gate):
     # --- flush and sync -----------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Everything appended is in the operating system on return: it survives a crash of the
-        process, not of the machine. The end address. Raises StorageFull, StorageFailed: nothing
-        is lost, call again."""
+        """Everything appended survives a crash of the process, not of the machine, on return. The end
+        address. Raises StorageFull, StorageFailed: nothing is lost, call again."""
         if self._syncs_each_flush:
             return self.sync()
         self._refuse_nested()
@@ -433,6 +431,8 @@ class Writer(Gate):
     def __del__(self) -> None:
         if self._is_open:  # dropped without being closed: what it took is not lost
             lifetime.close_quietly(self)
+
+    __reduce__ = not_copied("open a Writer where it is used, on a log of its own")
 
     def __enter__(self) -> Self:
         return self

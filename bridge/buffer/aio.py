@@ -35,6 +35,8 @@ class Buffer:
         self._sends, self._waits = Worker("buffer-send"), Worker("buffer-wait")
         self._buffer: _Buffer | None = None
 
+    __reduce__ = _Buffer.__reduce__  # raises
+
     async def __aenter__(self) -> Self:
         def opened() -> None:
             self._buffer = self._open()

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aolog import Record
-from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError
+from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError, not_copied
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.validate import (
     OFFSET_BYTES,
@@ -256,6 +256,8 @@ class Buffer:
             raise NotDelivered(core.name, str(refused or core.why), left) from refused
         if refused is not None:
             _log.warning("%s: what was delivered last may be repeated: %s", core.name, refused)
+
+    __reduce__ = not_copied("make a Buffer where it is used, with a provider and a path of its own")
 
     def __enter__(self) -> Self:
         return self

@@ -24,6 +24,7 @@ from bridge.client.consumer import Consumer, until
 from bridge.client.delivery import send_failed
 from bridge.client.errors import KeyRefused, MissingTopic
 from bridge.client.heartbeat import make_heartbeat
+from bridge.client.producer import Producer
 from bridge.config.names import is_topic_name
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ class AsyncProducer:
             self._beating.cancel()
         await self._producer.close()
 
+    __reduce__ = Producer.__reduce__  # raises
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -193,6 +196,8 @@ class AsyncConsumer:
             closing = self._calls.begin(self._consumer.close)
             self._calls.end()
             await asyncio.shield(closing)
+
+    __reduce__ = Consumer.__reduce__  # raises
 
     async def __aenter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from aolog.errors import AologError, UsageError
+from aolog.errors import AologError, UsageError, not_copied
 from bridge.client.config import load
 from bridge.client.connection import FATAL_CODES, client_settings, interruptible
 from bridge.client.errors import ClientClosed, MissingTopic, ReceiveFailed
@@ -322,6 +322,8 @@ class Consumer:
     def _check(self) -> None:
         if self._is_closed:
             raise ClientClosed("the consumer is closed", hint="make a new one")
+
+    __reduce__ = not_copied("pass its configuration, and make a Consumer there")
 
     def __enter__(self) -> Self:
         return self

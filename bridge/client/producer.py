@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as KafkaProducer
 
-from aolog.errors import counted
+from aolog.errors import counted, not_copied
 from bridge.client.config import load
 from bridge.client.connection import client_settings, interruptible
 from bridge.client.delivery import Delivery, Failures, Route, send_failed
@@ -221,6 +221,8 @@ class Producer:
         )
         _log.error("%s", error)
         return error
+
+    __reduce__ = not_copied("pass its configuration, and make a Producer there")
 
     def __enter__(self) -> Self:
         return self

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import signal
 import threading
 import time
@@ -23,6 +25,7 @@ from aolog.errors import (
 )
 from aolog.storage.storage import Storage
 from aolog.write.log_tail import LogTail
+from bridge.buffer import aio
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.file_provider import FileProvider
 from bridge.buffer.memory_queue import MemoryQueue
@@ -470,6 +473,18 @@ def test_a_buffer_that_is_closed_in_the_middle_of_its_log_repeats_nothing(
     with Buffer(limited, tmp_path / "log", **{**options, "close_s": 20.0}) as buffer:
         assert buffer.status().in_backlog <= 3
     assert [message.value for message in limited.messages] == large
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_buffer_is_not_copied_and_the_error_says_what_to_do(
+    destination: Destination, tmp_path: Path, way: Callable[[object], object]
+) -> None:
+    with Buffer(destination, tmp_path / "log", **QUICK) as buffer:
+        for held in (buffer, aio.Buffer(destination)):
+            with pytest.raises(TypeError, match="make a Buffer where it is used"):
+                way(held)
+        send(buffer, range(3))
+    assert destination.values == numbered(range(3))
 
 
 def test_a_forked_child_is_refused_and_closes_nothing_of_its_parents() -> None:

@@ -1,9 +1,12 @@
 """Producer and Consumer on the embedded broker."""
 
+import asyncio
 import contextlib
+import copy
 import gc
 import json
 import os
+import pickle
 import re
 import signal
 import socket
@@ -17,7 +20,7 @@ import weakref
 import pytest
 
 from aolog.errors import UsageError
-from bridge.client import Consumer, Producer
+from bridge.client import AsyncConsumer, AsyncProducer, Consumer, Producer
 from bridge.client.errors import ClientClosed, MissingTopic, ReceiveFailed, SendFailed
 from tests.bridge.client.conftest import (
     SHORT_SESSION,
@@ -119,6 +122,23 @@ AWAY = {
     "Type": "ProducerConfig",
     "Properties": {"bootstrap.servers": NOWHERE, "delivery.timeout.ms": 300},
 }
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_client_is_not_copied_and_the_error_says_what_to_pass(way):
+    group = {"bootstrap.servers": NOWHERE, "group.id": "g"}
+
+    async def clients():
+        config = {"Type": "ConsumerConfig", "Properties": group}
+        for make, given in ((Producer, AWAY), (Consumer, config), (AsyncProducer, AWAY),
+                            (AsyncConsumer, config)):  # fmt: skip  # one thing, one line
+            client = make(given)
+            with pytest.raises(TypeError, match="pass its configuration"):
+                way(client)
+            if (closing := client.close()) is not None:
+                await closing
+
+    asyncio.run(clients())
 
 
 def test_an_asynchronous_failure_that_nobody_took_is_raised_by_flush_once():
