@@ -100,6 +100,12 @@ class SlabAudit:
         return size if self.limit is None else min(size, self.limit)
 
     @property
+    def true_base(self) -> int | None:
+        """The base in its header, if the slab is under another slab's name."""
+        bases = (copy.base for copy in self.copies if isinstance(copy, SlabHeader))
+        return next((base for base in bases if base != self.base), None)
+
+    @property
     def end(self) -> int:
         """The offset after the last intact frame."""
         return self.runs[-1][1] if self.runs else self.data_begin

@@ -6,8 +6,8 @@ count in the baseline covers any count; a count that has become unknown is new. 
 other damage is new, even if the baseline has it: it cost no record, and a repair removes it. Slabs and
 gaps are compared by address, so a log's baseline is valid for its copies.
 
-A copy that `repair` made has its gaps in LOG/known-gaps.json: a baseline of its own, which `verify`
-reads by itself. A file that cannot be parsed makes no gap known.
+A copy that `repair` made has its gaps and their causes in LOG/known-gaps.json: a baseline of its own,
+which `verify` reads by itself. A file that cannot be parsed makes nothing known.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from aolog.record import Gap
 
 GAP_CAUSES = {"header_lost", "renamed", "foreign_slab"}  # codes of damage that causes a gap
+CAUSES = GAP_CAUSES | {"seal"}  # a damaged seal before another slab is a gap of 0 records
 BYTES_MAX = 256 << 20  # a report of a million slabs is smaller; the file may be /dev/zero
-_CAUSES = GAP_CAUSES | {"seal"}  # a damaged seal before another slab is a gap of 0 records
 
 
 class News(NamedTuple):
@@ -55,11 +55,12 @@ class Baseline(NamedTuple):
         damage = [found for found in report.findings if found.damage]
         return News(
             [gap for gap in report.new_gaps if not self.covers(gap)],
-            [found for found in damage if not self._explains(found)],
+            [found for found in damage if not self.explains(found)],
         )
 
-    def _explains(self, found: Finding) -> bool:
-        return found.code in _CAUSES and (found.code, _name(found.path)) in self.causes
+    def explains(self, found: Finding) -> bool:
+        """Whether the finding is a known cause of gaps."""
+        return found.code in CAUSES and (found.code, _name(found.path)) in self.causes
 
     def covers(self, gap: Gap) -> bool:
         """Whether a gap is known. The gaps of a report do not overlap, so only the last one that begins
@@ -101,18 +102,17 @@ def _count(value: object) -> int | None:
     raise ValueError(value)
 
 
-def known_gaps_content(gaps: Iterable[Gap]) -> bytes:
+def known_gaps_content(gaps: Iterable[Gap], causes: Iterable[Finding]) -> bytes:
     """The content of known-gaps.json."""
-    return json.dumps({"gaps": [gap._asdict() for gap in gaps], "findings": []}).encode() + b"\n"
+    findings = [{"code": found.code, "path": _name(found.path)} for found in causes]
+    known = {"gaps": [gap._asdict() for gap in gaps], "findings": findings}
+    return json.dumps(known).encode() + b"\n"
 
 
-def known_gaps(log: Log, gaps: list[Gap]) -> list[Gap]:
-    """Those of the gaps that the log's own known-gaps.json covers."""
-    if not gaps:
-        return []
+def own_baseline(log: Log) -> Baseline:
+    """What the log's own known-gaps.json makes known."""
     try:
         with log.storage.open_read(log.directory / KNOWN_GAPS_NAME) as file:
-            own = parse_baseline(file.pread(min(file.stat().size, BYTES_MAX), 0), file.path)
+            return parse_baseline(file.pread(min(file.stat().size, BYTES_MAX), 0), file.path)
     except (FileNotFoundError, UsageError):
-        return []
-    return [gap for gap in gaps if own.covers(gap)]
+        return Baseline([], set())

@@ -7,12 +7,12 @@
                writer has to report them as a torn end. The remains of a damaged seal are left out:
                a seal holds no record. If a writer changes the slab meanwhile, all of it is left out
     no header  zeros after the magic: nothing in such a slab can be read. A slab of another log or
-               of another base keeps its header copies, which say so
+               of another base keeps the headers that show it
     format 1   byte for byte: it has no header and no seal that could be damaged
     cursors    the position, in two fresh copies. One without an intact copy is copied as it is, so
                that its reader gets an error and does not start again from the beginning
 
-With a new UUID the slab headers and the cursors that name the log's UUID name the new one.
+With a new UUID all slab headers and cursors that have the log's UUID get the new one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageFailed
-from aolog.format.slab import DATA_BEGIN, MAGIC, encode_seal_again
+from aolog.format.slab import (
+    DATA_BEGIN,
+    HEADER_COPIES,
+    MAGIC,
+    TRAILER_LEN,
+    SlabHeader,
+    encode_seal_again,
+)
 from aolog.log.cursor_file import cursor_names, encode_copies, position_in
 from aolog.log.names import BRIDGE_SUFFIXES, CURSOR_DIRECTORY, cursor_path, slab_name
 from aolog.log.slab_file import seal_at_end
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aolog.log.cursor_file import Position
     from aolog.log.directory import Log
     from aolog.maintenance.audit import Audit, SlabAudit
@@ -44,10 +53,16 @@ def copied_bytes(found: Audit) -> int:
 
 
 def copy_slabs(
-    log: Log, slabs: list[SlabAudit], to: Directory, uuid: bytes | None, *, links: bool
+    log: Log,
+    slabs: list[SlabAudit],
+    to: Directory,
+    *,
+    old_uuid: bytes | None,
+    new_uuid: bytes | None,
+    links: bool,
 ) -> int:
     """Copies the slabs, durable on return except for their names. Returns the base of the first one.
-    uuid: replaces the log's, if not None. links: gives sealed slabs without damage a second name where
+    new_uuid: replaces old_uuid, the log's, if not None. links: gives sealed slabs without damage a second name where
     possible, instead of a copy: nothing changes a sealed slab.
 
     The last slab comes first: retention removes slabs from the front, so all slabs before one that
@@ -61,12 +76,12 @@ def copy_slabs(
             _require_pruned(log, slabs[:i])
             return slabs[min(i + 1, len(slabs) - 1)].base
         with original:
-            if links and uuid is None and i + 1 < len(slabs) and _is_plain(slab):
+            if links and new_uuid is None and i + 1 < len(slabs) and _is_plain(slab):
                 original.datasync()  # a writer that never syncs seals slabs, too
                 if log.storage.link(log.slab_path(slab.base), to / slab_name(slab.base)):
                     continue
             with log.storage.create(to / slab_name(slab.base)) as copy:
-                _copy_slab(original, slab, copy, uuid)
+                _copy_slab(original, slab, copy, old_uuid, new_uuid)
                 copy.adopt(original)
                 copy.datasync()
     return slabs[0].base
@@ -94,16 +109,22 @@ def _require_pruned(log: Log, slabs: list[SlabAudit]) -> None:
             )
 
 
-def _copy_slab(original: File, slab: SlabAudit, copy: File, uuid: bytes | None) -> None:
+def _copy_slab(
+    original: File, slab: SlabAudit, copy: File, old_uuid: bytes | None, new_uuid: bytes | None
+) -> None:
+    def renewed(header: SlabHeader) -> SlabHeader:
+        if new_uuid is None or header.topic_uuid != old_uuid:
+            return header
+        return header._replace(topic_uuid=new_uuid)
+
     if slab.format == 1:
         _copy_ranges(original, [(0, slab.size)], copy)
     elif slab.header is None:
-        kept = DATA_BEGIN if any(found is not None for found in slab.copies) else 0
         copy.pwrite_all([MAGIC[: slab.size]], 0)
-        _copy_ranges(original, [(0, min(kept, slab.size))], copy)
-        copy.truncate(slab.size)
+        kept = _copy_headers(original, slab, copy, renewed)
+        copy.truncate(max(slab.size, kept))
     else:
-        header = slab.header if uuid is None else slab.header._replace(topic_uuid=uuid)
+        header = renewed(slab.header)
         copy.pwrite_all([header.encode_prelude()], 0)
         _copy_ranges(original, slab.runs, copy)
         if slab.seal_header != header and (sealed := seal_at_end(copy, slab.end)) is not None:
@@ -112,6 +133,26 @@ def _copy_slab(original: File, slab: SlabAudit, copy: File, uuid: bytes | None) 
             copy.truncate(max(slab.size, DATA_BEGIN))
         else:
             _copy_tail(original, slab, copy)
+
+
+def _copy_headers(
+    original: File, slab: SlabAudit, copy: File, renewed: Callable[[SlabHeader], SlabHeader]
+) -> int:
+    """Copies the headers that show what an unreadable slab is, which its readers report as the gap's
+    reason. They may be past the slab's end by its successor's name. Returns the end of the copied
+    bytes."""
+    assert slab.stat is not None
+    kept = min(DATA_BEGIN, slab.stat.size) if any(slab.copies) else 0
+    _copy_ranges(original, [(0, kept)], copy)
+    uuids = set()
+    for at, found in zip(HEADER_COPIES, slab.copies, strict=True):
+        if isinstance(found, SlabHeader):
+            uuids.add(found.topic_uuid)
+            copy.pwrite_all([renewed(found).encode()], at)
+    only_by_seal = slab.foreign is not None and slab.foreign not in uuids
+    if only_by_seal and (sealed := seal_at_end(original, slab.size)) is not None:
+        copy.pwrite_all([sealed[0].header.encode()], HEADER_COPIES[1])
+    return kept
 
 
 def _copy_ranges(original: File, ranges: list[tuple[int, int]], copy: File) -> None:
@@ -123,7 +164,7 @@ def _copy_ranges(original: File, ranges: list[tuple[int, int]], copy: File) -> N
 def _copy_tail(original: File, slab: SlabAudit, copy: File) -> None:
     end = slab.size
     if slab.trailer is not None:  # a damaged seal begins there
-        end = min(end, max(slab.end, slab.trailer))
+        end = max(slab.end, min(end - TRAILER_LEN, slab.trailer))
     if original.is_blank(slab.end, end):
         return
     _copy_ranges(original, [(slab.end, end)], copy)

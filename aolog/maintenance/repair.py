@@ -35,7 +35,7 @@ from aolog.log.directory import Log
 from aolog.log.manifest import manifest_content
 from aolog.log.names import CURSOR_DIRECTORY, KNOWN_GAPS_NAME, MANIFEST_NAME, cursor_path, slab_name
 from aolog.maintenance.audit import audit
-from aolog.maintenance.baseline import GAP_CAUSES, known_gaps, known_gaps_content
+from aolog.maintenance.baseline import CAUSES, known_gaps_content, own_baseline
 from aolog.maintenance.copy import copied_bytes, copy_cursors, copy_file, copy_slabs
 from aolog.maintenance.verify import judge
 from aolog.storage.directory import beside
@@ -175,12 +175,20 @@ def _free_place(into: str, log: Log) -> Inside:
 
 
 def _uuid(log: Log, found: Audit) -> bytes | None:
-    """The log's UUID; None in format 1. Raises HeaderLost if no slab has an intact header."""
+    """The log's UUID; None in format 1. Raises HeaderLost if no slab has an intact header of its own."""
     if log.format == 1:
         return None
     for slab in found.slabs:
         if slab.header is not None:
             return slab.header.topic_uuid
+    for slab in found.slabs:
+        if slab.true_base is not None:
+            raise HeaderLost(
+                f"it is the slab of base {slab.true_base} under another name, and no slab of the log has "
+                "its own name and an intact header",
+                hint=f"rename it to {slab_name(slab.true_base)}, then try again",
+                path=slab.path,
+            )
     raise HeaderLost(
         "no slab has an intact header: nothing in the log can be read",
         hint="print the remains of its frames with `aolog salvage`, then move the directory aside",
@@ -227,7 +235,7 @@ def _half(
 
 def _left(log: Log, found: Audit) -> list[str]:
     """Damage that the copy has too, besides gaps and their causes: mostly of cursors."""
-    mended = GAP_CAUSES | {"seal", "header_copy", "seal_header", "cursor_copy"}
+    mended = CAUSES | {"header_copy", "seal_header", "cursor_copy"}
     return [f.message for f in judge(log, found).findings if f.damage and f.code not in mended]
 
 
@@ -252,13 +260,12 @@ def _make(
     with storage.open_directory(unfinished) as directory:
         _require_alone(directory, storage)
         try:
-            first = copy_slabs(log, found.slabs, directory, uuid, links=positions is not None)
+            uuids = {"old_uuid": old, "new_uuid": uuid}
+            first = copy_slabs(log, found.slabs, directory, **uuids, links=positions is not None)
             if manifest is not None:
                 with storage.open_read(log.directory / MANIFEST_NAME) as original:
                     copy_file(original, directory / MANIFEST_NAME, storage, [manifest])
-            cursors = copy_cursors(
-                log, directory, first_base=first, old_uuid=old, new_uuid=uuid, positions=positions
-            )
+            cursors = copy_cursors(log, directory, first_base=first, **uuids, positions=positions)
             with Log(unfinished, storage) as copy:
                 if not copy.bases:
                     raise StorageFailed(
@@ -267,13 +274,11 @@ def _make(
                         path=log.path,
                     )
                 after = audit(copy, progress=progress)
-            _require_alike(log.path, found, after)
-            # A backup accepts no gap that the log itself does not.
-            known = after.gaps if positions is None else known_gaps(log, after.gaps)
-            if known:
+                _require_alike(log.path, found, after)
+                known = _known(log, copy, after, is_backup=positions is not None)
+            if known is not None:
                 with storage.open_read(directory / slab_name(first)) as slab:  # for owner and mode
-                    to = directory / KNOWN_GAPS_NAME
-                    copy_file(slab, to, storage, [known_gaps_content(known)])
+                    copy_file(slab, directory / KNOWN_GAPS_NAME, storage, [known])
             directory.adopt(log.directory)
             directory.sync()
             if storage.exists(place):
@@ -320,6 +325,18 @@ def _require_alike(path: str, before: Audit, after: Audit) -> None:
             hint="check the device and try again; the log was not changed",
             path=path,
         )
+
+
+def _known(log: Log, copy: Log, after: Audit, *, is_backup: bool) -> bytes | None:
+    """The content of the copy's known-gaps.json; None if nothing is known. A backup accepts no gap that
+    the log itself does not."""
+    gaps = after.gaps
+    causes = [found for found in judge(copy, after).findings if found.code in CAUSES]
+    if is_backup:
+        own = own_baseline(log)
+        gaps = [gap for gap in gaps if own.covers(gap)]
+        causes = [found for found in causes if own.explains(found)]
+    return known_gaps_content(gaps, causes) if gaps or causes else None
 
 
 def _summary(slab: SlabAudit) -> tuple[int, ...]:

@@ -2,7 +2,8 @@
 
 audit.py reads and hashes each byte once; this module judges the result. There are three kinds of
 findings: damage that causes a gap; damage that cost no record, because another copy or the frames
-have the same information; and notes, which are not damage.
+have the same information; and notes, which are not damage. In a copy by `repair`, the causes of its
+known gaps are notes.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import os
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, counted
-from aolog.format.slab import HEADER_COPIES, NO_PREDECESSOR, SlabHeader
+from aolog.format.slab import HEADER_COPIES, NO_PREDECESSOR
 from aolog.log.cursor_file import COPIES, Cursor, cursor_names, read_copies, read_position
 from aolog.log.directory import Log
 from aolog.log.names import cursor_path
 from aolog.maintenance.audit import audit
-from aolog.maintenance.baseline import known_gaps
+from aolog.maintenance.baseline import own_baseline
 from aolog.maintenance.report import Finding, Report
 from aolog.read import seek
 from aolog.read.cursor import check_course
@@ -27,6 +28,7 @@ from aolog.storage.storage import Storage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aolog.format.slab import SlabHeader
     from aolog.log.cursor_file import Position
     from aolog.maintenance.audit import Audit, SlabAudit
 
@@ -65,12 +67,14 @@ def judge(log: Log, found: Audit) -> Report:
             "that the next writer sets aside"
         )
         findings.append(Finding("tail", found.slabs[-1].path, message, False))
+    own = own_baseline(log)
+    findings = [each._replace(damage=each.damage and not own.explains(each)) for each in findings]
     problems = [finding.message for finding in findings if finding.damage]
     durable = found.slabs[0].base if found.slabs else 0
     for slab in found.slabs:
         if slab.runs and slab.format == 2:
             durable = max(durable, slab.base + slab.durable)
-    known = known_gaps(log, found.gaps)
+    known = [gap for gap in found.gaps if own.covers(gap)]
     return Report(
         ok=len(known) == len(found.gaps) and not problems,
         records=found.records,
@@ -115,11 +119,10 @@ def _of_slab(slab: SlabAudit, seal: SealState, *, any_header: bool) -> list[Find
     def add(code: str, what: str, *, damage: bool = True) -> None:
         found.append(Finding(code, slab.path, f"{slab.path}: {what}", damage))
 
-    renamed = [c for c in slab.copies if isinstance(c, SlabHeader) and c.base != slab.base]
     if slab.foreign is not None:
         add("foreign_slab", f"belongs to another log, {slab.foreign.hex()}; nothing in it is read")
-    elif slab.header is None and renamed:
-        add("renamed", f"is the slab of base {renamed[0].base} under another name")
+    elif slab.header is None and slab.true_base is not None:
+        add("renamed", f"is the slab of base {slab.true_base} under another name")
     elif slab.is_emptied and any_header:
         add("emptied", "holds no data; a gap has the loss", damage=False)
     elif slab.header is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,32 @@ def test_a_repair_says_what_was_copied_and_that_gaps_stay(log: str, into: Path) 
     assert "1 gap known, 0 new" in verified.stdout
     assert "Damage that cost no record" not in verified.stdout
     assert failure("repair", log, "--into", into)["code"] == "usage"
+
+
+def test_a_copy_verifies_as_whole_where_a_seal_and_a_slab_s_own_name_were_lost(
+    log_path: str, into: Path, tmp_path: Path
+) -> None:
+    fill(log_path, [b"%0999d" % i for i in range(60)], batch_bytes=0, slab_bytes=16 << 10)
+    slabs = slab_files(log_path)
+    assert len(slabs) > 5
+    with slabs[0].open("r+b") as file:
+        file.truncate(slabs[0].stat().st_size - 99)
+    first, second = slabs[2].read_bytes(), slabs[3].read_bytes()
+    slabs[2].write_bytes(second)
+    slabs[3].write_bytes(first)
+    well("repair", log_path, "--into", into)
+    clone = tmp_path / "clone"
+    well("backup", into, clone, "--new-uuid")
+    for copy in (into, clone):
+        said = well("verify", copy).stdout
+        assert said.startswith(f"{copy}: ok except for known gaps\n")
+        assert "2 gaps known, 0 new" in said
+        assert "Damage" not in said
+    with slabs[4].open("r+b") as file:
+        file.truncate(slabs[4].stat().st_size - 99)
+    shutil.copy(slabs[4], into / slabs[4].name)
+    said = run("verify", into)
+    assert (said.exit_code, "2 gaps known, 1 new" in said.stdout) == (3, True)
 
 
 def test_new_damage_of_a_copy_is_found_and_a_backup_of_it_keeps_what_is_known(

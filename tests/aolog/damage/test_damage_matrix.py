@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import tracemalloc
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 import aolog
+from aolog.maintenance.repair import Repaired
 from fuzz.check import check_all, check_way, format_is_unclear
 from fuzz.damage import apply
 from fuzz.disk import Disk
@@ -40,6 +42,13 @@ def made(disk: Disk) -> dict[str, Made]:
     return {shape: make(disk, shape) for shape in SHAPES}
 
 
+COPIES: list[tuple[Callable[..., Repaired], bool]] = [
+    (aolog.repair, False),
+    (aolog.backup, False),
+    (aolog.repair, True),
+    (aolog.backup, True),
+]
+REFUSALS = {"newer_format", "identity_unclear", "header_lost", "not_a_log"}  # true for the log, too
 MATRIX = [
     pytest.param(group, shape, share, id=f"{group.__name__}-{shape}")
     for group, shapes, share in TABLE
@@ -78,6 +87,43 @@ def test_damage_costs_what_it_touches_however_one_reads(
         except Exception as error:
             pytest.fail(f"{shape}: {name}: {json.dumps(damages)}: {error!r}")
     assert count >= 12  # the group found something to damage
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("group", "shape"), [(group, shape) for group, shapes, _ in TABLE for shape in shapes]
+)
+def test_a_copy_verifies_as_whole_unless_it_says_what_is_damaged(
+    disk: Disk,
+    made: dict[str, Made],
+    pytestconfig: pytest.Config,
+    group: Group,
+    shape: str,
+) -> None:
+    """With the same records and gaps, also as a clone. A backup accepts no gap that the log has not."""
+    log = made[shape]
+    kinds = COPIES[:2] if shape == "queuefka" else COPIES
+    cases = list(group(log, False))
+    whole, step = 0, 1 if pytestconfig.getoption("--long") else len(cases) // 20 + 1
+    copy = f"{disk.path}-copy"
+    for n, (name, damages) in enumerate(cases[::step]):
+        path = disk.put(apply(log.files, damages))
+        shutil.rmtree(copy, ignore_errors=True)
+        copy_of, new_uuid = kinds[n % len(kinds)]
+        try:
+            before = aolog.verify(path)
+            done = copy_of(path, copy, new_uuid=new_uuid)
+        except aolog.AologError as error:
+            if error.code not in REFUSALS:
+                pytest.fail(f"{name}: {error}")
+            continue
+        after = aolog.verify(copy)
+        assert (after.records, after.gaps) == (before.records, before.gaps), name
+        assert done.gaps == after.gaps, name
+        accepted = copy_of is aolog.repair or not after.gaps
+        assert after.ok == (accepted and not done.left), (name, after)
+        whole += after.ok
+    assert whole
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -239,6 +239,14 @@ def a_slab_is_cut_in_a_frame(log: Built) -> list[Gap]:
     return [Gap(frame.address, log.base(2), "corrupt", 3 * PER_FRAME)]
 
 
+@case("sealed")
+def two_slabs_under_each_other_s_names(log: Built) -> list[Gap]:
+    first, second = (slab.read_bytes() for slab in log.slabs[1:3])
+    log.slabs[1].write_bytes(second)
+    log.slabs[2].write_bytes(first)
+    return [Gap(log.base(1), log.base(3), "corrupt", 2 * PER_SLAB)]
+
+
 # a slab as a crash left it
 
 
