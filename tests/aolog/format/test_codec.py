@@ -31,6 +31,7 @@ zstd = pytest.importorskip(
 )
 block = pytest.importorskip("lz4.block", reason="the compression extra is not installed")
 
+
 bounded = settings(deadline=None, max_examples=150)
 NAMES = sorted(CODECS)
 # What shrinks, what does not, and what is too short to try.
@@ -197,3 +198,9 @@ os.wait()
     )
     size, grown = map(int, done.stdout.split())
     assert size // 2 < grown <= 2 * size + (4 << 20)
+
+
+def test_the_installed_lz4_checks_a_hostile_length() -> None:
+    import lz4
+
+    assert lz4.library_version_number() >= 1_09_04  # before: CVE-2021-3520, memory is overwritten

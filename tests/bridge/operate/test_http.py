@@ -188,6 +188,25 @@ def test_a_wrong_action_says_why_and_changes_nothing(body: str, status: int, sai
 # --- bad clients, and the end ---------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("end", "status"), [(b"\r\n", 200), (b"XX", 400)], ids=["right", "wrong"])
+def test_a_chunk_without_its_end_is_refused(end: bytes, status: int) -> None:
+    """A proxy that looks for the end would see another request than the bridge."""
+    controls = Recorded()
+    body = json.dumps({"action": "pause", "log": "a", "cluster": "main"}).encode()
+    head = (
+        "POST /action HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+        f"Authorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n{len(body):x}\r\n"
+    )
+    with (
+        served(controls=controls, token=TOKEN) as at,
+        socket.create_connection(("127.0.0.1", at[1]), timeout=10) as client,
+    ):
+        client.sendall(head.encode() + body + end + b"0\r\n\r\n")
+        answer = client.recv(1 << 16)
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert len(controls.calls) == (status == 200)
+
+
 def closes(client: socket.socket, within_s: float) -> bool:
     client.settimeout(within_s)
     try:
