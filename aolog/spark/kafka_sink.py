@@ -173,10 +173,15 @@ def _produce(producer: Any, topic: str, row: Any, refused: Any) -> None:
             producer.produce(
                 topic, value, key, _PARTITION_UNASSIGNED, refused, None, time_ms, headers
             )
-        except BufferError:  # the queue is full: acknowledgements make room
-            producer.poll(_POLL_S)
+        except BufferError:
+            if not len(producer):  # it is empty, and has no room even so
+                raise JobFailed(
+                    f"topic {topic}: the client's queue never has room for a value of {len(value)} bytes",
+                    hint="--write-option kafka.queue.buffering.max.kbytes=...",
+                ) from None
         else:
             return
+        producer.poll(_POLL_S)  # acknowledgements make room
 
 
 def messages_of(batch: pa.RecordBatch, origins: Any) -> Iterator[tuple[Any, ...]]:

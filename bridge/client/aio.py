@@ -14,7 +14,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.aio import AIOProducer
 
 from aolog.aio import Worker
@@ -26,6 +26,7 @@ from bridge.client.errors import KeyRefused, MissingTopic
 from bridge.client.heartbeat import make_heartbeat
 from bridge.client.producer import Producer
 from bridge.config.names import is_topic_name
+from bridge.kafka.client_queue import over_queue, queue_kbytes_of
 
 if TYPE_CHECKING:
     import re
@@ -67,6 +68,7 @@ class AsyncProducer:
         settings = client_settings(options.settings, "producer")
         # Its own timer looks at reports every 0.1 s at best; `_drive` does while there are some.
         self._producer = AIOProducer(settings, buffer_timeout=0)
+        self._queue_kbytes = queue_kbytes_of(settings)
         self._driving: asyncio.Task[None] | None = None
         self._topics: set[str] = set()
         self._beating: asyncio.Task[None] | None = None
@@ -80,6 +82,8 @@ class AsyncProducer:
         if topic not in self._topics and not is_topic_name(topic):
             raise MissingTopic([f"{topic!r} is not a topic's name"])
         self._topics.add(topic)
+        if (why := over_queue(len(data), self._queue_kbytes)) is not None:
+            raise send_failed(topic, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, why))
         where = {} if partition is None else {"partition": partition}
         key = key.encode() if isinstance(key, str) else key
         try:

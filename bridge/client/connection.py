@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from bridge.client.errors import Problem, UnknownKey, WrongType
 from bridge.config.settings import refused_keys
 from bridge.kafka.client import CLIENT_LOG, words
+from bridge.kafka.client_queue import QUEUE_KBYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ _DEFAULTS: dict[str, dict[str, object]] = {
         "partitioner": "murmur2_random",  # keys go where the Java client's go
         "delivery.timeout.ms": 120_000,  # the Java client's default; librdkafka's is five minutes
         "socket.keepalive.enable": True,
+        QUEUE_KBYTES: 1 << 20,  # librdkafka's default
     },
     "consumer": {
         "client.id": "aolog-client",

@@ -28,7 +28,7 @@ from aolog.storage.storage import Storage
 from bridge.client import file_system as files
 from bridge.client.heartbeat import make_heartbeat
 from bridge.deliver.dead_letter import dead_letter_path, dead_letters
-from bridge.kafka.client import MESSAGE_BYTES_MAX
+from bridge.kafka.client_queue import MESSAGE_BYTES_MAX, queue_kbytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,9 +76,10 @@ class Intake:
         self._seen: dict[str, tuple[Seen, float]] = {}
         self._next_file_s = self._next_beat_s = 0.0
         self.taken = self.done = self.poisoned = 0
-        self._record_bytes_max = (
-            int(client.options.settings.get("message.max.bytes", MESSAGE_BYTES_MAX))
-            - _OVERHEAD_BYTES
+        settings = client.options.settings
+        self._record_bytes_max = min(
+            int(settings.get("message.max.bytes", MESSAGE_BYTES_MAX)) - _OVERHEAD_BYTES,
+            queue_kbytes_of(settings) * 1024,
         )
         self._claims = client.directory / _TAKEN
         self._claims.mkdir(mode=0o700, exist_ok=True)

@@ -23,6 +23,7 @@ from bridge.client.heartbeat import HeartbeatSender
 from bridge.client.metrics import families
 from bridge.config.names import is_topic_name
 from bridge.kafka.client import ALL_DOWN, CLIENT_LOG, away, let_go
+from bridge.kafka.client_queue import over_queue, queue_kbytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,6 +57,7 @@ class Producer:
             self._sign = signer_of(options.signing, options.base)
         self._servers = options.settings["bootstrap.servers"]
         self.last_error: str | None = None
+        self._queue_kbytes: dict[KafkaProducer, int] = {}
         self._default = self._make(options.settings)
         self._by_topic = {
             topic: self._make(settings) for topic, settings in options.topic_settings.items()
@@ -71,7 +73,9 @@ class Producer:
     def _make(self, settings: dict[str, str]) -> KafkaProducer:
         fast = {"linger.ms": 0} if self._is_sync else {}  # nothing to wait for
         with_defaults: dict[str, Any] = {**fast, **client_settings(settings, "producer")}
-        return KafkaProducer({**with_defaults, "error_cb": self._on_error}, logger=CLIENT_LOG)
+        producer = KafkaProducer({**with_defaults, "error_cb": self._on_error}, logger=CLIENT_LOG)
+        self._queue_kbytes[producer] = queue_kbytes_of(with_defaults)
+        return producer
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != ALL_DOWN:  # how many are down says less than why one is
@@ -94,7 +98,7 @@ class Producer:
 
         wait: whether to wait for the acknowledgement; None: as producer.type says. An asynchronous
         Delivery waits when one of its attributes is asked for. Where librdkafka's queue is full,
-        the call waits for room. Raises SendFailed, MissingTopic, ClientClosed.
+        the call waits for room; a message larger than the queue fails at once. Raises SendFailed, MissingTopic, ClientClosed.
         """
         route = self._routes.get(topic) or self._route_to(topic)
         if key is not None and isinstance(key, str):
@@ -119,8 +123,7 @@ class Producer:
             except KafkaException as error:
                 self._failures.count += 1
                 raise send_failed(topic, error.args[0]) from None
-            with interruptible():
-                route.producer.poll(_WAIT_S)
+            self._wait_for_room(route, data)
         self._sent = sent = self._sent + 1
         if self._is_sync if wait is None else wait:
             delivery.result()
@@ -128,6 +131,15 @@ class Producer:
             with interruptible():
                 route.producer.poll(0)
         return delivery
+
+    def _wait_for_room(self, route: Route, data: bytes | None) -> None:
+        """Waits a moment for room in the queue. Raises SendFailed if it never has room for this."""
+        why = over_queue(len(data or b""), self._queue_kbytes[route.producer])
+        if why is not None:
+            self._failures.count += 1
+            raise send_failed(route.topic, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, why))
+        with interruptible():
+            route.producer.poll(_WAIT_S)
 
     def send_string(
         self, topic: str, text: str, key: bytes | str | None = None, partition: int | None = None

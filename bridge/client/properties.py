@@ -138,6 +138,7 @@ def _earliest(value: str) -> Settings:
 # Keys whose value is written otherwise, or has to be a whole number.
 CONVERTED: dict[str, Callable[[str], Settings]] = {
     "buffer.memory": _memory,
+    "queue.buffering.max.kbytes": _as("queue.buffering.max.kbytes"),
     "partition.assignment.strategy": _assignors,
     "auto.offset.reset": _reset,
     "batch-num-messages": _as("batch.num.messages"),

@@ -2,10 +2,10 @@
 Pure.
 
 Kafka refuses requests, not records, and finding the refused record costs a connection or more. So what is
-known is applied first: the client's own bound on a record, and the topic's limits (`topic_settings` asks
+known is applied first: the client's own bounds on a record, and the topic's limits (`topic_settings` asks
 for them after a refusal). Only records that are certain to be refused are named; all others are sent.
 Sizes are those of a record that is sent alone and uncompressed; if the client compresses, only the
-client's bound is certain. A topic's limits are used for ten minutes: somebody may raise them.
+client's bounds are certain. A topic's limits are used for ten minutes: somebody may raise them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from aolog.format.native.speed import total
 from aolog.format.origin import HEADER_NAME, STAMP
+from bridge.kafka.client_queue import over_queue
 from bridge.kafka.error_table import TOO_LARGE
 from bridge.kafka.lane import Refusal
 
@@ -73,11 +74,13 @@ def bounds_of(settings: Mapping[str, str | None]) -> Bounds:
 
 
 class Admission:
-    """For one log and cluster. bytes_max: the client's bound on a record, message.max.bytes. compresses:
-    whether the client compresses."""
+    """For one log and cluster. bytes_max: the client's bound on a record, message.max.bytes. queue_kbytes:
+    the size of its queue. compresses: whether the client compresses."""
 
-    def __init__(self, bytes_max: int, *, compresses: bool) -> None:
+    def __init__(self, bytes_max: int, queue_kbytes: int, *, compresses: bool) -> None:
         self._bytes_max = bytes_max
+        self._queue_kbytes = queue_kbytes
+        self._near_bytes = min(_near(bytes_max), queue_kbytes * 1024)
         self._compresses = compresses
         self._bounds: dict[str, tuple[Bounds, int]] = {}  # and until when they are used
 
@@ -95,7 +98,7 @@ class Admission:
         """By address. topic_of: the destination of records that name a topic, or none; None: of another
         cluster."""
         found: dict[int, Refusal] = {}
-        if total(messages.sizes)[1] > _near(self._bytes_max):
+        if total(messages.sizes)[1] > self._near_bytes:
             found = self._too_large(messages)
         for topic, (_, until_ms) in list(self._bounds.items()):
             if now_ms >= until_ms:
@@ -110,15 +113,15 @@ class Admission:
         return found
 
     def _too_large(self, messages: Messages) -> dict[int, Refusal]:
-        found, near = {}, _near(self._bytes_max)
+        found = {}
         for i, size in enumerate(messages.sizes):
-            if size <= near:
+            if size <= self._near_bytes:
                 continue
+            reason = over_queue(size - len(messages.keys[i] or b""), self._queue_kbytes)
             if size + _CLIENT_BYTES + _headers_bytes(messages, i) > self._bytes_max:
-                reason = (
-                    f"{TOO_LARGE}: it has {size} bytes, over message.max.bytes={self._bytes_max}"
-                )
-                found[messages.addresses[i]] = Refusal(reason, TOO_LARGE)
+                reason = f"it has {size} bytes, over message.max.bytes={self._bytes_max}"
+            if reason is not None:
+                found[messages.addresses[i]] = Refusal(f"{TOO_LARGE}: {reason}", TOO_LARGE)
         return found
 
     def _refused_by(

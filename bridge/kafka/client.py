@@ -60,9 +60,8 @@ FIXED: dict[str, object] = {
 BATCH_BYTES = 1_000_000
 DEFAULTS: dict[str, object] = {
     "linger.ms": 5,
-    # Both are more than the engine sends without an acknowledgement, so a batch is never cut.
+    # More than the engine sends without an acknowledgement, as is its queue in bytes: no batch is cut.
     "queue.buffering.max.messages": 200_000,
-    "queue.buffering.max.kbytes": 65_536,  # bounds memory while a backlog drains
     "retry.backoff.ms": 100,
     "retry.backoff.max.ms": 1_000,
     "reconnect.backoff.ms": 50,
@@ -70,7 +69,6 @@ DEFAULTS: dict[str, object] = {
     "socket.keepalive.enable": True,
     "client.id": "aolog-bridge",
 }
-MESSAGE_BYTES_MAX = 1_000_000  # the client's default
 ANSWER_S = 5.0  # a cluster that takes longer to answer counts as unreachable
 _PRODUCER_ONLY = {"linger.ms", "compression.type", "compression.codec"}  # no consumer takes them
 

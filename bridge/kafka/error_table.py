@@ -85,8 +85,8 @@ def _rows(codes: str, kind: Kind, reads: str, does: str) -> None:
 # --- the record's ---------------------------------------------------------------------------
 
 _rows(TOO_LARGE, Kind.POISON, "it is larger than the topic takes",
-      "raise the topic's max.message.bytes, and the bridge's own bound where that is less"
-      " (-X message.max.bytes=...)")  # fmt: skip  # a table
+      "raise the topic's max.message.bytes, and the bridge's own bounds where those are less"
+      " (-X message.max.bytes=..., queue.buffering.max.kbytes=...)")  # fmt: skip  # a table
 _rows("RECORD_LIST_TOO_LARGE", Kind.POISON, "it is larger than a segment of the topic",
       "raise the topic's segment.bytes")  # fmt: skip  # as above
 _rows(TRANSFORM_FAILED, Kind.POISON, "its route's transform raised an exception, or returned something else",

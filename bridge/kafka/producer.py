@@ -21,13 +21,13 @@ from bridge.kafka.client import (
     BATCH_BYTES,
     DEFAULTS,
     FIXED,
-    MESSAGE_BYTES_MAX,
     NotReachable,
     away,
     let_go,
     words,
 )
 from bridge.kafka.client_log import ListeningLog
+from bridge.kafka.client_queue import MESSAGE_BYTES_MAX, QUEUE_KBYTES, queue_kbytes_of
 from bridge.kafka.error_table import Kind, advice, kind_of
 from bridge.kafka.events import Delivered, Failed, KafkaEvent, Put, with_names
 from bridge.kafka.identity import Identity
@@ -103,8 +103,10 @@ class Cluster:
         self._batch_bytes = int(self._settings.get("batch.size", BATCH_BYTES))
         names = ("compression.type", "compression.codec")
         codecs = {str(self._settings.get(name, "none")) for name in names}
+        self._queue_kbytes = queue_kbytes_of(self._settings)
         self.admission = Admission(
             int(self._settings.get("message.max.bytes", MESSAGE_BYTES_MAX)),
+            self._queue_kbytes,
             compresses=codecs != {"none"},
         )
         self.topic_settings = TopicSettings(self._settings, self.admission)
@@ -133,6 +135,7 @@ class Cluster:
         self._producer = RowProducer(
             {
                 **DEFAULTS,
+                QUEUE_KBYTES: self._queue_kbytes,
                 **self._settings,
                 **fixed,
                 "log_level": max(_WARNING, int(self._settings.get("log_level", _INFO))),

@@ -27,7 +27,8 @@ from bridge.kafka.client import (
     let_go,
     words,
 )
-from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.client_queue import QUEUE_KBYTES, over_queue, queue_kbytes_of
+from bridge.kafka.error_table import TOO_LARGE, Kind, kind_of
 from bridge.kafka.lane import Refusal
 from bridge.kafka.settings import check
 from bridge.kafka.topic_creation import TopicCreation
@@ -74,8 +75,10 @@ class KafkaProvider:
         self._creation = TopicCreation(
             {**(settings or {}), "bootstrap.servers": bootstrap_servers}, create_topics
         )
+        self._queue_kbytes = queue_kbytes_of(settings or {})
         self._settings: dict[str, Any] = {
             **DEFAULTS,
+            QUEUE_KBYTES: self._queue_kbytes,
             **(settings or {}),
             "partitioner": "murmur2",  # as Java's; messages without a key go to one partition, too
             **FIXED,
@@ -202,6 +205,8 @@ class KafkaProvider:
         """Puts a message into the client's queue; waits for room. Raises Rejected, NotReachable if
         another message fails meanwhile, and KafkaException, perhaps about other messages."""
         topic, value, key, headers, timestamp_us = message
+        if (why := over_queue(len(value or b""), self._queue_kbytes)) is not None:
+            raise Rejected(f"{TOO_LARGE}: {why}")
         all_headers: Any = list(headers)
         while True:
             try:

@@ -20,6 +20,7 @@ _NUMBERS = {  # the bridge reads these too, and the client takes 1e6 for 1, and 
     "batch.size",
     "log_level",
     "message.max.bytes",
+    "queue.buffering.max.kbytes",
     "retry.backoff.max.ms",
     "retry.backoff.ms",
     "transaction.timeout.ms",

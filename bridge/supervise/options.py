@@ -13,6 +13,7 @@ from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.options import OPTIONS, ForwarderOptions
 from bridge.errors import OtherCluster
+from bridge.kafka.client_queue import QUEUE_KBYTES, queue_kbytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -54,7 +55,7 @@ class ClusterOptions(NamedTuple):
         named: False for a log without a configuration: its checkpoints keep the cluster's name that a
         configuration wrote, and its routing has the fingerprint of earlier releases. (With another
         fingerprint, records would be sent again.) queue_kbytes: of records in the client's memory, if
-        its settings do not say. drain_to, losses: see Forwarder. more: of ForwarderOptions.
+        its settings do not say; more if one record needs more. drain_to, losses: see Forwarder. more: of ForwarderOptions.
         """
         routing = Routing(self.topic)
         if named:
@@ -69,7 +70,10 @@ class ClusterOptions(NamedTuple):
             self.base,
             cluster=self.cluster if named else "",
             routing=routing,
-            settings={"queue.buffering.max.kbytes": str(queue_kbytes), **self.base.settings},
+            settings={
+                QUEUE_KBYTES: str(queue_kbytes_of(self.base.settings, queue_kbytes)),
+                **self.base.settings,
+            },
             **more,
         )
         return Forwarder(path, how, drain_to=drain_to, losses=losses)

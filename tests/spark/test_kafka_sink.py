@@ -118,6 +118,18 @@ def test_a_record_that_kafka_refuses_is_an_error_and_not_left_out(kafka, topic, 
         send(to, iter(rows(tmp_path)))
 
 
+def test_a_value_larger_than_the_clients_queue_is_an_error_and_does_not_wait(
+    kafka, topic, tmp_path
+):
+    with aolog.Writer(tmp_path / "a") as log:
+        for size in (700, 700, 1_100):
+            log.append(b"x" * size)
+    to = target(kafka, topic(), tmp_path, **{"queue.buffering.max.kbytes": "1"})
+    with pytest.raises(JobFailed, match=r"never has room for a value of 1100 bytes"):
+        send(to, iter(rows(tmp_path)))
+    assert len(messages_in(kafka, to.topic)) == 2
+
+
 def test_a_topic_that_is_not_there_is_refused_before_a_task_and_not_created(kafka, topic, tmp_path):
     for _ in range(2):
         with pytest.raises(UsageError, match=r"topic nowhere-at-all: .*Unknown topic"):

@@ -19,7 +19,7 @@ from bridge.buffer.memory_queue import Item
 from bridge.buffer.provider import Message, NotDelivered
 from bridge.buffer.provider_sender import ProviderSender
 from bridge.config.partition import partition_of_key
-from bridge.errors import WrongSetting
+from bridge.errors import Rejected, WrongSetting
 from bridge.kafka.client import NotReachable
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.provider import KafkaProvider
@@ -54,6 +54,20 @@ def test_messages_arrive_in_the_partitions_of_java_with_all_they_carry(
         assert partition_of_key(message.key(), PARTITIONS) == message.partition()
         assert message.headers() == [("h", b"v")]
     assert values_by_key(keyed) == {b"k%d" % k: list(range(k, 2_000, 7)) for k in range(7)}
+
+
+def test_a_message_larger_than_the_clients_queue_is_rejected_and_others_arrive(
+    broker: EmbeddedBroker,
+) -> None:
+    provider = KafkaProvider(broker.bootstrap_servers, {"queue.buffering.max.kbytes": "32"})
+    provider.open()
+    provider.send((TOPIC, b"x" * 20_000, b"k", (), 1))
+    with pytest.raises(Rejected, match=r"over queue.buffering.max.kbytes=32"):
+        provider.send((TOPIC, b"x" * 33_000, b"k", (), 1))
+    provider.send((TOPIC, b"x" * 32_768, b"k", (), 1))
+    assert not list(provider.flush())
+    provider.close()
+    assert [len(m.value()) for m in consume_any(broker.bootstrap_servers)] == [20_000, 32_768]
 
 
 def test_a_message_too_large_comes_back_and_its_neighbours_arrive(

@@ -72,6 +72,9 @@ def test_errors_are_those_of_the_other_clients(broker, topic):
                 await producer.send(topic, b"x", partition=99)
             with pytest.raises(MissingTopic):
                 await producer.send("", b"x")
+        async with AsyncProducer(producer_config(broker, buffer_memory=32 << 10)) as producer:
+            with pytest.raises(SendFailed, match=r"MSG_SIZE_TOO_LARGE: .*max.kbytes=32"):
+                await producer.send(topic, b"x" * 33_000)
         with pytest.raises(KeyRefused, match="Signing"):
             AsyncProducer(producer_config(broker, top={"Signing": {"KeyFile": "k"}}))
         async with AsyncConsumer(consumer_config(broker, "g")) as consumer:

@@ -97,6 +97,18 @@ def test_a_full_queue_makes_send_wait_and_loses_nothing(broker, topic):
     assert sorted(delivery.offset for delivery in sent) == list(range(500))
 
 
+def test_a_message_larger_than_the_queue_fails_at_once_and_others_arrive(broker, topic):
+    small = producer_config(broker, producer_type="async", buffer_memory=32 << 10)
+    with Producer(small) as producer:
+        sent = [producer.send(topic, b"x" * 20_000, partition=0) for _ in range(5)]
+        with pytest.raises(SendFailed, match=r"over queue.buffering.max.kbytes=32") as caught:
+            producer.send(topic, b"x" * 33_000, partition=0)
+        assert caught.value.details["kafka_code"] == "MSG_SIZE_TOO_LARGE"
+        sent.append(producer.send(topic, b"x" * 32_768, partition=0))
+        assert [delivery.offset for delivery in sent] == list(range(6))
+        assert producer.status()["failed"] == 1
+
+
 def test_a_synchronous_send_that_fails_raises_with_kafkas_code(producer, topic):
     with pytest.raises(SendFailed) as caught:
         producer.send(topic, b"x", partition=99)

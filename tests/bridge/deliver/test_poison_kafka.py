@@ -104,6 +104,20 @@ def test_records_over_a_topics_bound_are_known_to_a_byte(
 
 
 @DELIVERIES
+def test_a_value_larger_than_the_clients_queue_is_refused_and_the_rest_arrives(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain, delivery: str
+) -> None:
+    name = topic(1)
+    with Writer(log) as writer:
+        append(writer, range(50), size=1_000)
+        poison = [writer.append(b"x" * 33_000, key=b"k")]
+        writer.append(b"x" * 32_768, key=b"k")
+        append(writer, range(50, 100), size=1_000)
+    assert drain(name, delivery, settings={"queue.buffering.max.kbytes": "32"}) == 0
+    check(log, poison, committed_in(kafka, name), name, "MSG_SIZE_TOO_LARGE")
+
+
+@DELIVERIES
 def test_requests_too_large_for_a_topic_that_takes_each_of_their_records_are_made_smaller(
     kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain, delivery: str
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from bridge.kafka.admission import KNOWN_MS, Admission, Bounds, bounds_of
+from bridge.kafka.client_queue import queue_kbytes_of
 from bridge.kafka.lane import Refusal
 from bridge.kafka.messages import Messages
 
@@ -44,12 +45,45 @@ def refused(
     bounds: Bounds = ANY,
     *,
     bytes_max: int = 1_000_000,
+    queue_kbytes: int = 65_536,
     compresses: bool = False,
     **more: Any,
 ) -> Mapping[int, Refusal]:
-    admission = Admission(bytes_max, compresses=compresses)
+    admission = Admission(bytes_max, queue_kbytes, compresses=compresses)
     admission.learn("t", bounds, now_ms=NOW_MS)
     return admission.refusals(messages(records, **more), lambda named: named or "t", now_ms=NOW_MS)
+
+
+def test_a_value_that_the_clients_queue_never_takes_is_known_to_a_byte() -> None:
+    producer = Producer({"queue.buffering.max.kbytes": 5, "log_level": 0})
+
+    def takes(size: int, key: bytes | None) -> bool:
+        try:
+            producer.produce("t", b"x" * size, key)
+        except BufferError:
+            return False
+        producer.purge()
+        producer.poll(0)
+        return True
+
+    records = [(key, b"x" * size, NOW_MS) for size in (5_119, 5_120, 5_121) for key in (None, b"k")]
+    by_client = [number for number, (key, value, _) in enumerate(records) if takes(len(value), key)]
+    assert 0 < len(by_client) < len(records)
+    found = refused(records, queue_kbytes=5)
+    assert [number for number in range(len(records)) if number * 10 not in found] == by_client
+    assert {refusal.code for refusal in found.values()} == {"MSG_SIZE_TOO_LARGE"}
+    assert "over queue.buffering.max.kbytes=5" in found[50].reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "kbytes"),
+    [({}, 4_096), ({"message.max.bytes": "20000001"}, 19_532), ({"message.max.bytes": "9"}, 4_096),
+     ({"message.max.bytes": "20000001", "queue.buffering.max.kbytes": "32"}, 32)],
+)  # fmt: skip  # a table
+def test_a_queue_has_room_for_the_largest_record_unless_it_is_set(
+    settings: dict[str, str], kbytes: int
+) -> None:
+    assert queue_kbytes_of(settings, 4_096) == kbytes
 
 
 HEADERS: list[list[tuple[str, bytes | None]]] = [
@@ -143,7 +177,7 @@ def test_only_records_of_the_topic_are_refused_for_it() -> None:
 
 
 def test_a_topics_limits_expire_and_can_be_forgotten() -> None:
-    admission = Admission(1_000_000, compresses=False)
+    admission = Admission(1_000_000, 65_536, compresses=False)
     keyless = messages([(None, b"v", NOW_MS)])
 
     def refusals(now_ms: int) -> Mapping[int, Refusal]:
