@@ -19,7 +19,7 @@ class Record(NamedTuple):
     """One record, as it was appended.
 
     address: increases from record to record, never changes, valid for seek. timestamp:
-    microseconds since the epoch, UTC; None only in format 1, which does not store it. topic: the
+    microseconds since the epoch, UTC; None if it has none, as in format 1, which does not store it. topic: the
     destination's name; None means the log's default topic.
     """
 

@@ -18,6 +18,7 @@ from aolog.errors import UsageError
 from aolog.format.arrow_schema import SCHEMA
 from aolog.format.columns import BinaryColumn, lone
 from aolog.format.native import speed
+from aolog.format.slab import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -125,7 +126,10 @@ def _timestamp(frames: list[RecordFrame]) -> _Parts:
         or (f.timestamp_us or 0).to_bytes(8, "little", signed=True) * f.columns.records
         for f in frames
     ]
-    return count, (None, pieces[0] if len(pieces) == 1 else b"".join(pieces)), ()
+    joined = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    present = np.frombuffer(joined, np.int64) != NO_TIMESTAMP
+    validity = None if present.all() else np.packbits(present, bitorder="little")
+    return count, (validity, joined), ()
 
 
 def _value(frames: list[RecordFrame]) -> _Parts:

@@ -7,11 +7,12 @@ in one step."""
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import counted, load_optional
 from aolog.format.columns import lone
 from aolog.format.native import speed
+from aolog.format.slab import NO_TIMESTAMP
 from aolog.record import Record
 
 if TYPE_CHECKING:
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
     from aolog.format.columns import Columns
 
 
+_LEAST_BYTE = b"\x80"  # NO_TIMESTAMP ends with it, and no time of the last 290,000 years
+
+
 class RecordFrame(NamedTuple):
     """An intact frame of records. address: of its first record. end: address of the next frame. size:
     bytes in memory, as in its slab, or more if it is compressed there. skip: the number of records
-    before the reader's position. timestamp_us: of records without one of their own; None in format
-    1. ordinal: records of the log before the frame; None in format 1."""
+    before the reader's position. timestamp_us: of all records, unless the columns have their own; None in
+    format 1. ordinal: records of the log before the frame; None in format 1."""
 
     address: int
     end: int
@@ -43,11 +47,18 @@ class RecordFrame(NamedTuple):
         _, value, values, timestamps, keys, topic, topics, headers = columns
         if values is None:
             values = lone(value)
-        kinds = f"n{'cq'[timestamps is not None]}{'cb'[keys is not None]}b"
+        times: Any = timestamps
+        if timestamps is None:
+            times = None if self.timestamp_us == NO_TIMESTAMP else self.timestamp_us
+        elif _LEAST_BYTE in bytes(timestamps)[7::8]:
+            stamps = timestamps.cast("q").tolist()
+            times = [None if us == NO_TIMESTAMP else us for us in stamps]
+        kinds = f"n{'o' if type(times) is list else 'cq'[timestamps is not None]}"
+        kinds += f"{'cb'[keys is not None]}b"
         kinds += f"{'cp'[headers is not None]}{'ct'[topics is not None]}"
         fields = (
             self.address,
-            self.timestamp_us if timestamps is None else timestamps,
+            times,
             keys,
             values,
             () if headers is None else headers,

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable
+from aolog.format.slab import NO_TIMESTAMP
 from aolog.read import seek
 from aolog.read.scan import Scan
 from aolog.record import Lag
@@ -67,4 +68,4 @@ def _age_s(frame: RecordFrame, address: int) -> float | None:
     if frame.columns.timestamps is not None:
         at = min(max(address - frame.address, 0), frame.columns.records - 1)
         stamp = frame.columns.timestamps.cast("q")[at]
-    return max(0.0, time.time() - stamp / 1e6)
+    return None if stamp == NO_TIMESTAMP else max(0.0, time.time() - stamp / 1e6)

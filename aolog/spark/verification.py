@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import UsageError
+from aolog.format.slab import NO_TIMESTAMP
 from aolog.record import Gap
 from aolog.spark.java import use_this_python
 from aolog.spark.scanning import refuse_connect
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from aolog.spark.planning import Piece
 
 _HOUR_US = 3_600_000_000
-_LEAST_US = -(1 << 63)  # the least timestamp
 # Hours are microseconds. Only the JVM makes timestamps of them: Python's datetime ends with the year
 # 9999.
 _FOUND = "log string, hour_us bigint, records bigint, frames bigint, bytes bigint, gaps string"
@@ -157,7 +157,7 @@ def check(piece: Piece) -> Iterator[tuple[Any, ...]]:
             hours[in_hours[0][0]][1] += 1  # a frame counts in the hour of its first record
             hours[in_hours[0][0]][2] += found.end - found.address
     for hour, sums in hours.items():
-        hour_us = None if hour is None else max(hour * _HOUR_US, _LEAST_US)
+        hour_us = None if hour is None or hour * _HOUR_US < NO_TIMESTAMP else hour * _HOUR_US
         yield (piece.name, hour_us, *sums, None)
     if gaps:
         yield (piece.name, None, 0, 0, 0, json.dumps(gaps))

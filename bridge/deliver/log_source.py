@@ -151,7 +151,7 @@ class LogSource:
             if batch is None or reader.gaps or batch.frames[0].epoch > epoch:
                 return True
             record = next(iter(batch))
-            return (record.address, record.timestamp) == (address, timestamp_us)
+            return (record.address, record.timestamp or 0) == (address, timestamp_us)
 
     def _on_gap(self, gap: Gap) -> None:
         # The reader's ordinal is the one after the gap.

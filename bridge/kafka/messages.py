@@ -19,6 +19,7 @@ import numpy as np  # here: loading it takes 150 ms, and no record should wait f
 from aolog.format.columns import BinaryColumn, lone
 from aolog.format.native.speed import Rows
 from aolog.format.origin import HEADER_NAME, STAMP, encode_stamps, stamp_in
+from aolog.format.slab import NO_TIMESTAMP
 from aolog.read.batch import Batch
 from bridge.kafka.stamp import encode_stamp
 
@@ -177,7 +178,9 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
         list(Rows(None, "b", (keys,), 0, records)),
         values,
         array("q", _sizes(values, keys, ends).tobytes()),
-        array("q", np.maximum(1, times_us // 1000).tobytes()),
+        array(
+            "q", np.where(times_us == NO_TIMESTAMP, 0, np.maximum(1, times_us // 1000)).tobytes()
+        ),
         encode_stamps(source, frames[0].epoch, addresses, times_us),
     )
 

@@ -15,7 +15,7 @@ from aolog.format.slab import NO_TIMESTAMP
 
 
 class Stamp(NamedTuple):
-    """timestamp_us: None if the log has none (format 1)."""
+    """timestamp_us: None if the record has none."""
 
     topic_uuid: bytes
     epoch: int

@@ -44,13 +44,15 @@ def test_sizes_that_cannot_be_are_refused_before_anything_is_asked_of_spark(tmp_
             aolog.spark.verify(object(), tmp_path, **{name: 0})
 
 
-def test_any_timestamp_has_an_hour(tmp_path):
+def test_any_timestamp_has_an_hour_and_a_record_without_one_has_none(tmp_path):
     hour, least, greatest = 3_600_000_000, -(1 << 63), (1 << 63) - 1
-    times = [least, -1, 0, hour, greatest]
+    times = [least, least + hour, -1, 0, hour, greatest]
     with aolog.Writer(tmp_path / "log") as log:
         for each in times:
             log.append(b"x", timestamp=each)
     options = Options(paths=(str(tmp_path),))
     (pieces,) = partitions(spans(options, list_logs(options)), 1 << 30)
     found = {row[1]: row[2] for piece in pieces for row in check(piece)}
-    assert found == {least: 1, -hour: 1, 0: 1, hour: 1, greatest // hour * hour: 1}
+    second = (least + hour) // hour * hour
+    last = greatest // hour * hour
+    assert found == {None: 1, second: 1, -hour: 1, 0: 1, hour: 1, last: 1}

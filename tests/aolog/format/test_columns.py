@@ -25,6 +25,7 @@ from aolog.format.columns import (
 )
 from aolog.format.compression import Malformed
 from aolog.format.frame import BODY_LEN_MAX, KIND_RECORDS, KIND_SEAL, Frame, FrameHeader
+from aolog.format.slab import NO_TIMESTAMP
 from aolog.read.batch import RecordFrame
 from aolog.record import Record
 from tests.texts import UNICODE
@@ -35,7 +36,7 @@ BYTES = st.none() | st.binary(max_size=20)
 PLAIN_TEXT = st.text(UNICODE, max_size=10)
 HEADER_PAIRS = st.lists(st.tuples(PLAIN_TEXT, BYTES), max_size=3).map(tuple)
 COUNTS = st.integers(1, 40)
-TIMESTAMP = st.integers(-(2**63), 2**63 - 1)
+TIMESTAMP = st.integers(NO_TIMESTAMP, 2**63 - 1)
 
 
 @st.composite
@@ -70,8 +71,9 @@ def records_of(decoded: Columns, *, skip: int = 0) -> list[Record]:
 def expected_records(batch) -> list[Record]:
     n = len(batch["values"])
     nothing = [None] * n
+    times = [None if us == NO_TIMESTAMP else us for us in batch["timestamps"] or [-1] * n]
     rows = zip(
-        batch["timestamps"] or [-1] * n,
+        times,
         batch["keys"] or nothing,
         batch["values"],
         batch["headers"] or [()] * n,

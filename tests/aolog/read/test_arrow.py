@@ -12,6 +12,7 @@ import pytest
 
 import aolog
 from aolog.format.frame import KIND_RECORDS
+from aolog.format.slab import NO_TIMESTAMP
 from aolog.publish.pending import PendingLog
 from aolog.write.options import WriterOptions
 from tests.aolog.conftest import frames_of, from_arrow_rows, read_all, values
@@ -282,6 +283,18 @@ def test_arrow_shows_the_records_however_frames_are_put_together(
             arrow.validate(full=True)
             found += from_arrow_rows(arrow)
     assert found == records
+
+
+@pytest.mark.parametrize("max_bytes", [1, 1 << 20])
+def test_a_record_without_a_timestamp_has_null(log_path: str, max_bytes: int) -> None:
+    with aolog.Writer(log_path) as writer:
+        for times in ([NO_TIMESTAMP], [7], [8, NO_TIMESTAMP, NO_TIMESTAMP + 1]):
+            writer.append_many([b"v"] * len(times), timestamps=times)
+    found: list[int | None] = []
+    with aolog.Reader(log_path) as reader:
+        while (got := reader.read_batch(max_bytes)) is not None:
+            found += got.to_arrow(["timestamp"]).column(0).cast(pa.int64()).to_pylist()
+    assert found == [None, 7, 8, None, NO_TIMESTAMP + 1]
 
 
 def test_a_batch_that_begins_in_a_frame_is_sliced(log_path: str) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import gc
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import aolog
+from aolog.format.slab import NO_TIMESTAMP
 from aolog.storage.storage import Storage
 from aolog.testing import Fault, SimulatedSystem
 from aolog.testing.faults import FaultPlan
@@ -179,6 +181,18 @@ def test_lag_knows_the_age_of_the_oldest_unread_record(log_path: str) -> None:
             assert age - 0.1 <= reader.lag().seconds <= age + 5
             reader.read()
         assert reader.lag() == aolog.Lag(0, 0, 0.0)
+
+
+def test_a_record_with_the_least_timestamp_has_none_and_no_time_finds_it(log_path: str) -> None:
+    with aolog.Writer(log_path) as writer:
+        writer.append_many([b"a", b"b"], timestamps=[NO_TIMESTAMP, NO_TIMESTAMP + 1])
+        writer.append_many([b"c"], timestamps=[NO_TIMESTAMP])
+        writer.append_many([b"d"], timestamps=[1_000_000])
+    with aolog.Reader(log_path) as reader:
+        assert reader.lag().seconds is None
+        assert [r.timestamp for r in reader] == [None, NO_TIMESTAMP + 1, None, 1_000_000]
+        reader.seek(datetime(1, 1, 1, tzinfo=UTC))
+        assert [r.value for r in reader] == [b"d"]
 
 
 # --- gaps are told -----------------------------------------------------------------------------

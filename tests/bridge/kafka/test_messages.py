@@ -11,6 +11,7 @@ import pytest
 
 from aolog import Reader, Writer
 from aolog.format.origin import HEADER_NAME
+from aolog.format.slab import NO_TIMESTAMP
 from aolog.read.batch import Batch
 from bridge.kafka.messages import Messages, messages_of, milliseconds
 from bridge.kafka.stamp import encode_stamp
@@ -22,6 +23,7 @@ PLAIN: list[dict[str, Any]] = [{"value": b"v%d" % i} for i in range(200)]
 KEYED = [{**one, "key": b"" if i % 7 else None} for i, one in enumerate(PLAIN)]
 TIMED = [{**one, "timestamp": US + i * 777} for i, one in enumerate(KEYED)]
 OLD = [{**one, "timestamp": -1500 + i * 100} for i, one in enumerate(PLAIN)]
+UNDATED = [{**one, "timestamp": US if i % 3 else NO_TIMESTAMP} for i, one in enumerate(KEYED)]
 EMPTY = [{"value": None if i % 3 else b"", "key": b"k"} for i in range(200)]
 HEADED = [{**one, "headers": (("a", b"1"), ("b", None))} for one in TIMED]
 ONE_TOPIC = [{**one, "topic": "t"} for one in TIMED]
@@ -58,7 +60,7 @@ def part_of(messages: Messages, begin: int, end: int) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("batch_bytes", [1 << 16, 2000, 100, 0])
 @pytest.mark.parametrize(
     "records",
-    [PLAIN, KEYED, TIMED, OLD, EMPTY, HEADED, ONE_TOPIC, TOPICS, PLAIN[:1], TIMED[:63]],
+    [PLAIN, KEYED, TIMED, OLD, UNDATED, EMPTY, HEADED, ONE_TOPIC, TOPICS, PLAIN[:1], TIMED[:63]],
 )
 def test_columns_are_those_of_the_records(
     tmp_path: Path, records: list[dict[str, Any]], batch_bytes: int
