@@ -15,6 +15,7 @@ from bridge.cli.topics import moment, servers_option
 if TYPE_CHECKING:
     from bridge.config.secrets import Setting
     from bridge.kafka.catalog import Catalog, Place
+    from bridge.kafka.consumed import Omissions
 
 _FETCH, _FETCH_S = 1_000, 0.2
 
@@ -42,7 +43,8 @@ def consume(
     """Print the committed records of TOPIC as they come, until interrupted.
 
     It joins no group and commits nothing. --json prints one object per record: topic, partition,
-    offset, timestamp (ms), key, value, headers; bytes that are not UTF-8 are {"base64": ...}.
+    offset, timestamp (ms; null: none), key, value, headers; bytes that are not UTF-8 are
+    {"base64": ...}.
 
     \b
     Examples:
@@ -54,6 +56,7 @@ def consume(
     141 standard output was closed by its reader.
     """
     from bridge.kafka.catalog import Catalog
+    from bridge.kafka.consumed import Omissions
     from bridge.kafka.fetcher import Fetcher
 
     values = checked(servers, settings)
@@ -65,7 +68,7 @@ def consume(
     offsets = _offsets(cluster, places, begin)
     ends = cluster.offsets(places, "latest", committed_only=True) if drain else {}
     left = {place for place in places if offsets[place] < ends.get(place, 0)}
-    fetcher = Fetcher(servers, values)
+    fetcher, omissions = Fetcher(servers, values), Omissions()
     try:
         fetcher.assign({p: offset for p, offset in offsets.items() if not drain or p in left})
         printed = 0
@@ -77,7 +80,10 @@ def consume(
             for message in found.messages:
                 place = (topic, message.partition())
                 if not drain or message.offset() < ends[place]:
-                    _print(message, style, as_json=as_json)
+                    if as_json:
+                        out.json(_json_of(message, omissions))
+                    else:
+                        _print(message, style)
                     printed += 1
                 if drain and message.offset() >= ends[place] - 1:
                     left.discard(place)
@@ -103,22 +109,25 @@ def _offsets(cluster: Catalog, places: list[Place], begin: str) -> dict[Place, i
     return {place: offset}
 
 
-def _print(message: Any, style: str, *, as_json: bool) -> None:
-    if as_json:
-        out.json(
-            {
-                "topic": message.topic(),
-                "partition": message.partition(),
-                "offset": message.offset(),
-                "timestamp": message.timestamp()[1],
-                "key": bytes_as_json(message.key()),
-                "value": bytes_as_json(message.value()),
-                "headers": [
-                    [name, bytes_as_json(value)] for name, value in message.headers() or []
-                ],
-            }
-        )
-    elif style == "value":
+def _json_of(message: Any, omissions: Omissions) -> dict[str, Any]:
+    from bridge.kafka.consumed import LeftOut, headers_of, time_ms_of
+
+    headers, left_out = headers_of(message)
+    if left_out:
+        omissions.note(message.topic(), message.partition(), message.offset(), LeftOut(left_out))
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": time_ms_of(message),
+        "key": bytes_as_json(message.key()),
+        "value": bytes_as_json(message.value()),
+        "headers": [[name, bytes_as_json(value)] for name, value in headers],
+    }
+
+
+def _print(message: Any, style: str) -> None:
+    if style == "value":
         out.write((message.value() or b"") + b"\n")
     else:
         print_line(message)

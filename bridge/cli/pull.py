@@ -171,6 +171,8 @@ def report_pull(*, as_json: bool) -> Callable[[PullStatus], None]:
         lost = f", {status.lost:,} offsets lost" if status.lost else ""
         deleted = "" if status.deleted == 0 else f", {records_lost(status.deleted)} deleted"
         units = f", {status.units:,} units" if status.units else ""
-        lines(status.state, f"{status.pulled:,} pulled{units}{lost}{deleted}", status.error)
+        left_out = f", {status.left_out:,} headers or times left out" if status.left_out else ""
+        words = f"{status.pulled:,} pulled{units}{lost}{deleted}{left_out}"
+        lines(status.state, words, status.error)
 
     return report

@@ -28,6 +28,7 @@ from bridge.client.positions import Positions, is_incremental
 from bridge.client.received import Received, received
 from bridge.config.names import is_topic_name
 from bridge.kafka.client import ALL_DOWN, CLIENT_LOG, away, words
+from bridge.kafka.consumed import LeftOut, Omissions
 from bridge.kafka.error_table import row_of
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Consumer:
         self._failure: AologError | None = None  # raised by the next poll
         self._waiting_for: str | None = None
         self._received = self._dropped = 0
+        self._omissions = Omissions()
         self._is_closed = False
         if options.topics:
             self.subscribe(options.topics)
@@ -205,7 +207,7 @@ class Consumer:
         return records
 
     def _take(self, message: Any, records: list[Received]) -> None:
-        value = message.value()
+        record = self._decoded(message)
         if self._verifier is not None:
             try:
                 self._verifier.check(message)
@@ -217,12 +219,19 @@ class Consumer:
                     self._failure = error
                 self._positions.passed(message.topic(), message.partition(), message.offset())
                 return
-        heartbeat = heartbeat_in(value)
+        heartbeat = heartbeat_in(record.value)
         if heartbeat is not None:
             self._positions.passed(message.topic(), message.partition(), message.offset())
             self._watch.take(heartbeat)
         else:
-            records.append(received(message))
+            records.append(record)
+
+    def _decoded(self, message: Any) -> Received:
+        record = received(message)
+        if record.headers_left_out:
+            what = LeftOut(record.headers_left_out)
+            self._omissions.note(record.topic, record.partition, record.offset, what)
+        return record
 
     def _go_back(self, messages: list[Any]) -> None:
         """These were received and are to be received again."""
@@ -286,7 +295,7 @@ class Consumer:
                     continue
                 error = message.error()
                 if error is None:
-                    found.append(received(message))
+                    found.append(self._decoded(message))
                 elif error.name() == "_PARTITION_EOF":
                     break
                 elif error.fatal() or error.name() in FATAL_CODES | _NO_PARTITION:
@@ -338,6 +347,7 @@ class Consumer:
         return {
             "received": self._received,
             "dropped": self._dropped,
+            "headers_left_out": self._omissions.headers,
             "topics": self.topics,
             "heartbeats_received": self._watch.received,
             "heartbeats": self._watch.status(),

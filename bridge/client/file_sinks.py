@@ -4,7 +4,8 @@ CountedFiles writes files of N messages or T seconds. A file is written under a 
 addresses it holds; then the cursor is committed past them; then the file gets its name. After a crash a
 hidden file that the cursor has passed gets its name, and any other is removed and written again.
 
-DailyFiles appends to one file a day, by the records' timestamps in UTC. A small hidden file says how far
+DailyFiles appends to one file a day, by the records' timestamps in UTC; a record without a day in the years 1 to
+9999 goes to the file of the present day. A small hidden file says how far
 the log was written and how long the day's files were then. After a crash they are cut to that.
 
 Values are written as they are, each with a newline where it has none at its end.
@@ -16,12 +17,13 @@ import json
 import logging
 import re
 import time
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from aolog import Reader
 from aolog.errors import MALFORMED, CorruptionError, NoSuchCursor
 from aolog.log.cursor_file import read_position
+from aolog.read.seek import EPOCH
 from aolog.storage.storage import Storage
 from bridge.client import file_system as files
 
@@ -44,6 +46,16 @@ def line_of(record: Record) -> bytes:
     """The value, with a newline at its end."""
     value = record.value or b""
     return value if value.endswith(b"\n") else value + b"\n"
+
+
+def day_of(timestamp_us: int | None) -> str | None:
+    """The day in UTC, such as 2026-01-31; None of no time, and of one outside the years 1 to 9999."""
+    if timestamp_us is None:
+        return None
+    try:
+        return (EPOCH + timedelta(microseconds=timestamp_us)).date().isoformat()
+    except OverflowError:
+        return None
 
 
 def protected_reader(log: Path) -> Reader:
@@ -186,8 +198,11 @@ class DailyFiles:
         self._reader.commit()
 
     def _file_of(self, record: Record) -> str:
-        moment = datetime.fromtimestamp((record.timestamp or 0) / 1e6, UTC)
-        return f"{moment:%Y-%m-%d}{self._suffix}"
+        day = day_of(record.timestamp)
+        if day is None:
+            day = day_of(time.time_ns() // 1_000)
+            _log.warning("the record at address %d has no day; it goes to %s", record.address, day)
+        return f"{day}{self._suffix}"
 
     def _save(self) -> None:
         state = {"address": self._address, "files": self._lengths}

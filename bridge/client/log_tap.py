@@ -19,6 +19,8 @@ from aolog.errors import NotALog
 from aolog.log.retention import Retention
 from bridge.client.consumer import Consumer
 from bridge.client.errors import ReceiveFailed
+from bridge.client.file_sinks import day_of
+from bridge.kafka.consumed import LeftOut, Omissions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config import Options
     from bridge.client.heartbeat import Heartbeat
+    from bridge.client.received import Received
     from bridge.kafka.catalog import Place
 
 _log = logging.getLogger("bridge.files")
@@ -35,7 +38,8 @@ _SLABS = 4  # that are kept beside what the sink has not written
 
 
 class LogTap:
-    """Copies topics to a log. One thread calls it. Raises as Consumer and Writer do."""
+    """Copies topics to a log. One thread calls it. omissions: times that were left out. Raises as Consumer
+    and Writer do."""
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class LogTap:
         *,
         on_heartbeat: Callable[[Heartbeat], None] | None,
     ) -> None:
+        self.omissions = Omissions()
         self._next = _offsets_in(log)
         settings = {**options.settings, "enable.auto.commit": "false"}
         with ExitStack() as stack:
@@ -74,7 +79,7 @@ class LogTap:
                     *record.headers,
                     (PLACE_HEADER, _PLACE.pack(record.partition, record.offset)),
                 ),
-                timestamp=None if record.timestamp is None else record.timestamp * 1_000,
+                timestamp=self._time_us(record),
                 topic=record.topic,
             )
             self._next[place] = record.offset + 1
@@ -87,6 +92,16 @@ class LogTap:
             except ReceiveFailed as error:  # the log holds the positions
                 _log.warning("offsets are not committed: %s", error)
         return appended
+
+    def _time_us(self, record: Received) -> int | None:
+        """None for no time, and for one outside the years 1 to 9999: then the time of append counts."""
+        if record.timestamp is None:
+            return None
+        if day_of(1_000 * record.timestamp) is not None:
+            return 1_000 * record.timestamp
+        what = LeftOut(time_ms=record.timestamp)
+        self.omissions.note(record.topic, record.partition, record.offset, what)
+        return None
 
     def _start_of(self, place: Place, committed: int, low: int, high: int) -> int | None:
         wanted = self._next.get(place)

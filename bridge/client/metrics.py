@@ -10,6 +10,7 @@ _HELP = {
     "failed": "Messages that were not acknowledged.",
     "received": "Records returned to the program.",
     "dropped": "Records dropped because of their signature.",
+    "headers_left_out": "Headers left out of records, since their names are not UTF-8.",
     "heartbeats_sent": "Heartbeats sent.",
     "heartbeats_received": "Heartbeats received.",
 }

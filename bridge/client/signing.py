@@ -16,6 +16,7 @@ from aolog.errors import AologError
 from aolog.format.signature import parse_keys, sign
 from bridge.client.errors import SignatureForged, SignatureMissing, WrongType
 from bridge.config.secrets import read_text
+from bridge.kafka.consumed import headers_of
 
 if TYPE_CHECKING:
     from aolog.format.signature import Keys
@@ -35,7 +36,7 @@ class Verifier:
         """Raises SignatureForged, SignatureMissing."""
         kind, timestamp_ms = message.timestamp()
         verdict = self._keys.check(
-            message.headers() or [], message.topic(), message.key(), message.value(),
+            headers_of(message)[0], message.topic(), message.key(), message.value(),
             None if kind == _APPENDED_BY_THE_BROKER else timestamp_ms,
         )  # fmt: skip  # one call
         if verdict.ok:

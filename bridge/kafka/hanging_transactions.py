@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import DestinationError
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.client import ANSWER_S, NotReachable, Refused, ToldToStop
+from bridge.kafka.consumed import stamp_of
 from bridge.kafka.cursor_record import decode_cursor
 from bridge.kafka.read_back import ReadBack
-from bridge.kafka.stamp import decode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -71,7 +71,7 @@ class HangingTransactions:
         was one. As end_in_cursor_topic."""
 
         def address_of(message: Message) -> int | None:
-            stamp = decode_stamp(message.headers())
+            stamp = stamp_of(message)
             ours = stamp is not None and stamp.topic_uuid == self._name.topic_uuid
             return stamp.address if stamp is not None and ours else None
 

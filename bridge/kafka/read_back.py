@@ -17,9 +17,9 @@ from bridge.kafka.client import (
     lacking,
     words,
 )
+from bridge.kafka.consumed import stamp_of
 from bridge.kafka.error_table import NO_READ, Kind, kind_of
 from bridge.kafka.identity import Identity
-from bridge.kafka.stamp import Stamp, decode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from bridge.kafka.lane import LaneKey
+    from bridge.kafka.stamp import Stamp
 
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
 _BATCH = 10_000
@@ -113,7 +114,7 @@ class ReadBack:
         """The stamp of the message at an offset, or of the next one after it; None if it has none, or
         there is no message. Raises as message_at."""
         message = self._message_from(lane, offset)
-        return None if message is None else decode_stamp(message.headers())
+        return None if message is None else stamp_of(message)
 
     def message_at(self, lane: LaneKey, offset: int) -> Message | None:
         """The message at an offset, None if there is none. Raises NoAnswer, ToldToStop, and Refused

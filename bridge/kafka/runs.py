@@ -1,7 +1,7 @@
 """The client's messages as columns: a run is messages of one partition, in its order.
 
 Columns take the place of messages at once, because the garbage collector visits each message that is kept,
-and never looks into columns of bytes and numbers.
+and never looks into columns of bytes and numbers. What a log cannot hold of a message is left out.
 """
 
 from __future__ import annotations
@@ -9,20 +9,25 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import compress, pairwise
 from operator import ne
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import Message
 
+from aolog.format.slab import NO_TIMESTAMP
+from bridge.kafka.consumed import LeftOut, headers_column, usable_ms
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from bridge.kafka.catalog import Place
+    from bridge.kafka.consumed import Pairs
 
-Pairs: TypeAlias = "Sequence[tuple[str, bytes | None]]"
+_LOG_MS_MAX = ((1 << 63) - 1) // 1_000  # a log's times are microseconds
 
 
 class Run(NamedTuple):
-    """offsets: rising. keys, headers: None if no message has one."""
+    """offsets: rising. timestamps_us: NO_TIMESTAMP for none. keys, headers: None if no message has one.
+    left_out: None if nothing was left out of any message."""
 
     place: Place
     offsets: list[int]
@@ -30,6 +35,7 @@ class Run(NamedTuple):
     keys: list[bytes | None] | None
     headers: list[Pairs | None] | None
     values: list[bytes | None]
+    left_out: list[LeftOut | None] | None
 
     def cut(self, begin: int, end: int) -> Run:
         """The messages with these indices."""
@@ -59,15 +65,20 @@ def runs_of(messages: list[Any], records_max: int) -> Iterator[Run]:
     # Each of the client's methods is called for all messages by `map`, which takes a third of a loop.
     topics: list[Any] = list(map(Message.topic, messages))
     numbers: list[Any] = list(map(Message.partition, messages))
-    timestamps_us = [1_000 * stamp for _, stamp in map(Message.timestamp, messages)]
+    stamps = list(map(Message.timestamp, messages))
+    timestamps_us = [
+        1_000 * ms if kind and 0 <= ms <= _LOG_MS_MAX else _odd_us(kind, ms) for kind, ms in stamps
+    ]
+    headers, unnamed = headers_column(messages)
     offsets: list[Any] = list(map(Message.offset, messages))
     whole = Run(
         (topics[0], numbers[0]),
         offsets,
         timestamps_us,
         _used(list(map(Message.key, messages))),
-        _used(list(map(Message.headers, messages))),
+        _used(headers),
         list(map(Message.value, messages)),
+        _left_out(stamps, timestamps_us, unnamed),
     )
     each = range(1, len(messages))
     changes = {0, len(messages)}
@@ -83,3 +94,22 @@ def runs_of(messages: list[Any], records_max: int) -> Iterator[Run]:
 
 def _used(column: list[Any]) -> list[Any] | None:
     return None if column[0] is None and column.count(None) == len(column) else column
+
+
+def _odd_us(kind: int, time_ms: int) -> int:
+    """The microseconds of a time that is missing, before 1970, or beyond what a log can hold."""
+    usable = usable_ms(kind, time_ms)
+    if usable is None or not -_LOG_MS_MAX <= usable <= _LOG_MS_MAX:
+        return NO_TIMESTAMP
+    return 1_000 * usable
+
+
+def _left_out(
+    stamps: list[tuple[int, int]], timestamps_us: list[int], unnamed: dict[int, int]
+) -> list[LeftOut | None] | None:
+    found = {i: LeftOut(headers) for i, headers in unnamed.items()}
+    if NO_TIMESTAMP in timestamps_us:
+        for i, us in enumerate(timestamps_us):
+            if us == NO_TIMESTAMP and (time_ms := usable_ms(*stamps[i])) is not None:
+                found[i] = LeftOut(unnamed.get(i, 0), time_ms)
+    return [found.get(i) for i in range(len(stamps))] if found else None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aolog import Writer
     from aolog.record import Headers
     from bridge.kafka.catalog import Place
+    from bridge.kafka.consumed import Omissions
     from bridge.kafka.fetcher import Fetched, Fetcher
     from bridge.kafka.runs import Run
     from bridge.pull.options import PullOptions
@@ -60,8 +61,8 @@ def report_lost(options: PullOptions, place: Place, begin: int, end: int) -> Non
     _log.error("%s", what)
 
 
-def append_frame(writer: Writer, source: Source, run: Run) -> int:
-    """All of them or none. The address of the first."""
+def append_frame(writer: Writer, source: Source, run: Run, omissions: Omissions) -> int:
+    """All of them or none. The address of the first. omissions: gets what was left out of them."""
     written = source.prefix.replace(b"%", b"%%") + b"%d"
     # A tuple of one pair for each record.
     headers: list[Headers] = list(
@@ -77,4 +78,7 @@ def append_frame(writer: Writer, source: Source, run: Run) -> int:
         timestamps=run.timestamps_us,
         topics=repeat(run.place[0], len(run.values)),
     )
+    for offset, what in zip(run.offsets, run.left_out or (), strict=False):
+        if what is not None:
+            omissions.note(*run.place, offset, what)
     return int(addresses[0])

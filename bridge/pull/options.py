@@ -55,7 +55,8 @@ class PullStatus(NamedTuple):
     more), away (the cluster does not answer), drained, stopped. pulled, skipped: records, since the
     start. lost: offsets that the cluster deleted before they were pulled. deleted: the archive's oldest
     records, which `max_bytes` removed since the start; None if unknown. positions: the next offset by
-    topic/partition. units: finished, since the start."""
+    topic/partition. units: finished, since the start. left_out: headers and timestamps of pulled records that
+    the log cannot hold."""
 
     state: str
     pulled: int
@@ -65,3 +66,4 @@ class PullStatus(NamedTuple):
     error: str | None
     units: int = 0
     deleted: int | None = 0
+    left_out: int = 0

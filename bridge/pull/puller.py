@@ -25,6 +25,7 @@ from aolog.errors import NotALog, StorageFull, UsageError, records_lost
 from aolog.write.options import SLAB_BYTES
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.catalog import Catalog
+from bridge.kafka.consumed import Omissions
 from bridge.kafka.fetcher import Fetcher
 from bridge.pull.archive import Archive
 from bridge.pull.frames import append_frame, fetch_runs, report_lost
@@ -90,6 +91,7 @@ class Puller:
         self._saved: Mark | None = None
         self._joined = options.group is None
         self._pulled = self._skipped = self._lost = 0
+        self._omissions = Omissions()
         self._state = "pulling"
         self._error: str | None = None
         self._again_due_s = 0.0
@@ -116,7 +118,7 @@ class Puller:
         positions = {f"{topic}/{number}": at for (topic, number), at in sorted(self._next.items())}
         return PullStatus(
             self._state, self._pulled, self._skipped, self._lost, positions, self._error,
-            deleted=self._deleted,
+            deleted=self._deleted, left_out=self._omissions.total,
         )  # fmt: skip  # one value
 
     def run(self, report: Callable[[PullStatus], None] = lambda _: None) -> None:
@@ -241,7 +243,7 @@ class Puller:
         if fresh.offsets:
             taken = self._not_skipped(fresh)
             if taken.offsets:
-                first = append_frame(self._writer, source, taken)
+                first = append_frame(self._writer, source, taken, self._omissions)
                 last = taken.offsets[-1]
                 self._mark = Mark(first + len(taken.offsets) - 1, Origin(source, last))
             self._next[place] = fresh.offsets[-1] + 1

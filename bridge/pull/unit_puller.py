@@ -17,6 +17,7 @@ from aolog import Writer
 from aolog.errors import StorageFull, UsageError
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.catalog import Catalog
+from bridge.kafka.consumed import Omissions
 from bridge.kafka.fetcher import Fetcher
 from bridge.pull.frames import append_frame, fetch_runs, report_lost
 from bridge.pull.options import AGAIN_S, FETCH_S, PullStatus
@@ -63,6 +64,7 @@ class UnitPuller:
         self._state = "pulling"
         self._error: str | None = None
         self._pulled = self._finished = self._lost = 0
+        self._omissions = Omissions()
         self._next: dict[str, int] = {}
         self._report: Callable[[PullStatus], None] = lambda _: None
 
@@ -91,8 +93,9 @@ class UnitPuller:
     def status(self) -> PullStatus:
         """Of the thread that runs it. positions: of the unit that is being read."""
         return PullStatus(
-            self._state, self._pulled, 0, self._lost, self._next, self._error, self._finished
-        )
+            self._state, self._pulled, 0, self._lost, self._next, self._error, self._finished,
+            left_out=self._omissions.total,
+        )  # fmt: skip  # one value
 
     def run(self, report: Callable[[PullStatus], None] = lambda _: None) -> None:
         """Pulls units until it is stopped, or all of them are done by some worker."""
@@ -197,7 +200,9 @@ class UnitPuller:
         else:
             return False
         for run in runs:
-            self._when_there_is_room(partial(append_frame, self._writer, source, run))
+            self._when_there_is_room(
+                partial(append_frame, self._writer, source, run, self._omissions)
+            )
             self._pulled += len(run.offsets)
         return True
 

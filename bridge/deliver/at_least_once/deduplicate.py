@@ -25,8 +25,9 @@ from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.read.gaps import reported_elsewhere
 from bridge.deliver.checkpoints import FROM_END
 from bridge.kafka.client import ANSWER_S, NoAnswer, Refused
+from bridge.kafka.consumed import stamp_of
 from bridge.kafka.lane import Refusal
-from bridge.kafka.stamp import decode_stamp, stamped
+from bridge.kafka.stamp import stamped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -80,7 +81,7 @@ class Deduplicator:
         last: int | None = None
         claims: dict[int, set[_Claim]] = {}
         for message in messages:
-            stamp = decode_stamp(message.headers())
+            stamp = stamp_of(message)
             if stamp is None or stamp.topic_uuid != self._source or stamp.address < since:
                 continue
             content = hash((message.key(), message.value()))

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import copy
 import gc
+import itertools
 import json
 import os
 import pickle
@@ -30,6 +31,7 @@ from tests.bridge.client.conftest import (
     producer_config,
 )
 from tests.bridge.conftest import NOWHERE, SOON_S
+from tests.bridge.foreign import Foreign, produce_foreign
 
 
 @pytest.fixture
@@ -309,6 +311,23 @@ def test_iteration_gives_records_with_all_their_parts(producer, consume, topic):
     assert record.topic == topic
     assert (record.offset, record.timestamp) == (0, 1_700_000_000_123)
     assert (record.key, record.value, record.headers) == (b"k", b"v", (("h", b"1"),))
+
+
+def test_a_record_with_a_header_that_has_no_name_is_returned_and_the_header_counted(
+    broker, consume, topic, caplog
+):
+    headers = [(b"\xff", b"1"), (b"n", b"2")]
+    records = [Foreign(b"0", headers, -1), Foreign(b"1", timestamp_ms=10**18), Foreign(b"2")]
+    produce_foreign(broker.bootstrap_servers, topic, records)
+    consumer = consume(topic)
+    first, second, third = itertools.islice(consumer, 3)
+    assert (first.headers, first.headers_left_out, first.timestamp) == ((("n", b"2"),), 1, None)
+    assert (second.headers_left_out, second.timestamp) == (0, 10**18)
+    assert third.timestamp is not None
+    assert consumer.status()["headers_left_out"] == 1
+    assert f"{topic}/0@0: left out: 1 header whose name is not UTF-8" in caplog.messages
+    (again,) = consumer.fetch(topic, 0, 0)
+    assert again == first
 
 
 @pytest.mark.parametrize("compiled", [True, False])

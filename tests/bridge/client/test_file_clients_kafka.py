@@ -1,5 +1,6 @@
 """The three file clients as processes that are killed, on a real Apache Kafka, by hazdev-broker's files."""
 
+import itertools
 import json
 import time
 import uuid
@@ -11,6 +12,7 @@ from bridge.client.config import parse
 from tests.bridge.client.conftest import producer_config
 from tests.bridge.client.test_file_clients import ARCHIVE, CONSUMER, PRODUCER, visible
 from tests.bridge.conftest import SOON_S, consume, wait_until
+from tests.bridge.foreign import Foreign, produce_foreign
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
@@ -48,6 +50,29 @@ def test_each_line_arrives_once_though_the_client_is_killed(tmp_path, bridge, ka
     values = [m.value for m in consume(kafka.bootstrap_servers, name, 1)]
     assert sorted(values) == sorted(b"%d-%d" % (i, j) for i in range(8) for j in range(100))
     assert visible(inbox) == []
+
+
+@pytest.mark.parametrize("text", [CONSUMER, ARCHIVE], ids=["counted", "daily"])
+def test_a_message_with_any_time_is_in_a_file(tmp_path, bridge, kafka, topic, text):
+    name, out = topic(config={"message.timestamp.after.max.ms": str(2**63 - 1)}), tmp_path / "out"
+    out.mkdir()
+    changed = {"TimePerFile": 1} if text == CONSUMER else {}
+    file = config(tmp_path, text, kafka, TopicList=[name], OutputDirectory="out", **changed)
+    times_ms = [1_700_000_000_000, -1, -9 * 10**18, 17 * 10**17, 17 * 10**14, 1_700_000_000_000]
+    records = [Foreign(b"%d" % i, [(b"\xff", b"")], at) for i, at in enumerate(times_ms)]
+    produce_foreign(kafka.bootstrap_servers, name, records)
+    running = bridge("files", file)
+
+    def found():
+        return {n: (out / n).read_bytes().split() for n in visible(out)}
+
+    wait_until(lambda: sum(map(len, found().values())) == len(records) or running.popen.poll())
+    assert running.terminate(SOON_S) == 0, running.stderr
+    assert sorted(itertools.chain(*found().values())) == [record.value for record in records]
+    if text == ARCHIVE:
+        assert found()["2023-11-14_default.default"] == [b"0", b"5"]
+    assert f"{name}/0@2: left out: a timestamp that cannot be kept, -9000000000" in running.stderr
+    assert f"{name}/0@0: left out: 1 header" in running.stderr
 
 
 @pytest.mark.parametrize("text", [CONSUMER, ARCHIVE], ids=["counted", "daily"])

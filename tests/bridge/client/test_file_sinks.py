@@ -1,6 +1,7 @@
 """A log's records into files without Kafka: which file gets which record, also when it is killed."""
 
 import os
+from datetime import UTC, datetime
 
 import pytest
 
@@ -106,6 +107,22 @@ def test_a_day_has_a_file_by_the_records_own_time(tmp_path, log):
     unnamed = tmp_path / "unnamed"
     unnamed.mkdir()
     DailyFiles(log.path, unnamed, name="", extension="json").close()
+
+
+@pytest.mark.parametrize("time_us", [2**63 - 1, -(2**63), -(2**62)])
+def test_a_record_without_a_day_goes_to_the_present_one(tmp_path, log, time_us, caplog):
+    """A log of an earlier release may have such a record."""
+    out = tmp_path / "out"
+    out.mkdir()
+    log.append_many([b"odd"], timestamps=[time_us])
+    log.sync()
+    sink = DailyFiles(log.path, out, name="n", extension="e")
+    sink.step()
+    sink.close()
+    (name,) = visible(out)
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(f"{name[:10]}T12Z")).days <= 1
+    assert (out / name).read_bytes() == b"odd\n"
+    assert f"has no day; it goes to {name[:10]}" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,19 @@ import pytest
 from aolog import Reader, Writer
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
+    PARTITIONS,
+    TOPIC,
     Forward,
     Start,
     assert_arrived,
     consume,
+    consume_any,
     cursor_of,
     fill,
     notes_of,
     records_of,
 )
+from tests.bridge.foreign import Foreign, produce_foreign
 
 # --- what arrives ---------------------------------------------------------------------------
 
@@ -94,6 +98,23 @@ def test_records_that_arrived_after_the_last_commit_are_not_sent_again(
     status = forward(drain=True).end()
     assert (status.skipped, status.acknowledged) == (2000, 0)
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+def test_a_record_of_another_program_is_passed_over_whatever_its_headers(
+    broker: EmbeddedBroker, log: Path, run: Start, forward: Forward
+) -> None:
+    fill(log, 2000)
+    process = run("--commit-seconds", "600")
+    process.until(lambda s: s["lag_records"] == 0)
+    process.kill()
+    ours = consume(broker.bootstrap_servers)
+    for partition in range(PARTITIONS):
+        foreign = [Foreign(b"x", [(b"\xff", b"1"), (b"n", b"2")], -1)] * 2
+        produce_foreign(broker.bootstrap_servers, TOPIC, foreign, partition)
+    status = forward(drain=True).end()
+    assert (status.skipped, status.acknowledged) == (2000, 0)
+    every = consume_any(broker.bootstrap_servers)
+    assert len(every) == len(ours) + 2 * PARTITIONS
 
 
 def test_a_stop_waits_for_no_answer_while_no_broker_is_connected(

@@ -9,14 +9,18 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aolog.format.slab import NO_TIMESTAMP
+from bridge.kafka.consumed import LeftOut
 from bridge.kafka.runs import Run, runs_of
 
+LOG_MS = (2**63 - 1) // 1_000  # a log's times are microseconds
+TIMES_MS = [0, 9, -1, -2, LOG_MS, LOG_MS + 1, -LOG_MS, -LOG_MS - 1, 2**63 - 1, -(2**63)]
 MESSAGES = st.lists(
     st.fixed_dictionaries(
         {
             "topic": st.sampled_from("tu"),
             "partition": st.integers(0, 1),
-            "timestamp": st.tuples(st.just(1), st.integers(0, 9)),
+            "timestamp": st.tuples(st.integers(0, 2), st.sampled_from(TIMES_MS)),
             "key": st.none() | st.binary(max_size=1),
             "headers": st.none() | st.just([("h", b"1"), ("h", None)]),
             "value": st.none() | st.binary(max_size=1),
@@ -36,6 +40,15 @@ def rows(run: Run) -> list[tuple[Any, ...]]:
     return [(run.place, *row) for row in zip(*columns, strict=True)]
 
 
+def time_us(kind: int, ms: int) -> int:
+    """Kind 0 and -1: no time."""
+    return NO_TIMESTAMP if kind == 0 or ms == -1 or abs(ms) > LOG_MS else 1_000 * ms
+
+
+def left_out(kind: int, ms: int) -> LeftOut | None:
+    return LeftOut(0, ms) if kind and abs(ms) > LOG_MS else None
+
+
 @given(MESSAGES, st.integers(1, 4))
 def test_runs_are_the_messages_in_their_order(messages: list[dict[str, Any]], most: int) -> None:
     runs = list(runs_of(made(messages), most))
@@ -43,10 +56,11 @@ def test_runs_are_the_messages_in_their_order(messages: list[dict[str, Any]], mo
         (
             (m["topic"], m["partition"]),
             3 * i,
-            1_000 * m["timestamp"][1],
+            time_us(*m["timestamp"]),
             m["key"],
             m["headers"],
             m["value"],
+            left_out(*m["timestamp"]),
         )
         for i, m in enumerate(messages)
     ]

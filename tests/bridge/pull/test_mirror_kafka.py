@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from confluent_kafka import Producer
 
 from bridge.kafka.catalog import Catalog
 from bridge.pull.origin import HEADER_NAME
 from tests.bridge.conftest import Start, consume, wait_until
+from tests.bridge.foreign import Foreign, produce_foreign
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 2")]
 
@@ -42,6 +45,30 @@ def test_a_mirror_copies_all_but_what_came_from_the_destination(
     producer.flush(30)
     wait_until(lambda: consume(broker.bootstrap_servers, name, 1)[-1].value == b"later")
     assert process.terminate(20) == 0, process.stderr
+
+
+def test_a_mirror_sends_what_has_no_usable_time_with_the_present_one(
+    kafka, topic, broker, tmp_path, mirror
+):
+    """The destination's retention would delete a record of 1970 at once."""
+    name, log = topic(config={"message.timestamp.after.max.ms": str(2**63 - 1)}), tmp_path / "log"
+    broker.create_topic(name, 1)
+    destination = Catalog(broker.bootstrap_servers, {}).cluster_id()
+    came = (HEADER_NAME.encode(), f"{destination}/a/0/0".encode())
+    records = [
+        Foreign(b"none", timestamp_ms=-1),
+        Foreign(b"nanoseconds", timestamp_ms=1_700_000_000_000_000_000),
+        Foreign(b"a name", [(b"\xff", b"1"), (b"n", b"2")], 1_700_000_000_000),
+        Foreign(b"came from there", [(b"\xff", b"1"), came], 1_700_000_000_000),
+    ]
+    produce_foreign(kafka.bootstrap_servers, name, records)
+    before_ms = time.time_ns() // 1_000_000
+    process = mirror(broker.bootstrap_servers, name, log, "--drain")
+    assert process.end() == 0, process.stderr
+    found = consume(broker.bootstrap_servers, name, 1)
+    assert [message.value for message in found] == [each.value for each in records[:3]]
+    assert all(m.timestamp_us is None and m.timestamp_ms >= before_ms for m in found[:2])
+    assert (found[2].timestamp_ms, found[2].headers[0]) == (1_700_000_000_000, ("n", b"2"))
 
 
 def test_a_mirror_of_a_cluster_to_itself_is_refused(kafka, topic, tmp_path, mirror):
