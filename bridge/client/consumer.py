@@ -34,7 +34,7 @@ from bridge.kafka.error_table import row_of
 if TYPE_CHECKING:
     from bridge.client.config import Source
     from bridge.client.heartbeat import Heartbeat, Silence
-    from bridge.client.positions import Starts
+    from bridge.client.positions import PositionKeeper
     from bridge.kafka.catalog import Place
 
 _log = logging.getLogger("bridge.client")
@@ -47,8 +47,8 @@ class Consumer:
     """A member of a consumer group. For one thread at a time.
 
     source: JSON text, a dictionary, or the path of a file; topics that an application's file names are
-    subscribed. on_heartbeat, on_overdue: called in `poll`. starts: where to begin in partitions that
-    are assigned; see Positions. Offsets are committed automatically unless enable.auto.commit
+    subscribed. on_heartbeat, on_overdue: called in `poll`. keeper: of positions; see
+    positions.py. Offsets are committed automatically unless enable.auto.commit
     is false; see positions.py. Raises WrongConfiguration, or the class of the mistake.
     """
 
@@ -58,7 +58,7 @@ class Consumer:
         *,
         on_heartbeat: Callable[[Heartbeat], None] | None = None,
         on_overdue: Callable[[Silence], None] | None = None,
-        starts: Starts | None = None,
+        keeper: PositionKeeper | None = None,
     ) -> None:
         options = load(source, "consumer")
         self.notices = options.notices
@@ -76,7 +76,7 @@ class Consumer:
             {**self._settings, "error_cb": self._on_error}, logger=CLIENT_LOG
         )
         self._positions = Positions(
-            self._consumer, incremental=is_incremental(self._settings), starts=starts
+            self._consumer, incremental=is_incremental(self._settings), keeper=keeper
         )
         self._watch = HeartbeatWatch(
             options.heartbeat_s, on_heartbeat=on_heartbeat, on_overdue=on_overdue

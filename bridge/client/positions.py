@@ -8,32 +8,46 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from bridge.kafka.client import ANSWER_S, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from confluent_kafka import Consumer
 
     from bridge.client.received import Received
     from bridge.kafka.catalog import Place
 
-Starts: TypeAlias = "Callable[[Place, int, int, int], int | None]"
 _log = logging.getLogger("bridge.client")
 
 
-class Positions:
-    """starts: given a partition, its committed offset (negative: none), its first offset and its
-    end, where to begin in it; None: as the committed offset and auto.offset.reset say."""
+class PositionKeeper(Protocol):
+    """A program that keeps positions itself."""
 
-    def __init__(self, consumer: Consumer, *, incremental: bool, starts: Starts | None) -> None:
+    def start_of(
+        self, place: Place, committed: int, note: str, low: int | None, high: int | None
+    ) -> int | None:
+        """Where to begin in a partition that is assigned; None: as the committed offset and
+        auto.offset.reset say. committed: the offset that the group has committed (negative: none),
+        and the note beside it. low, high: its first offset and its end; None: there was no answer."""
+
+    def note_of(self, topic: str) -> str:
+        """What is committed beside offsets of the topic."""
+
+
+class Positions:
+    """keeper: None: what the group has committed counts."""
+
+    def __init__(
+        self, consumer: Consumer, *, incremental: bool, keeper: PositionKeeper | None
+    ) -> None:
         self._consumer = consumer
         self._incremental = incremental
-        self._starts = starts
+        self._keeper = keeper
         self._since_ms: int | None = None
         self._moved: set[Place] = set()  # partitions that began at _since_ms
         self._returned: dict[Place, int] = {}
@@ -51,23 +65,29 @@ class Positions:
         places = {(p.topic, p.partition): p for p in partitions}
         for place in self._earlier(partitions):
             places[place.topic, place.partition] = place
-        if self._starts is not None:
-            places |= self._own_starts(self._starts, partitions)
+        if self._keeper is not None:
+            places |= self._own_starts(self._keeper, partitions)
         assign = consumer.incremental_assign if self._incremental else consumer.assign
         assign(list(places.values()))
 
     def _own_starts(
-        self, starts: Starts, partitions: list[TopicPartition]
+        self, keeper: PositionKeeper, partitions: list[TopicPartition]
     ) -> dict[Place, TopicPartition]:
         found: dict[Place, TopicPartition] = {}
+        asked = partitions
         try:
-            for p in self._consumer.committed(partitions, timeout=ANSWER_S):
-                low, high = self._consumer.get_watermark_offsets(p, timeout=ANSWER_S)
-                offset = starts((p.topic, p.partition), p.offset, low, high)
-                if offset is not None:
-                    found[p.topic, p.partition] = TopicPartition(p.topic, p.partition, offset)
+            asked = self._consumer.committed(partitions, timeout=ANSWER_S)
         except KafkaException as error:
-            _log.warning("no answer about positions: %s; committed offsets count", words(error))
+            _log.warning("no answer about committed offsets: %s", words(error))
+        for p in asked:
+            low = high = None
+            try:
+                low, high = self._consumer.get_watermark_offsets(p, timeout=ANSWER_S)
+            except KafkaException as error:
+                _log.warning("no answer about %s/%d: %s", p.topic, p.partition, words(error))
+            offset = keeper.start_of((p.topic, p.partition), p.offset, p.metadata or "", low, high)
+            if offset is not None:
+                found[p.topic, p.partition] = TopicPartition(p.topic, p.partition, offset)
         return found
 
     def revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -112,7 +132,11 @@ class Positions:
 
     def commit(self) -> None:
         """Commits what was returned, and waits for it. Raises KafkaException."""
-        offsets = [TopicPartition(t, p, offset) for (t, p), offset in self._returned.items()]
+        keeper = self._keeper
+        offsets = [
+            TopicPartition(t, p, offset, keeper.note_of(t) if keeper is not None else "")
+            for (t, p), offset in self._returned.items()
+        ]
         if offsets:
             self._consumer.commit(offsets=offsets, asynchronous=False)
         self._returned.clear()

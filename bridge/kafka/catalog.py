@@ -90,6 +90,18 @@ class Catalog:
         asked = self._admin.describe_topics(TopicCollection(wanted), request_timeout=ANSWER_S)
         return [self._topic(name, self._answer(asked[name], topic=name)) for name in wanted]
 
+    def existing(self, names: Iterable[str]) -> list[Topic]:
+        """Describes those of these topics that exist; none on the embedded broker, which has no ids."""
+        wanted = list(dict.fromkeys(names))
+        if not wanted or self._is_embedded():
+            return []
+        asked = self._admin.describe_topics(TopicCollection(wanted), request_timeout=ANSWER_S)
+        return [
+            self._topic(name, self._answer(future, topic=name))
+            for name, future in asked.items()
+            if not _is_unknown(future)
+        ]
+
     def topic(self, name: str) -> Topic:
         """Describes one topic. Raises DestinationError for a missing one."""
         return self.topics([name])[0]
@@ -106,9 +118,7 @@ class Catalog:
         until_s = time.monotonic() + _MAKING_S
         while True:
             asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_S)
-            error = asked[name].exception(ANSWER_S + 1)
-            unknown = isinstance(error, KafkaException) and error.args[0].name() == UNKNOWN_TOPIC
-            if not unknown or time.monotonic() > until_s:
+            if not _is_unknown(asked[name]) or time.monotonic() > until_s:
                 return self._topic(name, self._answer(asked[name], topic=name))
             time.sleep(_AGAIN_S)  # the node that was asked has not learnt of it yet
 
@@ -221,14 +231,17 @@ class Catalog:
     def _refuse_embedded(self) -> None:
         """Raises DestinationError for the embedded broker. It has no controller: other questions fail
         after five seconds, and the client does not say why."""
-        if not self._is_kafka:
-            self._metadata()
-        if not self._is_kafka:
+        if self._is_embedded():
             raise DestinationError(
                 f"{self._servers} is the embedded broker, which cannot answer this",
                 hint="use a Kafka: `aolog-bridge cluster` runs one; or start this with `aolog-bridge broker"
                 " --topic TOPIC`: it prints what arrives",
             )
+
+    def _is_embedded(self) -> bool:
+        if not self._is_kafka:
+            self._metadata()
+        return not self._is_kafka
 
     def _metadata(self) -> Any:
         try:
@@ -266,3 +279,12 @@ class Catalog:
         reason: KafkaError = error.args[0]
         kind = Unanswered if passes(reason) or reason.code() == _NO_LEADER else DestinationError
         return kind(f"{self._servers}: {words(error)}")
+
+
+def _is_unknown(future: Future[Any]) -> bool:
+    """Whether the answer, which it waits for, is that there is no such topic."""
+    try:
+        error = future.exception(ANSWER_S + 1)
+    except FutureTimeoutError:
+        return False
+    return isinstance(error, KafkaException) and error.args[0].name() == UNKNOWN_TOPIC
