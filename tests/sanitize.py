@@ -22,7 +22,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 COPIED = ("aolog", "bridge", "bench", "fuzz", "tests")
 # Calls the C functions, and what a hostile or unlucky caller may pass: 15 s of one core.
-TESTS = ["tests/aolog/format/test_speed.py", "tests/bridge/kafka/test_producing.py"]
+TESTS = [
+    "tests/aolog/format/test_inlet.py",
+    "tests/aolog/format/test_speed.py",
+    "tests/bridge/kafka/test_producing.py",
+]
 # What uses them, under fault injection and with random input: two minutes.
 LONG_TESTS = [
     "tests/aolog/read/test_arrow.py",

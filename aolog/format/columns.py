@@ -138,20 +138,6 @@ class BodyBuilder:
         return nulls
 
 
-class HeaderLists(NamedTuple):
-    """Headers of all records to encode. offsets: n+1 x u32 as bytes, into all pairs' names and values."""
-
-    offsets: bytes
-    names: list[str]
-    values: list[bytes | None]
-
-
-def split_headers(headers: Sequence[Headers]) -> HeaderLists:
-    """Of tuples of pairs of str, and bytes or None. Raises BodyTooLarge."""
-    pairs, offsets = list(chain.from_iterable(headers)), offsets_of(map(len, headers))
-    return HeaderLists(offsets, [name for name, _ in pairs], [value for _, value in pairs])
-
-
 def offsets_of(lengths: Iterable[int]) -> bytes:
     """The n+1 offsets of entries with these lengths. Raises BodyTooLarge."""
     try:
@@ -166,7 +152,7 @@ def encode_columns(
     timestamps: Sequence[int] | None = None,
     keys: Sequence[bytes | None] | None = None,
     topics: Sequence[str | None] | None = None,
-    headers: Sequence[Headers] | HeaderLists | None = None,
+    headers: Sequence[Headers] | None = None,
 ) -> tuple[int, list[Buffer]]:
     """(bits of the columns, parts of the body in order). Raises BodyTooLarge for more than 4 GiB.
 
@@ -194,11 +180,10 @@ def encode_columns(
         nulls = body.binary([None if t is None else t.encode() for t in topics])
         bits |= TOPICS | (TOPIC_NULLS if nulls else 0)
     if headers is not None:
-        split = headers if isinstance(headers, HeaderLists) else split_headers(headers)
-        encoded = {name: name.encode() for name in set(split.names)}  # usually the same few
-        body.put(split.offsets)
-        body.binary(list(map(encoded.__getitem__, split.names)))
-        nulls = body.binary(split.values)
+        pairs = list(chain.from_iterable(headers))
+        body.put(offsets_of(map(len, headers)))
+        body.binary([name.encode() for name, _ in pairs])
+        nulls = body.binary([value for _, value in pairs])
         bits |= HEADERS | (HEADER_NULLS if nulls else 0)
     bits |= VALUE_NULLS if body.binary(values) else 0
     if body.length > BODY_LEN_MAX:

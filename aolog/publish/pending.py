@@ -26,14 +26,13 @@ from aolog.storage.storage import Storage, absolute
 from aolog.write.active_slab import FormatTwoSlab
 from aolog.write.next_slab import reach_of
 from aolog.write.options import WriterOptions
-from aolog.write.record_columns import RecordBatches
+from aolog.write.record_columns import RecordChecks
 
 if TYPE_CHECKING:
     import os
 
     import pyarrow as pa
 
-_NOT_DURABLE = -1  # not the address of a frame
 FRAME_BYTES = 256 << 10  # larger batches are split: damage costs a frame, a reader decodes a frame
 _WRITE_BYTES = 1 << 20  # bytes of frames that are collected for one write
 
@@ -104,7 +103,7 @@ class PendingLog:
         self._job = job
         self._depth = depth_of(log)
         self._path = log_path(absolute(root), log)
-        self._batches = RecordBatches(self._options)
+        self._checks = RecordChecks(self._options)
         self._storage = storage or Storage()
         self._slab: FormatTwoSlab | None = None
         self._names: list[str] = []
@@ -120,11 +119,11 @@ class PendingLog:
             self._add(batch.slice(at, step))
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        (body,) = self._batches.of_arrow(batch)
+        (body,) = self._checks.of_arrow(batch)
         if self._slab is not None and self._slab.offset >= self._slab.full_at:
             self._end()
         slab = self._slab or self._begin()
-        slab.add_records(*body, _NOT_DURABLE)
+        slab.add_records(*body)
         if slab.offset - slab.written >= _WRITE_BYTES:
             slab.write_pending()
 

@@ -23,8 +23,8 @@ from aolog.format.columns import (
     VALUES,
     BodyBuilder,
 )
+from aolog.format.native.inlet import Body
 from aolog.format.slab import TOPIC_LEN_MAX
-from aolog.write.open_batch import Body
 from aolog.write.validate import HEADER_BYTES, OFFSET_BYTES, TIMESTAMP_BYTES, check_sizes
 
 
@@ -96,7 +96,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Bod
     value = _column(given, "value")
     assert value is not None
     if batch.num_rows == 0:
-        return Body(0, 0, 0, [], now_us, now_us)
+        return Body(0, 0, [], now_us, now_us)
     body, bits = BodyBuilder(), VALUES
     least = greatest = now_us
     stamps = _column(given, "timestamp")
@@ -126,7 +126,7 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Bod
     if body.length > max_record_bytes:  # otherwise no record is
         longest = _longest(value, key, headers, stamps, topic)
     check_sizes(body.length, longest, max_record_bytes)
-    return Body(batch.num_rows, bits, 0, body.parts, greatest, least)
+    return Body(batch.num_rows, bits, body.parts, greatest, least)
 
 
 def _longest(

@@ -107,9 +107,10 @@ class Background:
         if chain.unread.due_s < self._looks_s:  # a loss was added within the quiet minute
             self.look_by(chain.unread.due_s)
 
-    def sync_in_time(self, *, needed: bool) -> None:
+    def flushed(self, *, needs_sync: bool) -> None:
         """A flush has happened: the next interval's sync is due, if there is something to sync."""
-        if needed and self._syncs:
+        self.flush_due_s = NEVER_S
+        if needs_sync and self._options.sync == "interval" and self.sync_due_s == NEVER_S:
             self.sync_due_s = time.monotonic() + self._options.sync_seconds
             self.look_by(self.sync_due_s)
 
@@ -119,9 +120,9 @@ class Background:
             self._looks_s = due_s
             self._ticker.wake()
 
-    def tend(self, chain: SlabChain, tail: LogTail, now: float) -> None:
+    def tend(self, chain: SlabChain, tail: LogTail, now: float, *, is_open: bool) -> None:
         """Seals an aged slab, prunes old ones, adds a mark once everything is durable and nothing was
-        appended for a while. Raises what the tail raises."""
+        appended for a while. is_open: whether a frame is. Raises what the tail raises."""
         if tail.trouble is not None:
             self.flush_due_s = now + _RETRY_S
         if now >= self.seal_due_s:
@@ -133,7 +134,12 @@ class Background:
             chain.prune_now()
         chain.unread.warn()
         is_durable = tail.durable == chain.end
-        if tail.trouble is not None or not tail.lacks_mark or not (is_durable or self._syncs):
+        if (
+            is_open
+            or tail.trouble is not None
+            or not tail.lacks_mark
+            or not (is_durable or self._syncs)
+        ):
             self.mark_due_s = NEVER_S
         elif self.mark_due_s == NEVER_S or not is_durable:
             self.mark_due_s = now + self._options.sync_seconds

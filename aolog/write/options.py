@@ -106,6 +106,21 @@ class WriterOptions(NamedTuple):
         return self.format == "queuefka"
 
     @property
+    def frame_bytes(self) -> int:
+        """The bytes at which the open frame ends. Every record of format 1 is a frame."""
+        return 0 if self.format_1 else self.batch_bytes
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """How many bytes may wait in memory."""
+        return self.flush_bytes or max(self.batch_bytes, FLUSH_BYTES)
+
+    @property
+    def unwritten_records(self) -> int:
+        """How many records may wait in memory."""
+        return self.flush_records or UNBOUNDED
+
+    @property
     def bounds(self) -> Retention:
         """The retention; without bounds if none was given."""
         return self.retention or Retention()

@@ -1,15 +1,15 @@
-"""Many records at once to the body of one frame, checked before anything is taken. Needs no lock."""
+"""Records, checked before anything is taken: one for the open frame, or many as the body of one frame. Needs
+no lock."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from aolog.errors import RecordRefused, load_optional
 from aolog.format.compression import packer
 from aolog.format.format1 import check_storable
+from aolog.format.native.inlet import Body, body_of, encode_records
 from aolog.storage import clock
-from aolog.write.open_batch import Body, encode_records
-from aolog.write.plain_columns import plain_columns
 from aolog.write.validate import OFFSET_BYTES, check_record, check_sizes
 
 if TYPE_CHECKING:
@@ -20,15 +20,31 @@ if TYPE_CHECKING:
 
     from aolog.record import Headers
     from aolog.write.options import WriterOptions
+    from aolog.write.validate import CheckedRecord
 
 
-class RecordBatches:
+class RecordChecks:
     """See the module. Each call raises RecordRefused, and RecordTooLarge for a record or for all."""
 
     def __init__(self, options: WriterOptions) -> None:
         self._format_1 = options.format_1
         self._max_record_bytes = options.max_record_bytes
         self._pack = packer(options.compression, options.compression_level)
+
+    def one(
+        self,
+        value: object,
+        key: object,
+        headers: object,
+        timestamp: SupportsIndex | None,
+        topic: str | None,
+    ) -> CheckedRecord:
+        """A record for the open frame, checked."""
+        record = check_record(value, key, headers, timestamp, topic)
+        check_sizes(0, record[5] - OFFSET_BYTES, self._max_record_bytes)
+        if self._format_1:
+            check_storable(*record[:5])
+        return record
 
     def of(
         self,
@@ -48,10 +64,7 @@ class RecordBatches:
 
     def _lone(self, value: bytes | None, now_us: int) -> Body:
         """A frame of format 1."""
-        record = check_record(value, None, (), None, None)
-        check_sizes(0, record[5] - OFFSET_BYTES, self._max_record_bytes)
-        check_storable(*record[:5])
-        return Body(1, 0, 0, [record[0] or b""], now_us, now_us)
+        return Body(1, 0, [self.one(value, None, (), None, None)[0] or b""], now_us, now_us)
 
     def of_arrow(self, batch: pa.RecordBatch) -> list[Body]:
         """Arrow's columns as one frame."""
@@ -95,19 +108,26 @@ def _columns_of(
         _column(topics, "topics", listed),
     )
     if not listed:
-        return Body(0, 0, 0, [], now_us, now_us)
-    plain = plain_columns(*given)
-    if plain is not None and plain.longest <= max_record_bytes:
-        check_sizes(plain.size + 8 * len(listed), 0, max_record_bytes)
-        return encode_records(*plain[2:], now_us)
+        return Body(0, 0, [], now_us, now_us)
+    made = None if body_of is None else body_of(*given, now_us)
+    if made is not None:
+        size, longest, taken = made
+        _check_all(len(listed), size, longest, max_record_bytes)
+        assert taken is not None
+        records, columns, body, greatest_us, least_us = taken
+        return Body(records, columns, [body], greatest_us, least_us)
     absent = zip(given, (None, None, (), None, None), strict=True)
     whole = [[none] * len(listed) if column is None else column for column, none in absent]
     checked = [check_record(*parts) for parts in zip(*whole, strict=True)]
     sizes = [size for *_, size in checked]
-    bytes_of_all = sum(sizes) + 8 * len(sizes)  # a column may add offsets for all records
-    check_sizes(bytes_of_all, max(sizes) - OFFSET_BYTES, max_record_bytes)
+    _check_all(len(sizes), sum(sizes), max(sizes), max_record_bytes)
     data, keys, headers, moments, names, _ = zip(*checked, strict=True)
     return encode_records(data, keys, headers, moments, names, now_us)
+
+
+def _check_all(records: int, size: int, longest: int, max_record_bytes: int) -> None:
+    bytes_of_all = size + 8 * records  # a column may add offsets for all records
+    check_sizes(bytes_of_all, longest - OFFSET_BYTES, max_record_bytes)
 
 
 def _column(given: Iterable[Any] | None, name: str, values: Sequence[object]) -> list[Any] | None:

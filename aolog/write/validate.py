@@ -22,7 +22,7 @@ BATCH_BYTES_MAX = 1 << 30
 SLAB_BYTES_MAX = 1 << 60
 _INT64 = range(-(1 << 63), 1 << 63)
 # What a record takes of a frame beside the bytes of its parts. `check_record` counts one record,
-# plain_columns.py and arrow.py count whole columns by the same rule.
+# arrow.py and format/native/_records.h count whole columns by the same rule.
 OFFSET_BYTES = 4  # of a value and of a key
 HEADER_BYTES = 8  # of each header: its name's offset and its value's
 TIMESTAMP_BYTES = 8
@@ -63,11 +63,13 @@ def _as_bytes(value: object, what: str) -> bytes | None:
 
 
 def check_text(text: object, what: str) -> tuple[str, int]:
-    """The text and its bytes in UTF-8. what: for the error. Raises RecordRefused."""
-    if isinstance(text, str) and text.isascii():
-        return text, len(text)
+    """The text, as a plain str, and its bytes in UTF-8. what: for the error. Raises RecordRefused."""
     if not isinstance(text, str):
         raise RecordRefused(f"{what} is {type(text).__name__}, not str")
+    if type(text) is not str:
+        text = str.__str__(text)
+    if text.isascii():
+        return text, len(text)
     try:
         return text, len(text.encode())
     except UnicodeEncodeError:

@@ -1,10 +1,10 @@
 """Writer: what a user calls. The way of a record is in log_tail.py.
 
-    append ─► gate ─► LogTail: open batch ─► frame ─► active slab ─► file ─► device
+    append ─► inlet: the open frame ─► LogTail: active slab ─► file ─► device
 
-The lock is around everything that is appended. While no call holds it, the gate (format/native) may be
-open: a value then joins the open batch without the lock. So a call that changes something takes the
-lock and shuts the gate. A sync waits for the device without the lock.
+The writer is its own inlet (format/native/inlet.py): its open frame. The lock is around everything else.
+While no call holds it, records may join the open frame without it. So a call that changes something takes
+the lock and shuts the inlet. A sync waits for the device without the lock.
 
 Fail-stop. A call finishes, or raises one of our errors with the state as documented. If anything else
 interrupts it (KeyboardInterrupt, MemoryError, a bug), the writer has failed: every later call says so,
@@ -19,18 +19,22 @@ from typing import TYPE_CHECKING, Literal, Self, SupportsIndex, TypeVar
 
 from aolog import errors as notices
 from aolog.errors import AologError, Forked, LogClosed, UsageError, nested_call, not_copied
-from aolog.format.format1 import check_storable
-from aolog.format.native.speed import Gate
+from aolog.format.compression import packer
+from aolog.format.native.inlet import Inlet
 from aolog.log import lifetime
-from aolog.log.pruned_records import NEVER_S
+from aolog.storage import clock
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.background import Background
 from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail, may_be_retried
-from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
-from aolog.write.record_columns import RecordBatches, array_of
+from aolog.write.options import (
+    BATCH_BYTES,
+    MAX_RECORD_BYTES,
+    SLAB_BYTES,
+    WriterOptions,
+)
+from aolog.write.record_columns import RecordChecks, array_of
 from aolog.write.slab_chain import SlabChain
-from aolog.write.validate import OFFSET_BYTES, check_record, too_large
 
 if TYPE_CHECKING:
     import os
@@ -40,9 +44,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aolog.format.compression import Compression
+    from aolog.format.native.inlet import Body
     from aolog.log.retention import Retention
     from aolog.record import Gap, Headers
-    from aolog.write.open_batch import Body
+    from aolog.write.active_slab import ActiveSlab
     from aolog.write.opening import Opening
     from aolog.write.validate import CheckedRecord
 
@@ -50,7 +55,7 @@ _Result = TypeVar("_Result")
 _RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
 
 
-class Writer(Gate):
+class Writer(Inlet):
     """The one writer of a log.
 
     Creates the directory if there is none. slab_bytes, slab_seconds: a slab that is larger, or that
@@ -71,9 +76,7 @@ class Writer(Gate):
     any other unexpected one, makes the writer failed: later calls raise UsageError, and `close`
     releases the log, which the next Writer recovers. The writer's own threads start with the first
     append that needs them; if the system has no thread left, it raises StorageFailed and takes nothing.
-
-    Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError,
-    CodecUnavailable.
+    Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError, CodecUnavailable.
     """
 
     _is_open = False
@@ -107,16 +110,18 @@ class Writer(Gate):
             sync=sync, sync_seconds=sync_seconds, retention=retention, format=format, topic=topic,
             max_record_bytes=max_record_bytes, preallocate=preallocate, first_address=first_address,
             compression=compression, compression_level=compression_level, mode=mode,
-        ).checked()  # fmt: skip  # passed on as they are
+        ).checked()  # fmt: skip
         self.path = absolute(path)  # slabs to come do not move with the process
-        self._format_1, self._max_record_bytes = options.format_1, options.max_record_bytes
-        self._syncs_each_flush = options.sync == "flush"
-        self._batches = RecordBatches(options)
+        self._options = options
+        self._frame_bytes, self._syncs_each_flush = options.frame_bytes, options.sync == "flush"
+        self._pack = packer(options.compression, options.compression_level)
+        self._checks = RecordChecks(options)
+        self._begin(0, 0)
         self._new_lock()
         self._commit = GroupCommit()
         self._background = Background(self.path, options, self._tick, self._sync_quietly)
         self._chain = SlabChain(self.path, storage or Storage(), options)
-        self._tail = LogTail(self._chain, options)
+        self._tail = LogTail(self._chain)
         lifetime.opened(self, self._chain.storage.system, Writer._after_fork_in_child)
         self._is_open = True
         self._background.check_age()
@@ -126,8 +131,6 @@ class Writer(Gate):
         self._room = threading.Condition(self._lock)
         # Whether this thread holds it. threading.Condition asks any lock this way.
         self._is_locked: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
-
-    # --- state ------------------------------------------------------------------------------
 
     @property
     def topic(self) -> str | None:
@@ -143,7 +146,7 @@ class Writer(Gate):
     def end(self) -> int:
         """The address after everything appended, memory included. A new record's is not below."""
         with self._lock:
-            return self._tail.end
+            return self._end or self._chain.end
 
     @property
     def durable(self) -> int:
@@ -152,15 +155,11 @@ class Writer(Gate):
 
     @property
     def pruned_unread(self) -> Mapping[str, Gap]:
-        """The records that this writer's retention removed although a protecting cursor had not
-        read them, by cursor: only `Retention(max_bytes=…, when_full="prune")` does so."""
+        """The unread records that this writer's retention removed, by protecting cursor: only
+        `Retention(max_bytes=…, when_full="prune")` does so."""
         return self._chain.unread.total
 
-    # --- append: records into the open batch --------------------------------------------------
-
-    # `append` is Gate's: a value joins the open batch, or is passed to `_append_value`; anything
-    # else is passed to `_append`.
-
+    # `append` is Inlet's: a record joins the open frame there, or is passed to `_append`.
     def _append(
         self,
         value: bytes | None,
@@ -170,35 +169,34 @@ class Writer(Gate):
         timestamp: SupportsIndex | None = None,
         topic: str | None = None,
     ) -> int:
-        return self._take(check_record(value, key, headers, timestamp, topic))
+        record = self._checks.one(value, key, headers, timestamp, topic)
+        return self._taking(lambda: self._take_record(record))
 
-    def _append_value(self, value: bytes) -> int:
-        return self._take((value, None, (), None, None, len(value) + OFFSET_BYTES))
-
-    def _take(self, record: CheckedRecord) -> int:
+    def _taking(self, take: Callable[[], _Result]) -> _Result:
+        """Calls `take` under the lock, with the inlet shut; then does what has become due."""
         self._refuse_nested()
-        size = record[5]
-        if size - OFFSET_BYTES > self._max_record_bytes:  # every record has a value's offset
-            raise too_large(size - OFFSET_BYTES, self._max_record_bytes)
-        if self._format_1:
-            check_storable(*record[:5])
         with self._lock:
             try:
-                tail = self._tail
-                if tail.trouble is not None:
-                    tail.refuse()
-                batch = tail.batch
-                if batch is not None and batch.plain:  # otherwise the gate is shut
-                    batch.size = self._close_gate() or batch.size
-                if batch is None or batch.size + size > tail.batch_bytes:
-                    self._make_room(size)
-                address = tail.add(record)
-                must_sync = self._flush_or_open_gate()
+                self._shut()
+                if self._tail.trouble is not None:
+                    self._tail.refuse()
+                result = take()
+                must_sync = self._flush_or_admit()
             except BaseException as error:
                 self._after_error(error)
                 raise
         if must_sync:
             self._sync_quietly()
+        return result
+
+    def _take_record(self, record: CheckedRecord) -> int:
+        size = record[5]
+        if not self._count or self._size + size > self._frame_bytes:
+            slab = self._make_room(size)
+            self._begin(slab.base + slab.offset, clock.now_us())
+        address = self._put(*record)
+        if self._size >= self._frame_bytes:
+            self._cut_frame()
         return address
 
     def append_many(
@@ -214,66 +212,68 @@ class Writer(Gate):
         headers, timestamps, topics: an entry for each value, as for `append`. Returns their addresses,
         uint64. Durability and errors as for `append`; none is taken on an error. (Format 1 has no
         batches: each value is a frame there, and an error may come between two.)"""
-        return self._append_frames(self._batches.of(values, keys, headers, timestamps, topics))
+        return self._append_frames(self._checks.of(values, keys, headers, timestamps, topics))
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
         """As `append_many`, of a batch of columns: `value` and, optional, `key`, `headers` (lists of
         structs of `key` and `value`), `timestamp`, `topic`; `address` is ignored."""
-        return self._append_frames(self._batches.of_arrow(record_batch))
+        return self._append_frames(self._checks.of_arrow(record_batch))
 
     def _append_frames(self, bodies: list[Body]) -> np.ndarray:
         """Takes frames as they are. Returns the addresses of their records."""
-        self._refuse_nested()
-        taken: list[range] = []
-        with self._lock:
-            try:
-                self._tail.refuse()
-                self._shut_gate()
-                for body in bodies:
-                    self._make_room()
-                    taken.append(self._tail.add_frame(body))
-                must_sync = self._flush_or_open_gate()
-            except BaseException as error:
-                self._after_error(error)
-                raise
-        if must_sync:
-            self._sync_quietly()
-        return array_of(taken)
 
-    def _make_room(self, size: int = 0) -> None:
-        """Ends the open batch; the slab has room for a frame on return. size: of the record that
-        comes next. Waits if retention blocks. With the gate shut."""
+        def take() -> list[range]:
+            taken = []
+            for body in bodies:
+                address = self._make_room().add_records(*body)
+                taken.append(range(address, address + body.records))
+            return taken
+
+        return array_of(self._taking(take))
+
+    def _make_room(self, size: int = 0) -> ActiveSlab:
+        """Ends the open frame. Returns the slab, which has room for a frame. size: of the record that
+        comes next. Waits if retention blocks. With the inlet shut."""
         tail, background = self._tail, self._background
-        if tail.batch is not None:
-            tail.cut_batch()
+        if self._count:
+            self._cut_frame()
             # Now and not after the next record, which would then be a frame by itself.
-            if not self._syncs_each_flush and tail.is_due(size):
+            if (
+                not self._syncs_each_flush
+                and self._chain.unwritten + size >= self._options.unwritten_bytes
+            ):
                 self._quietly(self._flush_locked)
-        while not tail.make_room(end_slab=background.is_seal_due()):
+        while (slab := tail.make_room(end_slab=background.is_seal_due())) is None:
             self._room.wait(_RETENTION_POLL_S)
             tail.refuse()
-            self._shut_gate()  # opened by another thread meanwhile
+            self._shut()  # another thread may have admitted meanwhile
+            self._cut_frame()
         background.arm(self._chain)
+        return slab
 
-    def _flush_or_open_gate(self) -> bool:
-        """After an append: flushes what is due. If nothing is, values may join the open batch until
+    def _cut_frame(self) -> None:
+        """The open frame, if there is one, becomes a frame of the slab, in memory."""
+        self._cut(self._chain.slab, self._pack)  # under the lock: the next address depends on it
+
+    def _flush_or_admit(self) -> bool:
+        """After an append: flushes what is due. If nothing is, records may join without the lock until
         something will be. True: call `sync` without the lock, as the policy is to sync."""
-        tail = self._tail
-        if tail.must_flush():
+        tail, chain, options = self._tail, self._chain, self._options
+        most = options.unwritten_records - tail.unflushed_records
+        limit = options.unwritten_bytes - chain.unwritten
+        if self._size >= limit or self._count >= most:
             if self._syncs_each_flush:
                 return True
             self._quietly(self._flush_locked)
-        elif tail.batch is not None and tail.batch.plain and tail.trouble is None:
-            self._open_gate(*tail.gate())
-        if self._format_1 and self._chain.is_full:
+        elif tail.trouble is None:
+            record_max = options.max_record_bytes
+            if self._count:
+                self._admit(min(limit, self._frame_bytes), most - 1, record_max)
+            elif not self._frame_bytes and self._pack is None:
+                self._admit(limit, most - 1, record_max, chain.slab)
+        if options.format_1 and chain.is_full:
             self._quietly(tail.make_room)  # at once, as the Go program does
         return False
-
-    def _shut_gate(self) -> None:
-        """The next append takes the lock, and looks at everything."""
-        size = self._close_gate()
-        if size and self._tail.batch is not None:
-            self._tail.batch.size = size
 
     # --- flush and sync -----------------------------------------------------------------------
 
@@ -293,12 +293,10 @@ class Writer(Gate):
             return self._chain.end
 
     def _flush_locked(self) -> None:
-        tail, background = self._tail, self._background
-        self._close_gate()  # the batch ends: its size is of no interest
-        tail.flush()
-        background.flush_due_s = NEVER_S
-        if background.sync_due_s == NEVER_S and not self._syncs_each_flush:
-            background.sync_in_time(needed=tail.durable < self._chain.end)
+        self._shut()
+        self._cut_frame()
+        self._tail.flush()
+        self._background.flushed(needs_sync=self._tail.durable < self._chain.end)
 
     def sync(self) -> int:
         """Everything appended is on the device on return: it survives power loss. The durable
@@ -306,7 +304,7 @@ class Writer(Gate):
         SyncFailed: see `durable`, and what `flush` raises."""
         self._refuse_nested()
         tail = self._tail
-        target = tail.end
+        target = self._end or self._chain.end
         if tail.trouble is None:
             if tail.durable >= target:
                 return tail.durable
@@ -342,7 +340,7 @@ class Writer(Gate):
         documented."""
         with self._lock:
             if self._tail.after_error(error):
-                self._shut_gate()
+                self._shut()
                 self._commit.release_all()  # this thread may have had the turn
 
     def _quietly(self, call: Callable[[], object]) -> None:
@@ -352,24 +350,25 @@ class Writer(Gate):
         except AologError as error:
             with self._lock:
                 if self._tail.keep_for_later(error):
-                    self._shut_gate()
+                    self._shut()
             if not isinstance(error, LogClosed):
                 notices.warn("%s: %s", self.path, error)
-
-    # --- what the writer's own threads do -----------------------------------------------------------
 
     def _tick(self) -> float | None:
         """Does what is due. Returns the seconds until the next look, None to sleep until woken."""
         background, tail, now = self._background, self._tail, time.monotonic()
         if now >= background.flush_due_s:
-            background.flush_due_s = NEVER_S
+            background.flushed(needs_sync=False)  # also if it fails
             self._quietly(self.flush)
         with self._lock:
             try:
                 if not may_be_retried(tail.trouble):
                     return None
-                self._shut_gate()
-                self._quietly(lambda: background.tend(self._chain, tail, now))
+                self._shut()
+                if background.is_seal_due():
+                    self._cut_frame()
+                is_open = self._count > 0
+                self._quietly(lambda: background.tend(self._chain, tail, now, is_open=is_open))
                 return background.sleep(self._chain.unread.due_s)
             except BaseException as error:
                 self._after_error(error)
@@ -378,14 +377,12 @@ class Writer(Gate):
     def _sync_quietly(self) -> None:
         self._quietly(self.sync)
 
-    # --- closing ----------------------------------------------------------------------------
-
     def close(self) -> None:
         """Flushes, seals, syncs, releases the log. Idempotent. Raises StorageFull or StorageFailed
         with the log still open: nothing is lost, free space and call again. Raises SyncFailed, also
         for one in a thread of the writer's own, and UsageError if the writer failed, with the log
         released."""
-        failure = self._end(self._tail.finish) if self._is_open else None
+        failure = self._close_with(self._tail.finish) if self._is_open else None
         if failure is not None:
             raise failure
 
@@ -395,17 +392,20 @@ class Writer(Gate):
         in memory. The address after those frames: records before it are in the log, and durable if
         `durable` says so; others are not, and may be appended again. Idempotent; raises UsageError
         within another call, and nothing else."""
-        end = self._end(self._tail.keep_whole_frames) if self._is_open else None
+        end = self._close_with(self._tail.keep_whole_frames) if self._is_open else None
         return self._tail.durable if end is None else end
 
-    def _end(self, finish: Callable[[], _Result]) -> _Result | None:
+    def _close_with(self, finish: Callable[[], _Result]) -> _Result | None:
         """Calls `finish` and refuses later calls, unless another thread did; releases the log."""
         self._refuse_nested()
         result = None
         with self._lock:
             if not isinstance(self._tail.trouble, LogClosed):
-                self._shut_gate()
+                self._shut()
+                if may_be_retried(self._tail.trouble):
+                    self._cut_frame()
                 result = finish()
+                self._begin(0, 0)
                 closed = LogClosed("the writer is closed", hint="open another", path=self.path)
                 self._tail.end_with(closed)
                 self._room.notify_all()
@@ -421,7 +421,7 @@ class Writer(Gate):
         """The parent's file, buffers and log lock stay as they are. Takes no lock: a thread of the
         parent may have held it at the fork."""
         self._new_lock()
-        self._close_gate()
+        self._shut()
         hint = "open a Writer of its own in the child, on another log"
         forked = Forked("the writer was opened before a fork", hint=hint, path=self.path)
         self._tail.end_with(forked)

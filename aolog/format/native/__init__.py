@@ -1,1 +1,5 @@
-"""The compiled helper and its Python twin. `speed` chooses one; both do the same, and tests compare them."""
+"""What runs once a record or once a frame: compiled, and the Python twins that are the reference.
+
+`inlet` is what a writer calls, `speed` what a reader and the bridge call. Each chooses a half; both halves do
+the same, and tests compare them.
+"""

@@ -1,4 +1,4 @@
-/* The parts of `_rows.c`, `_export.c` and `_split.c` that `_speed.c` adds to its module. */
+/* The parts of `_rows.c` and `_export.c` that `_speed.c` adds to its module. */
 #ifndef AOLOG_ROWS_H
 #define AOLOG_ROWS_H
 
@@ -9,8 +9,6 @@
 extern PyType_Spec aolog_rows_spec;
 
 PyObject *aolog_export(PyObject *module, PyObject *node);
-
-PyObject *aolog_split(PyObject *module, PyObject *headers);
 
 /* Call it before making a row. -1 and ImportError if rows cannot be made with this Python. */
 int aolog_rows_begin(PyObject *module);

@@ -1,8 +1,8 @@
 """The functions that run once for each record: in C if there was a compiler, otherwise in Python.
 
-The C half, `_speed.c`, `_rows.c`, `_split.c` and `_export.c`, does not know the format: it appends
-values to a list, adds lengths, cuts bytes, fills tuples, groups, and passes buffers to Arrow. Both
-halves do the same. `backend` names the one in use; `AOLOG_BACKEND=python` in the environment
+The C half, `_speed.c`, `_rows.c` and `_export.c`, does not know the format: it adds lengths, cuts bytes,
+fills tuples, groups, and passes buffers to Arrow. Both halves do the same. What a writer calls is in
+inlet.py. `backend` names the one in use; `AOLOG_BACKEND=python` in the environment
 chooses Python."""
 
 from __future__ import annotations
@@ -14,91 +14,21 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import accumulate, chain, pairwise, repeat
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 try:
     if os.environ.get("AOLOG_BACKEND") == "python":
         raise ImportError
-    _speed: Any = importlib.import_module("aolog.format.native._speed")
+    compiled: Any = importlib.import_module("aolog.format.native._speed")
 except ImportError:
-    _speed = None
+    compiled = None
 
-if TYPE_CHECKING:
-    import threading
-
-    from aolog.record import Headers
 
 _Object = TypeVar("_Object")
 
-backend = "python" if _speed is None else "compiled"
+backend = "python" if compiled is None else "compiled"
 
 assert array("I").itemsize == 4  # the offsets' width; holds wherever CPython 3.11 runs
-
-
-class PythonGate:
-    """The fast path of `append`: adds a plain value to a list. A value that does not fit goes to
-    `_append_value`, any other record to `_append`.
-
-    Base class of Writer, which defines those two. Thread-safe, under `_lock`.
-    """
-
-    _lock: threading.RLock
-    _is_locked: Callable[[], bool]  # by the calling thread
-    _append: Callable[..., int]  # as `append`
-    _append_value: Callable[[bytes], int]  # as `append`, of a plain value
-    _joined: list[Any] | None = None
-    _first = _size = _limit = _most = _overhead = 0
-
-    def _open_gate(
-        self, values: list[Any], first: int, size: int, limit: int, most: int, overhead: int
-    ) -> None:
-        """From now on `append` adds values to this list, until it has `most` values or reaches `limit`
-        bytes. first: the address of its first value. size: bytes now. overhead: bytes of each value
-        beside its own. Raises ValueError for negative bytes."""
-        if size < 0 or overhead < 0:
-            raise ValueError("bytes cannot be negative")
-        self._joined, self._first, self._size = values, first, size
-        self._limit, self._most, self._overhead = limit, most, overhead
-
-    def _close_gate(self) -> int:
-        """From now on `append` adds nothing. Returns the bytes of the list, 0 if none was open."""
-        size, self._joined, self._size = self._size, None, 0
-        return size
-
-    def append(
-        self,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Headers = (),
-        timestamp: SupportsIndex | None = None,
-        topic: str | None = None,
-    ) -> int:
-        """Appends a record; returns its address. The record is in memory on return. It survives a crash
-        of the process after `flush`, and power loss after `sync`.
-
-        timestamp: microseconds since the epoch; default: the time of the batch. Raises RecordRefused,
-        RecordTooLarge, StorageFull and StorageFailed (the record is not appended; earlier records are
-        kept, and the next call writes them), SyncFailed, LogClosed, Forked.
-        """
-        if (
-            type(value) is bytes
-            and key is None
-            and not headers
-            and timestamp is None
-            and topic is None
-            and not self._is_locked()  # otherwise a signal handler calls: `_append` refuses it
-        ):
-            with self._lock:
-                joined = self._joined
-                if joined is not None:
-                    size, before = self._size + len(value) + self._overhead, len(joined)
-                    if size < self._limit and before < self._most:
-                        self._size = size
-                        joined.append(value)
-                        return self._first + before
-            return self._append_value(value)
-        return self._append(value, key=key, headers=headers, timestamp=timestamp, topic=topic)
 
 
 def python_column(values: list[Any]) -> bytes | None:
@@ -109,14 +39,6 @@ def python_column(values: list[Any]) -> bytes | None:
         return b"".join((offsets, bytes(-len(offsets) % 8), *values))
     except TypeError:
         return None
-
-
-def python_measure(values: list[Any]) -> tuple[int, int] | None:
-    """(bytes of all values, bytes of the longest); None if the type of a value is not bytes."""
-    if set(map(type, values)) - {bytes}:
-        return None
-    lengths = list(map(len, values))
-    return sum(lengths), max(lengths, default=0)
 
 
 def python_rise(columns: list[memoryview]) -> bool:
@@ -138,29 +60,6 @@ def python_total(numbers: array[int], indices: list[int] | None = None) -> tuple
     if min(chosen, default=0) < 0 or total >> 63:
         raise OverflowError("a number is negative, or the sum exceeds an i64")
     return total, max(chosen, default=0)
-
-
-def python_split(
-    headers: list[Any],
-) -> tuple[bytes, list[str], list[bytes | None], int, int, int] | None:
-    """Headers of records as columns: n+1 offsets u32 into all pairs, their names, their values; then bytes
-    of all values, bytes of the longest, and the most pairs of a record. None if one is not a tuple of
-    pairs, themselves tuples, of str, and bytes or None: these types and no others; or there are too many.
-    """
-    if set(map(type, headers)) - {tuple}:
-        return None
-    pairs = list(chain.from_iterable(headers))
-    if set(map(type, pairs)) - {tuple} or set(map(len, pairs)) - {2}:
-        return None
-    names, values = [name for name, _ in pairs], [value for _, value in pairs]
-    measured = python_measure([value for value in values if value is not None])
-    if measured is None or set(map(type, names)) - {str}:
-        return None
-    if len(names) >> 32:
-        return None
-    lengths = list(map(len, headers))
-    offsets = array("I", accumulate(lengths, initial=0)).tobytes()
-    return offsets, names, values, *measured, max(lengths, default=0)
 
 
 def python_groups(objects: list[_Object]) -> dict[_Object, list[int]]:
@@ -306,13 +205,10 @@ _COLUMNS: dict[str, Callable[[Any, int, int], Iterator[Any]]] = {
 # Makes an array for Arrow's C data interface: a capsule that keeps (length, buffers, children) alive.
 # children: the same tuples; None for an absent buffer. Nothing checks that the buffers are long enough
 # for their type. None without the C half: then pyarrow's own calls are used.
-export: Callable[[tuple[Any, ...]], object] | None = None if _speed is None else _speed.export
+export: Callable[[tuple[Any, ...]], object] | None = None if compiled is None else compiled.export
 
-Gate = PythonGate
 Rows = PythonRows
-column, measure, rise = python_column, python_measure, python_rise
-total, groups, split = python_total, python_groups, python_split
-if not TYPE_CHECKING and _speed is not None:
-    Gate, Rows = _speed.Gate, _speed.Rows
-    column, measure, rise = _speed.column, _speed.measure, _speed.rise
-    total, groups, split = _speed.total, _speed.groups, _speed.split
+column, rise, total, groups = python_column, python_rise, python_total, python_groups
+if not TYPE_CHECKING and compiled is not None:
+    Rows, column, rise = compiled.Rows, compiled.column, compiled.rise
+    total, groups = compiled.total, compiled.groups

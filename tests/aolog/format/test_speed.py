@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import os
 import subprocess
 import sys
-import threading
 import time
 import weakref
 from array import array
@@ -37,50 +35,14 @@ def offsets_of(values: list[bytes]) -> memoryview:
     return memoryview(speed.python_column(values) or b"")[: 4 * len(values) + 4]
 
 
-class Notes:
-    """Notes what may not simply join."""
-
-    passed_on: list[tuple[object, dict[str, object]]]
-
-    def _append(self, value: bytes | None, **other: Any) -> int:
-        self.passed_on.append((value, {k: v for k, v in other.items() if v not in (None, ())}))
-        return -1
-
-    def _append_value(self, value: bytes) -> int:
-        assert type(value) is bytes
-        return self._append(value)
-
-
-class PythonTaker(Notes, speed.PythonGate):
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._is_locked = self._lock._is_owned  # type: ignore[attr-defined]  # threading's own
-        self.passed_on = []
-
-
-class CompiledTaker(Notes, compiled.Gate):  # type: ignore[misc]  # it has no type information
-    def __init__(self) -> None:
-        self.passed_on = []
-
-
-def open_gate(gate: Any, *arguments: Any) -> None:
-    gate._open_gate(*arguments)
-
-
-def close_gate(gate: Any) -> int:
-    return gate._close_gate()
-
-
-TAKERS = [PythonTaker, CompiledTaker]
 BOTH_ROWS = [speed.PythonRows, compiled.Rows]
 
 
 @bounded
 @given(VALUES)
-def test_columns_and_measures_are_the_same(values):
+def test_columns_are_the_same(values):
     column = compiled.column(values)
     assert column == speed.python_column(values)
-    assert compiled.measure(values) == speed.python_measure(values)
     begin = -(-(4 * len(values) + 4) // 8) * 8
     offsets = array("I", column[: 4 * len(values) + 4])
     assert list(offsets) == [len(b"".join(values[:n])) for n in range(len(values) + 1)]
@@ -95,28 +57,6 @@ class Text(str):
 PAIRS = st.lists(
     st.tuples(st.text(UNICODE, max_size=2), st.none() | st.binary(max_size=3)), max_size=3
 )
-NOT_PLAIN = [None, [("h", b"")], (None,), (["h", b""],), (("h",),), (("h", b"", 1),), ((b"h", b""),),
-             (("h", "v"),), (("h", bytearray()),), ((Text("h"), b""),), ((None, b""),)]  # fmt: skip  # one list
-
-
-@bounded
-@given(st.lists(PAIRS.map(tuple)), st.none() | st.sampled_from(NOT_PLAIN), st.data())
-def test_headers_are_split_in_the_same_way(headers, other, data):
-    if other is not None:
-        headers.insert(data.draw(st.integers(0, len(headers))), other)
-    split = compiled.split(headers)
-    assert split == speed.python_split(headers)
-    if other is not None:
-        assert split is None
-        return
-    pairs = [pair for each in headers for pair in each]
-    assert (
-        split[0]
-        == array("I", [sum(map(len, headers[:n])) for n in range(len(headers) + 1)]).tobytes()
-    )
-    assert split[1:3] == ([name for name, _ in pairs], [value for _, value in pairs])
-    sizes = [len(value) for _, value in pairs if value is not None]
-    assert split[3:] == (sum(sizes), max(sizes, default=0), max(map(len, headers), default=0))
 
 
 @bounded
@@ -449,55 +389,6 @@ def test_numbers_end_below_two_to_the_63():
     ]
     with pytest.raises(ValueError, match="fewer entries"):
         compiled.Rows(aolog.Record, "n", (last - 2,), 0, 3)
-    gate = CompiledTaker()
-    open_gate(gate, [], last - 1, 0, 100, 100, 4)
-    assert [gate.append(b"x"), gate.append(b"y")] == [last - 1, -1]
-
-
-@pytest.mark.parametrize("taker", TAKERS)
-def test_a_gate_lets_values_join_until_a_bound(taker):
-    gate, joined = taker(), [b"there"]
-    assert gate.append(b"closed") == -1
-    open_gate(gate, joined, 100, 9, 40, 4, 4)
-    assert [gate.append(b"ab"), gate.append(b"c")] == [101, 102]
-    assert gate.append(b"x" * 20) == -1  # 40 bytes would be reached
-    assert gate.append(b"d") == 103
-    assert gate.append(b"e") == -1  # there are as many as may be
-    assert joined == [b"there", b"ab", b"c", b"d"]
-    assert close_gate(gate) == 9 + 6 + 5 + 5
-    assert gate.append(b"f") == -1
-    assert close_gate(gate) == 0
-    assert [value for value, _ in gate.passed_on] == [b"closed", b"x" * 20, b"e", b"f"]
-
-
-def test_both_halves_promise_the_same_of_append():
-    told, python = inspect.getdoc(compiled.Gate.append), inspect.getdoc(speed.PythonGate.append)
-    assert told == python
-    ours = inspect.signature(speed.PythonGate.append).parameters
-    theirs = inspect.signature(compiled.Gate.append).parameters
-    assert {n: p.default for n, p in theirs.items()} == {n: p.default for n, p in ours.items()}
-
-
-@pytest.mark.parametrize("taker", TAKERS)
-def test_only_plain_bytes_join(taker):
-    gate, joined = taker(), []
-    open_gate(gate, joined, 0, 0, 1 << 20, 1 << 20, 4)
-    given_ = [None, bytearray(b"x"), "text"]
-    assert {gate.append(value) for value in given_} == {-1}
-    assert gate.append(b"x", key=b"k", topic="t") == -1
-    assert gate.append(b"x", headers=(("a", b"b"),), timestamp=3) == -1
-    assert gate.append(value=b"named") in {-1, 0}  # it may join, and need not
-    assert gate.passed_on[:5] == [
-        (None, {}),
-        (bytearray(b"x"), {}),
-        ("text", {}),
-        (b"x", {"key": b"k", "topic": "t"}),
-        (b"x", {"headers": (("a", b"b"),), "timestamp": 3}),
-    ]
-    with pytest.raises(TypeError):
-        gate.append()
-    with pytest.raises(TypeError):
-        gate.append(b"x", b"two")
 
 
 class Lent(bytearray):
@@ -535,7 +426,7 @@ def test_what_is_exported_is_kept_until_the_last_array_is_gone():
 def test_the_backend_is_named_and_can_be_chosen():
     ask = "import aolog; print(aolog.backend, aolog.Writer.__mro__[-2].__module__)"
     for chosen, told in (
-        ("python", "python aolog.format.native.speed"),
+        ("python", "python aolog.format.native.inlet"),
         ("", "compiled aolog.format.native._speed"),
     ):
         environment = {**os.environ, "AOLOG_BACKEND": chosen}

@@ -16,7 +16,6 @@ import aolog
 from aolog.write.active_slab import FormatTwoSlab
 from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail
-from aolog.write.open_batch import OpenBatch
 from tests.aolog.conftest import (
     NEVER,
     PACKAGE,
@@ -41,7 +40,7 @@ def interrupt(*_: object, **__: object) -> None:
 
 
 CALLS: dict[str, Callable[[aolog.Writer], object]] = {
-    "append": lambda writer: writer.append(b"x", key=b"k"),
+    "append": lambda writer: writer.append(b"x", key=memoryview(b"k")),  # not plain: in Python
     "append a value": lambda writer: writer.append(b"x"),
     "append many": lambda writer: writer.append_many([b"x"]),
     "flush": lambda writer: writer.flush(),
@@ -49,10 +48,10 @@ CALLS: dict[str, Callable[[aolog.Writer], object]] = {
 }
 # A call, and a part of the library within it that is interrupted.
 PLACES = [
-    ("append", OpenBatch, "add"),
-    ("append", LogTail, "must_flush"),
+    ("append", aolog.Writer, "_put"),
+    ("append", aolog.Writer, "_flush_or_admit"),
     ("append many", FormatTwoSlab, "add_records"),
-    ("flush", OpenBatch, "encode"),
+    ("flush", aolog.Writer, "_cut"),
     ("flush", FormatTwoSlab, "write_pending"),
     ("sync", LogTail, "datasync"),
     ("sync", GroupCommit, "enter"),

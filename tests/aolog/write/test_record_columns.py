@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import aolog
-from aolog.format.columns import split_headers
 from aolog.format.frame import KIND_RECORDS
-from aolog.write.plain_columns import plain_columns
-from aolog.write.validate import OFFSET_BYTES, check_record
 from tests.aolog.conftest import frames_of, read_all
 
 VALUES = [b"a", None, bytearray(b"c")]
@@ -79,78 +74,6 @@ def test_a_wrong_column_is_refused_and_nothing_is_taken(
 def test_format_1_has_no_columns(log_path: str) -> None:
     with aolog.Writer(log_path, format="queuefka") as writer, pytest.raises(aolog.RecordRefused):
         writer.append_many([b"a"], keys=[b"k"])
-
-
-# --- whole columns are checked as records are one by one --------------------------------------------
-
-
-class Name(str):
-    __slots__ = ()
-
-
-short = st.none() | st.binary(max_size=6)
-PLAIN: dict[str, st.SearchStrategy[Any]] = {
-    "value": short,
-    "key": short,
-    "headers": st.lists(st.tuples(st.sampled_from("hä"), short), max_size=3).map(tuple),
-    "timestamp": st.integers(-3, 3),
-    "topic": st.none() | st.sampled_from("tü"),
-}
-ODD_PAIRS: list[Any] = [
-    ("", b"1"), (Name("n"), b"1"), (3, b"1"), ("\ud800", b"1"), ("n" * 40, None), ("h", "text"),
-    ("h", bytearray(b"b")), ("h", b"v" * 40), ["h", b"1"], ("h",), ("h", b"1", 2), "hi", 5, None,
-]  # fmt: skip  # one list
-ODD: dict[str, list[Any]] = {
-    "value": [bytearray(b"b"), "text", 1, b"v" * 40, b"v" * 41],
-    "key": [memoryview(b"m"), "text", 1.5, b"k" * 40],
-    "headers": [None, [("h", b"1")], 5, "hi", *(((("h", b"1")), pair) for pair in ODD_PAIRS)],
-    "timestamp": [True, 1.5, "1", 1 << 63, -(1 << 63), -(1 << 63) - 1, (1 << 63) - 1],
-    "topic": ["", 5, b"t", Name("t"), "\ud800", "t" * 30, "t" * 300],
-}
-RECORDS = st.lists(st.fixed_dictionaries(PLAIN), min_size=1, max_size=8)
-ODD_PLACES = st.lists(
-    st.tuples(
-        st.integers(0, 7),
-        st.sampled_from([(name, entry) for name, entries in ODD.items() for entry in entries]),
-    ),
-    max_size=2,
-)
-NONE = {"value": None, "key": None, "headers": (), "timestamp": None, "topic": None}
-
-
-@settings(max_examples=500)
-@given(RECORDS, ODD_PLACES, st.sets(st.sampled_from([name for name in NONE if name != "value"])))
-def test_columns_that_are_plain_are_what_the_check_of_each_record_returns(
-    records: list[dict[str, Any]], odd_places: list[tuple[int, tuple[str, Any]]], absent: set[str]
-) -> None:
-    for at, (name, entry) in odd_places:
-        records[at % len(records)][name] = entry
-    for record in records:
-        record.update({name: NONE[name] for name in absent})
-    columns = [None if name in absent else [record[name] for record in records] for name in NONE]
-    assert columns[0] is not None
-    plain = plain_columns(*columns)
-    try:
-        checked = [check_record(**record) for record in records]
-    except aolog.RecordRefused:
-        assert plain is None
-        return
-    if not odd_places:
-        assert plain is not None
-    if plain is not None:
-        values, keys, headers, timestamps, topics, sizes = map(list, zip(*checked, strict=True))
-        nothing = [None] * len(records)
-        taken = (
-            plain.values,
-            plain.keys or nothing,
-            plain.timestamps or nothing,
-            plain.topics or nothing,
-        )
-        expected = (values, keys, timestamps, topics)
-        assert repr([list(column) for column in taken]) == repr(list(expected))  # types, too
-        assert repr(plain.headers) == repr(split_headers(headers) if any(headers) else None)
-        assert plain.size == sum(sizes)
-        assert plain.longest >= max(sizes) - OFFSET_BYTES
 
 
 @pytest.mark.parametrize("over", [0, 1])
