@@ -23,7 +23,7 @@ from aolog.read.gaps import GapReport
 from aolog.read.lag import lag
 from aolog.read.scan import Scan
 from aolog.storage.storage import Storage, absolute
-from aolog.storage.watch import Watch
+from aolog.storage.watch import WAIT_S_MAX, WAIT_S_MIN, Watch
 
 if TYPE_CHECKING:
     import os
@@ -283,15 +283,17 @@ class Reader:
         look = self._watch is None  # the frame may have been written before the watch began
         if self._watch is None:
             self._watch = Watch(self.path)
+        wait_s = WAIT_S_MIN
         while True:
             frame = self._next_frame() if look else None
             if frame is not None:
                 return frame
             look = True
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
+            left = wait_s if until is None else until - time.monotonic()
+            if left <= 0:
                 return None
-            self._watch.wait(left)
+            self._watch.wait(min(wait_s, left))
+            wait_s = min(2 * wait_s, WAIT_S_MAX)
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
         """The records up to the end of the log now, and perhaps some that are appended meanwhile, as a

@@ -1,6 +1,10 @@
 """Waiting for a log to grow: by inotify if it is available, otherwise by polling.
 
-Set up a watch before reading the log: then no change between the two is missed.
+Set up a watch before reading the log: then no change between the two is missed. inotify does not report
+each change: not what another machine or the host writes (NFS, 9p, virtiofs), nor what is written to an
+overlay's lower layer. So look after each wait, and wait from WAIT_S_MIN up to WAIT_S_MAX, twice as long
+each time: a change that is not reported is then seen about as soon as the one before it, and at the latest
+after a second.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ if TYPE_CHECKING:
     from inotify_simple import INotify
 
 _EVENTS_BYTES = 4 << 10  # a read: a hundred events; remaining events wake the reader once more
-_WAIT_S_MAX = 86_400.0  # poll takes a C int of milliseconds; a longer wait returns early
+WAIT_S_MIN, WAIT_S_MAX = 0.1, 1.0  # one look a second costs nothing measurable
 _POLL_S = 0.05  # maximum delay of a follower without inotify; 20 looks a second
 
 
@@ -27,15 +31,16 @@ class Watch:
             self._poll = select.poll()
             self._poll.register(self._inotify.fileno(), select.POLLIN)
 
-    def wait(self, timeout_s: float | None) -> None:
-        """Returns when something may have changed since the last call, or at the time-out; perhaps
-        earlier."""
-        if timeout_s is not None:
-            timeout_s = max(0.0, min(timeout_s, _WAIT_S_MAX))
+    def wait(self, timeout_s: float) -> bool:
+        """Returns at a change since the last call, or at the time-out; without inotify perhaps earlier.
+        Whether a change was reported."""
         if self._inotify is None:
-            time.sleep(_POLL_S if timeout_s is None else min(_POLL_S, timeout_s))
-        elif self._poll.poll(None if timeout_s is None else int(timeout_s * 1000)):
-            self._inotify.readinto(self._events)  # not decoded: any event ends the wait
+            time.sleep(min(_POLL_S, timeout_s))
+            return False
+        if not self._poll.poll(int(timeout_s * 1000)):
+            return False
+        self._inotify.readinto(self._events)  # not decoded: any event ends the wait
+        return True
 
     def close(self) -> None:
         """Idempotent."""

@@ -45,20 +45,17 @@ def log_path(tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def small_disk() -> Iterator[Callable[[int], Path]]:
-    """Mounts an empty file system of so many bytes. A skip where that is not allowed."""
+def mount() -> Iterator[Callable[..., Path]]:
+    """Mounts a file system, with the arguments of mount(8) before the directory. A skip where that is not
+    allowed."""
     mounted: list[Path] = []
 
-    def mount(size: int) -> Path:
+    def mount(*how: str) -> Path:
         where = Path(tempfile.mkdtemp(prefix="aolog-disk-"))
-        made = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(where)],
-            capture_output=True,
-            check=False,
-        )
+        made = subprocess.run(["mount", *how, str(where)], capture_output=True, check=False)
         if made.returncode:
             where.rmdir()
-            pytest.skip(f"needs root to mount a small disk: {made.stderr.decode().strip()}")
+            pytest.skip(f"needs root to mount: {made.stderr.decode().strip()}")
         mounted.append(where)
         return where
 
@@ -66,6 +63,12 @@ def small_disk() -> Iterator[Callable[[int], Path]]:
     for where in mounted:
         subprocess.run(["umount", "--lazy", str(where)], check=True)
         where.rmdir()
+
+
+@pytest.fixture(scope="session")
+def small_disk(mount: Callable[..., Path]) -> Callable[[int], Path]:
+    """Mounts an empty file system of so many bytes."""
+    return lambda size: mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs")
 
 
 def refuse_threads(monkeypatch: pytest.MonkeyPatch, named: str = "") -> None:
