@@ -35,6 +35,7 @@ from aolog.format.slab import (
     decode_slab_header,
 )
 from aolog.log.identity import cursor_uuids, log_uuid
+from aolog.log.listing import Listing
 from aolog.log.manifest import names_log, resolve
 from aolog.log.names import PENDING_SUFFIX, UNBORN_SUFFIX, slab_base, slab_name
 from aolog.log.slab_file import Slab
@@ -55,9 +56,6 @@ _LOOKS_BELOW_MAX = 1_000  # names in a directory that is no log, to find a log i
 _LOOKS_MAX = 100  # listings before `listed` stops trying, while slabs keep being removed
 _FORMAT_PROBES = 8  # slabs read to find a log's format if the first ones are damaged
 _NO_UUID = b""  # a log of format 1 has no UUID, so a slab of format 2 in it is another log's
-# The time of an entry's last change has the resolution of a clock tick: a look within this time after a
-# change may have missed another change in the same tick.
-RACY_NS = 50_000_000
 
 
 def slab_bases(path: str, storage: Storage) -> list[int]:
@@ -119,8 +117,7 @@ class Log:
         self.others: list[str] = []  # names of everything that is no slab
         self.published: dict[int, str] = {}  # by base: published slabs with pending names
         self._has_pending = False  # whether the directory has pending slabs, published or not
-        self._listed_at_ns = 0
-        self._changed_ns = -1
+        self._listing = Listing(-1, 0, 0.0, 0)  # of no directory: there is none yet
         self._slabs: OrderedDict[int, Slab] = OrderedDict()
         self.directory = storage.open_directory(path)
         self.foreign_bases: list[int] = []  # slabs of other logs that were found so far
@@ -144,32 +141,36 @@ class Log:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def is_replaced(self) -> bool:
+    def is_replaced(self, slab: Slab | None = None) -> bool:
         """Whether its path now has another directory or another last slab than the open ones: the log
-        was removed and created again or put back. False if nothing is at the path."""
+        was removed and created again or put back. False if nothing is there. slab: the caller's last."""
         lstat = self.storage.system.lstat
         try:
             if lstat(f"{self.path}/.").st_ino != self.directory.stat().inode:  # follows a link
                 return True
-            last = self._slabs.get(self.bases[-1]) if self.bases else None
+            last = slab or (self._slabs.get(self.bases[-1]) if self.bases else None)
             return last is not None and (
                 lstat(self.slab_path(last.base)).st_ino != last.file.stat().inode
             )
         except OSError:
             return False
 
+    def check_place(self, slab: Slab | None) -> None:
+        """Raises NotALog if it is replaced: nothing more will come from it."""
+        if self.is_replaced(slab):
+            raise NotALog("another log was put in its place", hint="open it again", path=self.path)
+
     def refresh(self, *, force: bool = False) -> bool:
-        """Lists the directory again if it changed. Returns whether the slabs changed."""
-        changed_ns = self.directory.stat().mtime_ns
-        racy = self._listed_at_ns - self._changed_ns < RACY_NS
-        same = changed_ns == self._changed_ns and not racy and not self._has_pending
+        """Lists the directory again if its time changed. Returns whether the slabs changed."""
+        changed_ns = self.directory.stat().changed_ns
+        same = self._listing.has_time(changed_ns) and not self._has_pending
         if same and not force:  # publishing a pending slab does not change this directory
             return False
-        self._listed_at_ns = time.time_ns()
-        self._changed_ns = changed_ns
-        bases = self._list()
-        if self._is_named and not self.storage.exists(self.path):
+        begun = changed_ns, time.time_ns(), time.monotonic()
+        bases, names = self._list()
+        if bases != self.bases and self._is_named and not self.storage.exists(self.path):
             raise NotALog("it was moved", hint="open it where it is now", path=self.path)
+        self._listing = Listing(*begun, names)  # last: after an exception the next call lists again
         if bases == self.bases:
             return False
         self.bases, self._format_guess = bases, None
@@ -181,17 +182,37 @@ class Log:
                 slab.limit = self.limit(i)
         return True
 
-    def _list(self) -> list[int]:
-        """Lists the directory. Returns the bases of all slabs, sorted. A slab renamed during the listing
-        may be missing from it, so those that had pending names before are looked at. Raises NotALog,
-        CorruptionError, StorageError."""
+    def refresh_after(self, slab: Slab) -> None:
+        """As `refresh`, for a caller that has read this slab to its end. Without a listed successor it does
+        not rely on the directory's time. (Nor does it look for the successor by name: overlay and NFS
+        remember that there was none, and would hide it.)"""
+        if self.refresh() or self.after(slab.base) is not None:
+            return
+        has_ended = slab.format == 1 or slab.seal() is not None  # format 1 does not show it
+        if self._listing.is_old(time.monotonic(), has_ended=has_ended):
+            self.refresh(force=True)
+
+    def refresh_end(self) -> None:
+        """As `refresh`, for a caller that asks for the log's end: see `refresh_after`."""
+        if self.refresh() or not self.bases:
+            return
+        try:
+            last = self.slab(len(self.bases) - 1)
+        except (FileNotFoundError, NewerFormat, StorageError):
+            return  # a caller that needs this slab gets the error
+        self.refresh_after(last)
+
+    def _list(self) -> tuple[list[int], int]:
+        """(bases of all slabs, sorted; number of names). A slab renamed during the listing may be missing
+        from it: looks at those that were pending. Raises NotALog, CorruptionError, StorageError."""
         while True:
             bases: list[int] = []
             unborn: list[str] = []
             pending: list[str] = []
             others: list[str] = []
             published: dict[int, str] = {}
-            for name in self.storage.list_names(self.directory):  # one pass, no other work per name
+            names = self.storage.list_names(self.directory)
+            for name in names:  # one pass, no other work per name
                 base = slab_base(name)
                 if base is not None:
                     bases.append(base)
@@ -224,7 +245,7 @@ class Log:
                 bases.append(base)
         self.unborn, self.others, self.published = unborn, others, published
         self._has_pending = bool(pending)
-        return sorted(bases)
+        return sorted(bases), len(names)
 
     def require_slabs(self) -> None:
         """Raises NotALog if there is none."""

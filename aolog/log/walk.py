@@ -92,7 +92,9 @@ class Walker:
         self._chunk_view = memoryview(b"")
         self._chunk_at = offset
         self._once_bytes, self._once_frames = _FIRST_BYTES, 1  # of a read and a run; they grow
-        self._searched: tuple[int, int, int] | None = None  # (begin, size, mtime) of the last tail
+        self._searched: tuple[int, int, int] | None = (
+            None  # the last tail's begin, size, changed_ns
+        )
 
     def next(self) -> Outcome:
         """The outcome at `offset`; moves after it unless it is a tail. After a tail each call looks
@@ -181,7 +183,7 @@ class Walker:
         """Nothing is intact at `offset`: a tail, damage, or a frame that was finished meanwhile."""
         begin = self.offset
         state = self._file.stat()
-        seen = (begin, state.size, state.mtime_ns)
+        seen = (begin, state.size, state.changed_ns)
         end = state.size if self.limit is None else min(state.size, self.limit)
         if seen == self._searched:  # nothing was written since the last search
             return self._tail(begin, end)

@@ -164,7 +164,7 @@ def _state(log: Log, found: Audit, position: Position) -> str:
 
 def _end_now(log: Log) -> int:
     """The end of the log, which a writer may have moved since the audit."""
-    log.refresh()
+    log.refresh_end()
     return log.listed(lambda: seek.latest(log)).address
 
 

@@ -96,7 +96,7 @@ class Reader:
     # --- the position -----------------------------------------------------------------------
 
     def _place(self, where: Start, ordinal: int | None = None) -> Place:
-        self._log.refresh()
+        self._log.refresh_end()
         return self._log.listed(partial(seek.find, self._log, where, ordinal))
 
     def _move(self, place: Place) -> None:
@@ -150,12 +150,12 @@ class Reader:
     def end(self) -> int:
         """The address after the last record now."""
         self._check()
-        self._log.refresh()
+        self._log.refresh_end()
         return self._log.listed(lambda: seek.latest(self._log)).address
 
     def durable(self) -> int | None:
         """Everything before this address survives power loss; more may. None in format 1."""
-        self.end()  # looks for new slabs
+        self.end()  # finds the last slab
         return self._log.listed(lambda: seek.durable(self._log))
 
     @property
@@ -262,7 +262,8 @@ class Reader:
         self._gaps.report(gap)
 
     def read_batch(self, max_bytes: int = BATCH_BYTES, timeout: float = 0.0) -> Batch | None:
-        """The next records as one batch; None if there is none within `timeout` seconds.
+        """The next records as one batch; None if there is none within `timeout` seconds. Waits as
+        `follow` does.
 
         A batch has whole frames: at least one, and more up to `max_bytes` in their slabs. The position
         is after the batch on return.
@@ -283,16 +284,18 @@ class Reader:
         look = self._watch is None  # the frame may have been written before the watch began
         if self._watch is None:
             self._watch = Watch(self.path)
-        wait_s = WAIT_S_MIN
+        woken, wait_s = True, WAIT_S_MIN
         while True:
             frame = self._next_frame() if look else None
             if frame is not None:
                 return frame
+            if not woken:  # nothing happens here: perhaps it happens in another log
+                self._log.check_place(self._scan.slab)
             look = True
             left = wait_s if until is None else until - time.monotonic()
             if left <= 0:
                 return None
-            self._watch.wait(min(wait_s, left))
+            woken = self._watch.wait(min(wait_s, left))
             wait_s = min(2 * wait_s, WAIT_S_MAX)
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
@@ -308,7 +311,7 @@ class Reader:
 
     def follow(self, timeout: float | None = None) -> Iterator[Record]:
         """The records, also those that are appended later. Ends after `timeout` seconds without a
-        record; None: never."""
+        record; None: never. A wait raises NotALog if another log was put in the place of this one."""
         while True:
             yield from self
             until = None if timeout is None else time.monotonic() + timeout
@@ -430,7 +433,7 @@ def position_at(reader: Reader, address: int, ordinal: int | None) -> Position:
 def lag_from(reader: Reader, address: int, ordinal: int | None) -> Lag:
     """`Reader.lag` from another position."""
     reader._check()
-    reader._log.refresh()
+    reader._log.refresh_end()
     frame = None if reader._reading is None else reader._reading.frame
     return reader._log.listed(lambda: lag(reader._log, address, ordinal, frame))
 
@@ -439,7 +442,7 @@ def pruned_from(reader: Reader, address: int, ordinal: int | None) -> list[tuple
     """`Reader.pruned` from any position: each gap, with the number of records of the log before it,
     None if unknown."""
     reader._check()
-    reader._log.refresh()
+    reader._log.refresh_end()
     if address == reader.tell():
         return reader._log.listed(lambda: reader._scan.pruned(ordinal))
     gap = reader._log.listed(lambda: pruned_before(reader._log, address, ordinal))

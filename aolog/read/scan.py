@@ -248,7 +248,7 @@ class Scan:
         if tail is not None and self._gap is None:
             self.address = max(self.address, slab.base + tail.begin)
         if slab.limit is None:
-            self.log.refresh()
+            self.log.refresh_after(slab)
             successor = self.log.after(slab.base)
             if successor is None:
                 return False

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from aolog.errors import NotALog, UsageError
 from aolog.format.frame import Frame
 from aolog.log.directory import Log, walk_logs
+from aolog.log.names import slab_base, slab_name
 from aolog.log.publications import steadily
 from aolog.read import seek
 from aolog.storage.storage import Storage, parent_of
@@ -31,10 +32,15 @@ _T = TypeVar("_T")
 
 
 class Found(NamedTuple):
-    """A log's name and path."""
+    """A log's name and path. last: the name of its last slab; "" if that is unknown, or pending."""
 
     name: str
     path: str
+    last: str = ""
+
+    def in_listing(self, bases: Sequence[int]) -> bool:
+        """Whether its last slab is one of these slabs of the log, or was removed since."""
+        return bool(bases) and self.last <= slab_name(bases[-1])
 
 
 class Listed(NamedTuple):
@@ -106,7 +112,8 @@ def look(found: Found, log: Log) -> Listed:
         head = slab.header
         topic, uuid = (None, None) if head is None else (head.topic, head.topic_uuid.hex())
         end, ordinal = place.address, place.ordinal
-        return Listed(*found, tuple(log.bases), end, ordinal, slab.format, topic, uuid)
+        bases = tuple(log.bases)
+        return Listed(found.name, found.path, bases, end, ordinal, slab.format, topic, uuid)
 
     return log.listed(last)
 
@@ -138,29 +145,29 @@ def find_logs(options: Options) -> list[Found]:
     storage = Storage()
     below = [path for path in options.paths if not _is_within(path, options.paths)]
     shared = os.path.split(below[0])[0] if len(below) == 1 else _shared(below)
-    found: dict[str, str] = {}
+    found: dict[str, Found] = {}
     for root in below:
-        logs = [path for path, _, is_log in walk_logs(root, storage) if is_log]
+        logs = {path: names for path, names, is_log in walk_logs(root, storage) if is_log}
         if not logs:
             raise NotALog(
                 "no log: neither this directory nor one below it holds a slab",
                 hint="a Writer creates it; patterns go into subscribePattern",
                 path=root,
             )
-        for path in logs:
+        for path, names in logs.items():
             if _is_foreign(path):
                 raw = path.encode(errors="surrogateescape")
                 raise UsageError(f"the path {raw!r} is not UTF-8, which Spark requires")
             base = root if len(below) == 1 and path != root else shared
             name = path[len(base) :].lstrip("/")
-            found[name] = path
-    chosen = {name: path for name, path in found.items() if _is_wanted(name, options)}
+            last = max((each for each in names if slab_base(each) is not None), default="")
+            found[name] = Found(name, path, last)
     for name in options.subscribe or ():
         if name not in found and options.fail_on_loss:
             raise UsageError(
                 f"option subscribe: no log {name!r}", hint=f"the logs are {_some(sorted(found))}"
             )
-    return [Found(*item) for item in sorted(chosen.items())]
+    return [log for name, log in sorted(found.items()) if _is_wanted(name, options)]
 
 
 def _is_foreign(path: str) -> bool:

@@ -68,7 +68,7 @@ class Origins:
             path = self._root if self._is_log else f"{self._root}/{name}"
             log = self._logs[name] = Log(path, self._storage)
         else:
-            log.refresh()
+            log.refresh_end()
         return log
 
     def __enter__(self) -> Self:

@@ -2,7 +2,8 @@
 
 A look reads two directory entries for each log: its directory's, whose time changes with its slabs,
 and its last slab's, whose size or time changes with an append. Only changed logs are opened. An entry
-that changed within the last clock tick is read again, as it may change without a new time.
+that may change without a new time (aolog/log/listing.py) proves nothing: its log is opened each time.
+Every second the names of all slabs are listed, which no time can hide.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError, NotALog
-from aolog.log.directory import RACY_NS, Log
+from aolog.log.directory import Log
+from aolog.log.listing import shows_changes
 from aolog.log.names import MANIFEST_NAME, slab_name
 from aolog.read import seek
 from aolog.spark.listing import Found, find_logs, look, steadily_all
@@ -31,9 +33,11 @@ _OPEN_MAX = 64  # logs whose last slab stays open, so that its frames are not wa
 
 
 class _State(NamedTuple):
-    directory_ns: int
+    """Inodes and times of change."""
+
+    directory: tuple[int, int]
+    slab: tuple[int, int]
     slab_bytes: int
-    slab_ns: int
 
 
 class Watching:
@@ -106,10 +110,14 @@ class Watching:
         try:
             if before is not None and before.path == found.path:
                 state = self._state(before)
-                if state is not None and state == self._states.get(found.name):
+                same = state is not None and state == self._states.get(found.name)
+                if same and found.in_listing(before.bases):
                     return before
             log = self._opened(found)
-            log.refresh()
+            if found.in_listing(log.bases):
+                log.refresh_end()
+            else:
+                log.refresh(force=True)
             if not log.bases:
                 return None
             now = look(found, log)
@@ -123,17 +131,18 @@ class Watching:
         return now
 
     def _state(self, log: Listed) -> _State | None:
-        """None if it changed so recently that another change may have the same time."""
+        """None if it may change without a new time."""
         lstat = self._storage.system.lstat
         directory = lstat(log.path)
         try:
             slab = lstat(f"{log.path}/{slab_name(log.bases[-1])}")
         except FileNotFoundError:  # published, and not renamed yet
             return None
-        state = _State(directory.st_mtime_ns, slab.st_size, slab.st_mtime_ns)
-        if time.time_ns() - max(state.directory_ns, state.slab_ns) < RACY_NS:
+        times = directory.st_ctime_ns, slab.st_ctime_ns
+        if not all(shows_changes(changed_ns, time.time_ns()) for changed_ns in times):
             return None
-        return state
+        own = (directory.st_ino, times[0]), (slab.st_ino, times[1])
+        return _State(*own, slab.st_size)
 
     def _opened(self, found: Found) -> Log:
         log = self._open.pop(found.name, None)

@@ -72,10 +72,13 @@ def _ours(error: OSError, path: str, what: str, *, syncs: bool = False) -> Stora
 
 
 class Stat(NamedTuple):
-    """Two states of a file differ in one of these."""
+    """mtime_ns: of the last change of the content; tools may set it. changed_ns: of the last change of
+    the content or of the inode; no tool sets it. Both may stand still: a file system may keep whole
+    seconds only, or no times after 2038."""
 
     size: int
     mtime_ns: int
+    changed_ns: int
     inode: int
 
 
@@ -155,10 +158,10 @@ class File:
             self._system.ftruncate(self.fd, size)
 
     def stat(self) -> Stat:
-        """Size, time of the last change and inode."""
+        """Size, times and inode."""
         with as_storage_error(self.path, "stat"):
             found = self._system.fstat(self.fd)
-        return Stat(found.st_size, found.st_mtime_ns, found.st_ino)
+        return Stat(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
     def end(self, limit: int | None) -> int:
         """The file's size, or `limit` if that is less."""

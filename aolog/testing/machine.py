@@ -30,6 +30,7 @@ class SimulatedStatus(NamedTuple):
     st_mtime_ns: int
     st_uid: int
     st_nlink: int
+    st_ctime_ns: int
 
 
 class OpenFile:
@@ -62,7 +63,7 @@ def status_of(node: Node) -> SimulatedStatus:
     else:
         size, mode = BLOCK, _DIRECTORY_MODE
     links = 1 if node.ino == ROOT else node.linked
-    return SimulatedStatus(mode, node.ino, size, node.mtime_ns, USER, links)
+    return SimulatedStatus(mode, node.ino, size, node.mtime_ns, USER, links, node.mtime_ns)
 
 
 def check_directory_rename(node: DirectoryNode, there: Node | None, old: str, new: str) -> None:

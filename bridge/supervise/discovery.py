@@ -30,7 +30,8 @@ _UNREADABLE = (OSError, AologError)  # AologError: a damaged manifest of pending
 
 
 class Growth(NamedTuple):
-    """A log's last slab. A later value that differs means that the log grew."""
+    """A log's last slab. A later value that differs means that the log grew, or that another one is in
+    its place."""
 
     name: str
     bytes: int
@@ -129,7 +130,7 @@ def growth(path: str) -> Growth | None:
         seen = os.stat(f"{path}/{last}")  # noqa: PTH116 -- a path object for each of thousands of logs is slow
     except _GONE:
         return None
-    return Growth(last, seen.st_size, seen.st_mtime_ns)
+    return Growth(last, seen.st_size, seen.st_ctime_ns)
 
 
 def is_gone(path: str) -> bool:

@@ -19,6 +19,7 @@ from aolog.spark import watching
 from tests.aolog.conftest import in_thread, overwrite
 from tests.publish.job import JOB, task
 from tests.spark.driving import run, source, struct, write
+from tests.still import TIMES, hold
 
 SCHEMA = struct("offset", "log")
 ANOTHER = r"option failOnDataLoss: .*log is another log than the one that was read up to address"
@@ -379,6 +380,22 @@ def test_a_look_at_what_did_not_change_opens_nothing(tmp_path, monkeypatch):
     for _ in range(5):
         assert query.batch() is None
     assert opened == []
+
+
+@pytest.mark.parametrize("changed_ns", TIMES.values(), ids=TIMES)
+def test_the_newest_slab_is_read_where_the_time_of_a_directory_stands_still(
+    tmp_path, monkeypatch, changed_ns
+):
+    hold(changed_ns, monkeypatch.setattr)
+    first = write(tmp_path / "log")
+    query = Query(tmp_path)
+    assert query.batch() == named(first, "log")
+    time.sleep(0.06)  # after the tick in which the slab changed
+    assert query.batch() is None
+    for _ in range(2):
+        more = write(tmp_path / "log")
+        assert query.batch() == named(more, "log")
+        assert query.batch() is None
 
 
 def test_beside_a_writer_each_record_is_read_once(tmp_path):

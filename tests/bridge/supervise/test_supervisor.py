@@ -40,6 +40,7 @@ from tests.bridge.conftest import (
     wait_until,
 )
 from tests.bridge.supervise.test_discovery import unlisted
+from tests.still import PUT_BACK_NS, hold
 
 __all__ = ["unlisted"]
 
@@ -324,6 +325,34 @@ def test_records_appended_while_a_log_is_being_parked_are_forwarded(
         run.until(lambda logs: logs["a"].acknowledged == 40)
     assert run.stop() == 0
     assert_all_arrived(broker, root / "a")
+
+
+def test_the_newest_slab_is_forwarded_where_the_time_of_a_directory_stands_still(
+    supervise: Supervise, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(PUT_BACK_NS, monkeypatch.setattr)
+    fill(root / "a", 50)
+    run = supervise()  # not parked: its reader stays open
+    run.until(lambda logs: "a" in logs and logs["a"].acknowledged == 50)
+    for due in (57, 64):
+        fill(root / "a", 7)
+        run.until(lambda logs, due=due: logs["a"].acknowledged == due)
+        run.until(lambda logs: logs["a"].lag_records == 0)
+    assert run["a"].restarts == 0
+    assert run.stop() == 0
+
+
+def test_a_log_that_another_one_replaces_is_forwarded_without_a_restart_of_the_process(
+    supervise: Supervise, root: Path, tmp_path: Path
+) -> None:
+    fill(root / "a", 50)
+    fill(tmp_path / "another", 8)
+    run = supervise(rescan_seconds=3600)  # it sees the two only while it is open
+    run.until(lambda logs: "a" in logs and logs["a"].acknowledged == 50)
+    (root / "a").rename(tmp_path / "moved")
+    (tmp_path / "another").rename(root / "a")
+    run.until(lambda logs: logs["a"].acknowledged == 58)
+    assert run.stop() == 0
 
 
 def test_a_removed_log_is_released_and_not_created_again(
