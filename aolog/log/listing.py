@@ -12,7 +12,7 @@ from typing import NamedTuple
 # Times of change have the resolution of a clock tick: a look within this time after a change may have
 # missed another change in the same tick.
 _TICK_NS = 50_000_000
-_TRUSTED_S = 5.0
+_TRUSTED_S = 5.0  # only after a crash does a slab follow one that is not sealed
 # A listing takes a microsecond or two for each name: at most a few thousandths of the time.
 _TRUSTED_S_PER_NAME = 0.0005
 
