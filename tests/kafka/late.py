@@ -2,12 +2,13 @@
 given it up.
 
 So does a network: what was sent on a connection that is gone may still be carried out. A broker
-cannot be asked for that, and the mock carries out what it answers late.
+cannot be asked for that, and the mock carries out what it answers late. The proxy can also be a slow link.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import struct
 import threading
@@ -60,6 +61,7 @@ class LateProxy:
         self.holds = threading.Event()
         self.seen: Counter[int] = Counter()  # requests by their kind
         self.delay_s: dict[int, float] = {}  # how long requests of a kind are on their way
+        self.bytes_per_s = math.inf  # of each connection's requests
         self._connections: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         host, _, port = address.rpartition(":")
@@ -128,7 +130,7 @@ class LateProxy:
                     while not self._closes:  # what follows here is not carried out either
                         next(requests)
                     return
-                time.sleep(self.delay_s.get(kind, 0.0))
+                time.sleep(self.delay_s.get(kind, 0.0) + len(request) / self.bytes_per_s)
                 broker.sendall(request)
         finally:
             _end(broker)

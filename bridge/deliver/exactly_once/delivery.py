@@ -9,6 +9,7 @@ little more than its round trip.
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.position import Position
 
+_log = logging.getLogger("bridge")
 _TIMEOUT_MS = 60_000  # the client's default
 
 
@@ -71,7 +73,7 @@ class ExactlyOnce:
     ) -> None:
         self._uuid = uuid = _uuid_of(source)
         settings, poison = dict(options.settings), options.poison
-        _check_times(options.transaction_seconds, settings)
+        timeout_s = _timeout_s(options.transaction_seconds, settings)
         self._source = source
         self._checkpoints = checkpoints
         _take_cursor(checkpoints)
@@ -91,6 +93,7 @@ class ExactlyOnce:
             now_s=time.monotonic(),
             records=options.transaction_records,
             seconds=options.transaction_seconds,
+            timeout_s=timeout_s,
             stop_s=options.stop_s,
             in_doubt=not checkpoints.clean,
         )
@@ -284,7 +287,10 @@ class ExactlyOnce:
         elif isinstance(event, Committed):
             self._refusals.waits = self._watch.too_few = None
             self._trouble.over()
-            engine.committed(twice=event.twice)
+            before = engine.size.bytes
+            engine.committed(now_s=now_s, twice=event.twice)
+            if engine.size.bytes < before:
+                _log.info("commits are slow: transactions of %d bytes at most", engine.size.bytes)
             TRANSACTIONS.labels("committed").inc()
             self._prefetch.passed(engine.position.address)
         elif isinstance(event, Impossible):
@@ -297,9 +303,7 @@ class ExactlyOnce:
             if event.suspect:
                 self._refusals.suspect(event, now_s)
             else:
-                self._trouble.say(event.reason, now_s, what="the transaction is aborted")
-                TRANSACTIONS.labels("aborted").inc(engine.outstanding > 0)
-                engine.broken(event.reason, now_s=now_s)
+                self._break(event.reason, now_s, what="the transaction is aborted")
         else:
             engine.unanswered(event.reason)
             if engine.state is State.COMMITTING:
@@ -315,10 +319,12 @@ class ExactlyOnce:
                 self._error = self._undeliverable()
                 engine.impossible(reason)
                 return
-        now_s = time.monotonic()
-        self._trouble.say(reason, now_s)
-        TRANSACTIONS.labels("aborted").inc(engine.outstanding > 0)
-        engine.broken(reason, now_s=now_s)
+        self._break(reason, time.monotonic())
+
+    def _break(self, reason: str, now_s: float, *, what: str = "connecting anew") -> None:
+        TRANSACTIONS.labels("aborted").inc(self.engine.outstanding > 0)
+        self.engine.broken(reason, now_s=now_s)
+        self._trouble.say(self.engine.failure or reason, now_s, what=what)
 
     def _record(self, position: Position) -> CursorRecord:
         epoch = position_at(self._source.reader, *position).epoch
@@ -391,7 +397,8 @@ def _uuid_of(source: LogSource) -> bytes:
     return uuid
 
 
-def _check_times(seconds: float, settings: dict[str, Any]) -> None:
+def _timeout_s(seconds: float, settings: dict[str, Any]) -> float:
+    """After which the cluster ends a transaction. seconds: how long one is open."""
     timeout_ms = int(settings.get("transaction.timeout.ms", _TIMEOUT_MS))
     if seconds * 2_000 > timeout_ms:
         raise WrongSetting(
@@ -399,3 +406,4 @@ def _check_times(seconds: float, settings: dict[str, Any]) -> None:
             f"transaction.timeout.ms={timeout_ms}",
             hint="allow at least twice --transaction-seconds",
         )
+    return timeout_ms / 1_000

@@ -58,6 +58,8 @@ large for the topic), transactions stay small, and double with each one that pas
 may name the records (KIP-467), the same records are first sent again, with a report on each. Records
 that are named, or refused by the topic's settings, are set aside while the rest is sent (`again`).
 
+A transaction is also bounded in bytes, by how fast the cluster takes them: see TransactionSize.
+
 The local cursor follows the committed position and is never ahead of it.
 """
 
@@ -66,7 +68,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from aolog.errors import counted
 from bridge.deliver.backoff import Backoff
+from bridge.deliver.exactly_once.transaction_size import TransactionSize
 
 if TYPE_CHECKING:
     from bridge.deliver.position import Position
@@ -92,9 +96,10 @@ _OPEN = {State.SENDING, State.COMMITTING}
 class Transactions:
     """See the module. Times are seconds of any clock that only grows.
 
-    records, seconds: the most that one transaction holds, and how long it stays open. stop_s: how
-    long a stop waits for a commit. in_doubt: whether the cluster may have committed more than the
-    local cursor says.
+    records, seconds: the most that one transaction holds, and how long it stays open. timeout_s: when
+    the cluster ends it. stop_s: how long a stop waits for a commit. in_doubt: whether the cluster may
+    have committed more than the local cursor says. outstanding, outstanding_bytes: records in the open
+    transaction, and their keys and values.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class Transactions:
         now_s: float,
         records: int = 10_000,
         seconds: float = 0.5,
+        timeout_s: float = 60.0,
         stop_s: float = 5.0,
         in_doubt: bool = False,
         backoff: Backoff | None = None,
@@ -111,14 +117,16 @@ class Transactions:
         self.state = State.BACKING_OFF
         self.position = start  # everything before it is committed
         self.sent_to = start
-        self.outstanding = 0
+        self.outstanding = self.outstanding_bytes = 0
         self.acknowledged = 0
         self.failure: str | None = None
         self.limit = records
         self.suspected = 0  # this many records after the committed position hold a refused one
         self.stopping = False
         self.in_doubt = in_doubt
+        self.size = TransactionSize(timeout_s, seconds)
         self._first = 0  # address of the first record in the open transaction
+        self._begun_s = 0.0  # when that was sent
         self._proven = False
         self._intact = False  # no request of this producer can arrive late: it may go on
         self._records = records
@@ -135,6 +143,11 @@ class Transactions:
     def room(self) -> int:
         """How many more records may be sent in this transaction."""
         return self.limit - self.outstanding if self.state is State.SENDING else 0
+
+    @property
+    def bytes_room(self) -> int:
+        """How many more bytes; a transaction may always hold one record."""
+        return self.size.bytes - self.outstanding_bytes
 
     @property
     def alone(self) -> list[int]:
@@ -190,14 +203,16 @@ class Transactions:
 
     # --- sending ------------------------------------------------------------------------------
 
-    def sent(self, first: int, to: Position, records: int, *, now_s: float) -> None:
-        """The producer has taken records from the address `first` on, all before `to`."""
+    def sent(self, first: int, to: Position, records: int, size: int = 0, *, now_s: float) -> None:
+        """The producer has taken records from the address `first` on, all before `to`. size: their
+        bytes."""
         assert self.state is State.SENDING
         assert 0 < records <= self.room
         if not self.outstanding:
-            self._first = first
+            self._first, self._begun_s = first, now_s
             self._commit_due_s = now_s + self._seconds
         self.outstanding += records
+        self.outstanding_bytes += size
         self.sent_to = to
         self._commit_if_due(now_s)
 
@@ -220,11 +235,12 @@ class Transactions:
 
     # --- outcomes -----------------------------------------------------------------------------
 
-    def committed(self, *, twice: bool = False) -> None:
+    def committed(self, *, now_s: float, twice: bool = False) -> None:
         """The cluster has committed up to `sent_to`. twice: the client may have requested that more
         than once."""
         if self.state is not State.COMMITTING:
             return
+        self.size.committed(self.outstanding_bytes, now_s - self._begun_s)
         self._intact = self._intact and not twice
         self.acknowledged += self.outstanding
         self.suspected = max(0, self.suspected - self.outstanding)
@@ -270,6 +286,13 @@ class Transactions:
         if self.over:
             return
         self.failure = reason
+        open_s = now_s - self._begun_s
+        if self.outstanding and self.size.ended(self.outstanding_bytes, open_s):
+            self.failure = (
+                f"{reason}; the transaction of {counted(self.outstanding, 'record', ',')} was open for"
+                f" {open_s:.0f} s, and the cluster ends one after {self.size.timeout_s:g} s: the next"
+                f" one holds at most {self.size.bytes:,} bytes"
+            )
         self.in_doubt = self.in_doubt or self.state is State.COMMITTING
         self._intact = False
         self._forget_open()
@@ -325,10 +348,11 @@ class Transactions:
         self.state = State.STOPPED if self.stopping else State.CONNECTING
 
     def _commit_if_due(self, now_s: float) -> None:
-        if self.outstanding >= self.limit or now_s >= self._commit_due_s:
+        is_full = self.outstanding >= self.limit or self.bytes_room <= 0
+        if is_full or now_s >= self._commit_due_s:
             self.hurry()
 
     def _forget_open(self) -> None:
-        self.outstanding = 0
+        self.outstanding = self.outstanding_bytes = 0
         self.sent_to = self.position
         self._commit_due_s = float("inf")

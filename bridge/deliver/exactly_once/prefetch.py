@@ -9,6 +9,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from aolog.format.native.speed import total
 from bridge.deliver.delivery import TOPIC_PAUSE_S
 from bridge.deliver.position import Aside, Position, first_ordinal
@@ -58,6 +60,15 @@ class Ready:
         if callback_of is not None:
             callbacks = [callback_of(address) for address in self.messages.addresses]
         return self.messages.part(self.lanes, self.next, self.next + count, callbacks)
+
+    def fitting(self, records: int, size: int) -> int:
+        """How many of the next records, at most so many, have no more than so many bytes together."""
+        sizes = np.frombuffer(self.messages.sizes, np.int64)[self.next : self.next + records]
+        return int(np.searchsorted(np.cumsum(sizes), size, side="right"))
+
+    def size(self, begin: int, end: int) -> int:
+        """The bytes of keys and values of the records from one index up to another."""
+        return total(self.messages.sizes[begin:end])[0]
 
     def position(self, i: int) -> Position:
         """Of the record at i, or the end."""

@@ -59,7 +59,7 @@ class Sender:
             engine.broken(failure, now_s=now_s)
             return None
         begin = ready.next
-        room = min(engine.room, ready.records - begin)
+        room = self._room(ready)
         put = Put(0, None)
         if room:
             lanes = set(ready.lanes[begin : begin + room])
@@ -75,9 +75,11 @@ class Sender:
             stamp = unpack_stamp(ready.messages.stamp(end - 1))
             self.last = stamp.address, stamp.timestamp_us or 0
             first, to = ready.messages.addresses[begin], ready.position(end)
-            engine.sent(first, to, put.records, now_s=now_s)
-        elif not room:  # every record was set aside
+            engine.sent(first, to, put.records, ready.size(begin, end), now_s=now_s)
+        elif begin == ready.records:  # every record was set aside
             engine.moved(ready.position(end))
+        elif not room:
+            engine.hurry()  # the next record is too large for what the transaction may still hold
         refusal = put.refusal or (ready.refusal if end == ready.records else None)
         if engine.state is not State.SENDING:  # the transaction is full
             return None
@@ -91,6 +93,13 @@ class Sender:
             if engine.state is State.SENDING:
                 engine.broken("the client takes no record", now_s=now_s)
         return None
+
+    def _room(self, ready: Ready) -> int:
+        """How many of its next records the transaction takes. The first may have any size."""
+        engine = self._engine
+        records = min(engine.room, ready.records - ready.next)
+        first = 0 if engine.outstanding else min(records, 1)
+        return max(first, ready.fitting(records, engine.bytes_room))
 
     def _set_aside(self, ready: Ready) -> str | None:
         """Sets the batch's poison aside, durably, or counts it as dropped; why that failed."""

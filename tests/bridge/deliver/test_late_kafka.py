@@ -1,7 +1,9 @@
-"""A request to end a transaction arrives when the next one is under way, and ends nothing."""
+"""A request to end a transaction arrives when the next one is under way, and ends nothing. And a link
+that is too slow for a transaction as large as it may be."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +14,15 @@ from confluent_kafka import KafkaError
 
 from bridge.testing.apache_kafka import KafkaServer, free_ports
 from tests.bridge.against_kafka import EXACTLY, committed_in
-from tests.bridge.conftest import Process, Start, assert_arrived, fill, records_of, running
+from tests.bridge.conftest import (
+    Forward,
+    Process,
+    Start,
+    assert_arrived,
+    fill,
+    records_of,
+    running,
+)
 from tests.kafka.late import END_TXN, INIT_PRODUCER_ID, LateProxy
 
 pytestmark = pytest.mark.kafka
@@ -47,8 +57,9 @@ def server(
     at = f"127.0.0.1:{port}"
     directory = tmp_path_factory.mktemp("late") / "kafka"
     listeners = {"LATE": "PLAINTEXT"}
+    config = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}  # by default 10 s
     with (
-        KafkaServer(directory, listeners=listeners, advertised={"LATE": at}) as server,
+        KafkaServer(directory, config, listeners, advertised={"LATE": at}) as server,
         closing(LateProxy(at, server.bootstrap_of("LATE"))) as proxy,
     ):
         yield server, proxy, at
@@ -66,6 +77,7 @@ def behind(server: tuple[KafkaServer, LateProxy, str], log: Path, bridge: Start)
 
     proxy.holds.clear()
     proxy.delay_s.clear()
+    proxy.bytes_per_s = math.inf
     proxy.seen.clear()
     return Behind(kafka, topic, proxy, start)
 
@@ -108,3 +120,24 @@ def test_a_late_answer_to_a_single_request_is_no_failure(behind: Behind, log: Pa
     ended(process, behind, log)
     assert proxy.seen[END_TXN] > COUNT / 100
     assert proxy.seen[INIT_PRODUCER_ID] == epochs
+
+
+def test_a_link_on_which_a_transaction_takes_longer_than_its_timeout_still_delivers(
+    behind: Behind, tmp_path: Path, forward: Forward, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip  # a signature
+    monkeypatch.setattr("bridge.kafka.ownership._TAKE_OVER_S", 0.5)
+    log = tmp_path / "slow"
+    fill(log, 60, size=1_000)
+    behind.proxy.bytes_per_s = 16_000
+    run = forward(
+        log, topic=behind.topic, bootstrap_servers=behind.proxy.address, drain=True,
+        delivery="exactly_once", settings={"transaction.timeout.ms": "3000"},
+    )  # fmt: skip  # one call
+    run.end(120.0)
+    assert_arrived(
+        records_of(log), committed_in(behind.server, behind.topic, 3), topic=behind.topic
+    )
+    said = "and the cluster ends one after 3 s: the next one holds at most"
+    assert said in caplog.text
+    assert any(said in str(status.error) for status in run.statuses)

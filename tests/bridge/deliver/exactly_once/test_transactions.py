@@ -96,10 +96,10 @@ CASES: dict[tuple[str, str], Row] = {
         proving, lambda m: m.proven(twice=True)
     ),
     ("sending", "full, or its time is over"): (lambda: open_with(3), lambda m: m.tick(0.5)),
-    ("committing", "committed"): (committing, lambda m: m.committed()),
+    ("committing", "committed"): (committing, lambda m: m.committed(now_s=NOW)),
     ("committing", "unanswered"): (committing, lambda m: m.unanswered("late")),
     ("committing", "committed, perhaps asked twice"): (
-        committing, lambda m: m.committed(twice=True),
+        committing, lambda m: m.committed(now_s=NOW, twice=True),
     ),
     ("committing", "suspect after a stop"): (
         lambda: stopping(open_with(2)), lambda m: m.suspect("no", now_s=NOW),
@@ -119,7 +119,7 @@ CASES: dict[tuple[str, str], Row] = {
     ("sending", "stop, something open"): (lambda: open_with(2), lambda m: m.stop(now_s=NOW)),
     ("sending", "stop"): (sending, lambda m: m.stop(now_s=NOW)),
     ("committing", "committed after a stop"): (
-        lambda: stopping(open_with(2)), lambda m: m.committed(),
+        lambda: stopping(open_with(2)), lambda m: m.committed(now_s=NOW),
     ),
     ("any", "tick after a stop, late"): (
         lambda: stopping(committing()), lambda m: m.tick(5.0),
@@ -171,7 +171,7 @@ def test_a_search_finds_one_refused_record_in_few_connections(poison: int) -> No
             m.found(at(begin))
         else:
             committed += 1
-            m.committed()
+            m.committed(now_s=NOW)
     assert aborted == 5  # of 4,096, 512, 64, 8 and one
     assert committed <= 4 * 7
     assert found == [poison * 10]
@@ -213,7 +213,7 @@ def test_if_only_large_transactions_are_refused_they_stay_small_and_grow_again()
             assert m.state is State.CONNECTING
             m.found(at(begin))
         else:
-            m.committed()
+            m.committed(now_s=NOW)
             begin += count
         assert m.state is State.SENDING
     assert sizes[:3] == [64, 8, 1]
@@ -369,7 +369,7 @@ class Bridges(RuleBasedStateMachine):
             self.open = []
             self.cursor = m.sent_to.ordinal or 0
         if answered:
-            m.committed(twice=self.late is not None)
+            m.committed(now_s=self.now_s, twice=self.late is not None)
             return
         self.late = self.epoch, True
         m.unanswered("late")
