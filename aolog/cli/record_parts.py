@@ -1,7 +1,8 @@
 """Where `aolog append` finds a record's key, topic and timestamp in the record's bytes. No I/O.
 
 field:N[:SEP]   the N-th field (from 1), separated by SEP (default: a tab)
-json:PATH       the member at a dotted path of a JSON object; a number is an index into an array
+json:PATH       the member at a dotted path of a JSON object; a number is an index into an array. A string
+                is its text, everything else its JSON text: as it is written, without spaces
 regex:PATTERN   the first group of the first match
 """
 
@@ -77,11 +78,16 @@ def _json(rest: str) -> Spec:
     return member
 
 
+class _Number(str):
+    """A number as it is written: 1.0 and 10000000000000000000001 keep their digits."""
+
+    __slots__ = ()
+
+
 @functools.lru_cache(maxsize=1)  # key, topic and timestamp of a line come from one parse
 def _parsed(line: bytes) -> Any:
     try:
-        # Numbers stay text: 1.0 and 10000000000000000000001 keep their digits.
-        return json.loads(line, parse_int=str, parse_float=str)
+        return json.loads(line, parse_int=_Number, parse_float=_Number)
     except (ValueError, RecursionError):
         return _ABSENT
 
@@ -89,11 +95,22 @@ def _parsed(line: bytes) -> Any:
 def _as_bytes(found: Any) -> bytes | None:
     if found is None or found is _ABSENT:
         return None
-    text = found if isinstance(found, str) else json.dumps(found, separators=(",", ":"))
     try:
-        return text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
+        return (found if isinstance(found, str) else _json_text(found)).encode()
+    except (UnicodeEncodeError, RecursionError):  # half of a surrogate pair; nested too deeply
         return None
+
+
+def _json_text(value: Any) -> str:
+    """A value of `_parsed`, as JSON in UTF-8 without spaces."""
+    match value:
+        case _Number():
+            return value
+        case list():
+            return f"[{','.join(map(_json_text, value))}]"
+        case dict():
+            return f"{{{','.join(f'{_json_text(k)}:{_json_text(v)}' for k, v in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _regex(rest: str) -> Spec:
