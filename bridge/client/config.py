@@ -43,7 +43,9 @@ Source: TypeAlias = "Given | Options"
 TopicName: TypeAlias = Annotated[str, Field(pattern=f"^{TOPIC_NAME}$")]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
 _log = logging.getLogger("bridge.client")
-_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|#[^\n]*|//[^\n]*')
+_STRING = r'"(?:[^"\\\n]|\\.)*"'
+_STRING_OR_COMMENT = re.compile(rf"{_STRING}|#[^\n]*|//[^\n]*")
+_STRING_OR_SPARE_COMMA = re.compile(rf"{_STRING}|,(?=\s*[,}}\]])")
 TableT = TypeVar("TableT", bound="Table")
 
 
@@ -154,8 +156,10 @@ def parse(text: str) -> tuple[Any, list[str]]:
     """Of JSON as hazdev-broker's files have it: the value, and notices about repeated keys. Raises
     ValueError, which names line and column.
 
-    A comment begins with `#` or `//` outside a string and ends with its line. A key that is repeated
-    with an equal value counts once; of unequal values the last counts, and a notice says so."""
+    A comment begins with `#` or `//` outside a string and ends with its line. A comma before another
+    comma or a closing bracket does not count, as in json-simple: a last line may be commented out. A
+    key that is repeated with an equal value counts once; of unequal values the last counts, and a
+    notice says so."""
     notices: list[str] = []
 
     def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -166,7 +170,7 @@ def parse(text: str) -> tuple[Any, list[str]]:
             found[key] = value
         return found
 
-    plain = _STRING_OR_COMMENT.sub(_without_comment, text)
+    plain = _STRING_OR_SPARE_COMMA.sub(_blanked, _STRING_OR_COMMENT.sub(_blanked, text))
     try:
         found = json.loads(plain, object_pairs_hook=table, parse_constant=_refuse_constant)
     except RecursionError:
@@ -174,8 +178,8 @@ def parse(text: str) -> tuple[Any, list[str]]:
     return found, notices
 
 
-def _without_comment(match: re.Match[str]) -> str:
-    """Spaces in place of a comment, so that errors name the right column."""
+def _blanked(match: re.Match[str]) -> str:
+    """Spaces in place of what is no string, so that errors name the right column."""
     found = match[0]
     return found if found.startswith('"') else " " * len(found)
 

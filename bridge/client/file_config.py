@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from bridge.client.config import (
     ClientTable,
@@ -27,6 +27,15 @@ from bridge.client.errors import Problem, WrongType, refuse
 
 FilePath: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 NamePart: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00/]*$", max_length=100)]
+_ALWAYS_S = 1.0  # between heartbeats that are always sent: more of them would say no more
+
+
+def _interval_s(written: float | None) -> float | None:
+    """-1 disables heartbeats, and 0 sends or expects them always, as hazdev-broker's comments say."""
+    return None if written is None or written < 0 else written or _ALWAYS_S
+
+
+HeartbeatInterval: TypeAlias = Annotated[float | None, AfterValidator(_interval_s)]
 _LOG, _POISON = ".aolog", ".poison"
 
 
@@ -46,7 +55,7 @@ class ProducerClient(_Common):
     archive_directory: FilePath | None = Field(None, description="without it files are deleted")
     poison_directory: FilePath | None = None
     time_per_file: Annotated[float, Field(ge=0)] = Field(0, description="seconds between files")
-    heartbeat_interval: Seconds | None = None
+    heartbeat_interval: HeartbeatInterval = None
     topic: TopicName
 
 
@@ -58,7 +67,7 @@ class ConsumerClient(_Common):
     file_name: NamePart = ""
     messages_per_file: int = Field(1, ge=1)
     time_per_file: Seconds | None = Field(None, description="seconds")
-    heartbeat_interval: Seconds | None = None
+    heartbeat_interval: HeartbeatInterval = None
     write_heartbeat_file: bool = False
     topic_list: list[TopicName] = Field(min_length=1)
 

@@ -8,7 +8,8 @@ DailyFiles appends to one file a day, by the records' timestamps in UTC; a recor
 9999 goes to the file of the present day. A small hidden file says how far
 the log was written and how long the day's files were then. After a crash they are cut to that.
 
-Values are written as they are, each with a newline where it has none at its end.
+Values are written as they are, each with a newline where it has none at its end. Empty ones are
+passed over, as hazdev-broker does.
 """
 
 from __future__ import annotations
@@ -42,9 +43,8 @@ _DAYS = 8  # files whose length is kept: late records go to their own day
 _STEP_RECORDS = 10_000  # a step's memory is bounded
 
 
-def line_of(record: Record) -> bytes:
+def line_of(value: bytes) -> bytes:
     """The value, with a newline at its end."""
-    value = record.value or b""
     return value if value.endswith(b"\n") else value + b"\n"
 
 
@@ -110,11 +110,16 @@ class CountedFiles:
     def step(self) -> None:
         """Writes every file that is due. What is not due waits in the log."""
         while (record := self._reader.read()) is not None:
+            if not record.value:
+                continue
             if not self._lines:
                 self._since_s = self._clock()
-            self._lines.append(line_of(record))
+            self._lines.append(line_of(record.value))
             if len(self._lines) >= self._messages:
                 self._write()
+        if not self._lines and self._reader.tell() != self._begin:  # retention may remove them
+            self._reader.commit()
+            self._begin = self._reader.tell()
         waited_s = self._clock() - self._since_s
         if self._lines and self._seconds is not None and waited_s >= self._seconds:
             self._write()
@@ -180,9 +185,12 @@ class DailyFiles:
         by_name: dict[str, list[bytes]] = {}
         count = 0
         while count < _STEP_RECORDS and (record := self._reader.read()) is not None:
-            by_name.setdefault(self._file_of(record), []).append(line_of(record))
             count += 1
+            if record.value:
+                by_name.setdefault(self._file_of(record), []).append(line_of(record.value))
         if not by_name:
+            if count:
+                self._reader.commit()  # retention may remove them
             return
         for name in by_name:
             self._lengths.setdefault(name, files.size_of(self._directory / name))

@@ -7,7 +7,7 @@ is written. After a crash: the file is in the log if there is a record at or aft
 since nothing else appends and a frame is written whole or not at all. Then it waits for the
 bridge's cursor; otherwise it is taken again. A file is taken when nothing has changed it for a second
 and no process has it open for writing. A file that cannot be taken, or of which Kafka refused a
-record, goes to the poison directory.
+record, goes to the poison directory. Each line of a file is a record, except empty ones.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Intake:
             files.move(claim, self._client.directory, name)  # somebody began to write
             return
         data = files.read(claim, _FILE_BYTES_MAX + 1)
-        lines = data.removesuffix(b"\n").split(b"\n") if data else []
+        lines = list(filter(None, (line.removesuffix(b"\r") for line in data.split(b"\n"))))
         longest = max(map(len, lines), default=0)
         if len(data) > _FILE_BYTES_MAX:
             self._set_aside(claim, name, f"it is larger than {_FILE_BYTES_MAX} bytes")
@@ -183,7 +183,7 @@ class Intake:
             )
         else:
             if lines:
-                self._writer.append_many([line.removesuffix(b"\r") for line in lines])
+                self._writer.append_many(lines)
                 self._writer.sync()
             self.taken += 1
             self._pending.append(Taken(claim, name, begin, self._writer.end))

@@ -154,6 +154,24 @@ def test_the_command_says_what_is_wrong_and_starts_nothing(tmp_path, inbox):
     assert os.listdir(inbox) == []
 
 
+@pytest.mark.parametrize(
+    ("written_as", "seconds"), [(30, 30), (0.5, 0.5), (0, 1), (-1, None), (-30, None)]
+)
+def test_a_heartbeat_interval_of_minus_1_disables_heartbeats_and_of_0_sends_them_always(
+    tmp_path, inbox, written_as, seconds
+):
+    for text in (PRODUCER, CONSUMER):
+        file = written(tmp_path, text, HeartbeatInterval=written_as)
+        assert load_file_client(file).table.heartbeat_interval == seconds
+
+
+def test_a_last_line_may_be_commented_out(tmp_path, inbox):
+    text = PRODUCER.replace('"Log4J', '# "Log4J').replace('"retries"', ', # "retries"')
+    client = load_file_client(written(tmp_path, text))
+    assert client.table.topic == "test"
+    assert client.table.log4j_config_file is None
+
+
 # --- directory to log -----------------------------------------------------------------------
 
 
@@ -196,13 +214,26 @@ def test_a_file_is_archived_when_all_of_it_is_acknowledged_and_not_before(tmp_pa
     intake = make()
     intake.step()
     intake.step()
-    assert log_values(inbox) == [b"1", b"2", b"", b"3"]
+    assert log_values(inbox) == [b"1", b"2", b"3"]
     assert visible(inbox) == ["b.other"]
     assert visible(tmp_path / "arch") == []
     acknowledge_all(inbox)
     intake.step()
     assert (tmp_path / "arch" / "a.default").read_bytes() == b"1\r\n2\n\n3"
     assert intake.idle
+
+
+def test_blank_lines_are_no_messages(tmp_path, inbox, make):
+    (inbox / "a.default").write_bytes(b"\n\r\n1\n \n\n2\n\n")
+    (inbox / "b.default").write_bytes(b"\n\n")
+    intake = make()
+    intake.step()
+    intake.step()
+    assert log_values(inbox) == [b"1", b" ", b"2"]
+    acknowledge_all(inbox)
+    intake.step()
+    assert visible(tmp_path / "arch") == ["a.default", "b.default"]
+    assert (tmp_path / "arch" / "b.default").read_bytes() == b"\n\n"
 
 
 def test_without_an_archive_an_acknowledged_file_is_deleted(inbox, make):
@@ -322,6 +353,23 @@ def test_heartbeats_go_the_way_of_the_data(inbox, make):
     intake.close()
     (beat,) = log_values(inbox)
     assert json.loads(beat)["ClientId"] == "producer.example"
+
+
+def test_heartbeats_that_are_always_sent_are_sent_once_a_second(inbox, make):
+    now = [5.0]
+    intake = make(HeartbeatInterval=0, clock=lambda: now[0])
+    for now[0] in (5, 5.9, 6, 6.5, 7):
+        intake.step()
+    intake.close()
+    assert len(log_values(inbox)) == 3
+
+
+def test_heartbeats_that_are_disabled_are_not_sent(inbox, make):
+    (inbox / "a.default").write_bytes(b"1\n")
+    intake = make(HeartbeatInterval=-1)
+    intake.step()
+    intake.close()
+    assert log_values(inbox) == [b"1"]
 
 
 def test_two_intakes_of_one_directory_exclude_one_another(inbox, make):

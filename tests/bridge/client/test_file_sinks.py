@@ -54,6 +54,30 @@ def test_files_have_so_many_messages_or_those_of_so_many_seconds(tmp_path, log):
     sink.close()
 
 
+@pytest.mark.parametrize("kind", ["counted", "daily"])
+def test_an_empty_message_is_no_line_and_is_passed(tmp_path, log, kind):
+    out = tmp_path / "out"
+    out.mkdir()
+
+    def sink():
+        if kind == "counted":
+            return counted(log, out, [0.0])
+        return DailyFiles(log.path, out, name="n", extension="e")
+
+    first = sink()
+    fill(log, b"", b"1", None, b"2", b"")
+    first.step()
+    first.close()
+    assert contents(out) == [b"1\n2\n"]
+    with Reader(log.path, cursor="files") as reader:
+        assert reader.read() is None
+    again = sink()
+    fill(log, b"3", b"4")
+    again.step()
+    again.close()
+    assert b"".join(contents(out)) == b"1\n2\n3\n4\n"
+
+
 def test_a_sink_protects_records_from_retention_before_it_has_written_any(tmp_path):
     out = tmp_path / "out"
     out.mkdir()

@@ -39,6 +39,31 @@ def test_comments_of_both_kinds_are_no_part_of_the_json_and_strings_keep_theirs(
     assert settings_of(text)["client.id"] == "a#b//c"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"Type": "ProducerConfig", "Properties": {"bootstrap.servers": "a:1", "client.id": "x,}",},}',
+        '{"Type": "ProducerConfig",, "Properties": {"bootstrap.servers": ["a:1",], "client.id": "x,}"} , }',
+        '{"Type": "ProducerConfig", "Properties": {"bootstrap.servers": "a:1", "client.id": "x,}",\n#"acks": "1"\n}, // ,\n}',
+    ],
+)
+def test_a_comma_too_many_is_no_mistake(text):
+    assert settings_of(text)["client.id"] == "x,}"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"a": 1,} , 2', "column 11"),
+        ('{"a":, "b": 1}', "column 6"),
+        ('{"a": 1,\n,"b" 2}', "line 2 column 6"),
+    ],
+)
+def test_another_mistake_beside_commas_is_named_at_its_own_place(text, place):
+    with pytest.raises(BrokenJSON, match=place):
+        load(text, "producer")
+
+
 def test_text_a_dictionary_and_a_file_are_the_same(tmp_path):
     config = of_producer(**{"linger.ms": 7})
     file = tmp_path / "producer.config"
