@@ -61,9 +61,7 @@ class SimulatedMachine:
 
     def crash(self, writer: aolog.Writer, rng: random.Random) -> bool:
         """A kill, or a power cut of which one state is drawn."""
-        background = writer._background  # noqa: SLF001 -- there is no call for dying
-        background.end()
-        background.join()
+        writer._background.stop()  # noqa: SLF001 -- there is no call for dying
         power_goes = rng.random() < 0.5
         if power_goes:
             states = list(self._system.power_cut(_STATES // 2, _STATES // 2, rng))

@@ -68,9 +68,7 @@ def make(disk: Disk, shape: str) -> Made:
 
 def abandon(writer: aolog.Writer) -> None:
     """What SIGKILL does to a writer: memory is gone, files stay as they are, the lock is free."""
-    background = writer._background  # noqa: SLF001 -- there is no call for dying
-    background.end()
-    background.join()
+    writer._background.stop()  # noqa: SLF001 -- there is no call for dying
     lifetime.died(writer)
 
 

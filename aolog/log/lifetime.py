@@ -1,17 +1,29 @@
-"""Open writers and readers, at a fork and at the end of the process.
+"""Open writers and readers, at a fork and at the end of the interpreter.
 
 A forked child inherits its parent's descriptors, buffers and locks. Before any code of the child runs,
-each open object there drops them. At a clean exit this module closes what is still open, and a writer
-that is collected closes itself.
+each open object there drops them.
+
+The interpreter ends in steps. It waits for threads; it calls the exit handlers, the last registered one
+first; it deletes all objects, and daemon threads stop for ever. Records come in each step: from
+`logging.shutdown`, which is an exit handler, from handlers that were registered before the one here (one
+that is registered during exit is never called), and from finalizers. A file of Python's takes them all,
+because it is flushed when it is deleted.
+
+So exit does not close a writer, it *settles* it: everything is sealed and durable, as after `close`, its
+threads have ended, and each record that comes later is flushed at once. `Writer.__del__` closes it. A
+writer that is never deleted, because a daemon thread or a logger refers to it, leaves such records
+unsealed; the next writer finds them. Readers hold nothing that could be lost, and stay as they are.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import threading
 import weakref
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from aolog.errors import AologError, fault
 
@@ -32,16 +44,27 @@ class Living(Protocol):
 
 _Living = TypeVar("_Living", bound=Living)
 
-# With its system, and the function that a forked child calls with it. Not a bound method: that
-# would keep it alive.
-_open: weakref.WeakKeyDictionary[Living, tuple[System, Callable[[Any], None]]]
-_open = weakref.WeakKeyDictionary()
+
+class _Entry(NamedTuple):
+    """What is called with an open object. Not bound methods: those would keep it alive."""
+
+    system: System
+    after_fork_in_child: Callable[[Any], None]
+    settle: Callable[[Any], None] | None
 
 
-def opened(living: _Living, system: System, after_fork_in_child: Callable[[_Living], None]) -> None:
-    """A forked child calls `after_fork_in_child`, and exit closes it. That function drops
-    descriptors and locks, flushes nothing, and makes later calls raise Forked."""
-    _open[living] = system, after_fork_in_child
+_open: weakref.WeakKeyDictionary[Living, _Entry] = weakref.WeakKeyDictionary()
+
+
+def opened(
+    living: _Living,
+    system: System,
+    after_fork_in_child: Callable[[_Living], None],
+    settle: Callable[[_Living], None] | None = None,
+) -> None:
+    """after_fork_in_child: drops descriptors and locks, flushes nothing, and makes later calls raise
+    Forked. settle: what exit does with it, see the module."""
+    _open[living] = _Entry(system, after_fork_in_child, settle)
 
 
 def closed(living: Living) -> None:
@@ -54,33 +77,50 @@ def died(living: Living) -> None:
     closed. Does nothing if it was closed."""
     entry = _open.pop(living, None)
     if entry is not None:
-        _, after_fork_in_child = entry
-        after_fork_in_child(living)
+        entry.after_fork_in_child(living)
 
 
 def abandon(system: System | None = None) -> None:
     """The process that used this system died, or this one is a forked child: all that it had open died."""
-    for living, (its_system, _) in list(_open.items()):
-        if system is None or its_system is system:
+    for living, entry in list(_open.items()):
+        if system is None or entry.system is system:
             died(living)
 
 
+def is_ending() -> bool:
+    """Whether the interpreter ends, and this is the thread in which it calls exit handlers and
+    finalizers."""
+    main = threading.main_thread()
+    return main.ident == threading.get_ident() and not main.is_alive()
+
+
+def settle(living: Living) -> None:
+    """Does what exit does with it. Does nothing if it was closed."""
+    entry = _open.get(living)
+    if entry is not None and entry.settle is not None:
+        entry.settle(living)
+
+
 def close_quietly(living: Living) -> None:
-    """Closes an object that its owner dropped. Logs any exception instead of raising it, an interrupt
-    (KeyboardInterrupt) too: no caller is left who could handle it, and at exit other logs must be
-    closed after this one."""
+    """Closes an object that its owner dropped. Logs any exception instead of raising it."""
+    _quietly(living.path, living.close)
+
+
+def _quietly(path: str, close: Callable[[], None]) -> None:
+    """Logs an interrupt (KeyboardInterrupt) too: no caller is left who could handle it, and at exit
+    other logs are closed after this one."""
     try:
-        living.close()
+        close()
     except BaseException as error:  # noqa: BLE001 -- as said
         is_ours = isinstance(error, AologError)
         reason = error if is_ours else repr(error)
-        fault("%s was not closed: %s", living.path, reason, trace=None if is_ours else error)
+        fault("%s was not closed: %s", path, reason, trace=None if is_ours else error)
 
 
 def _at_exit() -> None:
     with ExitStack() as last:  # which goes on even if a handler of logging raises
         for living in list(_open):
-            last.callback(close_quietly, living)
+            last.callback(_quietly, living.path, partial(settle, living))
 
 
 os.register_at_fork(after_in_child=abandon)

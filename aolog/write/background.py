@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageFailed
+from aolog.log import lifetime
 from aolog.log.pruned_records import NEVER_S
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _AGE_CHECK_S = 10.0  # how often max_age_s is checked while no slab begins
 
 
 class Background:
-    """Threads and due times. The caller holds the writer's lock, except for `join`.
+    """Threads and due times. The caller holds the writer's lock, except for `stop`.
 
     tick: does what is due; returns the seconds until the next look, None to sleep until woken.
     sync: syncs what is written. flush_due_s, sync_due_s: of records. seal_due_s: of the slab.
@@ -59,15 +60,20 @@ class Background:
             or options.slab_seconds is not None
             or options.bounds.bounded
         )
+        self.is_over = False  # no thread will do what becomes due
         self._looks_s = NEVER_S  # when the first thread looks next
         self._is_busy = False  # something was appended since it last looked
         self._ticker = _Thread(tick, f"aolog-writer {path}")
         self._syncer = _Thread(sync, f"aolog-sync {path}")
 
     def start(self) -> None:
-        """Starts the threads that the options need and that are not running. Raises StorageFailed if the
-        system has no thread left."""
+        """Starts the threads that the options need and that are not running; none if the interpreter
+        ends, as it would not start, or not run to its end. Raises StorageFailed if the system has no
+        thread left."""
         if not self._is_needed:
+            return
+        if lifetime.is_ending():
+            self.is_over = True
             return
         try:
             self._ticker.start()
@@ -170,13 +176,12 @@ class Background:
         """Whether the slab that grows has reached slab_seconds."""
         return self.seal_due_s != NEVER_S and time.monotonic() >= self.seal_due_s
 
-    def end(self) -> None:
-        """Tells both threads to end. Waits for nothing."""
+    def stop(self) -> None:
+        """Both threads have ended on return, and none starts. Idempotent. Without the lock, which they
+        may need to end."""
+        self._is_needed, self.is_over = False, True
         self._ticker.end()
         self._syncer.end()
-
-    def join(self) -> None:
-        """Waits until both have ended. Without the lock, which they may need."""
         self._ticker.join()
         self._syncer.join()
 

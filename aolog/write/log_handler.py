@@ -15,6 +15,7 @@ import os
 from typing import Any
 
 from aolog.errors import AologError, not_copied
+from aolog.log import lifetime
 from aolog.write.writer import Writer
 
 _OWN = {"aolog", "bridge"}
@@ -80,9 +81,13 @@ class LogHandler(logging.Handler):
                 return
 
     def close(self) -> None:
-        """Closes the log; logging.shutdown calls it at exit. Idempotent."""
+        """Closes the log. Idempotent. While the interpreter ends (logging.shutdown calls it) it seals and
+        syncs the log, and lines that come later are still taken, as a FileHandler takes them."""
         try:
-            self.log.close()
+            if lifetime.is_ending():
+                lifetime.settle(self.log)
+            else:
+                self.log.close()
         finally:
             super().close()
 

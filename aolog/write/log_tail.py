@@ -153,6 +153,7 @@ class LogTail:
         except BaseException as error:
             if may_be_retried(error) or isinstance(self.trouble, Forked):
                 raise
+            self.after_error(error)
             return error
         return None
 

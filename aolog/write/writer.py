@@ -6,9 +6,7 @@ The writer is its own inlet (format/native/inlet.py): its open frame. The lock i
 While no call holds it, records may join the open frame without it. So a call that changes something takes
 the lock and shuts the inlet. A sync waits for the device without the lock.
 
-Fail-stop. A call finishes, or raises one of our errors with the state as documented. If anything else
-interrupts it (KeyboardInterrupt, MemoryError, a bug), the writer has failed: every later call says so,
-and reopening recovers the log.
+Fail-stop: a call finishes, raises an error of ours, or makes the writer failed. Exit: log/lifetime.py.
 """
 
 from __future__ import annotations
@@ -27,12 +25,7 @@ from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.background import Background
 from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail, may_be_retried
-from aolog.write.options import (
-    BATCH_BYTES,
-    MAX_RECORD_BYTES,
-    SLAB_BYTES,
-    WriterOptions,
-)
+from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
 from aolog.write.record_columns import RecordChecks, array_of
 from aolog.write.slab_chain import SlabChain
 
@@ -74,12 +67,13 @@ class Writer(Inlet):
     Refuses a call from a signal handler, or a finalizer, that interrupts another call of the same
     thread (UsageError). An exception from a handler (KeyboardInterrupt) in the middle of a call, or
     any other unexpected one, makes the writer failed: later calls raise UsageError, and `close`
-    releases the log, which the next Writer recovers. The writer's own threads start with the first
-    append that needs them; if the system has no thread left, it raises StorageFailed and takes nothing.
-    Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError, CodecUnavailable.
+    releases the log, which the next Writer recovers. Its threads start with the first append that needs
+    them; if the system has none left, that raises StorageFailed and takes nothing. At exit a log that
+    is open is sealed and synced; appends that come later are flushed at once. Raises LogLocked,
+    NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError, CodecUnavailable.
     """
 
-    _is_open = False
+    _is_open = _is_settled = False
 
     def __init__(
         self,
@@ -120,9 +114,9 @@ class Writer(Inlet):
         self._new_lock()
         self._commit = GroupCommit()
         self._background = Background(self.path, options, self._tick, self._sync_quietly)
-        self._chain = SlabChain(self.path, storage or Storage(), options)
-        self._tail = LogTail(self._chain)
-        lifetime.opened(self, self._chain.storage.system, Writer._after_fork_in_child)
+        self._chain = chain = SlabChain(self.path, storage or Storage(), options)
+        self._tail = LogTail(chain)
+        lifetime.opened(self, chain.storage.system, Writer._after_fork_in_child, Writer._settle)
         self._is_open = True
         self._background.check_age()
 
@@ -210,8 +204,7 @@ class Writer(Inlet):
     ) -> np.ndarray:
         """Takes values as one frame, whatever its size: readers see all of them or none. keys,
         headers, timestamps, topics: an entry for each value, as for `append`. Returns their addresses,
-        uint64. Durability and errors as for `append`; none is taken on an error. (Format 1 has no
-        batches: each value is a frame there, and an error may come between two.)"""
+        uint64. Durable as by `append`, whose errors it raises; none is taken then, but in format 1."""
         return self._append_frames(self._checks.of(values, keys, headers, timestamps, topics))
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
@@ -238,10 +231,8 @@ class Writer(Inlet):
         if self._count:
             self._cut_frame()
             # Now and not after the next record, which would then be a frame by itself.
-            if (
-                not self._syncs_each_flush
-                and self._chain.unwritten + size >= self._options.unwritten_bytes
-            ):
+            waiting = self._chain.unwritten + size
+            if waiting >= self._options.unwritten_bytes and not self._syncs_each_flush:
                 self._quietly(self._flush_locked)
         while (slab := tail.make_room(end_slab=background.is_seal_due())) is None:
             self._room.wait(_RETENTION_POLL_S)
@@ -249,6 +240,7 @@ class Writer(Inlet):
             self._shut()  # another thread may have admitted meanwhile
             self._cut_frame()
         background.arm(self._chain)
+        self._is_settled = False
         return slab
 
     def _cut_frame(self) -> None:
@@ -261,7 +253,7 @@ class Writer(Inlet):
         tail, chain, options = self._tail, self._chain, self._options
         most = options.unwritten_records - tail.unflushed_records
         limit = options.unwritten_bytes - chain.unwritten
-        if self._size >= limit or self._count >= most:
+        if self._size >= limit or self._count >= most or self._background.is_over:
             if self._syncs_each_flush:
                 return True
             self._quietly(self._flush_locked)
@@ -299,9 +291,8 @@ class Writer(Inlet):
         self._background.flushed(needs_sync=self._tail.durable < self._chain.end)
 
     def sync(self) -> int:
-        """Everything appended is on the device on return: it survives power loss. The durable
-        address. Concurrent callers share one frame, one write and one fdatasync. Raises
-        SyncFailed: see `durable`, and what `flush` raises."""
+        """Everything appended survives power loss on return. The durable address. Concurrent callers
+        share one frame, one write, one fdatasync. Raises as `flush`, and SyncFailed: see `durable`."""
         self._refuse_nested()
         tail = self._tail
         target = self._end or self._chain.end
@@ -315,8 +306,7 @@ class Writer(Inlet):
             if tail.durable >= target:  # synced by another thread
                 return tail.durable
             with self._lock:
-                if tail.trouble is not None:
-                    tail.refuse()
+                tail.refuse()
                 self._flush_locked()
                 written = tail.take_device()
             if written is not None:  # otherwise the slab was sealed, and synced with that
@@ -336,8 +326,7 @@ class Writer(Inlet):
             raise nested_call()
 
     def _after_error(self, error: BaseException) -> None:
-        """Call it for an exception in the middle of a call: the writer fails unless its state is as
-        documented."""
+        """An exception in the middle of a call: the writer fails unless its state is as documented."""
         with self._lock:
             if self._tail.after_error(error):
                 self._shut()
@@ -378,20 +367,18 @@ class Writer(Inlet):
         self._quietly(self.sync)
 
     def close(self) -> None:
-        """Flushes, seals, syncs, releases the log. Idempotent. Raises StorageFull or StorageFailed
-        with the log still open: nothing is lost, free space and call again. Raises SyncFailed, also
-        for one in a thread of the writer's own, and UsageError if the writer failed, with the log
-        released."""
+        """Flushes, seals, syncs, releases the log. Idempotent. Raises StorageFull or StorageFailed with
+        the log still open: nothing is lost, free space and call again. Raises SyncFailed, also for one
+        in the writer's own threads, and UsageError if the writer failed, with the log released."""
         failure = self._close_with(self._tail.finish) if self._is_open else None
         if failure is not None:
             raise failure
 
     def give_up(self) -> int:
-        """Instead of `close`, if that raises StorageFull or StorageFailed and will not be called
-        again: releases the log with the whole frames that are in its files, and drops what is only
-        in memory. The address after those frames: records before it are in the log, and durable if
-        `durable` says so; others are not, and may be appended again. Idempotent; raises UsageError
-        within another call, and nothing else."""
+        """Instead of another `close` after StorageFull or StorageFailed: releases the log with the
+        whole frames that are in its files, and drops what is only in memory. The address after those
+        frames: records before it are in the log, and durable up to `durable`; others are not, and may
+        be appended again. Idempotent; raises UsageError within another call, and nothing else."""
         end = self._close_with(self._tail.keep_whole_frames) if self._is_open else None
         return self._tail.durable if end is None else end
 
@@ -409,17 +396,30 @@ class Writer(Inlet):
                 closed = LogClosed("the writer is closed", hint="open another", path=self.path)
                 self._tail.end_with(closed)
                 self._room.notify_all()
-                self._background.end()
-        self._background.join()  # without the lock, which the threads may need to end
+        self._background.stop()
         self._chain.release()
         self._chain.unread.warn(at_once=True)
         self._is_open = False
         lifetime.closed(self)
         return result
 
+    def _settle(self) -> None:
+        """As `close`, at exit: later records are taken, and each is flushed at once."""
+        self._refuse_nested()
+        self._background.stop()
+        with self._lock:
+            self._shut()
+            if may_be_retried(self._tail.trouble):
+                self._cut_frame()
+            failure = self._tail.finish()
+            self._is_settled = failure is None
+        self._chain.unread.warn(at_once=True)
+        if failure is not None:
+            self._close_with(lambda: None)
+            raise failure
+
     def _after_fork_in_child(self) -> None:
-        """The parent's file, buffers and log lock stay as they are. Takes no lock: a thread of the
-        parent may have held it at the fork."""
+        """Changes nothing of the parent's. Takes no lock: one of its threads may have held it."""
         self._new_lock()
         self._shut()
         hint = "open a Writer of its own in the child, on another log"
@@ -429,7 +429,7 @@ class Writer(Inlet):
         self._is_open = False
 
     def __del__(self) -> None:
-        if self._is_open:  # dropped without being closed: what it took is not lost
+        if self._is_open and not self._is_settled:  # dropped: what it took is not lost
             lifetime.close_quietly(self)
 
     __reduce__ = not_copied("open a Writer where it is used, on a log of its own")
