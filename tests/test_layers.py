@@ -86,7 +86,7 @@ FILES_ALLOWED = (
     "bridge.operate.page", "bridge.operate.simulator", "bridge.deploy", "bridge.examples",
 )  # fmt: skip  # a list
 FILE_LIBRARIES = {"fcntl", "glob", "io", "mmap", "shutil", "tempfile"}
-OS_WITHOUT_FILES = {"PathLike", "environ", "fspath", "getcwd", "getpid", "path", "register_at_fork",
+OS_WITHOUT_FILES = {"PathLike", "environ", "fsencode", "fspath", "getcwd", "getpid", "path", "register_at_fork",
                     "strerror", "urandom"}  # fmt: skip  # a list
 OS_PATH_WITHOUT_FILES = {"basename", "dirname", "join", "split", "splitext"}
 PATH_METHODS = {"glob", "hardlink_to", "is_dir", "is_file", "iterdir", "mkdir", "read_bytes", "read_text",

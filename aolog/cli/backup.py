@@ -6,7 +6,7 @@ import click
 
 import aolog
 from aolog.cli.output import json_option, named, out, progress
-from aolog.cli.parse import log_argument
+from aolog.cli.parse import DIRECTORY, log_argument
 from aolog.errors import CorruptionError, counted, one_line
 from aolog.log.directory import Log
 from aolog.maintenance.baseline import own_baseline
@@ -34,7 +34,7 @@ Exit status 0 when done, 3 if the log has damage (the backup is made, with the s
 repair has noted in LOG are known: they do not count."""
 )
 @log_argument
-@click.argument("directory", metavar="DIR")
+@click.argument("directory", type=DIRECTORY, metavar="DIR")
 @click.option("--new-uuid", is_flag=True, help="Make a clone with an identity of its own.")
 @json_option
 def backup(

@@ -14,6 +14,7 @@ from aolog.errors import UsageError
 from aolog.log.names import check_cursor_name
 from aolog.log.units import DURATION_MAX_S, duration_seconds, size_bytes
 from aolog.read.start import parse_where
+from aolog.storage.storage import checked_path
 from aolog.write.validate import read_mode
 
 if TYPE_CHECKING:
@@ -42,6 +43,17 @@ class Parsed(ParamType):
             self.fail(str(error), param, ctx)
 
 
+class _Directory(click.Path):
+    """Of a log, or of logs. The library checks what is there: its errors tell a file from an empty
+    directory, from a newer format, and from one that may not be read."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        try:
+            return checked_path(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
 def _size(text: str, least: int = 1) -> int:
     found = size_bytes(text)
     if found is None:
@@ -60,17 +72,11 @@ def _duration(text: str) -> float:
     return found
 
 
-def _log(path: str) -> str:
-    """The library checks what is there: its errors tell a file from an empty directory and from a newer
-    format."""
-    if not path or "\0" in path:
-        raise ValueError(f"{path!r} is not a path")
-    return path
-
-
 SIZE, SIZE_OR_ZERO = Parsed("size", _size), Parsed("size", lambda text: _size(text, 0))
 DURATION, MODE = Parsed("duration", _duration), Parsed("octal", read_mode)
 WHERE, CURSOR_NAME = Parsed("where", parse_where), Parsed("name", check_cursor_name)
 
-log_argument = click.argument("log", type=Parsed("log", _log))
+DIRECTORY = _Directory()
+
+log_argument = click.argument("log", type=DIRECTORY)
 cursor_argument = click.argument("name", type=CURSOR_NAME)

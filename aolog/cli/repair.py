@@ -8,7 +8,7 @@ import click
 
 import aolog
 from aolog.cli.output import human_bytes, json_option, named, out, progress
-from aolog.cli.parse import log_argument
+from aolog.cli.parse import DIRECTORY, log_argument
 from aolog.errors import CorruptionError, counted, one_line
 
 if TYPE_CHECKING:
@@ -42,7 +42,13 @@ Exit status 0 when done, 3 if the copy still has damage besides its gaps (a curs
 copy)."""
 )
 @log_argument
-@click.option("--into", metavar="DIR", required=True, help="Directory of the copy; must not exist.")
+@click.option(
+    "--into",
+    type=DIRECTORY,
+    metavar="DIR",
+    required=True,
+    help="Directory of the copy; must not exist.",
+)
 @click.option("--new-uuid", is_flag=True, help="Give the copy an identity of its own.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only say what would be copied.")
 @json_option

@@ -39,7 +39,7 @@ from aolog.maintenance.baseline import CAUSES, known_gaps_content, own_baseline
 from aolog.maintenance.copy import copied_bytes, copy_cursors, copy_file, copy_slabs
 from aolog.maintenance.verify import judge
 from aolog.storage.directory import beside
-from aolog.storage.storage import Storage, absolute, parent_of
+from aolog.storage.storage import Storage, absolute, checked_path, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,8 +88,8 @@ def repair(
     Raises UsageError if `into` exists, StorageFull with the bytes needed, HeaderLost if no slab has
     an intact header, LockedError, NotALog, NewerFormat, StorageError.
     """
-    with Log(os.fspath(path), storage or Storage()) as log:
-        return _copied(log, os.fspath(into), progress, new_uuid=new_uuid, dry_run=dry_run)
+    with Log(checked_path(path), storage or Storage()) as log:
+        return _copied(log, checked_path(into), progress, new_uuid=new_uuid, dry_run=dry_run)
 
 
 def backup(
@@ -108,8 +108,8 @@ def backup(
     another file system. new_uuid: makes a clone, another log that may be used beside the first one;
     nothing is linked then. progress: as for `repair`. Raises what `repair` raises.
     """
-    with Log(os.fspath(path), storage or Storage()) as log:
-        return _copied(log, os.fspath(into), progress, new_uuid=new_uuid, is_backup=True)
+    with Log(checked_path(path), storage or Storage()) as log:
+        return _copied(log, checked_path(into), progress, new_uuid=new_uuid, is_backup=True)
 
 
 def _copied(

@@ -23,7 +23,7 @@ from aolog.read import seek
 from aolog.read.cursor import check_course
 from aolog.read.reader import Reader, resume_at
 from aolog.record import Lag
-from aolog.storage.storage import Storage
+from aolog.storage.storage import Storage, checked_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def verify(
     append is not damage. progress: called with (bytes done, bytes in all). Raises NotALog, NewerFormat,
     StorageError.
     """
-    with Log(os.fspath(path), storage or Storage()) as log:
+    with Log(checked_path(path), storage or Storage()) as log:
         log.require_slabs()
         return judge(log, audit(log, progress=progress))
 
@@ -199,7 +199,7 @@ def _of_cursor(log: Log, found: Audit, name: str) -> list[Finding]:
 def cursors(path: str | os.PathLike[str], *, storage: Storage | None = None) -> list[Cursor]:
     """The log's cursors by name, with their lag. Raises NotALog, CursorCorrupt, StorageError."""
     storage = storage or Storage()
-    where = os.fspath(path)
+    where = checked_path(path)
     with Log(where, storage) as log:
         log.require_slabs()
     listed = []

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from aolog.storage.storage import absolute
+from aolog.storage.storage import checked_path
 from aolog.write.writer import Writer
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def writer_per_task(
     if context is not None:
         where = f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}"
     host = socket.gethostname().partition(".")[0]
-    log = Writer(absolute(f"{root}/{prefix}-{host}-{where}-{uuid4().hex[:12]}"), **options)
+    log = Writer(f"{checked_path(root)}/{prefix}-{host}-{where}-{uuid4().hex[:12]}", **options)
     try:
         yield log
     finally:

@@ -16,6 +16,7 @@ from aolog.record import Gap
 from aolog.spark.java import use_this_python
 from aolog.spark.scanning import refuse_connect
 from aolog.spark.shipping import Shipped
+from aolog.storage.storage import checked_path
 
 if TYPE_CHECKING:
     import os
@@ -77,7 +78,7 @@ def verify(
     from aolog.spark.planning import partitions, spans
     from aolog.spark.reading import partition_of
 
-    options = Options(paths=read_paths({"path": str(root)}))
+    options = Options(paths=read_paths({"path": checked_path(root)}))
     logs = list_logs(options)
     cut = partitions(
         spans(options, logs),

@@ -48,14 +48,31 @@ def parent_of(path: str) -> str:
     return head or slash or "."
 
 
+def checked_path(path: str | os.PathLike[str]) -> str:
+    """The path as text. Raises UsageError if it is none: "" too, which an unset variable gives and which
+    would name the working directory."""
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        hint = "os.fsdecode(path) is its text" if isinstance(text, bytes) else None
+        raise UsageError(f"the path {path!r} is neither str nor os.PathLike of str", hint=hint)
+    if not text:
+        raise UsageError("the path is empty", hint='name a directory; "." is the working directory')
+    try:
+        if b"\0" not in os.fsencode(text):
+            return text
+    except UnicodeEncodeError:
+        pass
+    raise UsageError(f"no file can have the path {text!r}", hint="remove what is no character")
+
+
 def absolute(path: str | os.PathLike[str]) -> str:
     """The absolute path; it stays valid when the process changes its directory. `..` stays, as its
     meaning depends on links. (As pathlib's, whose import takes a sixth of aolog's.) Raises
-    UsageError for a relative path if the working directory was removed, and for a URL: pathlib
-    would make `s3:/` of `s3://`, and so name a directory `s3:`."""
+    UsageError as `checked_path`, for a relative path if the working directory was removed, and for
+    a URL: pathlib would make `s3:/` of `s3://`, and so name a directory `s3:`."""
     if isinstance(path, Inside) and isinstance(path.base, str):
         return Inside(absolute(path.base), *path.names, in_log=path.in_log)
-    text = os.fspath(path)
+    text = checked_path(path)
     if not text.startswith("/"):
         scheme, colon, _ = text.partition(":/")
         if colon and len(scheme) > 1 and scheme.isascii() and scheme.isalnum():

@@ -11,6 +11,7 @@ from aolog import Reader
 from aolog.cli.cursor_state import HEAD, cursor_states
 from aolog.cli.lock_holders import Holders, require_log
 from aolog.cli.output import json_option, out, table
+from aolog.cli.parse import log_argument
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     short_help="Show the cursors of bridges.",
     epilog="\b\nExample:\n  aolog-bridge cursors LOG --json | jq .lag.records",
 )
-@click.argument("log", type=click.Path())
+@log_argument
 @json_option
 def cursors(log: str, *, as_json: bool) -> None:
     """Show the cursors of bridges on LOG, and the last address that each partition has."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.cli.output import out
+from aolog.cli.parse import DIRECTORY
 from bridge.cli.options import log_format_option, warn_of
 from bridge.cli.running import on_signals
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Take records over HTTP into logs.")
-@click.option(
-    "--root", required=True, type=click.Path(), help="Directory of the logs, one a topic."
-)
+@click.option("--root", required=True, type=DIRECTORY, help="Directory of the logs, one a topic.")
 @click.option(
     "--http", metavar="HOST:PORT", default="127.0.0.1:9110", show_default=True,
     help="Where to listen; other than loopback needs a token.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.cli.output import json_option
+from aolog.cli.parse import DIRECTORY
 from aolog.errors import UsageError
 from bridge.cli.options import TOPIC, checked, log_format_option, settings_of
 from bridge.cli.pull import renewing, report_pull
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Copy topics from one cluster to another.")
 @click.option("--topic", "topics", multiple=True, required=True, type=TOPIC, help="Repeatable.")
-@click.option("--log", "path", type=click.Path(), required=True, help="The log between; created.")
+@click.option("--log", "path", type=DIRECTORY, required=True, help="The log between; created.")
 @click.option("--from-servers", required=True, metavar="HOST:PORT[,...]", help="The source.")
 @click.option("--to-servers", required=True, metavar="HOST:PORT[,...]", help="The destination.")
 @click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aolog.cli.parse import Parsed
+from aolog.cli.parse import Parsed, log_argument
 from aolog.errors import UsageError
 from aolog.log.cursor_file import read_position
 from aolog.read.start import parse_where
@@ -98,7 +98,7 @@ def of_cluster(servers_help: str) -> Callable[[Callable[..., None]], Callable[..
     log, how the bridge forwards it, and its other options."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @click.argument("log", type=click.Path())
+        @log_argument
         @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help=servers_help)
         @click.option(
             "--config", "file", type=click.Path(),

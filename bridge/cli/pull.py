@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aolog.cli.output import json_option, out
-from aolog.cli.parse import SIZE
+from aolog.cli.parse import DIRECTORY, SIZE
 from aolog.errors import records_lost
 from bridge.cli.options import checked, log_format_option, settings_option
 from bridge.cli.report import LogLines
@@ -36,7 +36,7 @@ _JSON_EVERY_S = 0.2
     "--topics-file", type=click.Path(dir_okay=False, exists=True),
     help="A file of names and patterns, one a line; read again every 5 s, and on SIGHUP.",
 )  # fmt: skip  # as above
-@click.option("--log", "path", type=click.Path(), required=True, help="The log; it is created.")
+@click.option("--log", "path", type=DIRECTORY, required=True, help="The log; it is created.")
 @servers_option
 @click.option("--drain", is_flag=True, help="End at the ends of the partitions as they are now.")
 @click.option(
@@ -49,7 +49,7 @@ _JSON_EVERY_S = 0.2
     show_default=True, help="Kafka's group protocol; consumer is KIP-848's.",
 )  # fmt: skip  # as above
 @click.option(
-    "--root", type=click.Path(),
+    "--root", type=DIRECTORY,
     help="With --group or --units: the directory of the logs of all processes.",
 )  # fmt: skip  # as above
 @click.option(

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 import click
 
 from aolog.cli.option_groups import GroupedCommand
-from aolog.cli.parse import MODE, SIZE
+from aolog.cli.parse import DIRECTORY, MODE, SIZE
 from bridge.cli.options import TOPIC, create_topics_option, read_back_option, settings_of
 from bridge.cli.running import run_bridge
 
@@ -69,10 +69,8 @@ class _Run(GroupedCommand):
         "Status and log lines": "http http_token http_hosts log_max_bytes as_json status_seconds log_format verbose",
     },
 )
-@click.option("--log", "path", type=click.Path(readable=False), help="Directory of one log.")
-@click.option(
-    "--root", type=click.Path(readable=False), help="Directory tree of logs; new logs are found."
-)
+@click.option("--log", "path", type=DIRECTORY, help="Directory of one log.")
+@click.option("--root", type=DIRECTORY, help="Directory tree of logs; new logs are found.")
 @click.option(
     "--config", "file", type=click.Path(), help="A file in TOML or JSON; options override it."
 )

@@ -14,6 +14,7 @@ from aolog import Lag, Reader
 from aolog.cli.cursor_state import LAG_HEAD, CursorState, cursor_state, lag_words, state_words
 from aolog.cli.lock_holders import Holders, require_log
 from aolog.cli.output import human_seconds, iso_time, json_option, out, table
+from aolog.cli.parse import DIRECTORY
 from aolog.errors import AologError, NoSuchCursor, NotALog, counted, records_lost
 from aolog.storage.storage import Storage
 from bridge.cli.report import words
@@ -38,12 +39,8 @@ _LOSSES_SHOWN = 5  # of each log; --json lists more
     "--config", "file", type=click.Path(),
     help="The bridge's configuration; its `http` and `http_token` are used.",
 )  # fmt: skip  # options read best one a line
-@click.option(
-    "--log", "path", type=click.Path(readable=False), help="Read the disk: directory of one log."
-)
-@click.option(
-    "--root", type=click.Path(readable=False), help="Read the disk: directory tree of logs."
-)
+@click.option("--log", "path", type=DIRECTORY, help="Read the disk: directory of one log.")
+@click.option("--root", type=DIRECTORY, help="Read the disk: directory tree of logs.")
 @click.option("--cursor", default="bridge", show_default=True, help="Name of the cursor on disk.")
 @json_option
 def status(

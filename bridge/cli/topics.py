@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aolog.cli.output import json_option, out, table
+from aolog.cli.parse import DIRECTORY
 from aolog.errors import UsageError, counted
 from aolog.read.start import parse_where
 from bridge.cli.log_offsets import show_log_offsets
@@ -103,7 +104,7 @@ def _topic_json(topic: Topic) -> dict[str, object]:
 @click.command(short_help="Show offsets, lag of a group; set a group's offsets.")
 @click.option("--bootstrap-servers", "servers", metavar="HOST:PORT[,...]", help="The cluster.")
 @click.option(
-    "--log", "path", type=click.Path(),
+    "--log", "path", type=DIRECTORY,
     help="A log that was pulled, instead: which addresses have which offsets.",
 )  # fmt: skip  # options read best one a line
 @click.option("--offset", type=click.IntRange(0), help="With --log: the address of this offset.")

@@ -24,6 +24,7 @@ import aolog
 from aolog.errors import UsageError
 from aolog.publish.publication import publish
 from aolog.spark import kafka_sink, routing
+from aolog.spark.executor_writer import writer_per_task
 from aolog.spark.routing import Router
 from aolog.spark.schema import check_rows
 from aolog.spark.sink import Written, batch_writer, stream_writer
@@ -215,6 +216,11 @@ def test_the_bound_of_a_record_counts_its_key(tmp_path):
                 router.discard()
             else:
                 assert len(router.finish()) == 1
+
+
+def test_a_root_that_an_unset_variable_names_is_not_the_root_directory():
+    with pytest.raises(UsageError, match="the path is empty"), writer_per_task(""):
+        pass
 
 
 def test_a_task_with_rows_for_many_logs_keeps_few_slabs_open(tmp_path, monkeypatch):

@@ -6,13 +6,15 @@ import sys
 
 import click
 
+from aolog.cli.parse import DIRECTORY
+
 
 @click.command(short_help="Watch an outage and a kill lose nothing.")
 @click.argument(
     "files", nargs=-1, type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=False)
 )
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
-@click.option("--keep", type=click.Path(), help="Keep the log in this directory.")
+@click.option("--keep", type=DIRECTORY, help="Keep the log in this directory.")
 def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None) -> None:
     """Watch real records survive an outage and a kill on their way to an embedded broker.
 

@@ -536,6 +536,7 @@ def test_a_message_too_large_for_the_log_is_refused_at_once(
         {"mode": "block", "memory_messages": 0},
         {"mode": "block", "live_age_s": -1.0},
         {"path": "log", "mode": "always", "retention": 10**9},
+        {"mode": "always", "path": ""},
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_made(

@@ -208,6 +208,38 @@ def test_a_drain_that_is_stopped_before_its_time_does_not_say_that_it_is_done(
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "--log", ""),
+        ("run", "--root", ""),
+        ("status", "--log", ""),
+        ("status", "--root", ""),
+        ("pull", "--topic", "t", "--log", ""),
+        ("pull", "--topic", "t", "--log", "l", "--root", ""),
+        ("mirror", "--topic", "t", "--from-servers", "a:1", "--to-servers", "b:1", "--log", ""),
+        ("ingest", "--root", ""),
+        ("offsets", "--log", ""),
+        ("demo", "--keep", ""),
+        ("cursors", ""),
+        ("seek", "", "--to", "earliest"),
+        ("replay", "", "--from", "earliest", "--to", "latest"),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_an_empty_path_is_not_the_working_directory(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Writer(".") as writer:  # what an unset variable would name
+        writer.append(b"x")
+    before = sorted(tmp_path.iterdir())
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "the path is empty" in result.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
     "servers", ["k:abc", "k:99999", "k:0", "http://k:9092", "k:1:2", "a:1,,b:2", "k k:1", "k/x", ""]
 )
 def test_what_names_no_broker_is_refused(servers: str) -> None:
