@@ -9,7 +9,7 @@ import click
 from aolog.cli.lock_holders import require_log
 from aolog.cli.output import human_bytes, json_option, out, tell_pruned
 from aolog.cli.parse import DURATION, SIZE, log_argument
-from aolog.errors import RetentionFull, counted, one_line
+from aolog.errors import CursorCorrupt, RetentionFull, counted, one_line
 from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
 from aolog.log.retention import prune as prune_log
@@ -29,7 +29,8 @@ Examples:
 Removes whole slabs, the oldest first, and never the last one. Slabs that a protecting cursor has not
 read stay; if --max-bytes then cannot be met, the exit status is 4. With --force they are deleted and
 unread records are lost: the command says how many for each cursor (`pruned_unread` with --json),
-`aolog cursor list` shows `pruned`, and readers get a gap with the count."""
+`aolog cursor list` shows `pruned`, and readers get a gap with the count. A cursor that cannot be read
+counts as if it had passed no record; then the exit status is 3."""
 )
 @log_argument
 @click.option("--max-bytes", type=SIZE, help="Maximum size of all slab files together.")
@@ -71,6 +72,12 @@ def prune(
         _print(log, pruned, dry_run=dry_run)
         out.flush()
         tell_pruned(pruned.unread, would=dry_run)
+    if pruned.unreadable:
+        raise CursorCorrupt(
+            f"cursor {pruned.unreadable[0]!r} cannot be read, and may need any record",
+            hint="set it again with `aolog cursor set`, or delete it if it is not used",
+            path=log,
+        )
     if pruned.holder is not None:
         raise RetentionFull(
             f"--max-bytes {max_bytes} is not met: cursor {pruned.holder!r} needs the oldest slab",

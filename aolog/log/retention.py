@@ -14,12 +14,12 @@ import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias
 
-from aolog.errors import NoSuchCursor, UsageError, warn
+from aolog.errors import AologError, NoSuchCursor, UsageError, warn
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.directory import Log
 from aolog.log.lock import lock_retention
 from aolog.log.manifest import sync_roots
-from aolog.log.names import slab_name
+from aolog.log.names import cursor_path, slab_name
 from aolog.log.pruned_records import pruned_before
 from aolog.record import Gap
 
@@ -178,27 +178,46 @@ def _written_before(slabs: Sequence[SlabSize], since_s: float, now_s: float) -> 
 class Pruned(NamedTuple):
     """What was removed. holder: the protecting cursor that still needs slabs that exceed max_bytes; None if
     there is room. end: everything before this address is removed. unread: by protecting cursor, the
-    removed records that it had not read, as a gap of reason "pruned"."""
+    removed records that it had not read, as a gap of reason "pruned". unreadable: cursors that cannot
+    be read: they count as protecting, and as if they had passed no record."""
 
     slabs: int
     bytes: int
     end: int
     holder: str | None
     unread: dict[str, Gap]
+    unreadable: tuple[str, ...] = ()
 
 
-def protecting(path: str, storage: Storage) -> dict[str, Position]:
-    """The protecting cursors by name, made durable. Raises CursorCorrupt for a damaged cursor: it may
-    need any record."""
-    found = {}
+_warned: set[str] = set()  # paths of cursors that cannot be read, and that a warning named
+
+
+def protecting(path: str, storage: Storage) -> tuple[dict[str, Position], tuple[str, ...]]:
+    """The protecting cursors by name, made durable, and the names of those that cannot be read, each
+    of which is warned of once."""
+    found, unreadable = {}, []
     for name in cursor_names(path, storage):
+        where = str(cursor_path(path, name))
         try:
             position = read_position(path, name, storage, durable=True)
         except NoSuchCursor:  # deleted since the listing
             continue
+        except AologError as error:
+            unreadable.append(name)
+            if where not in _warned:
+                _warned.add(where)
+                warn(
+                    "%s: cursor %r cannot be read, and counts for retention as if it had passed no "
+                    "record; delete it if it is not used: %s",
+                    path,
+                    name,
+                    error,
+                )
+            continue
+        _warned.discard(where)
         if position.protects:
             found[name] = position
-    return found
+    return found, tuple(unreadable)
 
 
 Known: TypeAlias = dict[int, SlabSize]
@@ -287,9 +306,11 @@ def _decide(
     log: Log, retention: Retention, needed: int, known: Known
 ) -> tuple[Plan, list[SlabSize], Pruned]:
     """The plan, the slabs to remove, and the totals of that."""
-    cursors = protecting(log.path, log.storage)
+    cursors, unreadable = protecting(log.path, log.storage)
     slowest = min(cursors, key=lambda name: cursors[name].address, default=None)
     needed_from = None if slowest is None else cursors[slowest].address
+    if unreadable:
+        slowest, needed_from = unreadable[0], 0
 
     def look() -> tuple[Plan, list[SlabSize], Pruned]:
         slabs = _sizes(log, known)
@@ -305,8 +326,10 @@ def _decide(
             for name, at in cursors.items()
             if at.address < end and (lost := _newly_lost(log, at, decided.drop)) is not None
         }
+        if going:
+            unread |= dict.fromkeys(unreadable, Gap(first, end, "pruned", None))
         holder = None if decided.room else slowest
-        return decided, going, Pruned(len(going), size, end, holder, unread)
+        return decided, going, Pruned(len(going), size, end, holder, unread, unreadable)
 
     decided, going, pruned = log.listed(look)  # a dry run has no lock: others may prune meanwhile
     for base in [base for base in known if base < pruned.end]:  # other processes prune too

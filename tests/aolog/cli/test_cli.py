@@ -135,6 +135,29 @@ def test_prune_takes_the_oldest_down_to_the_bound_and_a_dry_run_takes_none(log_p
     assert "nothing to remove" in well("prune", log_path, "--max-slabs", 9).stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        (["--max-slabs", 1], 10),
+        (["--max-bytes", "20k"], 10),
+        (["--max-bytes", "20k", "--force"], 2),
+    ],
+    ids=str,
+)
+def test_prune_names_a_cursor_that_cannot_be_read_and_ends_as_with_damage(
+    log_path, slabs, options, left
+):
+    well("cursor", "set", log_path, "c", "latest")
+    (Path(log_path) / "cursors" / "c.cursor").write_bytes(b"")
+    result = run("prune", log_path, *options, "--json")
+    assert result.exit_code == 3
+    said, error = json.loads(result.stdout), json.loads(result.stderr.splitlines()[-1])["error"]
+    assert (said["unreadable"], error["code"]) == (["c"], "cursor_corrupt")
+    assert slab_files(log_path) == slabs[-left:]
+    well("cursor", "set", log_path, "c", "latest")
+    well("prune", log_path, *options)
+
+
 def test_prune_leaves_what_a_cursor_needs_unless_it_is_forced(log_path, slabs):
     stands = answer("cursor", "set", log_path, "slow", int(slabs[3].stem))["address"]
     well("cursor", "set", log_path, "free", "earliest", "--no-protect")

@@ -343,14 +343,103 @@ def test_the_warning_names_the_cursor_that_was_in_the_way_also_if_it_is_gone_sin
     assert "and cursor 'c' needs the oldest slab" in caplog.text
 
 
-def test_a_damaged_cursor_frees_nothing(log_path: str) -> None:
+# --- a cursor that cannot be read -----------------------------------------------------------
+
+
+def damage_cursor(path: str, how: str) -> Path:
+    """A cursor of somebody else, which no reader can use."""
+    cursor = Path(path) / "cursors" / "c.cursor"
+    cursor.parent.mkdir(exist_ok=True)
+    cursor.unlink(missing_ok=True)
+    if how == "a directory":
+        cursor.mkdir()
+    elif how == "a link":
+        cursor.symlink_to("elsewhere")
+    else:
+        cursor.write_bytes(bytes(8192 if how == "zeros" else 0))
+    return cursor
+
+
+UNREADABLE = pytest.mark.parametrize("how", ["empty", "zeros", "a directory", "a link"])
+
+
+def told_of_cursor(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for text in caplog.messages if "cursor 'c' cannot be read" in text]
+
+
+@UNREADABLE
+@pytest.mark.parametrize("keep", [{"max_slabs": 1}, {"max_age_s": 1e-6}], ids=str)
+def test_a_cursor_that_cannot_be_read_frees_nothing_and_is_named_once(
+    log_path: str, caplog: pytest.LogCaptureFixture, keep: dict[str, Any], how: str
+) -> None:
     slabs = written(log_path)
-    hold(log_path, 20)
-    cursor = Path(log_path) / "cursors" / "c.cursor"
-    cursor.write_bytes(bytes(8192))
-    with pytest.raises(aolog.CursorCorrupt):
-        prune(log_path, Storage(), aolog.Retention(max_slabs=1))
+    hold(log_path, 20, "other")
+    damage_cursor(log_path, how)
+    for _ in range(3):
+        pruned = prune(log_path, Storage(), aolog.Retention(**keep))
+        assert (pruned.slabs, pruned.unreadable) == (0, ("c",))
     assert slab_files(log_path) == slabs
+    (told,) = told_of_cursor(caplog)
+    assert told.startswith(f"{log_path}: cursor 'c' cannot be read, and counts for retention as")
+
+
+def test_a_cursor_that_was_mended_counts_again_and_is_named_again_when_it_is_damaged(
+    log_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    slabs = written(log_path)
+    for _ in range(2):
+        cursor = damage_cursor(log_path, "empty")
+        assert prune(log_path, Storage(), aolog.Retention(max_slabs=1)).slabs == 0
+        cursor.unlink()
+        hold(log_path, 9)  # of four a slab
+        assert prune(log_path, Storage(), aolog.Retention(max_slabs=1)).slabs == 2
+    assert slab_files(log_path) == slabs[4:]
+    assert len(told_of_cursor(caplog)) == 2
+
+
+@UNREADABLE
+def test_a_program_does_not_stop_for_a_cursor_that_cannot_be_read(
+    log_path: str, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    with aolog.Writer(log_path, **BOUNDED) as writer:
+        fill(writer, 1)
+        damage_cursor(log_path, how)
+        fill(writer, 9, first=4)
+        assert total(log_path) <= 40_000
+        first = int(slab_files(log_path)[0].stem)
+        # What it had read is unknown, so what it lost is too.
+        assert dict(writer.pruned_unread) == {"c": aolog.Gap(0, first, "pruned", None)}
+    assert len(told_of_cursor(caplog)) == 1
+    assert said(caplog)[0].startswith(
+        f"{log_path}: retention removed an unknown number of records that cursor 'c' had not read"
+    )
+    assert values(log_path)[-1] == b"%010d" % 39 + b"x" * 440
+
+
+@pytest.mark.parametrize("when_full", ["block", "error"])
+def test_where_cursors_win_a_cursor_that_cannot_be_read_wins_and_is_named(
+    log_path: str, caplog: pytest.LogCaptureFixture, when_full: Any
+) -> None:
+    keep = aolog.Retention(max_bytes=40_000, when_full=when_full)
+    with aolog.Writer(log_path, slab_bytes=SLAB, retention=keep, **NEVER) as writer:
+        fill(writer, 1)
+        cursor = damage_cursor(log_path, "empty")
+        if when_full == "error":
+            with pytest.raises(aolog.RetentionFull):
+                fill(writer, 9, first=4)
+            cursor.unlink()
+        else:
+            appending = in_thread(lambda: fill(writer, 9, first=4))
+            wait_until(lambda: "and cursor 'c' needs the oldest slab" in caplog.text)
+            assert appending.waits()
+            cursor.unlink()
+            appending.result()
+        assert writer.pruned_unread == {}
+        assert len(told_of_cursor(caplog)) == 1
+        writer.append(b"last")
+        writer.flush()
+    assert values(log_path)[-1] == b"last"
+    assert_clean(log_path)
 
 
 # --- what is lost cannot be missed ------------------------------------------------------------------

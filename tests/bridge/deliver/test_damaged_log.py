@@ -95,6 +95,19 @@ def test_with_prune_slabs_are_deleted_once_the_durable_cursor_has_passed_them(
     assert_arrived(records, consume(broker.bootstrap_servers))
 
 
+def test_a_cursor_of_somebody_else_that_cannot_be_read_stops_the_pruning_and_not_the_bridge(
+    broker: EmbeddedBroker, log: Path, forward: Forward, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(log, 4000, slab_bytes=64 << 10)
+    records, slabs = records_of(log), sorted(log.glob("*.slab"))
+    (log / "cursors").mkdir()
+    (log / "cursors" / "theirs.cursor").touch()
+    forward(drain=True, prune=True).end()
+    assert_arrived(records, consume(broker.bootstrap_servers))
+    assert sorted(log.glob("*.slab")) == slabs
+    assert "cursor 'theirs' cannot be read" in caplog.text
+
+
 # --- what the cursor protects ---------------------------------------------------------------
 
 
