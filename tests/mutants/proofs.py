@@ -37,6 +37,7 @@ PROOFS = {
         recovery_table::test_an_epoch_begins_above_the_reach_unless_the_page_cache_is_the_same
         opening::test_a_copied_log_is_case_k_and_never_gives_an_address_twice
         opening::test_an_inode_of_another_generation_is_another_file
+        opening::test_a_restore_in_place_is_recognised_by_a_cursor_past_the_end_and_by_nothing_else
         regressions::test_two_copies_of_a_log_do_not_give_out_the_same_addresses
         opening::test_a_new_epoch_is_told_in_a_warning
         explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves

@@ -35,6 +35,7 @@ from tests.aolog.conftest import (
     WatchedStorage,
     assert_clean,
     by_iteration,
+    commit,
     fill,
     frames_of,
     kill,
@@ -186,6 +187,24 @@ def test_a_copied_log_is_case_k_and_never_gives_an_address_twice(
         assert writer.append(b"copy") > theirs[-1]
     assert values(copied) == [b"a", b"copy"]
     assert_clean(copied)
+
+
+@pytest.mark.parametrize(("with_cursors", "case"), [(False, "@K copied"), (True, "@B sealed")])
+def test_a_restore_in_place_is_recognised_by_a_cursor_past_the_end_and_by_nothing_else(
+    log_path: str, with_cursors: bool, case: str
+) -> None:
+    """As `rsync --delete` does it: the files that did not change stay as they are."""
+    fill(log_path, [b"a"])
+    backup = {path.name for path in Path(log_path).iterdir()}
+    fill(log_path, [b"b"])
+    passed = commit(log_path, 2)
+    for path in Path(log_path).iterdir():
+        if path.name not in backup and (with_cursors or path.name != "cursors"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with aolog.Writer(log_path) as writer:
+        assert writer.opening.case == case
+        assert (writer.append(b"other") >= passed) == (case == "@K copied")
+    assert values(log_path) == [b"a", b"other"]
 
 
 def test_an_inode_of_another_generation_is_another_file(log_path: str) -> None:
