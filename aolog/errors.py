@@ -394,6 +394,7 @@ EXTRA_OF = {
     "prometheus_client": "bridge",
     "starlette": "bridge",
     "uvicorn": "bridge",
+    "h11": "bridge",
     "cryptography": "signing",
     "pyspark": "spark",
     "pandas": "spark",
