@@ -169,8 +169,9 @@ def open_for_append(
         return Opening(decision.case.value, 1, first_base), fresh, None
     if decision.case is Case.ONLY_LOST:
         raise HeaderLost(
-            "every copy of the only slab's header is damaged",
-            hint="move the directory aside and begin a new log; nothing was changed",
+            "the only slab has no intact header of its own name",
+            hint="`aolog verify` says why: rename a slab that has another's name; otherwise move the "
+            "directory aside and begin a new log. Nothing was changed",
             path=log.slab_path(last.base),
         )
     end = last.end_of_frames
