@@ -31,6 +31,7 @@ from aolog.storage.directory import Inside
 
 if TYPE_CHECKING:
     from aolog.record import Gap, Lag
+    from aolog.storage.directory import Directory
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
@@ -81,7 +82,7 @@ class Cursor(NamedTuple):
     pruned: Gap | None = None
 
 
-def cursor_names(log_path: str, storage: Storage) -> list[str]:
+def cursor_names(log_path: str | Directory, storage: Storage) -> list[str]:
     """The names of the log's cursors, sorted."""
     directory = Inside(log_path, CURSOR_DIRECTORY)
     if not storage.exists(directory):
@@ -164,7 +165,9 @@ def read_copies(log_path: str, name: str, storage: Storage) -> list[tuple[int, P
     return copies
 
 
-def read_position(log_path: str, name: str, storage: Storage, *, durable: bool = False) -> Position:
+def read_position(
+    log_path: str | Directory, name: str, storage: Storage, *, durable: bool = False
+) -> Position:
     """The cursor's position, without opening the cursor for commits.
 
     durable: sync the file first. A caller that prunes by the position needs that. Raises
@@ -177,7 +180,9 @@ def read_position(log_path: str, name: str, storage: Storage, *, durable: bool =
             return _read(file)[1]
     except FileNotFoundError:
         raise NoSuchCursor(
-            f"no cursor {name!r}", hint="`aolog cursor list` lists the cursors", path=log_path
+            f"no cursor {name!r}",
+            hint="`aolog cursor list` lists the cursors",
+            path=log_path if isinstance(log_path, str) else log_path.path,
         ) from None
 
 

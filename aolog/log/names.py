@@ -18,7 +18,7 @@ import re
 
 from aolog.errors import UsageError
 from aolog.format.slab import ADDRESS_END
-from aolog.storage.directory import Inside
+from aolog.storage.directory import Directory, Inside
 from aolog.storage.storage import absolute, parent_of
 
 CURSOR_DIRECTORY = "cursors"
@@ -67,7 +67,7 @@ def check_cursor_name(name: str) -> str:
     return name
 
 
-def cursor_path(log_path: str, name: str, suffix: str = CURSOR_SUFFIX) -> Inside:
+def cursor_path(log_path: str | Directory, name: str, suffix: str = CURSOR_SUFFIX) -> Inside:
     """The path of a cursor's file, or of the file with its notes. Raises UsageError."""
     return Inside(log_path, CURSOR_DIRECTORY, check_cursor_name(name) + suffix)
 

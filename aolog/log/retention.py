@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aolog.log.cursor_file import Position
+    from aolog.storage.directory import Directory
     from aolog.storage.storage import Storage
 
 
@@ -192,14 +193,16 @@ class Pruned(NamedTuple):
 _warned: set[str] = set()  # paths of cursors that cannot be read, and that a warning named
 
 
-def protecting(path: str, storage: Storage) -> tuple[dict[str, Position], tuple[str, ...]]:
+def protecting(
+    directory: Directory, storage: Storage
+) -> tuple[dict[str, Position], tuple[str, ...]]:
     """The protecting cursors by name, made durable, and the names of those that cannot be read, each
     of which is warned of once."""
     found, unreadable = {}, []
-    for name in cursor_names(path, storage):
-        where = str(cursor_path(path, name))
+    for name in cursor_names(directory, storage):
+        where = str(cursor_path(directory, name))
         try:
-            position = read_position(path, name, storage, durable=True)
+            position = read_position(directory, name, storage, durable=True)
         except NoSuchCursor:  # deleted since the listing
             continue
         except AologError as error:
@@ -209,7 +212,7 @@ def protecting(path: str, storage: Storage) -> tuple[dict[str, Position], tuple[
                 warn(
                     "%s: cursor %r cannot be read, and counts for retention as if it had passed no "
                     "record; delete it if it is not used: %s",
-                    path,
+                    directory.path,
                     name,
                     error,
                 )
@@ -224,7 +227,7 @@ Known: TypeAlias = dict[int, SlabSize]
 
 
 def prune(
-    path: str,
+    path: str | Directory,
     storage: Storage,
     retention: Retention,
     *,
@@ -234,7 +237,8 @@ def prune(
 ) -> Pruned:
     """Removes slabs as `retention` demands, under the retention lock; durable on return.
 
-    Any process may call it while others write and read: the last slab stays. dry_run: only return
+    Any process may call it while others write and read: the last slab stays. path: of the log, or its
+    directory, open: then that one is pruned, even if its path leads elsewhere now. dry_run: only return
     what would be removed. known: a cache of slabs by base, for the calls of one writer, whose lock
     excludes repair: each slab is read once, however often the writer rolls.
     """
@@ -247,13 +251,13 @@ def prune(
         storage.sync_directory(log.directory)
         published = log.published
         if published:
-            sync_roots(path, published.values(), storage)
+            sync_roots(log.path, published.values(), storage)
         for slab in going:
             if slab.base in published:  # first its pending name, which may just have been renamed
                 storage.unlink(log.directory / published[slab.base])
             storage.unlink(log.directory / slab_name(slab.base))
             storage.sync_directory(log.directory)
-    _warn_of_clock(path, decided.misdated)
+    _warn_of_clock(log.path, decided.misdated)
     return pruned
 
 
@@ -306,7 +310,7 @@ def _decide(
     log: Log, retention: Retention, needed: int, known: Known
 ) -> tuple[Plan, list[SlabSize], Pruned]:
     """The plan, the slabs to remove, and the totals of that."""
-    cursors, unreadable = protecting(log.path, log.storage)
+    cursors, unreadable = protecting(log.directory, log.storage)
     slowest = min(cursors, key=lambda name: cursors[name].address, default=None)
     needed_from = None if slowest is None else cursors[slowest].address
     if unreadable:
