@@ -53,6 +53,7 @@ __all__ = [
     "RecordRefused",
     "RecordTooLarge",
     "RetentionFull",
+    "SlabLost",
     "StorageError",
     "StorageFailed",
     "StorageFull",
@@ -263,6 +264,15 @@ class SyncFailed(StorageError):
     Records before `details["durable"]` survive. Check the device, then open the log again."""
 
     code = "sync_failed"
+
+
+class SlabLost(SyncFailed):
+    """Another program removed, replaced or cut the file of the slab that grows. The writer refuses
+    further appends. Records from `details["lost_from"]` on are not in the log, not even those before
+    `details["durable"]`, which were synced. Find that program; open the log again, and append again what
+    the log lacks."""
+
+    code = "slab_lost"
 
 
 class LockedError(AologError):

@@ -28,6 +28,16 @@ class Directory(File):
         """The path of an entry."""
         return Inside(self, name)
 
+    def is_elsewhere(self) -> bool:
+        """Whether its path leads to another directory by now; False if it leads nowhere."""
+        try:
+            there = self._system.lstat(f"{self.path}/.")  # follows a link
+        except OSError:
+            return False
+        with as_storage_error(self.path, "stat"):
+            here = self._system.fstat(self.fd)
+        return (there.st_ino, there.st_dev) != (here.st_ino, here.st_dev)
+
     def sync(self) -> None:
         """fsync: new, renamed and removed entries are on the device on return. Raises SyncFailed."""
         with as_storage_error(self.path, "fsync of the directory", syncs=True):

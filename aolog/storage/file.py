@@ -1,4 +1,5 @@
-"""An open file: read, write, sync, lock. And the one place that turns OSError into our errors.
+"""An open file: read, write, sync, lock, and whether its name still leads to it. And the one place that
+turns OSError into our errors.
 
 No space becomes `StorageFull`, no permission becomes `PermissionDenied`, anything else becomes
 `StorageFailed`; a failed sync becomes `SyncFailed`. Short writes and interrupted calls are
@@ -12,6 +13,7 @@ import errno
 import os
 import stat
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aolog.errors import (
@@ -25,7 +27,7 @@ from aolog.errors import (
 from aolog.storage.system import LOCK_EX, LOCK_NB, REAL, System
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from aolog.format.frame import Buffer
 
@@ -240,6 +242,55 @@ class File:
         """Copies owner, mode and time of change from another file: the same users can use it."""
         with as_storage_error(self.path, "change owner, mode and time"):
             self._system.adopt(self.fd, other.fd)
+
+
+class Displaced(NamedTuple):
+    """What another program did to an open file. text: ends a sentence that begins with the file's name.
+    name_is_free: the file was removed and nothing else, so another one may take its place."""
+
+    text: str
+    name_is_free: bool = False
+
+
+class Presence:
+    """Whether an open file is still the one that its name leads to, in an open directory. is_in_place: called
+    with a size, whether it is, and has this size or more; for what is wrong see `check`.
+
+    Other programs remove, replace and cut files that are open here: `rm`, logrotate's copytruncate, a
+    restore. Writes and syncs of such a file succeed nevertheless, so its writer has to look. An inode's
+    number is not given away while the file is open, so device and inode identify it. The path of the
+    directory does not matter: a log that is moved keeps its files.
+    """
+
+    def __init__(self, file: File, directory: File, name: str, system: System) -> None:
+        self._file = file
+        self._directory = directory
+        self._name = name
+        self._system = system
+        with as_storage_error(file.path, "stat"):
+            found = system.fstat(file.fd)
+        self._identity = found.st_ino, found.st_dev
+        self.is_in_place: Callable[[int], bool] = partial(
+            system.leads_to, directory.fd, name, *self._identity
+        )
+
+    def check(self, size: int = 0) -> Displaced | None:
+        """What happened to the file; None if it is in its place and has at least this size. Raises
+        StorageError if that cannot be found out."""
+        if self.is_in_place(size):
+            return None
+        with as_storage_error(self._file.path, "stat"):
+            try:
+                found = self._system.lstat(self._name, dir_fd=self._directory.fd)
+            except FileNotFoundError:
+                if self._system.fstat(self._directory.fd).st_nlink:
+                    return Displaced("was removed", name_is_free=True)
+                return Displaced("was removed with its directory")
+        if (found.st_ino, found.st_dev) != self._identity:
+            return Displaced("was replaced by another file")
+        if found.st_size < size:
+            return Displaced(f"was cut to {found.st_size} bytes")
+        return None
 
 
 def _after(parts: Sequence[Buffer], written: int) -> list[memoryview]:

@@ -343,6 +343,14 @@ class SimulatedCalls(System):
             self._begin("lstat", path)
             return status_of(self._disk.node(path))
 
+    def leads_to(self, directory: int, name: str, inode: int, device: int, size: int, /) -> bool:
+        """Whether the name leads to this file, of this size or more."""
+        try:
+            found = self.lstat(name, dir_fd=directory)
+        except OSError:
+            return False
+        return found.st_ino == inode and found.st_dev == device and found.st_size >= size
+
     def euid(self) -> int:
         """The ordinary user that owns all files."""
         return USER

@@ -26,6 +26,7 @@ class SimulatedStatus(NamedTuple):
 
     st_mode: int
     st_ino: int
+    st_dev: int
     st_size: int
     st_mtime_ns: int
     st_uid: int
@@ -63,7 +64,7 @@ def status_of(node: Node) -> SimulatedStatus:
     else:
         size, mode = BLOCK, _DIRECTORY_MODE
     links = 1 if node.ino == ROOT else node.linked
-    return SimulatedStatus(mode, node.ino, size, node.mtime_ns, USER, links, node.mtime_ns)
+    return SimulatedStatus(mode, node.ino, 1, size, node.mtime_ns, USER, links, node.mtime_ns)
 
 
 def check_directory_rename(node: DirectoryNode, there: Node | None, old: str, new: str) -> None:

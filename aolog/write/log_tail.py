@@ -14,6 +14,7 @@ writer's lock while holding the device.
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from aolog import errors as notices
@@ -21,17 +22,24 @@ from aolog.errors import (
     AologError,
     Forked,
     LogClosed,
+    SlabLost,
     StorageError,
     StorageFull,
     SyncFailed,
     UsageError,
 )
+from aolog.format.slab import ADDRESS_END, MAGIC
+from aolog.log.names import slab_name
 from aolog.storage import clock
+from aolog.storage.file import Displaced
 from aolog.write.active_slab import FormatTwoSlab
 
 if TYPE_CHECKING:
     from aolog.write.active_slab import ActiveSlab
     from aolog.write.slab_chain import SlabChain
+
+
+_LOOK_S = 1.0  # between close looks at the slab's file
 
 
 class LogTail:
@@ -40,12 +48,19 @@ class LogTail:
     def __init__(self, chain: SlabChain) -> None:
         self.durable = chain.end  # every byte before this address survives power loss
         self.trouble: AologError | None = None  # what the next call of the writer has to raise
-        self.failed: SyncFailed | None = None  # the sync that failed, after which nothing is synced
+        self.failed: SyncFailed | None = None  # after which nothing is synced
+        self._look_due_s = 0.0  # of the next close look at the slab's file
+        self._lost_from = ADDRESS_END  # records from here on are not in the log: see SlabLost
         self._device = threading.Lock()
         self._chain = chain
         self._flushed_records = 0  # records of the slab that are written
         if chain.slab is not None:
             chain.slab.durable = self.durable
+
+    @property
+    def kept(self) -> int:
+        """Everything before this address is durable, and in the log as far as the writer knows."""
+        return min(self.durable, self._lost_from)
 
     @property
     def unflushed_records(self) -> int:
@@ -78,10 +93,12 @@ class LogTail:
 
     def flush(self) -> None:
         """Everything is in the page cache on return. On a full disk it prunes what retention lets it
-        and tries again. After StorageError: call again."""
+        and tries again. After StorageError: call again. Looks closely once a second: raises SlabLost."""
         slab = self._chain.slab
         if slab is None:
             return
+        if time.monotonic() >= self._look_due_s:
+            self.look(closely=True)
         try:
             slab.write_pending()
         except StorageFull:
@@ -89,6 +106,36 @@ class LogTail:
                 raise
             slab.write_pending()
         self._flushed_records = slab.records
+
+    def look(self, *, closely: bool = False) -> None:
+        """Raises SlabLost, then and ever after, if another program removed, replaced or cut the slab's
+        file; StorageError if that cannot be found out. Call it before a write: after that a file that was
+        cut has its size again. closely: notices it even then."""
+        slab, presence = self._chain.slab, self._chain.presence
+        if slab is None or presence is None:
+            return
+        if presence.is_in_place(slab.written) and not closely:
+            return  # as soon as possible: each sync comes here
+        displaced = presence.check(slab.written)
+        if closely:
+            self._look_due_s = time.monotonic() + _LOOK_S
+            if displaced is None and slab.data_begin and slab.file.is_blank(0, len(MAGIC)):
+                displaced = Displaced("was cut, and its beginning is blank")
+            if displaced is None:
+                self._chain.warn_if_moved()
+        if displaced is None:
+            return
+        self._lost_from = slab.base
+        self.trouble = self.failed = SlabLost(
+            f"{slab_name(slab.base)} {displaced.text}: appends are refused, records from address "
+            f"{slab.base} on are not in the log, and those before {self.durable} had been synced",
+            hint="find the program that changed the log's files; open the log again, and append again "
+            "what it lacks",
+            path=self._chain.path,
+            durable=self.durable,
+            lost_from=slab.base,
+        )
+        raise self.failed
 
     def take_device(self) -> tuple[ActiveSlab, int] | None:
         """For `sync_written`: the slab and the end of what is written of it, with the device held; None if
@@ -131,7 +178,9 @@ class LogTail:
         return self.failed
 
     def end_slab(self) -> None:
-        """Flushes, syncs, seals the slab, syncs the seal. After StorageError: call again."""
+        """Flushes, syncs, seals the slab, syncs the seal. After StorageError: call again. Raises
+        SlabLost."""
+        self._look_due_s = 0.0
         self.flush()
         slab = self._chain.slab
         if slab is None:
@@ -139,6 +188,7 @@ class LogTail:
         with self._device:
             self.datasync(slab, slab.base + slab.offset)
             slab.seal(clock.now_us())
+            self.look()  # for the last time
             if self.durable < slab.base + slab.offset:
                 self.datasync(slab, slab.base + slab.offset)
             self._chain.close_slab(slab)
@@ -163,8 +213,9 @@ class LogTail:
         before it are in the log. Errors are logged and leave `durable` as it was."""
         slab, end = self._chain.slab, self.durable
         if slab is None or not may_be_retried(self.trouble):
-            return end
+            return self.kept
         try:
+            self.look(closely=True)
             # What was written is never cut, even if the device has damaged it since.
             end = max(self._chain.end_of_whole_frames(slab.base), slab.base + slab.written)
             with self._device:
@@ -172,7 +223,7 @@ class LogTail:
                 self.datasync(slab, end)
         except AologError as error:
             notices.warn("%s: %s", self._chain.path, error)
-        return end
+        return min(end, self._lost_from)
 
     # --- what keeps the writer from going on ----------------------------------------------------------
 

@@ -16,8 +16,10 @@ from aolog import errors as notices
 from aolog.errors import AologError, RetentionFull
 from aolog.log.directory import Log
 from aolog.log.lock import lock_log, warn_of_limits
+from aolog.log.names import slab_name
 from aolog.log.pruned_records import PrunedUnread
 from aolog.log.retention import prune
+from aolog.storage.file import Presence
 from aolog.write.next_slab import begin_format_1_slab, begin_slab, header_after
 from aolog.write.opening import open_for_append
 
@@ -34,13 +36,15 @@ class SlabChain:
     """See the module. Opening takes the log's lock, recovers the log, and begins a slab if the log is
     new or begins an epoch. Raises what Writer raises.
 
-    slab: the one that grows; None until the next append begins one. unread: what retention removed
-    although a cursor had not read it.
+    slab: the one that grows; None until the next append begins one. presence: of its file. unread: what
+    retention removed although a cursor had not read it.
     """
 
     def __init__(self, path: str, storage: Storage, options: WriterOptions) -> None:
         self.path = path
         self.slab: ActiveSlab | None = None
+        self.presence: Presence | None = None  # of the slab's file
+        self._is_moved = False  # and the warning is logged
         self.unread = PrunedUnread(path)
         self.storage = storage
         self._options = options
@@ -125,6 +129,18 @@ class SlabChain:
             self.slab = begin_format_1_slab(directory, storage, base, offset, options.slab_bytes)
         else:
             self.slab = begin_slab(directory, storage, self._following, options)
+        slab = self.slab
+        self.presence = Presence(slab.file, directory, slab_name(slab.base), storage.system)
+
+    def warn_if_moved(self) -> None:
+        """Logs once that the log was moved and its path leads to another directory."""
+        if not self._is_moved and self._directory.is_elsewhere():
+            self._is_moved = True
+            notices.warn(
+                "%s: the log was moved, and another directory is in its place: the writer goes on in the "
+                "log that it has opened",
+                self.path,
+            )
 
     # --- retention ----------------------------------------------------------------------------------
 
@@ -174,7 +190,7 @@ class SlabChain:
 
     def _prune(self, *, needed: int) -> Pruned:
         pruned = prune(
-            self.path, self.storage, self._retention, needed=needed, known=self._known_slabs
+            self._directory, self.storage, self._retention, needed=needed, known=self._known_slabs
         )
         self.unread.add(pruned.unread)
         return pruned

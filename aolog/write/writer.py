@@ -144,13 +144,12 @@ class Writer(Inlet):
 
     @property
     def durable(self) -> int:
-        """Everything before this address survives power loss."""
+        """Everything before this address was synced: it survives power loss. See SlabLost."""
         return self._tail.durable
 
     @property
     def pruned_unread(self) -> Mapping[str, Gap]:
-        """The unread records that this writer's retention removed, by protecting cursor: only
-        `Retention(max_bytes=…, when_full="prune")` does so."""
+        """The unread records that its retention removed (when_full="prune"), by protecting cursor."""
         return self._chain.unread.total
 
     # `append` is Inlet's: a record joins the open frame there, or is passed to `_append`.
@@ -172,8 +171,7 @@ class Writer(Inlet):
         with self._lock:
             try:
                 self._shut()
-                if self._tail.trouble is not None:
-                    self._tail.refuse()
+                self._tail.refuse()
                 result = take()
                 must_sync = self._flush_or_admit()
             except BaseException as error:
@@ -271,7 +269,7 @@ class Writer(Inlet):
 
     def flush(self) -> int:
         """Everything appended survives a crash of the process, not of the machine, on return. The end
-        address. Raises StorageFull, StorageFailed: nothing is lost, call again."""
+        address. Raises StorageFull, StorageFailed: nothing is lost, call again; SlabLost."""
         if self._syncs_each_flush:
             return self.sync()
         self._refuse_nested()
@@ -296,17 +294,19 @@ class Writer(Inlet):
         self._refuse_nested()
         tail = self._tail
         target = self._end or self._chain.end
-        if tail.trouble is None:
-            if tail.durable >= target:
-                return tail.durable
-        elif not may_be_retried(tail.trouble):  # before the turn, which a fork may have left taken
-            tail.refuse()
+        if tail.trouble is not None and not may_be_retried(tail.trouble):
+            tail.refuse()  # before the turn, which a fork may have left taken
+        elif tail.durable >= target:
+            with self._lock:
+                tail.look()
+            return tail.durable
         try:
             self._commit.enter(target)
             if tail.durable >= target:  # synced by another thread
                 return tail.durable
             with self._lock:
                 tail.refuse()
+                tail.look()
                 self._flush_locked()
                 written = tail.take_device()
             if written is not None:  # otherwise the slab was sealed, and synced with that
@@ -380,7 +380,7 @@ class Writer(Inlet):
         frames: records before it are in the log, and durable up to `durable`; others are not, and may
         be appended again. Idempotent; raises UsageError within another call, and nothing else."""
         end = self._close_with(self._tail.keep_whole_frames) if self._is_open else None
-        return self._tail.durable if end is None else end
+        return self._tail.kept if end is None else end
 
     def _close_with(self, finish: Callable[[], _Result]) -> _Result | None:
         """Calls `finish` and refuses later calls, unless another thread did; releases the log."""

@@ -80,6 +80,8 @@ MUTANTS = {one.name: one for one in (
            "storage_errors::test_no_room_at_a_sync_is_a_failed_sync"),
     Mutant("a failed sync of a directory is ignored", "fsync", SYNC_DIRECTORY, c.forgiving("SyncFailed"),
            case="rotate_each_frame"),
+    Mutant("a removed slab is written to", "fsync", "aolog.storage:Presence.check", c.nothing,
+           "lost_slab::test_a_sync_into_a_file_that_left_the_log_is_refused_and_says_what_happened"),
     Mutant("a full disk drops records silently", "full", WRITE, c.forgiving("StorageFull"),
            "storage_errors::test_a_full_disk_loses_nothing_and_appends_resume_when_there_is_room"),
     Mutant("an unfinished slab keeps its room", "full", "aolog.storage:Storage.unlink",

@@ -86,6 +86,8 @@ PROOFS = {
         storage_errors::test_no_room_at_a_sync_is_a_failed_sync
         testing::test_a_log_on_a_sync_that_lies_refuses_and_keeps_what_it_said_was_durable
         lying_sync::test_a_lost_sync_is_made_up_for_by_the_next_writer
+        lost_slab::test_a_sync_into_a_file_that_left_the_log_is_refused_and_says_what_happened
+        lost_slab::test_a_file_that_was_cut_and_has_grown_again_is_noticed
     """,
     "full": """
         storage_errors::test_a_full_disk_loses_nothing_and_appends_resume_when_there_is_room

@@ -1,8 +1,8 @@
 /* Loops that are run for each record, in C. Optional: speed.py and inlet.py do the same in Python.
  *
- * This file does not know the log's format, files or clocks. It adds lengths, groups, cuts bytes, fills tuples
- * (_rows.c) and passes buffers on (_export.c); records become frames in _inlet.c. It holds the interpreter's
- * lock, so each call is atomic for other threads.
+ * This file does not know the log's format or clocks. It adds lengths, groups, cuts bytes, fills tuples
+ * (_rows.c), passes buffers on (_export.c), and looks up a file; records become frames in _inlet.c. It holds the
+ * interpreter's lock, so each call is atomic for other threads.
  *
  * It uses the limited API of CPython 3.11: one build serves every later version. After a type check,
  * Py_SIZE is the length, which the API inlines; PyBytes_Size and PyList_Size are calls.
@@ -11,9 +11,14 @@
 
 #include "_inlet.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
+#ifdef STATX_INO
+#include <sys/sysmacros.h>
+#endif
 
 /* --- lengths and offsets ------------------------------------------------------------------- */
 
@@ -202,6 +207,42 @@ speed_groups(PyObject *Py_UNUSED(module), PyObject *objects)
     return groups;
 }
 
+/* --- a file -------------------------------------------------------------------------------- */
+
+/* Asks for no times where it can: once they were asked for, Linux 6.13 updates them with the next write, which
+ * costs more than this call. */
+static PyObject *
+speed_leads_to(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    if (count != 5) {
+        PyErr_SetString(PyExc_TypeError, "leads_to takes 5 arguments");
+        return NULL;
+    }
+    int directory = (int)PyLong_AsLong(given[0]);
+    const char *name = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8AndSize(given[1], NULL);
+    if (name == NULL)
+        return NULL;
+    unsigned long long inode = PyLong_AsUnsignedLongLong(given[2]);
+    unsigned long long device = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(given[3]);
+    unsigned long long size = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(given[4]);
+    if (PyErr_Occurred())
+        return NULL;
+#ifdef STATX_INO
+    struct statx found;
+    unsigned int asked = STATX_INO | STATX_SIZE;
+    int same = statx(directory, name, AT_SYMLINK_NOFOLLOW, asked, &found) == 0 &&
+               found.stx_ino == inode && found.stx_size >= size &&
+               makedev(found.stx_dev_major, found.stx_dev_minor) == device;
+#else
+    struct stat found;
+    int same = fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+               (unsigned long long)found.st_ino == inode &&
+               (unsigned long long)found.st_size >= size &&
+               (unsigned long long)found.st_dev == device;
+#endif
+    return PyBool_FromLong(same);
+}
+
 /* --- the module ---------------------------------------------------------------------------- */
 
 static PyMethodDef speed_methods[] = {
@@ -217,6 +258,8 @@ static PyMethodDef speed_methods[] = {
      "groups(objects): where each of them stands: indices, by object, in order of appearance."},
     {"body", (PyCFunction)(void (*)(void))aolog_body, METH_FASTCALL,
      "body(values, keys, headers, timestamps, topics, now_us): see inlet.python_body."},
+    {"leads_to", (PyCFunction)(void (*)(void))speed_leads_to, METH_FASTCALL,
+     "leads_to(directory, name, inode, device, size): see aolog/storage/system.py."},
     {"export", aolog_export, METH_O,
      "export((length, buffers, children)): an Arrow array by its C data interface; see speed.py."},
     {NULL, NULL, 0, NULL},

@@ -2,7 +2,7 @@
 
 The C half, `_speed.c`, `_rows.c` and `_export.c`, does not know the format: it adds lengths, cuts bytes,
 fills tuples, groups, and passes buffers to Arrow. Both halves do the same. What a writer calls is in
-inlet.py. `backend` names the one in use; `AOLOG_BACKEND=python` in the environment
+inlet.py; the twin of `leads_to`, which looks up a file, is in aolog/storage/system.py. `backend` names the one in use; `AOLOG_BACKEND=python` in the environment
 chooses Python."""
 
 from __future__ import annotations

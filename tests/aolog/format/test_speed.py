@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import aolog
 from aolog.format.native import speed
+from aolog.storage.system import python_leads_to
 from tests.texts import UNICODE
 
 ROOT = Path(__file__).parents[3]
@@ -448,3 +449,30 @@ def test_what_the_compiled_half_does_is_tested_in_python_too():
         check=False,
     )
     assert process.returncode == 0, process.stdout[-3000:]
+
+
+@pytest.mark.parametrize("leads_to", [python_leads_to, compiled.leads_to])
+def test_a_name_leads_to_a_file_of_this_inode_device_and_size_alone(leads_to, tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"12345")
+    (tmp_path / "link").symlink_to(file)
+    found, directory = file.stat(), os.open(tmp_path, os.O_RDONLY)
+    try:
+        here = (directory, "file", found.st_ino, found.st_dev)
+        assert [leads_to(*here, size) for size in (0, 5, 6)] == [True, True, False]
+        assert not leads_to(directory, "file", found.st_ino + 1, found.st_dev, 0)
+        assert not leads_to(directory, "file", found.st_ino, found.st_dev + 1, 0)
+        assert not leads_to(directory, "link", found.st_ino, found.st_dev, 0)
+        assert not leads_to(directory, "missing", found.st_ino, found.st_dev, 0)
+        assert not leads_to(-7, "file", found.st_ino, found.st_dev, 0)
+    finally:
+        os.close(directory)
+    for wrong in (
+        (),
+        (1,),
+        (*here, "0"),
+        (directory, b"file", *here[2:], 0),
+        (*here[:2], -1, 0, 0),
+    ):
+        with pytest.raises((TypeError, OverflowError)):
+            compiled.leads_to(*wrong)

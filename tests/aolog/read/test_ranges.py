@@ -95,18 +95,20 @@ def test_ranges_cut_anywhere_say_together_what_one_reader_says(tmp_path, seed):
 
 
 def test_what_was_there_and_cannot_be_read_any_more_is_a_gap(tmp_path):
-    with aolog.Writer(tmp_path, batch_bytes=0) as log:
-        first, second = log.append(b"one"), log.append(b"two")
-        end = log.flush()
-        slab = next(tmp_path.glob("*.slab"))
-        slab.write_bytes(slab.read_bytes()[: second + 8])
-        with aolog.Reader(tmp_path) as reader:
-            assert [record.address for record in reader] == [first]
-            assert reader.gaps == [], "for who follows the log it may still come"
-        cut = Log(str(tmp_path), Storage())
-        found = list(read_range(cut, Range(0, end, 0, end)))
-        assert list(read_range(cut, Range(end - 3, end, 0, end))) == [
-            Gap(end - 3, end, "torn_or_corrupt", None)
-        ]
-        cut.close()
+    log = aolog.Writer(tmp_path, batch_bytes=0)
+    first, second = log.append(b"one"), log.append(b"two")
+    end = log.flush()
+    slab = next(tmp_path.glob("*.slab"))
+    slab.write_bytes(slab.read_bytes()[: second + 8])
+    with aolog.Reader(tmp_path) as reader:
+        assert [record.address for record in reader] == [first]
+        assert reader.gaps == [], "for who follows the log it may still come"
+    cut = Log(str(tmp_path), Storage())
+    found = list(read_range(cut, Range(0, end, 0, end)))
+    assert list(read_range(cut, Range(end - 3, end, 0, end))) == [
+        Gap(end - 3, end, "torn_or_corrupt", None)
+    ]
+    cut.close()
     assert found[1:] == [Gap(second, end, "torn_or_corrupt", None)]
+    with pytest.raises(aolog.SlabLost):
+        log.close()
