@@ -64,7 +64,7 @@ class System:
     mkdir = staticmethod(os.mkdir)
     rmdir = staticmethod(os.rmdir)
     lstat = staticmethod(os.lstat)
-    leads_to = staticmethod(python_leads_to if compiled is None else compiled.leads_to)
+    leads_to = staticmethod(getattr(compiled, "leads_to", python_leads_to))
     fchmod = staticmethod(os.fchmod)
     euid = staticmethod(os.geteuid)
 
