@@ -86,7 +86,8 @@ def check_topic(topic: str | None) -> tuple[str | None, int]:
     return text, length
 
 
-def _check_headers(headers: object) -> tuple[Headers, int]:
+def check_headers(headers: object) -> tuple[Headers, int]:
+    """The headers as pairs, and their bytes in a frame. Raises RecordRefused."""
     size = 0
     checked = []
     try:
@@ -118,7 +119,7 @@ def check_record(
         size += len(key_data) + OFFSET_BYTES
     pairs: Headers = ()
     if headers:
-        pairs, headers_size = _check_headers(headers)
+        pairs, headers_size = check_headers(headers)
         size += headers_size
     moment = None
     if timestamp is not None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as KafkaProducer
 
-from aolog.errors import counted, not_copied
+from aolog.errors import RecordRefused, counted, not_copied
+from aolog.write.validate import check_headers
 from bridge.client.config import load
 from bridge.client.connection import client_settings, interruptible
 from bridge.client.delivery import Delivery, Failures, Route, send_failed
@@ -98,11 +99,14 @@ class Producer:
 
         wait: whether to wait for the acknowledgement; None: as producer.type says. An asynchronous
         Delivery waits when one of its attributes is asked for. Where librdkafka's queue is full,
-        the call waits for room; a message larger than the queue fails at once. Raises SendFailed, MissingTopic, ClientClosed.
+        the call waits for room; a message larger than the queue fails at once. Raises SendFailed,
+        MissingTopic, ClientClosed, and RecordRefused for what can be no message.
         """
         route = self._routes.get(topic) or self._route_to(topic)
         if key is not None and isinstance(key, str):
             key = key.encode()
+        if headers:  # the client ends the process where a name has no UTF-8 form
+            headers, _ = check_headers(headers)
         if self._sign is not None:
             timestamp_ms = timestamp_ms or time.time_ns() // 1_000_000
             headers = [*headers, self._sign(topic, key, data, timestamp_ms)]
@@ -123,6 +127,8 @@ class Producer:
             except KafkaException as error:
                 self._failures.count += 1
                 raise send_failed(topic, error.args[0]) from None
+            except (TypeError, ValueError, OverflowError) as error:
+                raise RecordRefused(f"the client cannot take a message: {error}") from None
             self._wait_for_room(route, data)
         self._sent = sent = self._sent + 1
         if self._is_sync if wait is None else wait:

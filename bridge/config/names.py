@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from aolog.errors import UsageError
 from aolog.log.names import check_cursor_name
@@ -36,6 +37,7 @@ def check_topic(name: str) -> str:
     return name
 
 
+@lru_cache
 def is_topic_name(name: str) -> bool:
     """Whether records may go to a topic of this name. Kafka reserves some."""
     return re.fullmatch(TOPIC_NAME, name) is not None and name not in _NO_TOPICS | _INTERNAL

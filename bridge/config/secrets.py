@@ -88,7 +88,18 @@ def setting_of(key: str, value: object, base: Path) -> Setting | str:
         return f"should be a string, a number, true or false, not {_kind(value)}"
     if "\0" in value:
         return "contains a NUL"
+    if not (_is_text(key) and _is_text(value)):
+        return "has no UTF-8 form"
     return Setting(SecretStr(value), source, secret)
+
+
+def _is_text(text: str) -> bool:
+    """Whether it has a UTF-8 form: the client ends the process where a key has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _from_file(path: Path, *, secret: bool) -> Setting:

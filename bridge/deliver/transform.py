@@ -8,6 +8,7 @@ leaves out those that are not to be sent; the addresses stay. A record that name
 by that topic, without another transform. It has to return the same for a record whenever it is called, in
 whatever batch: after a crash what arrived is recognised by it.
 
+What it returns is input: it is checked as `Writer.append` checks a record, and its topic as Kafka does.
 Where it raises or returns something else, the batch is halved until the record is found. That record is
 refused with TRANSFORM_FAILED, as poison; the others go on.
 """
@@ -21,18 +22,21 @@ from typing import TYPE_CHECKING, Any
 from aolog.errors import load_optional
 from aolog.read.batch import Batch
 from aolog.record import Record
+from aolog.write.validate import check_record
 from bridge.config.named_function import load_function
+from bridge.config.names import is_topic_name
 from bridge.config.routing import FILTERED
 from bridge.kafka.error_table import TRANSFORM_FAILED
 from bridge.kafka.lane import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from aolog.read.batch import RecordFrame
     from bridge.config.routing import Routing
 
 _log = logging.getLogger("bridge")
+_END: Any = object()  # after the last record that a transform returned
 
 
 class TransformedBatch(Batch):
@@ -90,9 +94,8 @@ class Transforms:
             if (transform := by_topic[record.topic]) is not None:
                 chosen.setdefault(transform, []).append(i)
         refusals: dict[int, Refusal] = {}
-        for (name, takes_arrow), indices in chosen.items():
-            function = _function(name, takes_arrow=takes_arrow)
-            changed = _apply(name, function, [records[i] for i in indices], refusals)
+        for transform, indices in chosen.items():
+            changed = self._apply(transform, [records[i] for i in indices], refusals)
             for i, record in zip(indices, changed, strict=True):
                 records[i] = record
         self._count(records)
@@ -108,69 +111,68 @@ class Transforms:
         transform = self._routing.transform_of(record.topic)
         if transform is None:
             return record
-        function = _function(transform[0], takes_arrow=transform[1])
-        return _apply(transform[0], function, [record], {})[0]
+        return self._apply(transform, [record], {})[0]
 
+    def _apply(
+        self, transform: tuple[str, bool], records: list[Record], refusals: dict[int, Refusal]
+    ) -> list[Record]:
+        """As many records. One on which the function fails stays as it is, with a refusal."""
+        name, takes_arrow = transform
+        function = _function(name, takes_arrow=takes_arrow)
+        try:
+            return self._aligned(records, function(records.copy()))
+        except KeyboardInterrupt:
+            raise  # the operator's
+        except BaseException as error:  # noqa: BLE001 -- the user's code may raise anything
+            if len(records) > 1:
+                middle = len(records) // 2
+                first = self._apply(transform, records[:middle], refusals)
+                return first + self._apply(transform, records[middle:], refusals)
+            address = records[0].address
+            _log.debug("transform %s failed at address %d", name, address, exc_info=True)
+            # Without the error's text: it may hold the record's contents.
+            reason = f"the transform {name} raised {type(error).__name__}"
+            refusals[address] = Refusal(reason, TRANSFORM_FAILED)
+            return records
 
-def _apply(
-    name: str,
-    function: Callable[[list[Record]], Sequence[Record]],
-    records: list[Record],
-    refusals: dict[int, Refusal],
-) -> list[Record]:
-    """As many records. One on which the function fails stays as it is, with a refusal."""
-    try:
-        return _aligned(records, function(records))
-    except Exception as error:  # noqa: BLE001 -- the user's code may raise anything
-        if len(records) > 1:
-            middle = len(records) // 2
-            first = _apply(name, function, records[:middle], refusals)
-            return first + _apply(name, function, records[middle:], refusals)
-        address = records[0].address
-        _log.debug("transform %s failed at address %d", name, address, exc_info=True)
-        # Without the error's text: it may hold the record's contents.
-        reason = f"the transform {name} raised {type(error).__name__}"
-        refusals[address] = Refusal(reason, TRANSFORM_FAILED)
-        return records
+    def _aligned(self, records: list[Record], returned: Iterable[Record]) -> list[Record]:
+        """One for each of the records, FILTERED where none was returned. Raises ValueError, TypeError,
+        RecordRefused."""
+        found: list[Record] = []
+        rest = iter(returned)
+        record = next(rest, _END)
+        for before in records:
+            if record is not _END and record.address == before.address:
+                found.append(record if record is before else self._checked(record, before))
+                record = next(rest, _END)
+            else:
+                found.append(Record(before.address, before.timestamp, None, None, (), FILTERED))
+        if record is not _END:
+            raise ValueError("it returned a record twice, out of order, or of another address")
+        return found
 
-
-def _aligned(records: list[Record], returned: Sequence[Record]) -> list[Record]:
-    """One for each of the records, FILTERED where none was returned. Raises ValueError."""
-    found: list[Record] = []
-    rest = iter(returned)
-    record = next(rest, None)
-    for before in records:
-        if record is not None and record.address == before.address:
-            found.append(record)
-            record = next(rest, None)
-        else:
-            found.append(Record(before.address, before.timestamp, None, None, (), FILTERED))
-    if record is not None:
-        raise ValueError("it returned a record twice, out of order, or of another address")
-    return found
+    def _checked(self, record: Record, before: Record) -> Record:
+        """The record as `Writer.append` would take it, at its address and to a topic that Kafka can
+        have. Raises TypeError, ValueError, RecordRefused."""
+        if not isinstance(record, Record):
+            raise TypeError("it returned something else than a Record")
+        headers = tuple(record.headers)
+        if not all(isinstance(pair, tuple) for pair in headers):
+            raise TypeError("a header is no tuple")
+        value, key, headers, timestamp, topic, _ = check_record(
+            record.value, record.key, headers, record.timestamp, record.topic
+        )
+        if topic is not None and topic != before.topic:
+            to = self._routing.of(topic)
+            if topic == FILTERED or (to is not None and not is_topic_name(to.topic or "")):
+                raise ValueError("no topic can have this name")
+        return Record(before.address, timestamp, key, value, headers, topic)
 
 
 @lru_cache
-def _function(name: str, *, takes_arrow: bool) -> Callable[[list[Record]], Sequence[Record]]:
+def _function(name: str, *, takes_arrow: bool) -> Callable[[list[Record]], Iterable[Record]]:
     function = load_function(name)
     if not takes_arrow:
-        return lambda records: [_checked(record) for record in function(records)]
+        return function
     arrow: Any = load_optional("bridge.deliver.transform_arrow")
-    return lambda records: [
-        _checked(record) for record in arrow.to_records(function(arrow.from_records(records)))
-    ]
-
-
-def _checked(record: Record) -> Record:
-    """Raises TypeError: what reaches the compiled producer is of the right types."""
-    _, timestamp, key, value, headers, topic = record
-    right = (
-        isinstance(timestamp, int | None)
-        and isinstance(key, bytes | None)
-        and isinstance(value, bytes | None)
-        and isinstance(topic, str | None)
-        and all(isinstance(n, str) and isinstance(v, bytes | None) for n, v in headers)
-    )
-    if not right:
-        raise TypeError("a field has the wrong type")
-    return record
+    return lambda records: arrow.to_records(function(arrow.from_records(records)))

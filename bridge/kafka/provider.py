@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from aolog.errors import UsageError
+from bridge.config.names import is_topic_name
 from bridge.errors import Rejected
 from bridge.kafka.client import (
     ALL_DOWN,
@@ -31,7 +32,7 @@ from bridge.kafka.client_queue import QUEUE_KBYTES, over_queue, queue_kbytes_of
 from bridge.kafka.error_table import TOO_LARGE, Kind, kind_of
 from bridge.kafka.lane import Refusal
 from bridge.kafka.settings import check
-from bridge.kafka.topic_creation import TopicCreation
+from bridge.kafka.topic_creation import TopicCreation, impossible_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -187,6 +188,8 @@ class KafkaProvider:
 
     def _find(self, producer: Producer, topic: str) -> None:
         """Returns if there is such a topic. Raises Rejected, NotReachable."""
+        if not is_topic_name(topic):
+            raise Rejected(impossible_name(topic).reason)
         try:
             found = producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:

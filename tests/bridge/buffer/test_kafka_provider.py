@@ -70,6 +70,16 @@ def test_a_message_larger_than_the_clients_queue_is_rejected_and_others_arrive(
     assert [len(m.value()) for m in consume_any(broker.bootstrap_servers)] == [20_000, 32_768]
 
 
+def test_a_message_to_a_name_that_no_topic_can_have_is_rejected(broker: EmbeddedBroker) -> None:
+    buffer = Buffer(KafkaProvider(broker.bootstrap_servers), mode="block", **QUICK)
+    buffer.send("a\0b", b"bad")
+    buffer.send(TOPIC, b"good")
+    with pytest.raises(NotDelivered, match="not a valid topic name") as caught:
+        buffer.close()
+    assert [message.value for message in caught.value.undelivered] == [b"bad"]
+    assert [m.value() for m in consume_any(broker.bootstrap_servers)] == [b"good"]
+
+
 def test_a_message_too_large_comes_back_and_its_neighbours_arrive(
     kafka: KafkaServer, topic: TopicFactory, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ import weakref
 
 import pytest
 
-from aolog.errors import UsageError
+from aolog.errors import RecordRefused, UsageError
 from bridge.client import AsyncConsumer, AsyncProducer, Consumer, Producer
 from bridge.client.errors import ClientClosed, MissingTopic, ReceiveFailed, SendFailed
 from tests.bridge.client.conftest import (
@@ -109,6 +109,25 @@ def test_a_message_larger_than_the_queue_fails_at_once_and_others_arrive(broker,
         sent.append(producer.send(topic, b"x" * 32_768, partition=0))
         assert [delivery.offset for delivery in sent] == list(range(6))
         assert producer.status()["failed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"headers": [("\ud800", b"x")]}, "no UTF-8 form"),
+        ({"headers": {"\ud800": b"x"}}, "not a sequence of"),
+        ({"headers": [("a", "text")]}, "not bytes"),
+        ({"timestamp_ms": 2**70}, "too big"),
+        ({"timestamp_ms": 1.5}, "float"),
+        ({"partition": 2**40}, "greater than maximum"),
+        ({"data": 5}, "int"),
+    ],
+)
+def test_what_is_no_message_is_refused_and_the_next_one_is_sent(producer, topic, more, says):
+    with pytest.raises(RecordRefused, match=says):
+        producer.send(topic, **{"data": b"x", **more})
+    assert producer.send(topic, b"y", headers=[["a", bytearray(b"x")]]).offset == 0
+    assert producer.status()["sent"] == 1
 
 
 def test_a_synchronous_send_that_fails_raises_with_kafkas_code(producer, topic):

@@ -182,6 +182,8 @@ def test_less_than_all_acks_turns_idempotence_off_unless_it_is_asked_for():
         (of_producer(**{"lingr.ms": 1}), UnknownKey, "lingr.ms"),
         (of_producer(**{"linger.ms": "soon"}), WrongType, "linger.ms"),
         (of_producer(**{"linger.ms": [1]}), WrongType, "linger.ms"),
+        (of_producer(**{"linger.ms\ud800": 1}), WrongType, "no UTF-8 form"),
+        (of_producer(**{"client.id": "\ud800"}), WrongType, "no UTF-8 form"),
         (of_producer(**{"producer.type": "later"}), WrongType, "producer.type"),
         (of_producer() | {"HeartbeatInterval": 0}, WrongType, "HeartbeatInterval"),
         ({"Type": "ProducerConfig", "Properties": {}}, WrongConfiguration, "bootstrap.servers"),

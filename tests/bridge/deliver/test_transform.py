@@ -118,6 +118,56 @@ def test_what_is_no_transform_refuses_every_record_and_sends_none(log, function)
     assert [r.value for r in batch] == [b"%d" % n for n in range(30)]
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        "half_a_character_at_7", "pair_as_list_at_7", "text_in_header_at_7", "text_at_7", "tuples_at_7", "none_at_7",
+        "topic_with_space_at_7", "reserved_topic_at_7", "half_a_topic_at_7", "mark_of_filtered_at_7",
+        "far_future_at_7", "exits_at_7", "closes_at_7",
+    ],
+)  # fmt: skip  # a table
+def test_what_is_no_record_refuses_that_record_alone(log, function):
+    batch = changed(log, function)
+    records = list(batch)
+    (refusal,) = refusals_of(batch).values()
+    assert (refusal.code, list(refusals_of(batch))) == ("TRANSFORM_FAILED", [records[7].address])
+    assert [(r.value, r.key) for r in records] == [
+        (b"%d" % n, b"old" if n == 7 else b"new") for n in range(30)
+    ]
+
+
+def test_what_kafkas_client_cannot_take_from_a_transform_goes_to_the_dead_letters(log, broker):
+    status = forward(log, broker, "half_a_character_at_7", poison="dead-letter")
+    assert (status.dead_lettered, status.acknowledged) == (1, 29)
+    assert sorted(int(v) for v in values(broker, "t")) == [n for n in range(30) if n != 7]
+
+
+def test_an_operators_interrupt_within_a_transform_ends_the_run(log):
+    with pytest.raises(KeyboardInterrupt):
+        changed(log, "interrupted")
+
+
+def test_a_topic_that_a_route_maps_need_not_be_valid_in_kafka(log):
+    rules = [Rule(record_topic="to a route", topic="elsewhere"),
+             Rule(transform=f"{HERE}:renamed_to_what_a_route_maps")]  # fmt: skip  # a table
+    with Reader(log) as reader:
+        batch = Transforms(Routing(rules=rules)).batch(reader.read_batch())
+    assert refusals_of(batch) == {}
+    assert {r.topic for r in batch} == {"to a route"}
+
+
+def test_what_a_transform_returns_is_converted_as_append_converts_it(log):
+    batch = changed(log, "with_what_becomes_bytes")
+    assert refusals_of(batch) == {}
+    assert {(type(r.value), r.headers) for r in batch} == {(bytes, (("a", b"x"),))}
+
+
+def test_a_transform_may_empty_the_list_that_it_gets(log):
+    batch = changed(log, "empties_its_list")
+    assert refusals_of(batch) == {}
+    assert [int(r.value) for r in batch] == list(range(30))
+
+
 def test_another_order_refuses_nothing_that_can_be_told_apart(log):
     assert refusals_of(changed(log, "reverses")) == {}, "halved down to single records"
 
