@@ -1,4 +1,4 @@
-/* The attributes and the call of delivery.Delivery. A program has one for each message under way, often
+/* The attributes and the call of delivery.Delivery, and the count of answers in delivery.Answers. A program has one for each message under way, often
  * hundreds of thousands. The collector of cycles visits each object of a Python class several times,
  * which costs a third of a send; it does not know these. They are in no cycle: nothing that they refer
  * to refers to them.
@@ -9,6 +9,13 @@
 
 #include <stddef.h>
 #include <structmember.h>
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t answered;
+} Answers;
+
+static PyTypeObject *answers_type;
 
 typedef struct {
     PyObject_HEAD
@@ -41,6 +48,8 @@ delivery_call(Delivery *self, PyObject *args, PyObject *named)
         return NULL;
     }
     PyObject *message = PyTuple_GetItem(args, 1);
+    if (self->route != NULL && PyObject_TypeCheck(self->route, answers_type))
+        ((Answers *)self->route)->answered++;
     PyObject *result = PyTuple_GetItem(args, 0) == Py_None
                            ? Py_NewRef(Py_None)
                            : PyObject_CallMethod(self->route, "fail", "O", message);
@@ -76,6 +85,18 @@ static PyType_Spec spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots,
 };
 
+static PyMemberDef answers_members[] = {
+    {"answered", T_PYSSIZET, offsetof(Answers, answered), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot answers_slots[] = {{Py_tp_members, answers_members}, {0, NULL}};
+
+static PyType_Spec answers_spec = {
+    "bridge.client.delivery.Answers", sizeof(Answers), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    answers_slots,
+};
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "bridge.client._report", NULL, -1, NULL, NULL, NULL, NULL, NULL,
 };
@@ -84,8 +105,13 @@ PyMODINIT_FUNC
 PyInit__report(void)
 {
     PyObject *module = PyModule_Create(&definition);
-    PyObject *type = module == NULL ? NULL : PyType_FromSpec(&spec);
-    if (type == NULL || PyModule_AddObjectRef(module, "Delivery", type) < 0)
+    if (module == NULL)
+        return NULL;
+    PyObject *type = PyType_FromSpec(&spec);
+    answers_type = (PyTypeObject *)PyType_FromSpec(&answers_spec); /* kept as long as the process */
+    if (type == NULL || answers_type == NULL ||
+        PyModule_AddObjectRef(module, "Delivery", type) < 0 ||
+        PyModule_AddObjectRef(module, "Answers", (PyObject *)answers_type) < 0)
         Py_CLEAR(module);
     Py_XDECREF(type);
     return module;

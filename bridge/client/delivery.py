@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aolog.format.native.speed import backend
 from bridge.client.connection import interruptible
@@ -18,7 +18,21 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
 _WAIT_S = 0.05  # another thread may have served the report; a signal's handler runs so soon
-_IN_C = {"__slots__", "_message", "_route", "__init__", "__call__"}
+_IN_C = {"__slots__", "_message", "_route", "answered", "__init__", "__call__"}
+_ClassT = TypeVar("_ClassT", bound=type)
+
+
+def _kept_by_c(kept: _ClassT) -> _ClassT:
+    """The same class with `_report.c` for its attributes and its call, if that could be compiled."""
+    if backend != "compiled":
+        return kept
+    try:
+        compiled: Any = getattr(importlib.import_module("bridge.client._report"), kept.__name__)
+    except (ImportError, AttributeError):
+        return kept
+    for name in vars(kept).keys() - _IN_C:
+        setattr(compiled, name, vars(kept)[name])
+    return cast("_ClassT", compiled)
 
 
 class Failures:
@@ -31,35 +45,53 @@ class Failures:
         self.untaken: dict[int, Message] = {}
 
 
-class Route:
-    """Where the messages to a topic go, and where their failures are noted."""
+@_kept_by_c
+class Answers:
+    """How many deliveries have an outcome: counted by them, as each one is called."""
 
-    __slots__ = ("failures", "produce", "producer", "topic")
+    __slots__ = ("answered",)
 
-    def __init__(self, topic: str, producer: Producer, failures: Failures) -> None:
+    def __init__(self) -> None:
+        self.answered = 0
+
+
+class Route(Answers):
+    """Where the messages to a topic go, and where their failures are noted; None: nowhere."""
+
+    __slots__ = ("_ignored", "failures", "produce", "producer", "topic")
+
+    def __init__(self, topic: str, producer: Producer, failures: Failures | None) -> None:
+        super().__init__()
         self.topic = topic
         self.producer = producer
         self.produce = producer.produce
         self.failures = failures
+        self._ignored: Route | None = None
+
+    def ignored(self) -> Route:
+        """The same route for messages whose failures nobody will ask for."""
+        if self._ignored is None:
+            self._ignored = Route(self.topic, self.producer, None)
+        return self._ignored
+
+    @property
+    def answers(self) -> int:
+        """How many messages have an outcome, with the ignored ones."""
+        return self.answered + (0 if self._ignored is None else self._ignored.answers)
 
     def fail(self, message: Message) -> None:
         """A message failed. Called before its Delivery shows that, so that it can be taken from then on."""
-        self.failures.count += 1
-        self.failures.untaken[id(message)] = message
+        if self.failures is not None:
+            self.failures.count += 1
+            self.failures.untaken[id(message)] = message
+
+    def take(self, message: Message | None) -> None:
+        """The failure of a message is known to its caller, if it failed."""
+        if self.failures is not None:
+            self.failures.untaken.pop(id(message), None)
 
 
-def _kept_by_c(delivery: type[Delivery]) -> type[Delivery]:
-    """The same class with `_report.c` for its attributes and its call, if that could be compiled."""
-    try:
-        compiled: Any = importlib.import_module("bridge.client._report")
-    except ImportError:
-        return delivery
-    for name in vars(delivery).keys() - _IN_C:
-        setattr(compiled.Delivery, name, vars(delivery)[name])
-    return cast("type[Delivery]", compiled.Delivery)
-
-
-@_kept_by_c if backend == "compiled" else lambda delivery: delivery
+@_kept_by_c
 class Delivery:
     """The place of a message. Its attributes wait for the acknowledgement; so does `result`."""
 
@@ -71,6 +103,7 @@ class Delivery:
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         """For librdkafka, when the outcome is known."""
+        self._route.answered += 1
         if error is not None:
             self._route.fail(message)
         self._message = message
@@ -92,14 +125,14 @@ class Delivery:
             with interruptible():
                 self._route.producer.poll(_WAIT_S)
         if (error := self._message.error()) is not None:
-            self._route.failures.untaken.pop(id(self._message), None)
+            self._route.take(self._message)
             raise send_failed(self.topic, error)
         return self
 
     def ignore_failure(self) -> None:
         """Nobody will ask for the outcome."""
-        route, self._route = self._route, Route(self.topic, self._route.producer, Failures())
-        route.failures.untaken.pop(id(self._message), None)
+        route, self._route = self._route, self._route.ignored()
+        route.take(self._message)
 
     @property
     def topic(self) -> str:

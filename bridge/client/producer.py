@@ -67,6 +67,7 @@ class Producer:
         self._sent = 0
         self._failures = Failures()
         self._is_closed = False
+        self._all_routes: list[Route] = []  # also once it is closed
         self._routes: dict[str, Route] = {}  # of topics that were sent to; none once it is closed
         client_id = options.settings.get("client.id", "aolog-client")
         self._heartbeats = HeartbeatSender(client_id, options.heartbeat_s, self._send_heartbeat)
@@ -161,6 +162,7 @@ class Producer:
             raise MissingTopic([f"{topic!r} is not a topic's name"])
         producer = self._by_topic.get(topic, self._default)
         route = self._routes[topic] = Route(topic, producer, self._failures)
+        self._all_routes.append(route)
         self._heartbeats.add(topic)
         return route
 
@@ -196,7 +198,9 @@ class Producer:
         return self._under_way()
 
     def _under_way(self) -> int:
-        return sum(map(len, self._producers))
+        """Messages that were sent and have no answer. The length of the client also counts its events,
+        such as errors. A message may be answered before `send` has counted it."""
+        return max(0, self._sent - sum(route.answers for route in self._all_routes))
 
     def _raise_failure(self) -> None:
         errors = []

@@ -19,6 +19,7 @@ import uuid
 import weakref
 
 import pytest
+from confluent_kafka import Producer as PlainProducer
 
 from aolog.errors import RecordRefused, UsageError
 from bridge.client import AsyncConsumer, AsyncProducer, Consumer, Producer
@@ -30,7 +31,7 @@ from tests.bridge.client.conftest import (
     new_topic,
     producer_config,
 )
-from tests.bridge.conftest import NOWHERE, SOON_S
+from tests.bridge.conftest import NOWHERE, SOON_S, wait_until
 from tests.bridge.foreign import Foreign, produce_foreign
 
 
@@ -140,7 +141,7 @@ def test_a_synchronous_send_that_fails_raises_with_kafkas_code(producer, topic):
 
 
 def test_without_the_compiled_half_a_delivery_is_the_same():
-    chosen = "asynchronous or dropped or fails_a_send or full_queue"
+    chosen = "asynchronous or dropped or fails_a_send or full_queue or under_way"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", chosen],
         env={**os.environ, "AOLOG_BACKEND": "python"},
@@ -198,6 +199,38 @@ def test_a_flush_that_ends_too_soon_counts_the_messages_of_all_topics_and_a_clos
             producer.close(0)
         assert producer.status()["under_way"] == 0
         producer.close()
+
+
+def test_events_of_the_client_are_no_messages_under_way(monkeypatch):
+    made = []
+
+    class Noted(PlainProducer):
+        def __init__(self, *given, **named):
+            super().__init__(*given, **named)
+            made.append(self)
+
+    monkeypatch.setattr("bridge.client.producer.KafkaProducer", Noted)
+    producer = Producer(AWAY)
+    wait_until(lambda: len(made[0]) > 0)  # it reports that no broker can be reached
+    assert producer.status()["under_way"] == 0
+    assert producer.flush(0) == 0
+    producer.send("t", b"x", wait=False)
+    assert producer.status()["under_way"] == 1
+    with pytest.raises(SendFailed, match="_MSG_TIMED_OUT"):
+        producer.flush()
+    assert producer.status()["under_way"] == 0
+    wait_until(lambda: len(made[0]) > 0)
+    producer.close(0)
+
+
+def test_heartbeats_that_failed_are_not_under_way():
+    producer = Producer({**AWAY, "HeartbeatInterval": 0.05})
+    producer.send("t", b"x", wait=False).ignore_failure()
+    wait_until(lambda: producer.status()["heartbeats_sent"] >= 2)
+    producer.close()
+    status = producer.status()
+    assert (status["failed"], status["under_way"]) == (0, 0)
+    assert status["sent"] > 2
 
 
 def test_a_producer_that_is_dropped_with_a_failure_ends_without_a_close():
