@@ -23,8 +23,9 @@ from aolog.errors import (
     RecordTooLarge,
     UsageError,
 )
+from aolog.format.native.inlet import PythonInlet
 from aolog.storage.storage import Storage
-from aolog.write.log_tail import LogTail
+from aolog.write.writer import Writer
 from bridge.buffer import aio
 from bridge.buffer.buffer import Buffer
 from bridge.buffer.file_provider import FileProvider
@@ -325,7 +326,8 @@ def test_an_interrupted_send_fails_the_buffer_and_the_next_one_delivers_what_it_
     send(buffer, range(10))
     held.asked.wait(60)
     with monkeypatch.context() as patched:
-        patched.setattr(LogTail, "add", interrupt)
+        patched.setattr(Writer, "append", PythonInlet.append)  # the compiled one takes it at once
+        patched.setattr(Writer, "_put", interrupt)
         with pytest.raises(KeyboardInterrupt):
             send(buffer, [10])
     calls: list[Callable[[], object]] = [lambda: send(buffer, [11]), buffer.flush]
