@@ -120,11 +120,12 @@ class Forwarder:
                 if self._reopen_asked:
                     self._reopen_asked = False
                     delivery.reopen()
+                # Before the turn, which waits seconds for a cluster that does not answer.
+                if report is not None and now_s >= report_due_s:
+                    report_due_s = now_s + every_s
+                    report(self.status())
                 delivery.turn(now_s)
                 self._losses.save()
-                if report is not None and time.monotonic() >= report_due_s:
-                    report_due_s = time.monotonic() + every_s
-                    report(self.status())
             delivery.finish()
             status = self.status()
             self._losses.save(at_once=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,27 @@ def test_a_bridge_that_never_reached_its_cluster_counts_pruned_records(
     assert (sum(removed), removed[0] > 0) == (lost, True)
     whole = writer.pruned_unread["bridge"]
     assert said[-1].endswith(f"; {lost:,} lost so far, addresses {whole.begin} to {whole.end}")
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_what_is_pending_and_lost_is_reported_before_a_silent_cluster_is_asked(
+    log: Path, forward: Forward, delivery: str
+) -> None:
+    with bounded(log) as writer, socket.create_server(("127.0.0.1", 0)) as silent:
+        append(writer, range(100))
+        writer.flush()
+        commit(log, 0, "bridge")
+        append(writer, range(100, 8_000))
+        writer.flush()
+        lost, left = gone(log, 8_000), len(records_of(log))
+        begun_s = time.monotonic()
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        run = forward(bootstrap_servers=servers, delivery=delivery)
+        run.until(lambda s: s.lost_records == lost and s.lag_records == left)
+        first = run.statuses[0]
+        assert (first.lost_records, first.lag_records, first.reachable) == (lost, left, False)
+        assert time.monotonic() - begun_s < ANSWER_S
+        run.stop()
 
 
 def test_delivered_and_lost_come_to_all_where_a_writer_is_faster_than_the_bridge(
