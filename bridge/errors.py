@@ -13,6 +13,7 @@ __all__ = [
     "CursorTopicUnfit",
     "DestinationError",
     "Fenced",
+    "NoSuchTopic",
     "NotIsolated",
     "NotRunning",
     "OtherCluster",
@@ -42,6 +43,13 @@ class Unanswered(DestinationError):
     """A cluster gave no answer to a question, or none that can be used yet. Try again later."""
 
     code = "unanswered"
+
+
+class NoSuchTopic(DestinationError):
+    """The cluster has no topic, or no partition, of this name, or does not show it to this user. Correct the
+    name, create the topic, or grant Describe."""
+
+    code = "no_such_topic"
 
 
 class Undeliverable(DestinationError):

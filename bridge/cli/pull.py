@@ -59,7 +59,8 @@ _JSON_EVERY_S = 0.2
 )  # fmt: skip  # as above
 @click.option(
     "--from", "begin", type=click.Choice(["earliest", "latest"]), default="earliest",
-    show_default=True, help="Where a partition begins of which there is no record yet.",
+    show_default=True, help="Where a partition begins of which there is no record yet. latest: at the ends"
+    " as they are at the first start; what appears later is pulled from its beginning.",
 )  # fmt: skip  # as above
 @click.option(
     "--out-of-range", type=click.Choice(["earliest", "latest", "fail"]), default="earliest",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     OffsetSpec,
 )
 
-from bridge.errors import DestinationError, Unanswered
+from bridge.errors import DestinationError, NoSuchTopic, Unanswered
 from bridge.kafka.client import ANSWER_S, MOCK_CLUSTER, admin_client, passes, words
 from bridge.kafka.error_table import UNKNOWN_TOPIC
 
@@ -82,13 +83,26 @@ class Catalog:
         return sorted(self._metadata().topics)
 
     def topics(self, names: Iterable[str]) -> list[Topic]:
-        """Describes these topics. Raises DestinationError for a missing one."""
+        """Describes these topics. Raises NoSuchTopic for a missing one."""
+        wanted = list(dict.fromkeys(names))
+        found = self.existing(wanted)
+        for name in wanted:
+            if name not in found:
+                raise self._no_such_topic(name)
+        return list(found.values())
+
+    def existing(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Describes those of these topics that exist, by name."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
-            return []
+            return {}
         self._refuse_embedded()
         asked = self._admin.describe_topics(TopicCollection(wanted), request_timeout=ANSWER_S)
-        return [self._topic(name, self._answer(asked[name], topic=name)) for name in wanted]
+        found = {}
+        for name in wanted:
+            with suppress(NoSuchTopic):
+                found[name] = self._topic(name, self._answer(asked[name], topic=name))
+        return found
 
     def existing(self, names: Iterable[str]) -> list[Topic]:
         """Describes those of these topics that exist; none on the embedded broker, which has no ids."""
@@ -103,7 +117,7 @@ class Catalog:
         ]
 
     def topic(self, name: str) -> Topic:
-        """Describes one topic. Raises DestinationError for a missing one."""
+        """Describes one topic. Raises NoSuchTopic for a missing one."""
         return self.topics([name])[0]
 
     def create(
@@ -127,7 +141,7 @@ class Catalog:
     ) -> dict[Place, int]:
         """The offset of each partition: earliest, latest, or of the first record with this timestamp
         (ms since the epoch) or a later one; then the end if there is none. committed_only: the latest
-        offset is where the first open transaction begins."""
+        offset is where the first open transaction begins. Raises NoSuchTopic for a missing partition."""
         specs: Any = OffsetSpec  # its methods have no types
         if isinstance(when, int):
             spec = specs.for_timestamp(when)
@@ -270,12 +284,15 @@ class Catalog:
         except FutureTimeoutError:
             raise Unanswered(f"{self._servers} did not answer within {wait_s:g} s") from None
 
+    def _no_such_topic(self, topic: str) -> NoSuchTopic:
+        return NoSuchTopic(
+            f"there is no topic {topic!r} on {self._servers}",
+            hint="`aolog-bridge topics` lists the topics",
+        )
+
     def _failed(self, error: KafkaException, topic: str = "") -> DestinationError:
         if topic and error.args[0].name() == UNKNOWN_TOPIC:
-            return DestinationError(
-                f"there is no topic {topic!r} on {self._servers}",
-                hint="`aolog-bridge topics` lists the topics",
-            )
+            return self._no_such_topic(topic)
         reason: KafkaError = error.args[0]
         kind = Unanswered if passes(reason) or reason.code() == _NO_LEADER else DestinationError
         return kind(f"{self._servers}: {words(error)}")

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from bridge.errors import DestinationError
 from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, passes, words
+from bridge.kafka.error_table import Kind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +27,9 @@ _OUT_OF_RANGE = {
     KafkaError.OFFSET_OUT_OF_RANGE,
 }
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
+_MISSING = Kind.TOPIC_MISSING  # a topic may come back; the caller looks for that
 _LATE = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001 -- a public name: it joins the group again
+_REFRESH_MS = 5_000
 _ERRORS_KEPT = 100  # of one call of the client
 _PROBE_S = 0.5  # while the cluster is away: short, so that a stop is noticed soon
 _GROUPLESS = "aolog-bridge-reader"  # the client wants a name; nothing is joined or committed
@@ -71,6 +74,8 @@ class Fetcher:
                 **kept,
                 # A full queue is filled again soon after it was emptied, not a second later.
                 "fetch.queue.backoff.ms": 10,
+                # A group shares out a partition that a topic got so soon, not after five minutes.
+                "topic.metadata.refresh.interval.ms": _REFRESH_MS,
                 **settings,
                 "bootstrap.servers": servers,
                 "log_level": 0,
@@ -155,7 +160,7 @@ class Fetcher:
                 found.out_of_range.append(place)
             elif self._groupless and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 continue  # the client asks for a coordinator that nothing here needs
-            elif passes(error) or error.code() == _LATE:
+            elif passes(error) or error.code() == _LATE or kind_of(error.name()) is _MISSING:
                 self._away = error.str()
             else:
                 raise DestinationError(words(KafkaException(error)))

@@ -15,12 +15,13 @@ thrown out may append after it. The price is that the processes share a file sys
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from aolog.errors import UsageError
+from aolog.errors import MALFORMED, UsageError
 from aolog.log.directory import Log
 from aolog.log.lock import lock_directory
 from aolog.storage.directory import Inside
@@ -30,13 +31,14 @@ from bridge.pull.positions import read_positions
 from bridge.supervise.discovery import find_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from aolog.storage.file import File
 
 CLAIMS = ".pull"
 UNITS_FILE = "units.json"
 _ID_FILE = "archive-id"
+_STARTS_FILE = "latest.json"
 _NOTE = "aolog-archive:"
 
 
@@ -52,6 +54,7 @@ class Archive:
             )
         self._root, self._path = root, path
         self._claims: dict[Source, File] = {}
+        self._starts: dict[str, int] = {}
 
     def note(self) -> str:
         """What a group commits with its offsets: the archive's id, which the first call makes."""
@@ -69,6 +72,25 @@ class Archive:
                 f"group {group!r} fills another archive than {self._root}",
                 hint="use another --group, or the --root that it began with",
             )
+
+    def begin_at(self, ends: Mapping[Source, int]) -> None:
+        """Partitions without a record begin at these offsets; or at those of an earlier call, by any
+        process of the archive. Others begin at their first record. Durable on return."""
+        offsets = {source.file_name: end for source, end in ends.items()}
+        write_once(self._root, _STARTS_FILE, json.dumps(offsets))
+        file = Path(self._root, CLAIMS, _STARTS_FILE)
+        try:
+            told = json.loads(file.read_text(encoding="utf-8"))
+            self._starts = {str(name): int(offset) for name, offset in told.items()}
+        except MALFORMED as error:
+            raise UsageError(
+                f"{file} does not say where the archive began: {error}",
+                hint="bring it back from a copy; without it, partitions without records begin at their ends",
+            ) from None
+
+    def start_of(self, source: Source) -> int | None:
+        """Where a partition without a record begins; None: at its first record."""
+        return self._starts.get(source.file_name)
 
     def claim(self, source: Source) -> bool:
         """Whether the partition is ours now; False while another process holds it."""

@@ -26,10 +26,11 @@ class PullOptions:
     """topics: names, and patterns that begin with ^. topics_file: a file with more of them, one a
     line, which is read again at run time. path: the log. root: of the archive, if several processes
     share the topics; None: the log alone. group: None to read all partitions of the topics. begin:
-    where a partition begins of which the archive has no record. out_of_range: what to do if the
-    next offset is not in its partition any more. drain: end at the partitions' ends as they are at
-    the start. max_bytes: of the log; the pull waits for cursors that need the oldest slab, and a
-    slab that none needs is deleted. skip_clusters: records that came through these clusters are not
+    where a partition begins of which the archive has no record; latest: at its end at the archive's
+    first start, and a newer partition at its first record. out_of_range: what to do if the next
+    offset is not in its partition any more. drain: end at the partitions' ends as they are at the
+    start. max_bytes: of the log; the pull waits for cursors that need the oldest slab, and a slab
+    that none needs is deleted. skip_clusters: records that came through these clusters are not
     pulled. units: records of a unit, for UnitPuller. renewed: called some times a second; returns
     settings to connect anew with, or None."""
 
@@ -51,12 +52,12 @@ class PullOptions:
 
 
 class PullStatus(NamedTuple):
-    """state: pulling, waiting (a partition is claimed by another process), full (the log takes no
-    more), away (the cluster does not answer), drained, stopped. pulled, skipped: records, since the
-    start. lost: offsets that the cluster deleted before they were pulled. deleted: the archive's oldest
-    records, which `max_bytes` removed since the start; None if unknown. positions: the next offset by
-    topic/partition. units: finished, since the start. left_out: headers and timestamps of pulled records that
-    the log cannot hold."""
+    """state: pulling, waiting (another process has a partition's claim, or a topic is missing), full
+    (the log takes no more), away (the cluster does not answer), drained, stopped. pulled, skipped:
+    records, since the start. lost: offsets that the cluster deleted before they were pulled. deleted:
+    the archive's oldest records, which `max_bytes` removed since the start; None if unknown.
+    positions: the next offset by topic/partition. units: finished, since the start. left_out: headers
+    and timestamps of pulled records that the log cannot hold."""
 
     state: str
     pulled: int

@@ -4,7 +4,8 @@ Invariants:
 - A record is appended only by the holder of its partition's claim, and only if it is not before the
   partition's next offset. That offset only grows.
 - A batch is appended after the cluster has said once more that its topics have the ids that are
-  written: ids never come back, so no record gets the id of another topic of the same name.
+  written: ids never come back, so no record gets the id of another topic of the same name. A topic that has
+  another id was made anew: its partitions begin again.
 - Before a claim is released, everything is durable. Claims are held for the partitions of `_sources`,
   and for no others: a claim without records to come would keep other processes waiting.
 
@@ -23,21 +24,22 @@ from typing import TYPE_CHECKING, Any
 from aolog import Reader, Retention, Writer
 from aolog.errors import NotALog, StorageFull, UsageError, records_lost
 from aolog.write.options import SLAB_BYTES
-from bridge.errors import DestinationError, Unanswered
+from bridge.errors import Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.consumed import Omissions
 from bridge.kafka.fetcher import Fetcher
 from bridge.pull.archive import Archive
-from bridge.pull.frames import append_frame, fetch_runs, report_lost
+from bridge.pull.beginnings import Beginnings
+from bridge.pull.frames import append_frame, fetch_runs
 from bridge.pull.options import AGAIN_S, FETCH_S, SYNC_S, PullStatus
 from bridge.pull.origin import Origin, Source, clusters_of
 from bridge.pull.positions import Mark, read_positions, save_positions
 from bridge.pull.topics import WantedTopics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
-    from bridge.kafka.catalog import Place
+    from bridge.kafka.catalog import Place, Topic
     from bridge.kafka.runs import Run
     from bridge.pull.options import PullOptions
 
@@ -56,22 +58,27 @@ class Puller:
         self._renewed: dict[str, Any] | None = None
         self._topics = WantedTopics(options.topics, options.topics_file)
         self._catalog = Catalog(options.servers, options.settings)
-        self._cluster = self._catalog.cluster_id()
+        cluster = self._catalog.cluster_id()
         described = self._topics.describe(self._catalog)
-        self._ids = {topic.name: topic.id for topic in described}
-        self._places = [(topic.name, p.number) for topic in described for p in topic.partitions]
+        self._names = {topic.name for topic in described}
+        places = {
+            (t.name, p.number): Source(cluster, t.id, p.number)
+            for t in described
+            for p in t.partitions
+        }
         if options.group is not None:
             self._catalog.check_group(options.group, options.protocol)
-        self._ends = (
-            self._catalog.offsets(self._places, "latest", committed_only=True)
-            if options.drain
-            else {}
-        )
+        self._ends: dict[Source, int] = {}  # where a drain ends, and "latest" begins
+        if options.drain or options.begin == "latest":
+            ends = self._catalog.offsets(places, "latest", committed_only=True)
+            self._ends = {source: ends[place] for place, source in places.items()}
         self._positions = read_positions(options.path)  # refuses a log with other records
         self._first, _ = self._look_at_log()
         self._deleted: int | None = 0
         self._archive = Archive(options.root or options.path, options.path)
-        self._check_group(self._places)
+        self._check_group(list(places))
+        if options.begin == "latest":
+            self._archive.begin_at(self._ends)
         retention = Retention(max_bytes=options.max_bytes, when_full="error")
         slab_bytes = min(SLAB_BYTES, (options.max_bytes or 4 * SLAB_BYTES) // 4)
         self._writer = Writer(options.path, retention=retention, slab_bytes=slab_bytes)
@@ -81,16 +88,17 @@ class Puller:
                 " are deleted",
                 options.path, options.max_bytes,
             )  # fmt: skip  # one call
+        self._beginnings = Beginnings(options, self._archive, cluster)
         self._next: dict[Place, int] = {}  # of the partitions that are ours
         self._sources: dict[Place, Source] = {}  # the same ones
-        self._unclaimed: set[Place] = set()
+        self._waiting = set() if options.group is not None else set(places)
         self._read_to: dict[Place, int] = {}
         self._revoked_now: set[Place] = set()  # during the present fetch
         self._held: list[Run] = []  # fetched, and not appended yet
         self._mark: Mark | None = None
         self._saved: Mark | None = None
         self._joined = options.group is None
-        self._pulled = self._skipped = self._lost = 0
+        self._pulled = self._skipped = 0
         self._omissions = Omissions()
         self._state = "pulling"
         self._error: str | None = None
@@ -117,7 +125,7 @@ class Puller:
         """Of the thread that runs it."""
         positions = {f"{topic}/{number}": at for (topic, number), at in sorted(self._next.items())}
         return PullStatus(
-            self._state, self._pulled, self._skipped, self._lost, positions, self._error,
+            self._state, self._pulled, self._skipped, self._beginnings.lost, positions, self._error,
             deleted=self._deleted, left_out=self._omissions.total,
         )  # fmt: skip  # one value
 
@@ -125,9 +133,7 @@ class Puller:
         """Pulls until it is stopped, or drained. report: called about ten times a second."""
         with closing(self._archive), closing(self._writer):
             try:
-                if self._options.group is None:
-                    self._add(self._places)
-                else:
+                if self._options.group is not None:
                     self._subscribe()
                 while not self._stopping and not self._is_drained():
                     self._round()
@@ -145,9 +151,9 @@ class Puller:
         if self._renewed is not None:
             self._connect_anew(self._renewed)
         now_s = time.monotonic()
-        if self._unclaimed and now_s >= self._again_due_s:
+        if self._waiting and now_s >= self._again_due_s:
             self._again_due_s = now_s + AGAIN_S
-            self._add(list(self._unclaimed))
+            self._add(list(self._waiting))
         if now_s >= self._look_due_s and not self._options.drain and self._state != "away":
             self._look_due_s = now_s + _LOOK_S
             self._look()
@@ -156,7 +162,9 @@ class Puller:
             self._held += runs  # now: the next step may take partitions away
             self._read_to |= found.ends
             self._drop_revoked()
-        self._state, self._error = "waiting" if self._unclaimed else "pulling", None
+        self._state, self._error = "pulling", None
+        if self._waiting:
+            self._state, self._error = "waiting", self._beginnings.error
         if found.away is not None:
             self._state, self._error = "away", found.away
         self._append_held()
@@ -171,7 +179,7 @@ class Puller:
         partition came back in the same fetch, it begins again after what was appended."""
         places, self._revoked_now = self._revoked_now, set()
         if places:
-            back = [p for p in places if p in self._sources or p in self._unclaimed]
+            back = [p for p in places if p in self._sources or p in self._waiting]
             self._remove(list(places))
             self._add(back)
 
@@ -196,8 +204,7 @@ class Puller:
             self._subscribe()
 
     def _subscribe(self) -> None:
-        topics = {topic for topic, _ in self._places}
-        self._fetcher.subscribe(topics, self._assigned, self._revoked)
+        self._fetcher.subscribe(self._names, self._assigned, self._revoked)
 
     def _append_held(self) -> None:
         """Appends what is held; or it is held still, and fetching is paused."""
@@ -220,17 +227,15 @@ class Puller:
         time.sleep(FETCH_S)
 
     def _check_ids(self) -> None:
-        """The topics of what is held still have the ids under which it is written. Those that have
-        others were made anew: they begin again, and what was fetched of them is dropped."""
-        names = {run.place[0] for run in self._held} & self._ids.keys()
-        anew = {t.name for t in self._catalog.topics(names) if t.id != self._ids[t.name]}
-        if not anew:
-            return
-        for topic in self._catalog.topics(anew):
-            _log.warning("topic %s was made anew; it is pulled from its beginning", topic.name)
-            self._ids[topic.name] = topic.id
-        self._held = [run for run in self._held if run.place[0] not in anew]
-        self._restart([place for place in self._sources if place[0] in anew])
+        """The topics of what is held still have the ids under which it is written. What was fetched of
+        others is dropped, and they begin again."""
+        topics = self._catalog.existing({run.place[0] for run in self._held})
+        places = {run.place for run in self._held} & self._sources.keys()
+        self._restart([p for p in places if p[0] not in topics or self._is_anew(p, topics)])
+
+    def _is_anew(self, place: Place, topics: Mapping[str, Topic]) -> bool:
+        """Whether a partition of ours is of a topic that was made anew since it began."""
+        return place[0] in topics and topics[place[0]].id != self._sources[place].topic_id
 
     def _append(self, run: Run) -> None:
         """Those that are in the archive already, or whose partition is another process's now, are
@@ -278,41 +283,38 @@ class Puller:
             self._fetcher.commit(at, self._archive.note())
 
     def _is_drained(self) -> bool:
-        if not self._options.drain or not self._joined or self._unclaimed or self._held:
+        if not self._options.drain or not self._joined or self._waiting or self._held:
             return False
         return self._is_read()
 
     def _is_read(self) -> bool:
         """Whether there is nothing more to fetch for a drain: it is all held, or appended."""
         return all(
-            max(at, self._read_to.get(place, 0)) >= self._ends.get(place, 0)
+            max(at, self._read_to.get(place, 0)) >= self._ends[self._sources[place]]
             for place, at in self._next.items()
         )
 
     # --- partitions come and go -------------------------------------------------------------
 
     def _look(self) -> None:
-        """Takes topics and partitions that have come, and leaves topics that are not wanted any more."""
+        """Takes topics and partitions that have come, and leaves topics that are not wanted any more. A
+        topic that was made anew begins again."""
         try:
-            described = self._topics.describe(self._catalog)
+            looked = self._topics.look(self._catalog)
         except Unanswered:
             return  # the next fetch reports it
-        except (DestinationError, UsageError) as error:
-            _log.warning("the topics stay as they are: %s", error)
+        if looked is None:
             return
-        names = {topic.name for topic in described}
-        places = [(topic.name, p.number) for topic in described for p in topic.partitions]
-        before = {topic for topic, _ in self._places}
-        come, gone = names - before, before - names
+        names, topics = set(looked[0]), looked[1]
+        come, gone = names - self._names, self._names - names
         if come or gone:
             _log.info("topics that came: %s; that went: %s", sorted(come), sorted(gone))
-        for topic in described:
-            self._ids.setdefault(topic.name, topic.id)
-        new = [place for place in places if place not in self._places]
-        self._places = places
+        self._names = names
+        self._restart([place for place in self._sources if self._is_anew(place, topics)])
         if self._options.group is None:
-            self._remove([p for p in (*self._sources, *self._unclaimed) if p[0] in gone])
-            self._add(new)
+            self._remove([p for p in (*self._sources, *self._waiting) if p[0] in gone])
+            places = {(t.name, p.number) for t in topics.values() for p in t.partitions}
+            self._add(places - self._sources.keys() - self._waiting)
         elif come or gone:
             self._subscribe()
 
@@ -331,52 +333,27 @@ class Puller:
         self._revoked_now |= set(places)
         self._remove(places)
 
-    def _add(self, places: list[Place]) -> None:
-        """Begins those that can be claimed; the others are tried again."""
-        sources = {p: Source(self._cluster, self._ids[p[0]], p[1]) for p in places}
-        claimed = {p: source for p, source in sources.items() if self._archive.claim(source)}
-        self._unclaimed |= sources.keys() - claimed.keys()
-        self._unclaimed -= claimed.keys()
-        if not claimed:
+    def _add(self, places: Collection[Place]) -> None:
+        """Begins those that can begin; others wait, and are tried again."""
+        if not places:
             return
-        try:
-            first = self._catalog.offsets(claimed, "earliest")
-            end = self._catalog.offsets(claimed, "latest")
-        except Unanswered as error:
-            self._state, self._error = "away", str(error)
-            self._unclaimed |= claimed.keys()
-            for source in claimed.values():  # another process may get an answer, or the partition
-                self._archive.release(source)
+        begun, waiting = self._beginnings.find(self._catalog, places)
+        self._waiting = (self._waiting - set(places)) | waiting
+        if not begun:
             return
-        known = self._archive.next_offsets(claimed.values())
-        chosen = {}
-        for place, source in claimed.items():
-            position = known.get(source)
-            if position is None:
-                position = (first if self._options.begin == "earliest" else end)[place]
-            chosen[place] = self._in_range(place, position, first[place], end[place])
-        self._sources |= claimed
-        self._next |= chosen
-        self._fetcher.assign(chosen)
-
-    def _in_range(self, place: Place, position: int, first: int, end: int) -> int:
-        """The position, or where to go on if the partition does not have it. Never before it."""
-        if position > end:
-            raise DestinationError(
-                f"{place[0]}/{place[1]} ends at {end}, and the archive has it up to {position}: the cluster has lost"
-                " records, and will give their offsets to others",
-                hint="pull the topic into a new archive",
-            )
-        if position >= first:
-            return position
-        self._lost += first - position
-        report_lost(self._options, place, position, first)
-        return first if self._options.out_of_range == "earliest" else end
+        for begin in begun.values():
+            self._ends.setdefault(begin.source, begin.end)
+        self._sources |= {place: begin.source for place, begin in begun.items()}
+        offsets = {place: begin.offset for place, begin in begun.items()}
+        self._next |= offsets
+        self._fetcher.assign(offsets)
 
     def _remove(self, places: list[Place]) -> None:
         """Makes what was appended durable, then leaves the partitions to others."""
+        if not places:
+            return
         mine = [place for place in places if place in self._sources]
-        self._unclaimed -= set(places)
+        self._waiting -= set(places)
         self._held = [run for run in self._held if run.place not in places]
         for place in places:
             self._read_to.pop(place, None)
@@ -390,8 +367,9 @@ class Puller:
             del self._next[place]
 
     def _restart(self, places: list[Place]) -> None:
-        self._remove(places)
-        self._add(places)
+        if places:
+            self._remove(places)
+            self._add(places)
 
     def _look_at_log(self) -> tuple[int | None, bytes | None]:
         """The ordinal of the first record, and the log's UUID."""

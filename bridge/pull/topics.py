@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aolog.errors import UsageError
 from bridge.config.names import check_topic
-from bridge.errors import DestinationError
+from bridge.errors import DestinationError, Unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bridge.kafka.catalog import Catalog, Topic
 
+_log = logging.getLogger("bridge")
 _INTERNAL = "__"  # as Kafka's own topics are named; no pattern means them
 
 
@@ -35,11 +37,36 @@ class WantedTopics:
 
     def __init__(self, given: Iterable[str], file: str | None) -> None:
         self._given, self._file = tuple(given), file
+        self._warned: str | None = None
         self._lines()
 
     def describe(self, catalog: Catalog) -> list[Topic]:
         """As they are now. Raises UsageError for a wrong or unreadable file, DestinationError for a
         missing name, or if there is none."""
+        return catalog.topics(self._names(catalog))
+
+    def look(self, catalog: Catalog) -> tuple[list[str], dict[str, Topic]] | None:
+        """While a pull runs: the names that are wanted now, and those that exist. None if that cannot be
+        known. Logs a warning for a missing name and a wrong file. Raises Unanswered."""
+        try:
+            names = self._names(catalog)
+            found = catalog.existing(names)
+        except Unanswered:
+            raise
+        except (DestinationError, UsageError) as error:
+            self._warn(f"the topics stay as they are: {error}")
+            return None
+        missing = [repr(name) for name in names if name not in found]
+        self._warn(f"there is no topic {', '.join(missing)}" if missing else None)
+        return names, found
+
+    def _warn(self, text: str | None) -> None:
+        """Once, until it changes."""
+        if text is not None and text != self._warned:
+            _log.warning("%s", text)
+        self._warned = text
+
+    def _names(self, catalog: Catalog) -> list[str]:
         lines = self._lines()
         existing = catalog.names() if any(line.startswith("^") for line in lines) else []
         wanted = dict.fromkeys(line for line in lines if not line.startswith("^"))
@@ -53,7 +80,7 @@ class WantedTopics:
             raise DestinationError(
                 "no topic matches", hint="`aolog-bridge topics` lists the topics of the cluster"
             )
-        return catalog.topics(wanted)
+        return list(wanted)
 
     def _lines(self) -> list[str]:
         found = list(self._given)

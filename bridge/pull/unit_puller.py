@@ -9,13 +9,13 @@ deliver at least once, give no order and no seek, and drop a record after some a
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from aolog import Writer
 from aolog.errors import StorageFull, UsageError
-from bridge.errors import DestinationError, Unanswered
+from bridge.errors import NoSuchTopic, Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.consumed import Omissions
 from bridge.kafka.fetcher import Fetcher
@@ -27,10 +27,10 @@ from bridge.pull.topics import WantedTopics
 from bridge.pull.units import Units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
-    from bridge.kafka.catalog import Place
+    from bridge.kafka.catalog import Place, Topic
     from bridge.kafka.runs import Run
     from bridge.pull.options import PullOptions
     from bridge.pull.units import Unit
@@ -53,10 +53,11 @@ class UnitPuller:
         self._topics = WantedTopics(options.topics, options.topics_file)
         self._catalog = Catalog(options.servers, options.settings)
         self._cluster = self._catalog.cluster_id()
-        self._look_due_s = 0.0
+        self._look_due_s = time.monotonic() + _LOOK_S
+        self._anew = False  # a topic is gone, or was made anew: the next turn looks for it
+        self._ends: dict[Source, int] | None = {} if options.drain else None
         self._sources: dict[Place, Source] = {}
-        self._look()
-        self._ends = self._latest() if options.drain else None
+        self._take(self._topics.describe(self._catalog))
         self._units = Units(options.root, options.path, options.units)
         self._writer = Writer(options.path, sync="never")
         mark_units(options.path)
@@ -79,16 +80,28 @@ class UnitPuller:
     def _must_leave(self) -> bool:
         """Whether to stop, or to connect anew."""
         self._renewed = self._options.renewed() or self._renewed
-        return self._stopping or self._renewed is not None
+        return self._stopping or self._anew or self._renewed is not None
 
     def _look(self) -> None:
-        """The topics and partitions as they are now."""
-        self._look_due_s = time.monotonic() + _LOOK_S
+        """The topics and partitions as they are now, without topics that are missing. A drain takes no other
+        topics than at its start. Raises Unanswered, and in a drain NoSuchTopic."""
+        self._look_due_s, self._anew = time.monotonic() + _LOOK_S, False
+        if self._ends is not None:
+            self._take(self._catalog.topics({topic for topic, _ in self._sources}))
+        elif (looked := self._topics.look(self._catalog)) is not None:
+            self._take(looked[1].values())
+
+    def _take(self, topics: Iterable[Topic]) -> None:
+        """The partitions of these topics, and in a drain the ends of those that are new."""
         self._sources = {
             (topic.name, p.number): Source(self._cluster, topic.id, p.number)
-            for topic in self._topics.describe(self._catalog)
+            for topic in topics
             for p in topic.partitions
         }
+        if self._ends is not None:
+            new = {place: s for place, s in self._sources.items() if s not in self._ends}
+            latest = self._latest(new)
+            self._ends |= {source: latest[place] for place, source in new.items()}
 
     def status(self) -> PullStatus:
         """Of the thread that runs it. positions: of the unit that is being read."""
@@ -117,17 +130,24 @@ class UnitPuller:
             self._catalog = Catalog(self._options.servers, settings)
             self._fetcher = Fetcher(self._options.servers, settings)
         try:
-            if time.monotonic() >= self._look_due_s and self._ends is None:
+            if self._anew or (self._ends is None and time.monotonic() >= self._look_due_s):
                 self._look()
             first = self._catalog.offsets(self._sources, "earliest")
-            ends = self._ends or self._latest()
+            latest = {} if self._ends is not None else self._latest(self._sources)
         except Unanswered as error:
             self._wait("away", str(error))
+            return False
+        except NoSuchTopic as error:
+            if self._ends is not None:
+                raise
+            self._anew = True
+            self._wait("waiting", str(error))
             return False
         self._units.refresh()
         left = 0
         for place, source in self._sources.items():
-            for planned in self._units.left(source, place[0], first[place], ends[place]):
+            end = latest[place] if self._ends is None else self._ends[source]
+            for planned in self._units.left(source, place[0], first[place], end):
                 if self._must_leave():
                     return False
                 unit = self._units.claim(planned, self._writer.end)
@@ -171,6 +191,10 @@ class UnitPuller:
                     at = max(at, min(unit.end, found.ends.get(place, 0)))
                     if found.out_of_range:
                         at = self._skip(place, at, unit.end)
+                    elif not arrived and time.monotonic() >= self._look_due_s:
+                        self._look_due_s = time.monotonic() + _LOOK_S
+                        with suppress(Unanswered):  # and then `away` says it
+                            self._is_same(place)
                     self._next = {f"{place[0]}/{place[1]}": at}
                     self._report(self.status())
             finally:
@@ -190,10 +214,8 @@ class UnitPuller:
         source = self._sources[place]
         while not self._must_leave():
             try:
-                if self._catalog.topic(place[0]).id != source.topic_id:
-                    raise DestinationError(
-                        f"topic {place[0]} was made anew", hint="start the worker again"
-                    )
+                if not self._is_same(place):
+                    return False
                 break
             except Unanswered as error:
                 self._wait("away", str(error))
@@ -205,6 +227,13 @@ class UnitPuller:
             )
             self._pulled += len(run.offsets)
         return True
+
+    def _is_same(self, place: Place) -> bool:
+        """Whether the topic has the id under which its units were planned. Otherwise units are left. Raises
+        Unanswered."""
+        topic = self._catalog.existing([place[0]]).get(place[0])
+        self._anew = topic is None or topic.id != self._sources[place].topic_id
+        return not self._anew
 
     def _when_there_is_room(self, act: Callable[[], object]) -> None:
         while True:
@@ -218,7 +247,9 @@ class UnitPuller:
                 return
 
     def _skip(self, place: Place, at: int, end: int) -> int:
-        """The cluster has deleted the unit's records from `at` on: where it goes on."""
+        """The cluster has deleted the unit's records from `at` on, or the topic: where the unit goes on."""
+        if not self._is_same(place):
+            return at
         first = self._catalog.offsets([place], "earliest")[place]
         if first <= at:
             raise UsageError(f"{place[0]}/{place[1]} has no offset {at}")
@@ -229,8 +260,8 @@ class UnitPuller:
         self._fetcher.assign({place: to})
         return to
 
-    def _latest(self) -> dict[Place, int]:
-        return self._catalog.offsets(self._sources, "latest", committed_only=True)
+    def _latest(self, places: Iterable[Place]) -> dict[Place, int]:
+        return self._catalog.offsets(places, "latest", committed_only=True)
 
     def _wait(self, state: str, error: str | None, wait_s: float = AGAIN_S) -> None:
         self._state, self._error = state, error

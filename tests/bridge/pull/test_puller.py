@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 from confluent_kafka import Message
 
+from aolog import Reader
 from bridge.kafka.catalog import Partition, Topic
 from bridge.kafka.fetcher import Fetched
 from bridge.pull import puller
-from bridge.pull.options import PullOptions, PullStatus
+from bridge.pull.options import FETCH_S, PullOptions, PullStatus
+from bridge.pull.origin import origin_of
 from tests.bridge.pull.pulling import origins
 
 if TYPE_CHECKING:
@@ -26,17 +29,23 @@ PLACE = (NAME, 0)
 class Catalog:
     """Of a cluster with one partition of two thousand records."""
 
+    topic_id, end = 1, END
+
     def __init__(self, *_: object) -> None:
         pass
 
     def cluster_id(self) -> str:
         return "cluster"
 
+    def existing(self, names: Iterable[str]) -> dict[str, Topic]:
+        parts = [Partition(0, 1, [1], [1])]
+        return {name: Topic(name, UUID(int=self.topic_id), False, parts) for name in names}
+
     def topics(self, names: Iterable[str]) -> list[Topic]:
-        return [Topic(name, UUID(int=1), False, [Partition(0, 1, [1], [1])]) for name in names]
+        return list(self.existing(names).values())
 
     def offsets(self, places: Iterable[Any], when: str, **_: object) -> dict[Any, int]:
-        return dict.fromkeys(places, 0 if when == "earliest" else END)
+        return dict.fromkeys(places, 0 if when == "earliest" else self.end)
 
     def check_group(self, *_: object) -> None:
         pass
@@ -99,6 +108,8 @@ def taken_and_given(fetcher: Fetcher) -> tuple[range, bool]:
 def drained(
     monkeypatch: pytest.MonkeyPatch, steps: list[Any], log: Path, **options: Any
 ) -> PullStatus:
+    monkeypatch.setattr(Catalog, "topic_id", 1)
+    monkeypatch.setattr(Catalog, "end", END)
     monkeypatch.setattr(puller, "Catalog", Catalog)
     monkeypatch.setattr(puller, "Fetcher", Fetcher)
     Fetcher.steps = list(steps)
@@ -119,6 +130,41 @@ def test_a_drain_reads_a_partition_whole_that_was_revoked_in_a_fetch_and_came_ba
     status = drained(monkeypatch, steps, log, root=str(log.parent), group="g")
     assert status[:2] == ("drained", END)
     assert [each[2] for each in origins(log)] == list(range(END))
+
+
+@pytest.mark.parametrize("end", [700, 3_000], ids=["a smaller one", "a larger one"])
+def test_a_drain_of_a_topic_that_is_made_anew_ends_at_the_end_of_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: int
+) -> None:
+    """What was fetched when the id had changed is of the new topic, and is not what comes next."""
+
+    def read(fetcher: Fetcher) -> tuple[range, bool]:
+        fetcher.at = 500
+        return range(500), False
+
+    def nothing(fetcher: Fetcher) -> tuple[range, bool]:
+        time.sleep(FETCH_S)  # as a client that waits for more: then what was read is appended
+        return range(0), False
+
+    def anew(fetcher: Fetcher) -> tuple[range, bool]:
+        Catalog.topic_id, Catalog.end = 2, end
+        return range(500, 600), False
+
+    def rest(fetcher: Fetcher) -> tuple[range, bool]:
+        if fetcher.at != 0:  # it has not begun again
+            fetcher.steps.insert(0, rest)
+            return range(0), False
+        return range(end), True
+
+    log = tmp_path / "log"
+    status = drained(monkeypatch, [read, nothing, anew, rest], log)
+    assert status[:2] == ("drained", 500 + end)
+    with Reader(log) as reader:
+        found = [origin_of(record.headers) for record in reader]
+    assert [(o.source.topic_id.int, o.offset) for o in found if o] == [
+        *((1, offset) for offset in range(500)),
+        *((2, offset) for offset in range(end)),
+    ]
 
 
 def test_a_bounded_archive_says_at_the_start_and_at_each_deletion_that_its_oldest_records_go(

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from aolog import Writer
 from bridge.kafka.catalog import Catalog
+from bridge.pull import beginnings
 from bridge.pull.origin import HEADER_NAME, Source
 from tests.bridge.conftest import wait_until
 from tests.bridge.pull.pulling import Killed, expected, origins, produce, pull
@@ -46,16 +47,45 @@ def test_topics_come_by_pattern_and_go_by_a_file_while_it_runs(kafka, topic, tmp
     )
 
 
-def test_partitions_that_a_topic_gets_are_pulled(kafka, topic, tmp_path):
-    name = topic(1)
-    process = Killed(kafka, tmp_path / "log", name)
-    process.until(lambda status: status["positions"] != {})
+def grow(kafka, name: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_partitions([NewPartitions(name, 3)])[name].result(30)
-    wait_until(lambda: len(admin.list_topics(name, timeout=30).topics[name].partitions) == 3)
-    produce(kafka, name, range(30), 3)
-    process.until(lambda status: status["pulled"] == 30)
+    admin.create_partitions([NewPartitions(name, partitions)])[name].result(30)
+
+    def grown() -> bool:
+        found = admin.list_topics(name, timeout=30).topics[name]
+        return len(found.partitions) == partitions
+
+    wait_until(grown)
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "in a group"])
+def test_latest_is_the_end_at_the_first_start_and_what_appears_later_is_pulled_whole(
+    kafka, topic, tmp_path, grouped
+):
+    """Also what arrives while a pull that has received nothing is stopped."""
+    name, root = topic(1), tmp_path / "root"
+    root.mkdir()
+    more = ("--root", str(root), "--group", name) if grouped else ()
+    produce(kafka, name, range(10))
+    process = Killed(kafka, root / "a", f"^{name}", "--from", "latest", *more)
+    process.until(lambda status: status["positions"] == {f"{name}/0": 10})
     process.stop()
+    produce(kafka, name, range(10, 20))
+    grow(kafka, name, 2)
+    produce(kafka, name, range(20, 30), 2)
+    process.start()
+    process.until(lambda status: status["pulled"] == 20)
+    grow(kafka, name, 3)
+    produce(kafka, name, range(30, 60), 3)
+    process.until(lambda status: status["pulled"] == 50)
+    kafka.create_topic(f"{name}-new")
+    produce(kafka, f"{name}-new", range(10))
+    process.until(lambda status: status["pulled"] == 60)
+    process.stop()
+    values = [b"value %d" % number for number in range(10, 60)]
+    found = origins(root / "a")
+    assert sorted(value for each, _, _, value in found if each == name) == sorted(values)
+    assert sum(each != name for each, *_ in found) == 10
 
 
 def committed(kafka, group: str) -> bool:
@@ -103,9 +133,10 @@ def test_a_group_of_another_archive_or_another_protocol_is_refused(kafka, topic,
 
 
 def test_an_archive_that_is_ahead_of_its_partition_is_refused_and_stays_as_it_is(
-    kafka, topic, tmp_path
+    kafka, topic, tmp_path, monkeypatch
 ):
     """The cluster has lost records, and will give their offsets to others."""
+    monkeypatch.setattr(beginnings, "_SURE_S", 0.5)
     name, log = topic(), tmp_path / "log"
     produce(kafka, name, range(10))
     catalog = Catalog(kafka.bootstrap_servers, {})
