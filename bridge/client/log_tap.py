@@ -121,7 +121,7 @@ class LogTap:
     def _look(self) -> set[str]:
         """Which topics were made anew since the last look: their positions begin again."""
         self._look_due_s = time.monotonic() + _LOOK_S
-        topics = {topic.name: topic for topic in self._catalog.existing(self._topics)}
+        topics = self._catalog.existing(self._topics)
         return self._positions.meet(topics, self._writer.end)
 
     def _append(self, records: list[Received]) -> int:

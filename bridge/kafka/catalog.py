@@ -85,6 +85,8 @@ class Catalog:
     def topics(self, names: Iterable[str]) -> list[Topic]:
         """Describes these topics. Raises NoSuchTopic for a missing one."""
         wanted = list(dict.fromkeys(names))
+        if wanted:
+            self._refuse_embedded()
         found = self.existing(wanted)
         for name in wanted:
             if name not in found:
@@ -92,29 +94,17 @@ class Catalog:
         return list(found.values())
 
     def existing(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Describes those of these topics that exist, by name."""
+        """Describes those of these topics that exist, by name; none on the embedded broker, which has no
+        ids."""
         wanted = list(dict.fromkeys(names))
-        if not wanted:
+        if not wanted or self._is_embedded():
             return {}
-        self._refuse_embedded()
         asked = self._admin.describe_topics(TopicCollection(wanted), request_timeout=ANSWER_S)
         found = {}
         for name in wanted:
             with suppress(NoSuchTopic):
                 found[name] = self._topic(name, self._answer(asked[name], topic=name))
         return found
-
-    def existing(self, names: Iterable[str]) -> list[Topic]:
-        """Describes those of these topics that exist; none on the embedded broker, which has no ids."""
-        wanted = list(dict.fromkeys(names))
-        if not wanted or self._is_embedded():
-            return []
-        asked = self._admin.describe_topics(TopicCollection(wanted), request_timeout=ANSWER_S)
-        return [
-            self._topic(name, self._answer(future, topic=name))
-            for name, future in asked.items()
-            if not _is_unknown(future)
-        ]
 
     def topic(self, name: str) -> Topic:
         """Describes one topic. Raises NoSuchTopic for a missing one."""
