@@ -46,7 +46,7 @@ def _of_lines(body: bytes) -> Columns:
         if not line.strip():
             continue
         try:
-            given = json.loads(line)
+            given = json.loads(line, object_pairs_hook=_object)
             if not isinstance(given, dict) or not {"value", "value_base64"} & given.keys():
                 raise ValueError("no object with a value")
             if unknown := given.keys() - _NAMES:
@@ -56,13 +56,31 @@ def _of_lines(body: bytes) -> Columns:
             found.headers.append(
                 tuple((each["name"], _bytes(each, "value")) for each in given.get("headers", ()))
             )
-            found.timestamps.append(given.get("timestamp_us"))
+            found.timestamps.append(_timestamp(given))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RecordRefused(f"line {number}: {error}") from None
     return found
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two members with one name a dict would keep the last."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} is given twice")
+    return made
+
+
+def _timestamp(given: dict[str, Any]) -> int | None:
+    stamp = given.get("timestamp_us")
+    if stamp is not None and type(stamp) is not int:  # true is an int too
+        raise ValueError("timestamp_us is not an integer")
+    return stamp
+
+
 def _bytes(given: dict[str, Any], name: str) -> bytes | None:
+    if name in given and f"{name}_base64" in given:
+        raise ValueError(f"{name} and {name}_base64: use one of them")
     encoded = given.get(f"{name}_base64")
     if encoded is not None:
         try:

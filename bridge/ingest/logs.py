@@ -8,7 +8,6 @@ the key, and the keys of the last KEYS_BYTES of a log are read back when it is o
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections import OrderedDict
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aolog.errors import AddressPruned, LogClosed, NotALog, UsageError
 from aolog.read.reader import Reader
 from aolog.write.writer import Writer
-from bridge.config.names import TOPIC_NAME
+from bridge.config.names import is_topic_name
 
 if TYPE_CHECKING:
     from aolog.record import Record
@@ -109,7 +108,7 @@ class Logs:
 
     def accepts(self, topic: str) -> bool:
         """Whether there may be a log of this topic."""
-        valid = re.fullmatch(TOPIC_NAME, topic) is not None and not topic.startswith(".")
+        valid = is_topic_name(topic) and not topic.startswith(".")
         return valid and (not self._topics or topic in self._topics)
 
     def take(self, topic: str, columns: Columns, key: bytes | None) -> Taken:
