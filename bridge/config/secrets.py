@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from pydantic import SecretStr
 _SECRET = re.compile(r"password|secret|token$|key\.pem|sasl\.oauthbearer\.config|sasl\.jaas")
 _MASK = "**********"
 _FILE_BYTES_MAX = 1 << 20  # keys, keystores and configurations are smaller
+_PIPE_WAIT_S = 5  # a shell's <(command) may need a moment
 # The client reads the files that these keys name when it connects anew.
 _NAMES_A_FILE = re.compile(r"\.location$|\.keytab$|^sasl\.oauthbearer\.assertion\..*\.file$")
 # Below this key, the client's own keys end in .file.
@@ -140,8 +142,13 @@ def stamps(settings: Mapping[str, Setting]) -> Stamps:
 
 def read_text(path: Path) -> str:
     """The text of a file that a person wrote. Reads at most 1 MiB, as the path may name a device or a
-    log by mistake. Raises OSError, and ValueError for a larger file and for text that is not UTF-8."""
-    with path.open("rb") as file:
+    log by mistake. Raises OSError, and ValueError for a larger file, for text that is not UTF-8, and for a
+    pipe into which nobody writes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 -- it is open
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            _wait_for_writer(descriptor)
+        os.set_blocking(descriptor, True)
         data = file.read(_FILE_BYTES_MAX + 1)
     if len(data) > _FILE_BYTES_MAX:
         raise ValueError(f"is larger than {_FILE_BYTES_MAX} bytes (1 MiB), the most that is read")
@@ -149,6 +156,14 @@ def read_text(path: Path) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise ValueError("is not UTF-8 text") from None
+
+
+def _wait_for_writer(pipe: int) -> None:
+    """Raises ValueError."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    if not poll.poll(_PIPE_WAIT_S * 1000):
+        raise ValueError(f"is a pipe, and nothing wrote into it for {_PIPE_WAIT_S} s")
 
 
 def exposures(settings: Mapping[str, Setting]) -> list[str]:

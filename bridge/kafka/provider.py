@@ -70,6 +70,11 @@ class KafkaProvider:
         delivery_s: float = 10.0,
         create_topics: CreateTopics = "auto",
     ) -> None:
+        if not isinstance(bootstrap_servers, str):
+            raise UsageError(
+                f"bootstrap_servers is a {type(bootstrap_servers).__name__}",
+                hint='name hosts, as "kafka:9092"; the client\'s settings are the second argument',
+            )
         check(settings or {})
         if not 0 < delivery_s < inf:
             raise UsageError(f"delivery_s={delivery_s!r}", hint="use a positive number of seconds")

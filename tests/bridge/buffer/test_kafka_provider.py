@@ -352,6 +352,12 @@ def test_a_wrong_setting_is_named_before_anything_is_sent() -> None:
         KafkaProvider("localhost:1", {"lingerr.ms": "1"})
 
 
+def test_servers_that_are_no_text_are_refused() -> None:
+    settings: Any = {"bootstrap.servers": "localhost:1"}
+    with pytest.raises(UsageError, match="is a dict"):
+        KafkaProvider(settings)
+
+
 @pytest.mark.parametrize("delivery_s", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_time_that_is_none_is_refused(delivery_s: float) -> None:
     with pytest.raises(UsageError, match="delivery_s"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +247,21 @@ def test_without_a_file_options_are_the_whole() -> None:
 
 
 # --- secrets --------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(60)
+def test_a_secret_may_come_through_a_pipe_but_not_through_one_without_a_writer(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(tmp_path / "secret")
+    file = tmp_path / "c.toml"
+    file.write_text(with_settings('"sasl.password" = {file = "secret"}'))
+    with pytest.raises(WrongConfiguration, match="is a pipe, and nothing wrote into it"):
+        load(file)
+    writer = threading.Thread(target=(tmp_path / "secret").write_text, args=("hunter2\n",))
+    writer.start()
+    assert load(file).clusters["main"].client_settings()["sasl.password"] == "hunter2"
+    writer.join()
 
 
 def test_a_secret_is_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
