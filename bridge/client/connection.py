@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from bridge.client.errors import Problem, UnknownKey, WrongType
+from bridge.config.secrets import unreadable_file
 from bridge.config.settings import refused_keys
 from bridge.kafka.client import CLIENT_LOG, words
 from bridge.kafka.client_queue import QUEUE_KBYTES
@@ -70,6 +71,8 @@ def check_settings(settings: Mapping[str, str], side: Side) -> list[Problem]:
 
 
 def _refusal(settings: Mapping[str, str], side: Side) -> str | None:
+    if (wrong := unreadable_file(settings)) is not None:
+        return wrong
     probe: dict[str, Any] = {**settings, "log_level": 0}
     probe.pop("bootstrap.servers", None)
     try:

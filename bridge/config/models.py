@@ -148,7 +148,10 @@ class Cluster(_Table):
     settings: Annotated[
         dict[str, _Shown],
         BeforeValidator(_take_settings),
-        Field(description='settings of librdkafka; secrets as {file = "..."} or {env = "..."}'),
+        Field(
+            description='settings of librdkafka; secrets as {file = "..."} or {env = "..."};'
+            " paths begin at the configuration's directory"
+        ),
         WithJsonSchema({"type": "object"}),
     ] = {}
     cursor: CursorName | None = Field(None, description="name of its cursor in each log")

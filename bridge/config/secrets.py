@@ -5,11 +5,13 @@
     "sasl.password" = {env = "KAFKA_PASSWORD"}             an environment variable
 
 Values from a file or the environment, and values whose key names a secret, are never shown.
-A file is read again when it changes: see `stamps` and `Setting.read_again`.
+A file is read again when it changes: see `stamps` and `Setting.read_again`. Every path begins at a base:
+the directory of the configuration, or for an option the working directory.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import select
@@ -26,6 +28,7 @@ _FILE_BYTES_MAX = 1 << 20  # keys, keystores and configurations are smaller
 _PIPE_WAIT_S = 5  # a shell's <(command) may need a moment
 # The client reads the files that these keys name when it connects anew.
 _NAMES_A_FILE = re.compile(r"\.location$|\.keytab$|^sasl\.oauthbearer\.assertion\..*\.file$")
+_NO_FILES = {"", "probe"}  # the client looks for its authorities where systems have them
 # Below this key, the client's own keys end in .file.
 _HAS_FILE_KEYS = "sasl.oauthbearer.assertion"
 
@@ -92,7 +95,29 @@ def setting_of(key: str, value: object, base: Path) -> Setting | str:
         return "contains a NUL"
     if not (_is_text(key) and _is_text(value)):
         return "has no UTF-8 form"
+    if _NAMES_A_FILE.search(key) and value not in _NO_FILES:
+        value = str(base / value)
     return Setting(SecretStr(value), source, secret)
+
+
+def unreadable_file(settings: Mapping[str, Any]) -> str | None:
+    """What is wrong with the first file that these settings name and that cannot be read; None if all
+    can be. The client's own words name neither the file nor the reason."""
+    for key, path in settings.items():
+        if not _NAMES_A_FILE.search(key) or not isinstance(path, str) or path in _NO_FILES:
+            continue
+        try:
+            opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # it may be a FIFO
+        except OSError as error:
+            reason = error.strerror
+        else:
+            is_directory = stat.S_ISDIR(os.fstat(opened).st_mode)
+            os.close(opened)
+            if not is_directory or key.endswith("ca.location"):
+                continue
+            reason = os.strerror(errno.EISDIR)
+        return f"{key} names {path}, which cannot be read: {reason}"
+    return None
 
 
 def _is_text(text: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
+from bridge.config.secrets import unreadable_file
 from bridge.errors import WrongSetting
 from bridge.kafka.client import AUTO_CREATE, CLIENT_LOG, DEFAULTS, FIXED, words
 from bridge.kafka.read_back import ReadBack
@@ -33,7 +34,7 @@ _CALLBACKS = ("_cb", "on_delivery", "logger")
 
 def check(settings: dict[str, Any]) -> None:
     """Raises WrongSetting for a setting that the client does not know, or that the bridge sets
-    itself. Connects to nothing."""
+    itself, and for a file that cannot be read. Connects to nothing."""
     for key, value in settings.items():
         name = _ALIASES.get(key, key)
         if name in FIXED and str(value).lower() not in _SAME.get(name, {str(FIXED[name]).lower()}):
@@ -48,6 +49,8 @@ def check(settings: dict[str, Any]) -> None:
                 f"{key} is {value!r}, which is not a plain number",
                 hint="write up to nine digits, without a sign, a point or a leading zero",
             )
+    if (wrong := unreadable_file(settings)) is not None:
+        raise WrongSetting(wrong)
     try:
         Producer({**DEFAULTS, **settings, **FIXED, "log_level": 0}, logger=CLIENT_LOG)
         ReadBack(dict(settings), bool).close()

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import pytest
 
@@ -237,6 +238,20 @@ HAZDEV_CONSUMER = """{
     },
     "TopicList":["test"]
 }"""
+
+
+@pytest.mark.parametrize("side", ["producer", "consumer"])
+def test_a_certificate_is_beside_the_file_that_names_it_or_is_named_with_the_reason(tmp_path, side):
+    config = of_producer(**{"ssl.ca.location": "ca.pem", "group.id": "g"})
+    config["Type"] = f"{side.title()}Config"
+    (tmp_path / "client.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "ca.pem").touch()
+    found = load(tmp_path / "client.json", side).settings["ssl.ca.location"]
+    assert found == str(tmp_path / "ca.pem")
+    (tmp_path / "ca.pem").unlink()
+    problem = f"names {found}, which cannot be read: No such file or directory"
+    with pytest.raises(WrongType, match=re.escape(problem)):
+        load(tmp_path / "client.json", side)
 
 
 def test_the_consumer_of_hazdev_brokers_examples_is_taken_unchanged():

@@ -19,6 +19,7 @@ from bridge.cli import main
 from bridge.config.load import load, load_text
 from bridge.config.models import Cluster, Config
 from bridge.config.routing import Rule
+from bridge.config.settings import settings_of_options
 from bridge.deliver.options import OPTIONS, ForwarderOptions
 from bridge.errors import WrongConfiguration
 from tests.bridge.conftest import fill
@@ -326,8 +327,68 @@ def test_a_file_that_is_replaced_is_read_again_unless_the_client_refuses_it(tmp_
         cluster.read_again()
 
 
+def test_a_path_in_a_setting_begins_at_the_configurations_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "ca").write_text("a certificate")
+    monkeypatch.setenv("CA", "keys/ca")
+    absolute = str(tmp_path / "keys" / "ca")
+    for written in ('"keys/ca"', '{env = "CA"}', f'"{absolute}"'):
+        text = with_settings(f'"ssl.ca.location" = {written}\n"ssl.key.location" = "keys/ca"')
+        found = load_text(text, base=tmp_path).clusters["main"].client_settings()
+        assert found == {"ssl.ca.location": absolute, "ssl.key.location": absolute}
+    probed = load_text(with_settings('"ssl.ca.location" = "probe"'), base=tmp_path)
+    assert probed.clusters["main"].client_settings() == {"ssl.ca.location": "probe"}
+
+
+def test_a_path_in_an_option_begins_at_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "ca").write_text("a certificate")
+    monkeypatch.chdir(tmp_path / "here")
+    over = {"clusters.settings": settings_of_options(["ssl.ca.location=ca"])}
+    found = load_text(LEAST, over, base=tmp_path).clusters["main"].client_settings()
+    assert found == {"ssl.ca.location": "ca"}
+
+
+@pytest.mark.parametrize(
+    ("key", "file", "reason"),
+    [
+        ("ssl.ca.location", "none", "No such file or directory"),
+        ("ssl.certificate.location", "directory", "Is a directory"),
+        ("sasl.kerberos.keytab", "file/none", "Not a directory"),
+        (
+            "sasl.oauthbearer.assertion.private.key.file",
+            "loop",
+            "Too many levels of symbolic links",
+        ),
+    ],
+)
+def test_a_file_that_a_setting_names_and_nobody_can_read_is_named_with_the_reason(
+    tmp_path: Path, key: str, file: str, reason: str
+) -> None:
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    problem = f"{key} names {tmp_path / file}, which cannot be read: {reason}"
+    with pytest.raises(WrongConfiguration) as caught:
+        load_text(with_settings(f'"{key}" = "{file}"\n"security.protocol" = "SSL"'), base=tmp_path)
+    assert caught.value.problems == [f"clusters.main.settings.{key}: {problem}"]
+
+
+def test_a_fifo_and_a_directory_of_certificates_are_no_reason_to_wait_or_to_refuse(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    text = with_settings('"ssl.key.location" = "fifo"\n"ssl.ca.location" = "."')
+    assert load_text(text, base=tmp_path).clusters["main"].client_settings()
+
+
 def test_a_key_of_the_client_that_ends_in_file_is_no_reference() -> None:
-    problems = problems_of(with_settings("sasl.oauthbearer.assertion.file = 3\nacks = 1"))
+    text = 'sasl.oauthbearer.assertion.file = "/dev/null"\nacks = 1'
+    problems = problems_of(with_settings(text))
     assert problems[0].startswith("clusters.main.settings.acks")
 
 
