@@ -2,7 +2,7 @@
 
 The guard checks the Host header and the token (access.py), adds the security headers, and bounds the
 time of an answer. A connection without a request under way is closed in time, and there is a bound on
-connections: a slow or silent client holds nothing up. Knows nothing of what is served.
+connections (listener.py): a slow or silent client holds nothing up. Knows nothing of what is served.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,9 +18,11 @@ import uvicorn
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from aolog.errors import AologError, UsageError, to_json
+from aolog.errors import AologError, to_json
+from bridge.operate.listener import EXHAUSTED, Listener
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from starlette.requests import Request
@@ -44,7 +45,7 @@ _HEADERS = {
 
 class Limits(NamedTuple):
     """What clients may take. connection_s: how long a connection may be without a request under way.
-    request_s: how long an answer may take, the client included. connections: at once; more get 503.
+    request_s: how long an answer may take, the client included. connections: at once; more are closed.
     streams: of /events, at once."""
 
     connection_s: float = 10.0  # a scrape takes milliseconds
@@ -115,7 +116,7 @@ def served(
     policy: the Content-Security-Policy. sample: called each second in that thread. refused: called
     for each request that the application does not see. Raises UsageError where it cannot listen."""
     host, port = access.address()
-    listener = _listen(access.where, host, port)
+    listener = Listener(access.where, host, port, limits.connections)
     server = uvicorn.Server(
         uvicorn.Config(
             _Guard(app, access, policy, limits, refused),
@@ -126,7 +127,6 @@ def served(
             access_log=False,
             log_config=None,
             log_level="critical",  # what goes wrong in an answer is logged below
-            limit_concurrency=limits.connections,
             timeout_keep_alive=60,  # a connection is closed before
             timeout_graceful_shutdown=0,
             server_header=False,
@@ -146,28 +146,19 @@ def served(
         listener.close()
 
 
-def _listen(where: str, host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen()
-    except OSError as failed:
-        listener.close()
-        raise UsageError(
-            f"cannot listen on {where}: {failed.strerror}",
-            hint="choose another HOST:PORT; if it is in use, a bridge may run already",
-        ) from None
-    return listener
-
-
 def _run(server: uvicorn.Server, listener: socket.socket, sample: Callable[[], None]) -> None:
     async def sampling() -> None:
         while not server.should_exit:
             await asyncio.sleep(SAMPLE_S)
             sample()
 
+    def failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in EXHAUSTED):  # the listener logs that
+            loop.default_exception_handler(context)
+
     async def both() -> None:
+        asyncio.get_running_loop().set_exception_handler(failed)
         samples = asyncio.create_task(sampling())
         try:
             await server.serve(sockets=[listener])

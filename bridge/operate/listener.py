@@ -1,0 +1,91 @@
+"""The listening socket: closes connections that are too many as soon as they are accepted.
+
+uvicorn's own bound counts requests: a connection that sends nothing is not bounded, and asyncio accepts
+many before it makes anything of the first. So the bound is where the descriptor is made. A quarter of
+the process's descriptors are never taken by connections: logs and Kafka need them.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import resource
+import socket
+import time
+from typing import Any
+
+from aolog.errors import UsageError
+
+_log = logging.getLogger("bridge.http")
+
+_KEPT_FREE = 4  # one descriptor in this many; a log with its Kafka clients takes some 20
+EXHAUSTED = {errno.EMFILE, errno.ENFILE}  # the process's descriptors, the system's
+_PAUSE_S = 0.5  # less than asyncio's pause (1 s), so that the next call after it is tried
+_AGAIN_S = 60.0  # between log lines
+
+
+class Listener(socket.socket):
+    """Listens from its creation. most: connections at once. Used by one thread.
+
+    Raises UsageError where it cannot listen."""
+
+    def __init__(self, where: str, host: str, port: int, most: int) -> None:
+        super().__init__(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._most = most
+        self._taken: list[socket.socket] = []  # some of them are closed
+        self._closed = 0  # connections, since the start
+        self._exhausted_s = float("-inf")
+        self._logged_s: dict[str, float] = {}  # by the text of the line
+        try:
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.bind((host, port))
+            self.listen()
+        except OSError as failed:
+            self.close()
+            raise UsageError(
+                f"cannot listen on {where}: {failed.strerror}",
+                hint="choose another HOST:PORT; if it is in use, a bridge may run already",
+            ) from None
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Overrides socket's method, which asyncio calls until it raises an OSError.
+
+        Raises ConnectionAbortedError for a connection that it closed: asyncio calls again after its
+        other work. Raises EMFILE once for each of asyncio's pauses, and BlockingIOError until then."""
+        now_s = time.monotonic()
+        if now_s - self._exhausted_s < _PAUSE_S:
+            raise BlockingIOError(errno.EAGAIN, "no descriptor was free a moment ago")
+        try:
+            connection, address = super().accept()
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                self._exhausted_s = now_s
+                self._warn(now_s, "no connection can be accepted: %s", error.strerror)
+            raise
+        if self._has_room(connection.fileno()):
+            self._taken.append(connection)
+            return connection, address
+        connection.close()
+        self._closed += 1
+        self._warn(
+            now_s,
+            "too many connections: %d are open, %d were closed at once. At most %d may be open, with three"
+            " quarters of the process's descriptors (ulimit -n)",
+            len(self._taken), self._closed, self._most,
+        )  # fmt: skip  # one call
+        raise ConnectionAbortedError(errno.ECONNABORTED, "too many connections")
+
+    def _warn(self, now_s: float, text: str, *args: object) -> None:
+        if now_s - self._logged_s.get(text, float("-inf")) >= _AGAIN_S:
+            self._logged_s[text] = now_s
+            _log.warning(text, *args, extra={"event": "connections_refused"})
+
+    def _has_room(self, descriptor: int) -> bool:
+        """Whether a connection with this descriptor, the lowest that was free, may stay."""
+        if len(self._taken) >= self._most:
+            self._taken = [one for one in self._taken if one.fileno() >= 0]
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        unlimited = limit == resource.RLIM_INFINITY
+        return len(self._taken) < self._most and (
+            unlimited or descriptor < limit - limit // _KEPT_FREE
+        )
