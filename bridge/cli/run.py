@@ -136,7 +136,8 @@ def run(
     SIGHUP reads the configuration file again and retries partitions that a refused record stopped.
 
     With --log and without --config, the first failure of the log ends the command. Otherwise a log
-    that fails is tried again, with increasing delays, and does not stop the others.
+    that fails is tried again, with increasing delays, and does not stop the others. A lack of file
+    descriptors is always waited out.
 
     States are connecting, draining, live, blocked and stopped; `status --help` says what they mean.
 

@@ -16,16 +16,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+import socket
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from aolog.errors import StorageFailed
 from bridge.errors import DestinationError, NotIsolated
 from bridge.kafka.error_table import Fault, Kind, kind_of, row_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from confluent_kafka import Producer
+
+_Client = TypeVar("_Client")
 
 CLIENT_LOG = logging.getLogger("bridge.librdkafka")
 CLIENT_LOG.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
@@ -110,16 +116,39 @@ class Refused(NotReachable):
         self.code = code
 
 
+def made(
+    kind: Callable[..., _Client],
+    settings: dict[str, Any],
+    logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = CLIENT_LOG,
+) -> _Client:
+    """A client of this kind. Raises what it raises, except StorageFailed while no descriptor is free: the
+    client's error for a certificate's file does not name the cause."""
+    refused: KafkaException | None = None
+    try:
+        return kind(settings, logger=logger)
+    except KafkaException as error:
+        refused = error
+    try:
+        socket.socket(socket.AF_UNIX).close()
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot make a client of Kafka: {error.strerror}",
+            hint="raise the limit of descriptors (ulimit -n)", errno=error.errno,
+        ) from refused  # fmt: skip  # one call
+    raise refused
+
+
 def admin_client(settings: dict[str, Any]) -> AdminClient:
     """For questions and for creating topics. settings: a producer's."""
-    return AdminClient({**settings, AUTO_CREATE: False}, logger=CLIENT_LOG)
+    return made(AdminClient, {**settings, AUTO_CREATE: False})
 
 
 def consumer(settings: dict[str, Any], group: str, **more: object) -> Consumer:
     """A consumer that creates no topic, and commits nothing by itself. settings: a producer's. group: joined
     only if it subscribes. more: a consumer's own settings, with `_` for `.`."""
     kept = {key: value for key, value in settings.items() if key not in _PRODUCER_ONLY}
-    return Consumer(
+    return made(
+        Consumer,
         {
             **kept,
             AUTO_CREATE: False,
@@ -129,7 +158,6 @@ def consumer(settings: dict[str, Any], group: str, **more: object) -> Consumer:
             "fetch.wait.max.ms": 50,
             **{key.replace("_", "."): value for key, value in more.items()},
         },
-        logger=CLIENT_LOG,
     )
 
 

@@ -24,6 +24,7 @@ from bridge.kafka.client import (
     NotReachable,
     away,
     let_go,
+    made,
     words,
 )
 from bridge.kafka.client_log import ListeningLog
@@ -132,7 +133,8 @@ class Cluster:
         self._generation += 1
         self._asked_twice = False
         self._made_s = time.monotonic()
-        self._producer = RowProducer(
+        self._producer = made(
+            RowProducer,
             {
                 **DEFAULTS,
                 QUEUE_KBYTES: self._queue_kbytes,
@@ -143,7 +145,7 @@ class Cluster:
                 "stats_cb": partial(self._on_stats, self._generation, {}),
                 "statistics.interval.ms": 1_000,
             },
-            logger=ListeningLog(
+            ListeningLog(
                 partial(self._on_other_cluster, self._generation),
                 partial(self._on_closed, self._generation),
             ),

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, Producer
 
 from bridge.config.secrets import unreadable_file
 from bridge.errors import WrongSetting
-from bridge.kafka.client import AUTO_CREATE, CLIENT_LOG, DEFAULTS, FIXED, words
+from bridge.kafka.client import AUTO_CREATE, DEFAULTS, FIXED, made, words
 from bridge.kafka.read_back import ReadBack
 
 _ALIASES = {  # the client's own
@@ -52,7 +52,7 @@ def check(settings: dict[str, Any]) -> None:
     if (wrong := unreadable_file(settings)) is not None:
         raise WrongSetting(wrong)
     try:
-        Producer({**DEFAULTS, **settings, **FIXED, "log_level": 0}, logger=CLIENT_LOG)
+        made(Producer, {**DEFAULTS, **settings, **FIXED, "log_level": 0})
         ReadBack(dict(settings), bool).close()
     except (KafkaException, ValueError, TypeError, AttributeError) as error:
         raise WrongSetting(f"the Kafka client refuses a setting: {words(error)}") from None

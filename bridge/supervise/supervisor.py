@@ -61,8 +61,8 @@ class Supervisor:
     thread may call `statuses`, `overview` and `waiting_for`.
 
     read: reads the configuration again, for `reload`; raises WrongConfiguration. fail_fast: `run`
-    ends at the first failure of a log and raises it. Nothing is tried again, and an idle log stays
-    connected, so that a wrong cluster or a cursor in use is found at the start.
+    ends at the first failure of a log and raises it. Only a lack of descriptors is waited out, as for
+    a drain. An idle log stays connected, so that a wrong cluster or a cursor in use is found at the start.
     """
 
     def __init__(
@@ -244,7 +244,8 @@ class Supervisor:
         failed = self._fail_fast and Phase.STANDING in phases
         if self._stop_at_s is None and not (self._drain or failed):
             return False
-        return not {Phase.QUEUED, Phase.RUNNING} & phases
+        waits = set() if self._stop_at_s is not None else {Phase.WAITING}
+        return not ({Phase.QUEUED, Phase.RUNNING} | waits) & phases
 
     def _measure(self, idle: list[Worker]) -> None:
         """Updates the lag of logs that do not run: some now, the others in later turns."""
@@ -377,7 +378,7 @@ class Supervisor:
             if self._workers.get(key) is worker:
                 self._remove(key)
         elif error is not None:
-            if final or worker.is_permanent:
+            if (final and not worker.lacks_descriptors) or worker.is_permanent:
                 worker.stand(error)
             else:
                 worker.retry(error)

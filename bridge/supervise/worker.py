@@ -6,6 +6,7 @@ puts the worker into the supervisor's queue when it ends.
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 import time
@@ -51,6 +52,7 @@ _RETRY_S, _RETRY_MAX_S = 1.0, 60.0
 _LOCKED_S = 2.0  # another bridge has the cursor: pause between tries
 # Errors of the destination that waiting does not change. (A fenced bridge would fence the other one.)
 _PERMANENT = {"undeliverable", "fenced", "not_isolated", "cursor_topic_unfit"}
+_NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
 _GOOD_S = 60.0  # after a run of this length, the pause begins anew
 
 
@@ -59,7 +61,7 @@ class Worker:
     """See the module. `phase` and the fields after it belong to the supervisor's thread.
 
     ended: the queue for the worker when its thread ends. fail_fast: see Supervisor, which raises the
-    failure, so it is not logged here. ending: why the thread was asked to end: "stop", "gone",
+    failure that ends it, so that one is not logged here. ending: why the thread was asked to end: "stop", "gone",
     "turn", "park", "pause", "reload". watched_s: since when growth of the log is noticed. reported_s: of the
     last status. idle_s: since when it has nothing to do. losses: what cannot be delivered, over all
     runs; a run may meet a gap again. lost: records and gaps of `losses`, at the same moment as
@@ -205,7 +207,7 @@ class Worker:
 
     def _log_failure(self, error: BaseException, what: str) -> None:
         text = f"{_code(error)}: {error}"
-        if text != self.last_error and not self.fail_fast:
+        if text != self.last_error and not (self.fail_fast and self.phase == Phase.STANDING):
             event = {"event": "log_failed", "code": _code(error)}
             with naming(self.name):
                 _log.warning("%s %s: %s", self.name, what, text, extra=event)
@@ -220,6 +222,15 @@ class Worker:
         if isinstance(error, AologError) and error.code in _PERMANENT:
             return True
         return isinstance(error, CorruptionError | UsageError)
+
+    @property
+    def lacks_descriptors(self) -> bool:
+        """Whether it failed because no descriptor was free in the process or the system: not the log's
+        fault, and over when others are closed."""
+        error = self.error
+        if isinstance(error, AologError):
+            return error.details.get("errno") in _NO_DESCRIPTORS
+        return isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS
 
     @property
     def exit_status(self) -> int:

@@ -182,6 +182,25 @@ def test_a_drain_says_that_a_directory_could_not_be_listed(
     assert_all_arrived(broker, root / "a")
 
 
+def test_a_drain_waits_out_a_lack_of_descriptors(
+    supervise: Supervise, broker: EmbeddedBroker, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(root / "a", 100)
+    listdir, refused = os.listdir, []
+
+    def listing(path: str | int) -> list[str]:
+        if threading.current_thread().name.endswith(" to main") and len(refused) < 3:
+            refused.append(path)
+            raise OSError(errno.EMFILE, "no")
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", listing)
+    run = supervise(drain=True)
+    assert run.result() == 0
+    assert len(refused) == 3
+    assert_all_arrived(broker, root / "a")
+
+
 def test_turns_that_are_shorter_than_connecting_takes_get_something_done(
     supervise: Supervise, broker: EmbeddedBroker, root: Path
 ) -> None:
