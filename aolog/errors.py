@@ -39,6 +39,7 @@ __all__ = [
     "CursorDiverged",
     "CursorForeign",
     "CursorLocked",
+    "CursorReplaced",
     "Forked",
     "GapFound",
     "HeaderLost",
@@ -267,12 +268,18 @@ class SyncFailed(StorageError):
 
 
 class SlabLost(SyncFailed):
-    """Another program removed, replaced or cut the file of the slab that grows. The writer refuses
-    further appends. Records from `details["lost_from"]` on are not in the log, not even those before
-    `details["durable"]`, which were synced. Find that program; open the log again, and append again what
-    the log lacks."""
+    """Another program removed, replaced or cut the file of the slab that grows. The writer refuses appends.
+    Records from `details["lost_from"]` on are not in the log, not even those before `details["durable"]`,
+    which were synced. Find that program; open the log again, and append again what it lacks."""
 
     code = "slab_lost"
+
+
+class CursorReplaced(StorageError):
+    """Another program replaced the cursor's file, or removed its directory, while a reader had it open.
+    Nothing is committed. Open the reader again: it goes on where the file says."""
+
+    code = "cursor_replaced"
 
 
 class LockedError(AologError):

@@ -5,6 +5,10 @@
 A commit overwrites the older copy in place and syncs. It needs no free block, so a reader can commit
 on a full disk, which lets retention free space. An interrupted commit leaves the other copy.
 
+Before each commit a reader looks whether its file is still there, as it was left. If only the file was
+removed, the commit makes it anew, with its lock, and warns. If it was replaced or overwritten, or removed
+with its directory, the commit raises: the position in the file may be another reader's, or a restore's.
+
 The cursor stores the log's UUID and epoch. It belongs to one log; if that log's history below the
 cursor changed (it was restored from a backup, then written), resuming raises an error. Format 1 has
 no UUID: there the cursor is bound to its directory and to the first slab's first frame.
@@ -17,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
-from aolog.errors import CursorCorrupt, LogClosed, NoSuchCursor
+from aolog.errors import CursorCorrupt, CursorReplaced, LogClosed, NoSuchCursor, warn
 from aolog.log.lock import lock_cursor, lock_directory
 from aolog.log.names import (
     BRIDGE_SUFFIXES,
@@ -28,6 +32,7 @@ from aolog.log.names import (
 )
 from aolog.storage import clock
 from aolog.storage.directory import Inside
+from aolog.storage.file import Presence
 
 if TYPE_CHECKING:
     from aolog.record import Gap, Lag
@@ -212,38 +217,48 @@ class CursorFile:
         self._storage = storage
         self._log_path = log_path
         self._file: File | None = None
+        self._directory: Directory | None = None  # of its file; before the first commit, of the log
+        self._presence: Presence | None = None  # of its file
         self._closed = False
         self._sequence = 0
+        self._written: tuple[int, Position] | None = None  # by a commit that may have failed
         # Whether the position and the file's name are durable: its writer may have been killed.
         self._settled = False
         try:
             self._open()
         except FileNotFoundError:
             self.position: Position | None = None  # the first commit creates the file
-            with storage.open_directory(log_path) as directory:
+            with storage.open_directory(log_path).closed_on_error() as directory:
                 storage.refuse_root(directory)
+            self._directory = directory
 
     def _open(self) -> None:
-        file = lock_cursor(self._log_path, self.name, self._storage)
+        storage = self._storage
+        file = lock_cursor(self._log_path, self.name, storage)
         with file.closed_on_error():
             self._sequence, self.position = _read(file)
-        self._file = file
+            directory = storage.open_directory(Inside(self._log_path, CURSOR_DIRECTORY))
+        with directory.closed_on_error():
+            self._presence = Presence(file, directory, self.path.names[-1], storage.system)
+        self._release()
+        self._file, self._directory = file, directory
 
     def commit(self, position: Position) -> None:
         """The position is durable on return. Writes nothing if it did not change. Raises LogClosed
-        after `close`."""
+        after `close`, CursorReplaced; then the position before stays."""
         if self._closed:  # then there is no file, as before the first commit
             raise LogClosed(
                 "the reader of the cursor is closed",
                 hint="commit before you close it",
                 path=self._log_path,
             )
-        same = self.position is not None and position[:5] == self.position[:5]
+        removed = self._is_removed()
+        same = self.position is not None and position[:5] == self.position[:5] and not removed
         if same and self._settled:
             return
         position = position._replace(committed_us=clock.now_us())
         file = self._file
-        if file is None:
+        if file is None or removed:
             self._create(position)
             return
         if not self._settled:  # before overwriting the other copy, which may be the durable one
@@ -253,23 +268,70 @@ class CursorFile:
         if same:
             return
         sequence = self._sequence + 1
+        self._written = sequence, position
         file.pwrite_all([encode_copy(position, sequence)], COPIES[sequence % 2])
         file.datasync()
         self._sequence, self.position = sequence, position
 
+    def _is_removed(self) -> bool:
+        """Whether the file was removed, and only the file. Raises CursorReplaced for anything else that
+        another program did to it."""
+        file, presence = self._file, self._presence
+        if file is None or presence is None:
+            return False
+        displaced = presence.check()
+        if displaced is not None:
+            if not displaced.name_is_free:
+                raise self._replaced(displaced.text)
+            return True
+        found = _newest(file)
+        # A damaged copy leaves the one before it, or none.
+        if (
+            found is not None
+            and found not in {(self._sequence, self.position), self._written}
+            and found[0] != self._sequence - 1
+        ):
+            raise self._replaced("was overwritten")
+        return False
+
+    def _replaced(self, what: str) -> CursorReplaced:
+        return CursorReplaced(
+            f"cursor {self.name!r}: its file {what} while it was in use, and nothing is committed",
+            hint="open the reader again: it goes on where the file says, or at its start if there is none",
+            path=self._log_path,
+        )
+
     def _create(self, position: Position) -> None:
+        if self._directory is not None and self._directory.is_elsewhere():
+            raise self._replaced("would be in another log, which took the place of this one,")
         parent = Inside(self._log_path, CURSOR_DIRECTORY)
         self._storage.make_directory(parent)
         with lock_directory(parent, self._storage):  # of two creators the second finds the file
             if not self._storage.exists(self.path):
                 self._storage.write_file(self.path, encode_copies(position))
                 self._settled = True
+                if self._file is not None:
+                    warn(
+                        "%s: the file of cursor %r was removed while it was in use. It is made anew at "
+                        "address %d; until now retention did not keep its records",
+                        self._log_path,
+                        self.name,
+                        position.address,
+                    )
+            elif self._file is not None:
+                raise self._replaced("was removed, and another one made,")
             self._open()
         self.commit(position)
 
     def close(self) -> None:
         """Releases the cursor for the next reader. Idempotent."""
         self._closed = True
-        file, self._file = self._file, None
+        self._release()
+
+    def _release(self) -> None:
+        file, directory = self._file, self._directory
+        self._file = self._directory = None
         if file is not None:
             file.close()
+        if directory is not None:
+            directory.close()

@@ -327,7 +327,7 @@ class Reader:
         there.
 
         If the log's writer syncs, the log is made durable up to the position first, so that a cursor
-        is never ahead of its log. Raises UsageError without a cursor, StorageError.
+        is never ahead of its log. Raises UsageError without a cursor, CursorReplaced, StorageError.
         """
         prepare_commit(self, self.tell(), self.ordinal)()
 

@@ -99,6 +99,8 @@ MUTANTS = {one.name: one for one in (
            "cursor::test_commits_take_turns_so_that_the_one_before_stays"),
     Mutant("a commit needs room", "commit", WRITE, c.growing,
            "cursor::test_a_commit_on_a_full_simulated_disk_needs_no_room"),
+    Mutant("a commit does not look at its file", "commit", "aolog.log:CursorFile._is_removed", c.nothing,
+           "cursor::test_a_commit_into_a_replaced_file_is_refused_and_leaves_what_is_there"),
     Mutant("a slab is deleted before the cursor is durable", "pruning", "aolog.log:read_position",
            c.given(durable=False), "retention::test_a_cursor_is_durable_before_the_slab_that_it_frees_goes",
            case="commit_dies_before_prune"),

@@ -107,6 +107,8 @@ PROOFS = {
         crash/test_kill::test_a_reader_that_commits_is_killed_and_resumes_exactly
     """,
     "commit": """
+        cursor::test_a_commit_makes_a_removed_file_anew_with_its_lock_and_warns
+        cursor::test_a_commit_into_a_replaced_file_is_refused_and_leaves_what_is_there
         cursor::test_a_commit_on_a_full_simulated_disk_needs_no_room
         cursor::test_commits_take_turns_so_that_the_one_before_stays
         damage_cursor::test_a_commit_that_came_in_part_is_the_one_before

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,12 +14,13 @@ import aolog
 from aolog.log.cursor_file import read_copies
 from aolog.read.reader import prepare_commit
 from aolog.storage.storage import Storage
-from aolog.testing import SimulatedSystem
+from aolog.testing import Fault, SimulatedSystem
 from tests.aolog.conftest import (
     Operation,
     WatchedStorage,
     commit,
     fill,
+    flip,
     kill,
     slab_files,
     snapshot,
@@ -301,3 +304,112 @@ def test_a_commit_on_a_full_simulated_disk_needs_no_room() -> None:
             reader.read()
             reader.commit()
         assert reader.tell() == aolog.cursors("/log", storage=storage)[0].address
+
+
+# --- a file that other programs change ---------------------------------------------------------
+
+
+def cursor_file(path: str) -> Path:
+    return Path(path, "cursors", "c.cursor")
+
+
+def test_a_commit_makes_a_removed_file_anew_with_its_lock_and_warns(
+    log: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with aolog.Reader(log, cursor="c") as reader:
+        reader.read()
+        reader.commit()
+        for moves in (True, False):  # also a commit of the same position
+            cursor_file(log).unlink()
+            if moves:
+                reader.read()
+            reader.commit()
+            with pytest.raises(aolog.CursorLocked):
+                aolog.Reader(log, cursor="c")
+            [cursor] = aolog.cursors(log)
+            assert (cursor.address, cursor.protects) == (reader.tell(), True)
+        reader.read()
+        reader.commit()
+    assert caplog.text.count("the file of cursor 'c' was removed while it was in use") == 2
+    assert rest(log) == [b"3", b"4", b"5"]
+
+
+def overwrite_in_place(log: str, other: bytes) -> None:
+    cursor_file(log).write_bytes(other)
+
+
+def rename_over(log: str, other: bytes) -> None:
+    copy = Path(log, "cursors", "copy")
+    copy.write_bytes(other)
+    copy.rename(cursor_file(log))
+
+
+def remove_and_make(log: str, other: bytes) -> None:
+    cursor_file(log).unlink()
+    cursor_file(log).write_bytes(other)
+
+
+@pytest.mark.parametrize("replace", [overwrite_in_place, rename_over, remove_and_make])
+@pytest.mark.parametrize(("records", "left"), [(1, b"1"), (5, b"5")])
+def test_a_commit_into_a_replaced_file_is_refused_and_leaves_what_is_there(
+    log: str, replace: Callable[[str, bytes], None], records: int, left: bytes
+) -> None:
+    commit(log, records)
+    other = cursor_file(log).read_bytes()
+    cursor_file(log).unlink()
+    with aolog.Reader(log, cursor="c") as reader:
+        for _ in range(3):
+            reader.read()
+            reader.commit()
+        replace(log, other)
+        reader.read()
+        for _ in range(2):
+            with pytest.raises(aolog.CursorReplaced, match="nothing is committed") as caught:
+                reader.commit()
+        assert (caught.value.code, caught.value.exit_status) == ("cursor_replaced", 4)
+        assert cursor_file(log).read_bytes() == other
+    assert rest(log)[0] == left
+
+
+def test_no_commit_goes_to_another_log_in_the_place_of_its_own(log: str) -> None:
+    for is_first in (True, False):
+        with aolog.Reader(log, cursor="c") as reader:
+            reader.read()
+            if not is_first:
+                reader.commit()
+            shutil.rmtree(log)
+            with pytest.raises(aolog.StorageError):
+                reader.commit()
+            fill(log, [b"another", b"log's"])
+            with pytest.raises(aolog.CursorReplaced):
+                reader.commit()
+        assert aolog.cursors(log) == []
+
+
+def test_a_commit_that_failed_halfway_is_no_replaced_file() -> None:
+    system = SimulatedSystem()
+    fill("/log", [b"0", b"1", b"2"], storage=Storage(system))
+    with aolog.Reader("/log", cursor="c", storage=Storage(system)) as reader:
+        for _ in range(2):
+            reader.read()
+            reader.commit()
+        reader.read()
+        system.faults = [Fault("fdatasync", "*.cursor", errno=errno.EIO)]
+        with pytest.raises(aolog.SyncFailed):
+            reader.commit()
+        system.faults = []
+        reader.commit()
+        [cursor] = aolog.cursors("/log", storage=Storage(system))
+        assert cursor.address == reader.tell()
+
+
+def test_a_damaged_copy_is_no_replaced_file(log: str) -> None:
+    with aolog.Reader(log, cursor="c") as reader:
+        for at in (0, 4096, 0):  # each copy in its turn, then the newest one
+            reader.read()
+            reader.commit()
+            flip(cursor_file(log), at + 20)
+        reader.read()
+        reader.commit()
+        [cursor] = aolog.cursors(log)
+        assert cursor.address == reader.tell()

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aolog.errors import SyncFailed
+from aolog.errors import CursorReplaced, SyncFailed
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.deliver import committer
@@ -98,6 +98,24 @@ def test_a_commit_that_fails_ends_the_forwarder_and_the_cursor_stays(
     with pytest.raises(SyncFailed):
         run.end()
     assert run.status.committed == before == cursor(log)
+
+
+def test_a_cursors_file_that_is_removed_is_made_anew_and_one_that_is_replaced_ends_the_forwarder(
+    run: Run, log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = log / "cursors" / "bridge.cursor"
+    old = file.read_bytes()
+    file.unlink()
+    fill(log, 10)
+    run.until(lambda s: s.acknowledged == 20 and s.committed == s.position)
+    assert cursor(log) == run.status.committed
+    assert "the file of cursor 'bridge' was removed while it was in use" in caplog.text
+    file.unlink()
+    file.write_bytes(old)
+    fill(log, 10)
+    with pytest.raises(CursorReplaced):
+        run.end()
+    assert file.read_bytes() == old
 
 
 def test_a_commit_is_the_cursor_then_checkpoints_then_pruning_and_none_is_repeated() -> None:
