@@ -3,8 +3,12 @@
     LOG/cursors/NAME.lanes   JSON, replaced in place, durable before a lane is first used
 
 All lanes have acknowledged the records before the cursor; a lane may be further on. After a crash
-the bridge reads each partition from the offset in its checkpoint to the end, finds the last record
-of this log, and does not send again what arrived. An older checkpoint only makes it read more.
+the bridge reads each partition from the offset in its checkpoint to the end, and does not send again
+what arrived (see at_least_once.found). An older checkpoint only makes it read more.
+
+How many partitions of a topic are in use, for which records (see partition_counts), is durable here
+before the first of these records is sent. Offsets are of the topic with the id that is noted: one that
+was made anew under the name has another id, and is read back from its beginning.
 """
 
 from __future__ import annotations
@@ -12,19 +16,24 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aolog.errors import StorageError, SyncFailed
 from aolog.log.names import NOTES_SUFFIX, cursor_path
 from bridge.deliver.checkpoint_file import CheckpointFile
+from bridge.deliver.partition_counts import PartitionCounts
 from bridge.kafka.identity import Identity
 from bridge.kafka.lane import lane_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aolog.storage.directory import Inside
     from aolog.storage.storage import Storage
     from bridge.config.routing import Routing
+    from bridge.deliver.position import Aside
     from bridge.kafka.lane import LaneKey
 
 _log = logging.getLogger("bridge")
@@ -51,10 +60,16 @@ def checkpoints_path(log_path: str, cursor: str) -> Inside:
 @dataclass(slots=True)
 class Checkpoint:
     """offset: reading back begins there. address: the last that the lane is known to hold, -1 if
-    none."""
+    none. dropped: the records after it that were dropped, so that they are not expected."""
 
     offset: int
     address: int = -1
+    dropped: tuple[int, ...] = ()
+
+    def forget_dropped(self) -> None:
+        """Forgets those that a later record has proved."""
+        if self.dropped:
+            self.dropped = tuple(each for each in self.dropped if each > self.address)
 
 
 @dataclass(slots=True)
@@ -70,7 +85,8 @@ class Checkpoints:
     cluster: the cluster of these lanes.
     aside_from: the dead letters from this address of their log on are of that cluster.
     routing: the routing's fingerprint when records were last sent; "" if unknown.
-    partitions: how many partitions of each topic are in use; fewer than it has, if it grew.
+    partitions: of each topic in use.
+    ids: the cluster's id of each topic, as far as it has told one.
     """
 
     path: Inside
@@ -84,7 +100,8 @@ class Checkpoints:
     cluster: Identity = field(default_factory=Identity)
     aside_from: int = 0
     routing: str = ""
-    partitions: dict[str, int] = field(default_factory=dict)
+    partitions: dict[str, PartitionCounts] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
     _file: CheckpointFile = field(init=False, repr=False, compare=False)
     _saves: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
@@ -136,9 +153,12 @@ class Checkpoints:
                 # 0.1.0 wrote `distrusted`.
                 FROM_END if lane.get("distrusted") else int(lane["offset"]),
                 int(lane["address"]),
+                tuple(map(int, lane.get("dropped", ()))),
             )
             for lane in saved["lanes"]
         }
+        # 0.1.0 saved no numbers of partitions, and all lanes of a topic.
+        counts = {**Counter(topic for topic, _ in lanes), **saved.get("partitions", {})}
         if saved["version"] != _VERSION or topic_uuid not in {None, source}:
             raise ValueError("of another log or version")
         cluster, name = (str(saved.get(key) or "") for key in ("cluster", "cluster_name"))
@@ -149,7 +169,8 @@ class Checkpoints:
             lanes=lanes,
             cluster=Identity(path, cluster, name),
             **{n: kind(saved[n]) for n, kind in _SAVED.items() if saved.get(n) is not None},
-            partitions={str(t): int(n) for t, n in saved.get("partitions", {}).items()},
+            partitions={str(t): PartitionCounts.parsed(n) for t, n in counts.items()},
+            ids={str(topic): str(of) for topic, of in saved.get("ids", {}).items()},
         )
 
     def reroute(self, routing: Routing, position: int) -> None:
@@ -174,7 +195,7 @@ class Checkpoints:
             )
         self.routing = routing.fingerprint
 
-    def add(self, lanes: dict[LaneKey, Checkpoint], partitions: dict[str, int]) -> None:
+    def add(self, lanes: dict[LaneKey, Checkpoint], partitions: dict[str, PartitionCounts]) -> None:
         """Adds lanes, and how many partitions of topics are in use; durable on return. Records may be
         in flight from then on, so `clean` ends. After an error all is as before; see `save`."""
         before = self.lanes, self.partitions, self.clean
@@ -188,6 +209,35 @@ class Checkpoints:
         except StorageError:
             self.lanes, self.partitions, self.clean = before
             raise
+
+    def drop(self, asides: Iterable[Aside]) -> None:
+        """Notes records that were dropped, so that a restart does not expect them; saved as
+        `save_if_possible` does."""
+        for aside in asides:
+            if (checkpoint := self.lanes.get(aside.lane)) is not None:
+                checkpoint.dropped = (*checkpoint.dropped, aside.position.address)
+        self.save_if_possible()
+
+    def meet(self, topic: str, found: str) -> None:
+        """The topic has this id. If that is new, what is in the topic has other offsets."""
+        if self.ids.get(topic, found) != found:
+            for (name, _), checkpoint in self.lanes.items():
+                if name == topic and checkpoint.offset != FROM_END:
+                    checkpoint.offset = 0
+        self.ids = {**self.ids, topic: found}
+
+    def start_over(self, topic: str, partitions: int) -> None:
+        """The topic is another one now, with fewer partitions: nothing that its lanes held counts, and
+        their partitions are read back from the beginning."""
+        kept = {key: of for key, of in self.lanes.items() if key[0] != topic}
+        self.lanes = {**kept, **{(topic, p): Checkpoint(0) for p in range(partitions)}}
+        self.partitions = {**self.partitions, topic: PartitionCounts.always(partitions)}
+        self.ids = {name: of for name, of in self.ids.items() if name != topic}
+
+    def forget_lanes(self) -> None:
+        """Nothing that was sent counts any more."""
+        self.lanes, self.partitions, self.ids = {}, {}, {}
+        self.lost = False
 
     def save_if_possible(self) -> None:
         """Saves them, in any thread. Older checkpoints only make a restart read more, so on a full disk
@@ -206,9 +256,13 @@ class Checkpoints:
             self._file.save(self._to_json())
 
     def _to_json(self) -> dict[str, Any]:
-        # An offset is read before its address, and written after it: the address is never too old.
+        # An offset, and what was dropped, are read before the address, and written after it: the address
+        # is never too old. Nor is an offset too old for an id.
+        ids = self.ids
         lanes = [
-            {"topic": topic, "partition": partition, "offset": of.offset, "address": of.address}
+            {"topic": topic, "partition": partition, "offset": of.offset}
+            | ({"dropped": dropped} if (dropped := of.dropped) else {})
+            | {"address": of.address}
             for (topic, partition), of in sorted(self.lanes.items())
         ]
         return {
@@ -217,6 +271,7 @@ class Checkpoints:
             **{name: getattr(self, name) for name in _SAVED},
             "cluster": self.cluster.known,
             "cluster_name": self.cluster.name,
-            "partitions": self.partitions,
+            "partitions": {topic: of.saved for topic, of in self.partitions.items()},
+            "ids": ids,
             "lanes": lanes,
         }

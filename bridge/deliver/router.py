@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.format.native.speed import groups
 from bridge.config.partition import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
+from bridge.deliver.partition_counts import PartitionCounts
 from bridge.deliver.transform import refusals_of
 from bridge.kafka import error_table
 from bridge.kafka.error_table import UNKNOWN_TOPIC, row_of
@@ -107,7 +108,10 @@ class Router:
         return None if to is None else to.topic
 
     def route(
-        self, batch: Batch, messages: Messages, partitions_of: Callable[[str], int | Refusal | None]
+        self,
+        batch: Batch,
+        messages: Messages,
+        partitions_of: Callable[[str], PartitionCounts | Refusal | None],
     ) -> Routed:
         """messages: of the batch. partitions_of: how many partitions of a topic are in use; or why the
         topic cannot be used; None if its lane is closed for that reason already. The records of such
@@ -124,9 +128,9 @@ class Router:
                 return [None] * len(addresses)
             lane: LaneKey = to.topic or "", NO_PARTITION
             found = NO_TOPIC if to.topic is None else partitions_of(to.topic)
-            if isinstance(found, int):
-                if not isinstance(to.partition, int) or to.partition < found:
-                    return self._partitioner.lanes(to, found, keys, addresses)
+            if isinstance(found, PartitionCounts):
+                if not isinstance(to.partition, int) or to.partition < found.latest:
+                    return self._lanes(to, found, keys, addresses)
                 lane = lane[0], to.partition
                 reason = f"there is no partition {to.partition} in topic {to.topic!r}"
                 found = Refusal(reason, UNKNOWN_TOPIC)
@@ -136,6 +140,19 @@ class Router:
 
         lanes = lanes_by_topic(messages.topics, messages.keys, messages.addresses, lanes_of)
         return Routed(lanes, refusals)
+
+    def _lanes(
+        self,
+        to: Destination,
+        counts: PartitionCounts,
+        keys: Sequence[bytes | None],
+        addresses: Sequence[int],
+    ) -> list[LaneKey]:
+        found: list[LaneKey] = []
+        for begin, end, partitions in counts.parts(addresses):
+            part = slice(begin, end)
+            found += self._partitioner.lanes(to, partitions, keys[part], addresses[part])
+        return found
 
 
 def lanes_by_topic(

@@ -138,6 +138,5 @@ def forget(reader: Reader, cursor: str, storage: Storage, *, cluster: bool) -> N
         checkpoints.cluster.forget()
         dead_letters = dead_letter_path(reader.path, cursor)
         checkpoints.aside_from = end_of_dead_letters(dead_letters, storage)
-    checkpoints.lanes.clear()
-    checkpoints.lost = False
+    checkpoints.forget_lanes()
     checkpoints.save()

@@ -50,6 +50,8 @@ class Status(NamedTuple):
     held_back: lanes whose records wait in the log. standing: those that wait until somebody acts; a
     reload or a restart retries them. stalled: lanes without progress (see bridge.kafka.stalls).
     waiting_lanes: the first LANES_MAX of held_back that have a reason.
+    copies: messages that carry stamps of the log and are not its records where they are, as far as
+    they were met; they do not count as delivered.
     durable: everything in the log before this address survives power loss; None if unknown.
     """
 
@@ -77,6 +79,7 @@ class Status(NamedTuple):
     filtered: int = 0
     waiting_lanes: tuple[WaitingLane, ...] = ()
     durable: int | None = None
+    copies: int = 0
 
     def counted(self) -> dict[str, Any]:
         """The fields that COUNTED names."""

@@ -21,7 +21,7 @@ from aolog.format.native.speed import Rows
 from aolog.format.origin import HEADER_NAME, STAMP, encode_stamps, stamp_in
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.read.batch import Batch
-from bridge.kafka.stamp import encode_stamp
+from bridge.kafka.stamp import digest, encode_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -66,13 +66,8 @@ class Messages(NamedTuple):
     def take(self, indices: Iterable[int]) -> Messages:
         """The records at these indices."""
         at = list(indices)
-        addresses, topics, keys, values, sizes, times_ms, _, headers = self
-        entries: list[bytes | None] = []
-        for value in values:  # one column at a time: its views keep only that one in memory
-            if isinstance(value, BinaryColumn):
-                entries += Rows(None, "v", (value,), 0, value.entries)
-            else:
-                entries.append(value)
+        addresses, topics, keys, _, sizes, times_ms, _, headers = self
+        entries = self._entries()
         return Messages(
             array("q", [addresses[i] for i in at]),
             [topics[i] for i in at],
@@ -87,6 +82,21 @@ class Messages(NamedTuple):
     def stamp(self, i: int) -> bytes:
         """Of the record at i."""
         return stamp_in(self.stamps, i)
+
+    def digests(self) -> list[int]:
+        """What tells each message from all others, see stamp.digest."""
+        stamps = map(self.stamp, range(self.records))
+        return list(map(digest, stamps, self.keys, self._entries("b")))
+
+    def _entries(self, kind: str = "v") -> list[bytes | None]:
+        """The values, as objects: views, or with kind "b" as bytes."""
+        entries: list[bytes | None] = []
+        for value in self.values:  # one column at a time: its views keep only that one in memory
+            if isinstance(value, BinaryColumn):
+                entries += Rows(None, kind, (value,), 0, value.entries)
+            else:
+                entries.append(value)
+        return entries
 
     def part(
         self,

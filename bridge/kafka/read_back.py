@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
 
 from bridge.kafka.client import (
     ANSWER_S,
+    MOCK_CLUSTER,
     NoAnswer,
     NotReachable,
     Refused,
     ToldToStop,
+    admin_client,
     consumer,
     lacking,
     words,
@@ -22,16 +26,19 @@ from bridge.kafka.error_table import NO_READ, Kind, kind_of
 from bridge.kafka.identity import Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Collection, Generator
 
     from confluent_kafka import Message
 
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.stamp import Stamp
 
+_log = logging.getLogger("bridge.kafka")
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
 _BATCH = 10_000
 _POLL_S = 0.2
+_ID_ANSWER_S = 2.0  # without the id a topic counts as the one before
+_NO_ID = str(Uuid(0, 0))
 _PURPOSE = (
     "the bridge reads what has arrived before it sends again, so that nothing arrives twice; grant"
     " it, or go on without with --no-read-back"
@@ -59,6 +66,7 @@ class ReadBack:
         self._purpose = purpose
         self._give_up = give_up
         self._identity = identity or Identity()
+        self._settings = settings
         self._servers = str(settings.get("bootstrap.servers"))
         self._consumer = consumer(
             settings,
@@ -70,18 +78,42 @@ class ReadBack:
     def leaders(self, topic: str) -> dict[int, int]:
         """The broker that leads each partition of a topic, -1 if none does; empty if there is no such
         topic, or the right to see it is missing. Creates none. Raises NotReachable, OtherCluster."""
-        try:
-            answer = self._consumer.list_topics(topic, timeout=ANSWER_S)
-        except KafkaException as error:
-            raise NotReachable(words(error)) from error
-        self._identity.meet(answer.cluster_id, self._servers)
-        found = answer.topics[topic]
+        found = self._metadata(topic).topics[topic]
         if found.error is not None and kind_of(found.error.name()) not in {
             Kind.TOPIC_MISSING,
             Kind.TOPIC_FORBIDDEN,
         }:
             raise NotReachable(found.error.str())
         return {number: partition.leader for number, partition in found.partitions.items()}
+
+    def _metadata(self, topic: str) -> Any:
+        try:
+            answer = self._consumer.list_topics(topic, timeout=ANSWER_S)
+        except KafkaException as error:
+            raise NotReachable(words(error)) from error
+        self._identity.meet(answer.cluster_id, self._servers)
+        return answer
+
+    def identities(self, topics: Collection[str]) -> dict[str, tuple[str, int]]:
+        """The id of each of these topics and how many partitions it has, as far as the cluster tells: no
+        Kafka before 2.8 has ids, and the embedded broker has none. Creates no topic. Raises NotReachable,
+        OtherCluster."""
+        if not topics:
+            return {}
+        if str(self._metadata(min(topics)).cluster_id).startswith(MOCK_CLUSTER):
+            return {}  # it has no controller, which would be asked
+        admin = admin_client(self._settings)  # its answers end with it
+        wanted = TopicCollection(sorted(topics))
+        found = {}
+        for topic, answer in admin.describe_topics(wanted, request_timeout=_ID_ANSWER_S).items():
+            try:
+                described = answer.result(_ID_ANSWER_S)
+            except (KafkaException, FutureTimeoutError) as error:
+                _log.debug("topic %r cannot be described: %s", topic, words(error))
+                continue
+            if str(described.topic_id) != _NO_ID:
+                found[topic] = str(described.topic_id), len(described.partitions)
+        return found
 
     def ends(self, lane: LaneKey, timeout_s: float = ANSWER_S) -> tuple[int, int]:
         """(first offset, offset after the last). Raises NoAnswer, ToldToStop, and Refused if the right

@@ -1,8 +1,8 @@
 """The stamp: where a record came from, in a Kafka header named "aolog". Its 36 bytes are those
 of aolog/format/origin.py. Pure.
 
-It says which record of a log a message may be; whether it is that record, its content decides too
-(bridge/deliver/at_least_once/deduplicate.py). It also keeps the timestamp's microseconds, which Kafka
+It says which record of a log a message may be; whether it is that record, its content and its place
+decide too (bridge/deliver/at_least_once/found.py). It also keeps the timestamp's microseconds, which Kafka
 rounds to milliseconds.
 """
 
@@ -29,15 +29,15 @@ def encode_stamp(topic_uuid: bytes, epoch: int, address: int, timestamp_us: int 
     return STAMP.pack(topic_uuid, epoch, address, stamp)
 
 
-def stamped(timestamp_us: int | None) -> int | None:
-    """A record's timestamp from its stamp: the least value means that it has none."""
-    return None if timestamp_us == NO_TIMESTAMP else timestamp_us
+def digest(stamp: bytes, key: bytes | None, value: bytes | None) -> int:
+    """What tells a message from all others: a hash of 64 bits, in this process."""
+    return hash((stamp, key, value))
 
 
 def unpack_stamp(value: bytes) -> Stamp:
     """From the header's value, which has STAMP.size bytes."""
     uuid, epoch, address, timestamp = STAMP.unpack(value)
-    return Stamp(uuid, epoch, address, stamped(timestamp))
+    return Stamp(uuid, epoch, address, None if timestamp == NO_TIMESTAMP else timestamp)
 
 
 def decode_stamp(headers: object) -> Stamp | None:

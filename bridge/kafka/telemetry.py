@@ -60,6 +60,12 @@ REJECTED = _made(
     "Records that the cluster never accepts, by what became of them and by the reason's code.",
     "look the code up in the [errors](errors.md)",
 )  # fmt: skip  # as above
+COPIES = _made(
+    Counter, "copies", ("topic",),
+    "Messages with stamps of a log that are not its records where they are; they do not count as"
+    " delivered.",
+    "find who copies messages with their headers, or whether the log was copied or restored",
+)  # fmt: skip  # as above
 LOST = _made(
     Counter, "records_lost_by_reason", ("reason",),
     "Lost records by reason: `pruned`, removed by retention before they were delivered; others: damage.",

@@ -2,5 +2,6 @@
 
 Read in this order: delivery (the shell), engine (the state machine), partition_state (a lane, and its
 bisection), window, batch_planner, sender (from the log to the producer), topics (partitions), deduplicate
-(what counts as a duplicate). engine, partition_state, window and batch_planner are pure.
+(reads partitions back), found (what of that counts as a duplicate). engine, partition_state, window,
+batch_planner and found are pure.
 """

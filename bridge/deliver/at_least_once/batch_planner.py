@@ -30,13 +30,14 @@ MARK_EVERY = 256  # measured: nearly twice the rate of one callback per record
 class Given(NamedTuple):
     """The records of a batch, in order. sizes: i64. lanes: None for a record of another cluster.
     first_ordinal: of the first record, None in format 1. refusals: by address, of records that
-    their lane will never take."""
+    their lane will never take. digests: see Messages.digests."""
 
     addresses: Sequence[int]
     sizes: array[int]
     lanes: Sequence[LaneKey | None]
     first_ordinal: int | None
     refusals: Mapping[int, Refusal]
+    digests: Callable[[], Sequence[int]] = list
 
     def position(self, i: int) -> Position:
         """The position of the record at i."""

@@ -1,148 +1,65 @@
-"""What arrived before a crash: the bridge reads it back, and does not send it again.
+"""Reads back what arrived before a crash, so that it is not sent again. What of it counts: see `found`.
 
-A message in Kafka is a duplicate if the log holds exactly its record: at its address, in its epoch,
-with its timestamp, key and value. The stamp alone (UUID, epoch, address) is not enough:
-
-    a copy of the log         has the same UUID, and may go on to the same topic
-    a restored backup         the log once had records that it no longer has
-    a power cut               the same, for records that were forwarded before they were synced
-    files put back in place   (a snapshot, a copy over them): the writer uses addresses and an epoch
-                              that it used before
-
-Records before the cursor are not compared, so mostly one record of a lane is read: the last.
+Messages before the cursor, and before what a lane is known to hold, are passed over, so mostly few
+messages of a lane are kept.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aolog import Reader
-from aolog.errors import AddressBeyondEnd, AddressPruned
-from aolog.read.gaps import reported_elsewhere
+from bridge.deliver.at_least_once.found import Found
 from bridge.deliver.checkpoints import FROM_END
 from bridge.kafka.client import ANSWER_S, NoAnswer, Refused
 from bridge.kafka.consumed import stamp_of
 from bridge.kafka.lane import Refusal
-from bridge.kafka.stamp import stamped
+from bridge.kafka.stamp import digest, encode_stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from aolog import Record
-    from aolog.storage.storage import Storage
     from bridge.deliver.checkpoints import Checkpoint
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.read_back import ReadBack
 
-_log = logging.getLogger("bridge")
-CLAIMS_MAX = 100_000  # in memory at once, about 20 MB
+FOUND_MAX = 1 << 20  # messages in memory at once, 24 bytes each; more of a partition is read later
+FOUND_MIN = 1_000  # of a lane
 SETTLE_S = 0.25  # after an unclean stop the last request of the process before may still arrive
 SETTLE_MAX_S = 5.0
 
 
-class _Claim(NamedTuple):
-    """The record that a message claims to be. content: a hash of key and value in this process."""
-
-    epoch: int
-    timestamp_us: int | None
-    content: int
-
-
-class Deduplicator:
-    """Finds the records of one log among the messages of a lane. It raises what Reader raises.
-
-    source: the UUID in the log's stamps. since: the address of the first record that may have to be
-    sent. view: changes each record before it is sent.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        storage: Storage,
-        source: bytes,
-        *,
-        since: Callable[[], int],
-        view: Callable[[Record], Record] | None = None,
-    ) -> None:
-        self._path = path
-        self._storage = storage
-        self._source = source
-        self._since = since
-        self._view = view
-
-    def last(self, messages: Iterable[Any]) -> int | None:
-        """The greatest address at which the log holds a record of these messages of a lane; None if there
-        is none. messages: the client's."""
-        since = self._since()
-        last: int | None = None
-        claims: dict[int, set[_Claim]] = {}
-        for message in messages:
-            stamp = stamp_of(message)
-            if stamp is None or stamp.topic_uuid != self._source or stamp.address < since:
-                continue
-            content = hash((message.key(), message.value()))
-            claim = _Claim(stamp.epoch, stamp.timestamp_us, content)
-            claims.setdefault(stamp.address, set()).add(claim)
-            if len(claims) > CLAIMS_MAX:
-                last, claims = self._greater(claims, last), {}
-        return self._greater(claims, last)
-
-    def _greater(self, claims: dict[int, set[_Claim]], last: int | None) -> int | None:
-        """The greatest claimed address after `last` at which the log holds the record, or `last`."""
-        if last is not None:
-            claims = {address: of for address, of in claims.items() if address > last}
-        if not claims:
-            return last
-        with Reader(self._path, on_gap=reported_elsewhere, storage=self._storage) as reader:
-            greatest = max(claims)
-            found = self._greatest_held(reader, {greatest: claims[greatest]})
-            if found is None:
-                _log.warning(
-                    "the destination has records with this log's UUID that the log does not have, "
-                    "for example at address %d: it was copied or restored, or lost its end; they "
-                    "do not count as delivered",
-                    greatest,
-                )
-                found = self._greatest_held(reader, claims)
-        return last if found is None else found
-
-    def _greatest_held(self, reader: Reader, claims: dict[int, set[_Claim]]) -> int | None:
-        """The greatest address at which the log holds the claimed record."""
-        last, found = max(claims), None
-        try:
-            reader.seek(min(claims))
-        except AddressBeyondEnd:
-            return None
-        except AddressPruned:
-            reader.seek("earliest")
-        while (batch := reader.read_batch(0)) is not None:  # a frame
-            epoch = batch.frames[0].epoch
-            for record in batch:
-                if (
-                    record.address in claims
-                    and self._claim_of(record, epoch) in claims[record.address]
-                ):
-                    found = record.address
-            if record.address >= last:
-                break
-        return found
-
-    def _claim_of(self, record: Record, epoch: int) -> _Claim:
-        if self._view is not None:
-            record = self._view(record)
-        return _Claim(epoch, stamped(record.timestamp), hash((record.key, record.value)))
-
-
 class Arrivals(NamedTuple):
-    """held: the last address that each lane holds. silent: lanes of which nothing is known, and why:
+    """found: what was read of each lane that answered. silent: lanes of which nothing is known, and why:
     the leader is away or does not answer, or the bridge may not read."""
 
-    held: dict[LaneKey, int]
+    found: dict[LaneKey, Found]
     silent: dict[LaneKey, Refusal]
+
+
+class Wanted(NamedTuple):
+    """Which messages may be records that would be sent. source: the UUID in the log's stamps. since: the
+    address of the first record that is not acknowledged. held: the last address up to which each lane is
+    known to hold all its records."""
+
+    source: bytes
+    since: int
+    held: Mapping[LaneKey, int]
+
+    def add(self, message: Any, found: Found) -> None:
+        """Adds the client's message to what was found, if it may be one."""
+        found.end = (message.offset() or 0) + 1
+        stamp = stamp_of(message)
+        if (
+            stamp is not None
+            and stamp.topic_uuid == self.source
+            and stamp.address >= self.since
+            and stamp.address > found.held
+        ):
+            of = digest(encode_stamp(*stamp), message.key(), message.value())
+            found.add(found.end - 1, stamp.address, of)
 
 
 class _Questions:
@@ -151,13 +68,14 @@ class _Questions:
 
     def __init__(self, reader: ReadBack, lanes: Iterable[LaneKey]) -> None:
         self.silent: dict[LaneKey, Refusal] = {}
-        self._leaders = {topic: reader.leaders(topic) for topic in {topic for topic, _ in lanes}}
+        topics = sorted({topic for topic, _ in lanes})
+        self._leaders = {topic: reader.leaders(topic) for topic in topics}
         self._away = {-1: no_answer("no broker leads it")}
         self._unreadable: dict[str, Refusal] = {}
 
-    def exists(self, lane: LaneKey) -> bool:
-        """Whether the partition exists."""
-        return lane[1] in self._leaders[lane[0]]
+    def exists(self, topic: str) -> bool:
+        """Whether the topic exists."""
+        return bool(self._leaders[topic])
 
     def ask(self, lane: LaneKey, question: Callable[[], None]) -> bool:
         """Whether the question was answered; otherwise the lane is silent."""
@@ -183,38 +101,38 @@ def no_answer(reason: object) -> Refusal:
 
 def read_back(
     reader: ReadBack,
-    lanes: dict[LaneKey, Checkpoint],
-    deduplicator: Deduplicator,
+    lanes: Mapping[LaneKey, Checkpoint],
+    wanted: Wanted,
     *,
     clean: bool,
     answer_s: float = ANSWER_S,
 ) -> Arrivals:
-    """What each lane holds of the log. Moves the checkpoints on.
+    """What the partitions of these lanes hold of the log. Moves the checkpoints on where nothing was found.
 
     clean: nothing was in flight when the process before stopped; otherwise this waits until its last
-    request has arrived. Partitions that do not exist hold nothing, and are not silent. answer_s: the
+    request has arrived. Lanes of topics that do not exist are missing in the answer. answer_s: the
     limit for each question. Raises NotReachable, and ToldToStop.
     """
     questions = _Questions(reader, lanes)
-    lanes = {key: checkpoint for key, checkpoint in lanes.items() if questions.exists(key)}
-    from_end = {key for key, checkpoint in lanes.items() if checkpoint.offset == FROM_END}
-    held = {key: checkpoint.address for key, checkpoint in lanes.items()}
+    lanes = {key: checkpoint for key, checkpoint in lanes.items() if questions.exists(key[0])}
+    most = max(FOUND_MIN, FOUND_MAX // max(1, len(lanes)))
+    found = {key: Found(wanted.held[key]) for key in lanes}
     seen: dict[LaneKey, int] = {}
     readable: set[str] = set()
 
     def look(key: LaneKey, checkpoint: Checkpoint) -> None:
         first, end = reader.ends(key, answer_s)
-        if end == seen.get(key):
+        of_lane = found[key]
+        if end == seen.get(key) or not of_lane.is_whole:
             return
-        if key not in from_end:
-            begin = max(min(checkpoint.offset, end), first)  # past the end: the topic is a new one
-            own = None
-            if begin < end:
-                with closing(reader.messages(key, begin, end)) as messages:
-                    own = deduplicator.last(messages)
-            held[key] = max(held[key], -1 if own is None else own)
-            checkpoint.address = held[key]  # first: another thread may save
-            checkpoint.offset = max(begin, end - 1)
+        if checkpoint.offset != FROM_END:
+            begin = max(min(max(checkpoint.offset, of_lane.end), end), first)
+            with closing(reader.messages(key, begin, end)) as messages:
+                for message in messages:
+                    wanted.add(message, of_lane)
+                    if len(of_lane.addresses) >= most and of_lane.end < end:
+                        of_lane.is_whole = False
+                        break
         elif key[0] not in readable:  # or the first crash would find out
             reader.check_readable(key, end, answer_s)
             readable.add(key[0])
@@ -229,6 +147,7 @@ def read_back(
             break
         time.sleep(SETTLE_S)
     silent = questions.silent
-    for key in from_end - silent.keys():
-        lanes[key].offset = seen[key]
-    return Arrivals({key: held[key] for key in lanes if key not in silent}, silent)
+    for key in lanes.keys() - silent.keys():
+        if lanes[key].offset == FROM_END or not found[key].addresses:
+            lanes[key].offset = seen[key]
+    return Arrivals({key: of for key, of in found.items() if key not in silent}, silent)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from aolog.errors import counted
-from bridge.deliver.at_least_once.deduplicate import Deduplicator, read_back
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.at_least_once.sender import Sender
 from bridge.deliver.at_least_once.topics import Topics
@@ -29,6 +28,7 @@ from bridge.kafka.error_table import Kind, advice, kind_of
 from bridge.kafka.events import Delivered, Failed, KafkaEvent
 from bridge.kafka.lane import Refusal, lane_name
 from bridge.kafka.producer import Cluster
+from bridge.kafka.telemetry import COPIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,19 +93,13 @@ class AtLeastOnce:
         if options.poison == "dead-letter":
             begin, since = source.position.address, checkpoints.aside_from
             self.engine.aside |= self._dead.known(begin, since)
-        self._deduplicator = Deduplicator(
-            source.reader.path,
-            source.storage,
-            checkpoints.source,
-            since=lambda: self.engine.position.address,
-            view=None if source.transforms is None else source.transforms.one,
-        )
+        self.engine.aside.update(*(of.dropped for of in checkpoints.lanes.values()))
         self._topics = Topics(
             self._cluster,
             self.engine,
             checkpoints,
             self._committer,
-            deduplicator=self._deduplicator,
+            log_end=source.reader.end,
             give_up=give_up,
         )
         self._sender = Sender(
@@ -124,6 +118,7 @@ class AtLeastOnce:
         self._watch = StallWatch(self._cluster, self._low)
         self._trouble = TroubleLog()
         self._logged: str | None = None  # the last failure that has a log line of its own
+        self._copies = 0
 
     def _take_cursor(self, routing: Routing) -> None:
         """From now on the cursor exists, and protects records after it."""
@@ -201,7 +196,7 @@ class AtLeastOnce:
         """See Delivery."""
         self._committer.finish()
         engine = self.engine
-        under_way = engine.outstanding > 0 or engine.in_doubt
+        under_way = engine.outstanding > 0 or engine.in_doubt or engine.compares
         self._checkpoints.clean = engine.state is State.STOPPED and not under_way
         self._saving()()
         self._source.prune()
@@ -273,6 +268,7 @@ class AtLeastOnce:
             held_back=sum(lane.waits_from is not None for lane in engine.lanes.values()),
             stalled=tuple(stalled),
             waiting_lanes=tuple(islice(self._waiting_lanes(), LANES_MAX)),
+            copies=self._copies,
         )
 
     def _low(self, key: LaneKey) -> int | None:
@@ -347,12 +343,27 @@ class AtLeastOnce:
 
     def _follow(self) -> None:
         engine = self.engine
+        if engine.copies:
+            self._report_copies()
         if engine.pending:
             self._set_aside()
         if engine.state is State.CONNECTING and not self._has_producer:
             self._connect()
         if engine.state in {State.BACKING_OFF, State.STOPPED} and self._has_producer:
             self._disconnect()
+
+    def _report_copies(self) -> None:
+        for (topic, partition), messages, offset, address in self.engine.copies:
+            COPIES.labels(topic).inc(messages)
+            self._copies += messages
+            _log.warning(
+                "%s/%d has %s with stamps of this log that are not its records there, the first at offset "
+                "%d, with the stamp of address %d: somebody copied messages, or the log was copied, "
+                "restored, or lost its end; they do not count as delivered",
+                topic, partition, counted(messages, "message", ","), offset, address,
+                extra={"event": "copies_found"},
+            )  # fmt: skip  # one call
+        self.engine.copies.clear()
 
     def _set_aside(self) -> None:
         engine = self.engine
@@ -362,6 +373,8 @@ class AtLeastOnce:
             self._logged = reason
             engine.failed(reason, now_s=time.monotonic())
             return
+        if engine.poison == "drop":  # dead letters are durable elsewhere
+            self._checkpoints.drop(engine.pending)
         engine.set_aside()
         self._sender.send()
 
@@ -373,6 +386,7 @@ class AtLeastOnce:
             if checkpoint is not None:
                 checkpoint.address = max(checkpoint.address, lane.last_address)
                 checkpoint.offset = max(checkpoint.offset, lane.last_offset)
+                checkpoint.forget_dropped()
         return self._checkpoints.save_if_possible
 
     def _connect(self) -> None:
@@ -380,10 +394,9 @@ class AtLeastOnce:
         checkpoints = self._checkpoints
         self._has_producer = True
         self._cluster.connect(careful=self.engine.careful)
-        self._topics.forget()
-        lanes = dict(checkpoints.lanes)
-        if not lanes or (self._has_read_back and not self.engine.in_doubt):
-            self.engine.connected({})
+        self._topics.connecting()
+        if not checkpoints.lanes or (self._has_read_back and not self.engine.in_doubt):
+            self.engine.connected()
             return
         if not (self._reads_back or checkpoints.clean):
             _log.warning(
@@ -392,8 +405,7 @@ class AtLeastOnce:
             )
         found: Arrivals | str
         try:
-            with closing(self._cluster.reader(self._give_up)) as reader:
-                found = read_back(reader, lanes, self._deduplicator, clean=checkpoints.clean)
+            found = self._topics.read_back()
         except ToldToStop:
             return
         except NotReachable as error:
@@ -404,7 +416,7 @@ class AtLeastOnce:
         self._has_read_back = True
         checkpoints.clean = False  # before anything is sent: a crash is not a clean stop
         self._saving()()
-        self.engine.connected(found.held)
+        self.engine.connected()
         self._topics.apply(found)
 
     def _disconnect(self) -> None:

@@ -48,16 +48,18 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, Planned, plan
+from bridge.deliver.at_least_once.found import compare, conclude
 from bridge.deliver.at_least_once.partition_state import UNBOUNDED, Lane, Lanes, least
 from bridge.deliver.at_least_once.window import Window
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.position import Position
 from bridge.kafka.error_table import Kind, kind_of
-from bridge.kafka.lane import LaneKey, Refusal
+from bridge.kafka.lane import NO_PARTITION, LaneKey, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from bridge.deliver.at_least_once.found import Copies, Found
     from bridge.deliver.position import Aside, Poison
 
 BYTES_MAX = 24 << 20  # of records in flight: keys and values
@@ -80,6 +82,7 @@ class Engine:
     before, or another process, ended: they may still arrive. outstanding_max: records in flight, as
     BYTES_MAX, for lanes that flow, and once more for lanes that are held. pending: records to set
     aside, durably, before anything else is sent. aside: addresses of records that were set aside.
+    copies: what was found and did not count; the driver reports it, and clears this.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class Engine:
         self.refusals: dict[int, Refusal] = {}
         self.aside: set[int] = set()
         self.pending: list[Aside] = []
+        self.copies: list[Copies] = []
         self.in_doubt = in_doubt
         self.backoff = backoff or Backoff()
         self.window = Window(BYTES_MAX)
@@ -166,6 +170,11 @@ class Engine:
         return least((lane.waits_from for lane in self.lanes.values()), self.frontier)
 
     @property
+    def compares(self) -> bool:
+        """Whether lanes are compared with what was read back."""
+        return any(lane.found is not None for lane in self.lanes.values())
+
+    @property
     def outstanding(self) -> int:
         """Records that were sent and are not acknowledged."""
         return self.lanes.records
@@ -217,6 +226,9 @@ class Engine:
             given = given._replace(addresses=given.addresses[:count], lanes=given.lanes[:count])
         if self.refusals:
             given = given._replace(refusals={**self.refusals, **given.refusals})
+        if self.compares:
+            compare(given, self.lanes, begin=self._read_from.address, aside=self.aside)
+            self.copies += conclude(self.lanes, self.unread.address)
         planned = plan(
             given,
             self.lanes.__getitem__,
@@ -245,6 +257,8 @@ class Engine:
                 lane.waits_from = more
         for key, place in planned.left.items():
             self.lanes[key].leave(place)
+        if self.compares:
+            self.copies += conclude(self.lanes, self.unread.address)
         for key, (records, counted) in planned.skipped.items():
             self.skipped += records
             self.lanes[key].counted = counted
@@ -268,9 +282,20 @@ class Engine:
 
     # --- lanes --------------------------------------------------------------------------------
 
-    def note_held(self, key: LaneKey, address: int) -> None:
-        """The lane is known to hold all its records up to this address."""
-        self.lanes[key].arrived(address)
+    def found(self, key: LaneKey, found: Found) -> None:
+        """The lane's partition was read back. Nothing is outstanding in it."""
+        self.lanes[key].read_back(found)
+
+    def start_over(self, topic: str) -> None:
+        """What the topic's lanes hold does not count any more: its records from the position on are sent
+        again. Nothing is outstanding in them."""
+        at = self.position
+        for key in [key for key in self.lanes if key[0] == topic]:
+            before = self.lanes[key]
+            self.lanes[key] = Lane(acknowledged=before.acknowledged, counted=before.counted)
+        if at.address < self.frontier.address:
+            self.lanes[topic, NO_PARTITION].leave(at)  # so that they are read again
+        self.in_doubt = True
 
     def close(self, key: LaneKey, refusal: Refusal) -> None:
         """Nothing is sent to the lane until it is opened; its records wait in the log."""
@@ -291,16 +316,13 @@ class Engine:
 
     # --- events -------------------------------------------------------------------------------
 
-    def connected(self, resume: dict[LaneKey, int]) -> None:
-        """A producer is ready. resume: the last address that each lane is known to hold; records up
-        to there are not sent again."""
+    def connected(self) -> None:
+        """A producer is ready. What was read back is reported next (`found`)."""
         if self.state is not State.CONNECTING:
             return
         self.state = State.SENDING
         self.in_doubt = False
         self.failure = None
-        for key, address in resume.items():
-            self.note_held(key, address)
 
     def delivered(self, key: LaneKey, address: int, offset: int, *, now_s: float) -> None:
         """A mark was acknowledged, and with it all records before it in its lane."""

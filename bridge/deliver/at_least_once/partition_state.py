@@ -6,6 +6,7 @@ again the reader comes back to that address, and the others skip what they have 
 
     lane                                       records that it may be sent
     closed (missing topic, poison)             none, until it is opened
+    compared, and more has to be read back     none, until that was read
     held (nothing acknowledged for long)       none, until all that was sent is acknowledged
     not opened on this connection              1, alone (see engine)
     bisected (see Bisection)                   a group, then none until that is acknowledged
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bridge.deliver.at_least_once.found import Found
     from bridge.deliver.position import Position
     from bridge.kafka.lane import LaneKey, Refusal
 
@@ -94,6 +96,8 @@ class Lane:
     counted: arrived records up to this address are counted, as acknowledged or as skipped.
     share: how many records it may be sent after it was held; None: no bound.
     held, closed: see the module; closed: why.
+    found: what was read back and is not compared yet; None: nothing is left to compare.
+    seen_to: the greatest address that any read-back found.
     """
 
     outstanding: deque[Mark] = field(default_factory=deque)
@@ -111,6 +115,8 @@ class Lane:
     bisection: Bisection = field(default_factory=Bisection)
     held: bool = False
     closed: Refusal | None = None
+    found: Found | None = None
+    seen_to: int = -1
 
     def low(self) -> Position | None:
         """The first record that is not acknowledged: sent, or left in the log."""
@@ -122,7 +128,7 @@ class Lane:
 
     def room(self) -> int:
         """How many records it may be sent now."""
-        if self.closed is not None or self.held:
+        if self.closed is not None or self.held or self.is_unread:
             return 0
         if self.bisection or not self.opened:  # one group at a time, so a refusal is about this one
             group = self.bisection.group if self.opened else 1
@@ -133,6 +139,11 @@ class Lane:
         if self.waits_from is not None and self.records > share // 2:
             return 0  # coming back for a few records would read a batch for each
         return max(0, share - self.records)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether more of its partition has to be read back before it goes on."""
+        return self.found is not None and self.found.is_spent
 
     @property
     def soon(self) -> bool:
@@ -187,6 +198,12 @@ class Lane:
         """All records up to an address are in the partition."""
         self.last_address = max(self.last_address, address)
         self.bisection.arrived(self.last_address)
+
+    def read_back(self, found: Found) -> None:
+        """This was found in the partition. Nothing is outstanding."""
+        self.arrived(found.held)
+        self.seen_to = max(self.seen_to, found.greatest)
+        self.found = None if found.is_compared and found.is_whole else found
 
     def _drained(self) -> None:
         if self.held:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 from aolog.errors import StorageError, SyncFailed
 from bridge.deliver.at_least_once.batch_planner import Given
-from bridge.deliver.delivery import BUSY_S
 from bridge.deliver.position import first_ordinal
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.messages import Messages, messages_of
@@ -87,9 +86,6 @@ class Sender:
         raises."""
         engine, source, now_s = self._engine, self._source, time.monotonic()
         catching_up = engine.catching_up
-        if self._topics.settles and not catching_up:
-            self._cluster.serve(BUSY_S)
-            return
         begin = engine.begin()
         if begin.address != source.position.address:
             source.go_to(begin)
@@ -106,11 +102,15 @@ class Sender:
             return
         routed = self._router.route(batch, messages, self._topics.partitions)
         ordinal = first_ordinal(batch)
-        planned = engine.admit(
-            Given(messages.addresses, messages.sizes, routed.lanes, ordinal, routed.refusals),
-            source.position,
-            now_s=now_s,
+        given = Given(
+            messages.addresses,
+            messages.sizes,
+            routed.lanes,
+            ordinal,
+            routed.refusals,
+            messages.digests,
         )
+        planned = engine.admit(given, source.position, now_s=now_s)
         self.batch = batch if engine.pending else None
         self._prepare(messages, routed.lanes, planned)
         size = sum(mark.bytes for _, mark in planned.marks)

@@ -6,10 +6,21 @@ own lane. Each is asked for again now and then, in a question so short that the 
 not run dry meanwhile.
 
 Topics in use are asked for again each minute, and sooner if they take nothing. A topic that is gone
-ends the connection; the next connection finds it missing. A topic that has grown goes on with its old
-number of partitions until nothing is in flight: otherwise records of one key could change their
-order, and a restart would look for records in the wrong lanes. So reading pauses, for ten seconds at
-most, until all that was read is acknowledged and the cursor is durable there.
+ends the connection; the next connection finds it missing.
+
+A topic that has grown. A record's partition depends on how many there are, and what a lane holds, it
+holds of the records that were given to it. So the number changes only for records that nobody sent:
+from the first address on that is past all of
+    what this process has read (the frontier), since it sends nothing else;
+    what the lanes are known to hold, and what the read-back found in the topic. What a process before
+    this one had under way either arrived, and is found, or did not. If a lane was not read back to its
+    end, the log's own end stands for that.
+The old number, the new one and the address are durable before a record is sent past it. So a restart,
+and the next growth, find each record where it was sent (see partition_counts).
+
+A topic that was made anew has another id, if the cluster tells ids (Kafka 2.8). Its partitions are read
+back from the beginning. What the old one acknowledged was delivered, and is not sent again; but if the
+new one has fewer partitions, no lane holds what it held, and all after the position is sent to it.
 """
 
 from __future__ import annotations
@@ -20,7 +31,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import counted
-from bridge.deliver.at_least_once.deduplicate import Arrivals, Deduplicator, no_answer, read_back
+from bridge.deliver.at_least_once.deduplicate import Arrivals, Wanted, no_answer, read_back
 from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
 from bridge.deliver.delivery import (
     REREAD_S,
@@ -29,6 +40,7 @@ from bridge.deliver.delivery import (
     TOPIC_PAUSE_S,
     TOPIC_WAIT_S,
 )
+from bridge.deliver.partition_counts import PartitionCounts
 from bridge.kafka.client import ANSWER_S, NotReachable
 from bridge.kafka.error_table import advice
 from bridge.kafka.lane import NO_PARTITION, Refusal
@@ -41,6 +53,7 @@ if TYPE_CHECKING:
     from bridge.deliver.committer import Committer
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.producer import Cluster
+    from bridge.kafka.read_back import ReadBack
 
 _log = logging.getLogger("bridge")
 REFUSED_PAUSE_S = 10.0  # and for one that has been missing for long
@@ -48,7 +61,6 @@ FORBIDDEN_PAUSE_S = 60.0  # asking for rights means sending a record, and perhap
 SILENT_PAUSE_S = 5.0
 # A cluster that creates topics has created one by then: until then nothing is logged.
 CREATION_S = 2.0
-SETTLE_S = 10.0  # how long reading pauses for new partitions, each minute
 
 
 class _Missing(NamedTuple):
@@ -61,8 +73,8 @@ class _Missing(NamedTuple):
 
 
 class Topics:
-    """The topics of one log's records on one cluster. give_up: called now and then in long questions;
-    True ends them. Not thread-safe."""
+    """The topics of one log's records on one cluster. log_end: the address after the log's last record.
+    give_up: called now and then in long questions; True ends them. Not thread-safe."""
 
     def __init__(
         self,
@@ -71,30 +83,39 @@ class Topics:
         checkpoints: Checkpoints,
         committer: Committer,
         *,
-        deduplicator: Deduplicator,
+        log_end: Callable[[], int],
         give_up: Callable[[], bool],
     ) -> None:
         self._cluster = cluster
         self._engine = engine
         self._checkpoints = checkpoints
         self._committer = committer
-        self._deduplicator = deduplicator
+        self._log_end = log_end
         self._give_up = give_up
-        self._partitions: dict[str, int] = {}
+        self._partitions: dict[str, PartitionCounts] = {}
+        self._shrunk: dict[str, int] = {}  # topics that were made anew, with so many partitions
         self._missing: dict[str, _Missing] = {}
         self._logged: dict[str, Refusal] = {}  # why a topic waits, as it was logged
         self._silent: dict[LaneKey, float] = {}  # when each is asked again
         self._reread_s: dict[str, float] = {}  # when topics in use were last asked for
         self._reread_due_s = 0.0
-        self._grown: dict[str, int] = {}  # the new number of partitions
-        self._settle_until_s = 0.0
 
-    def forget(self) -> None:
-        """A new connection may find other partitions."""
+    def connecting(self) -> None:
+        """A new connection may find other partitions. Nothing is outstanding."""
         self._partitions.clear()
-        self._grown.clear()
+        for topic, partitions in self._shrunk.items():
+            self._engine.start_over(topic)
+            self._checkpoints.start_over(topic, partitions)
+            self._silent = {key: at for key, at in self._silent.items() if key[0] != topic}
+        self._shrunk.clear()
 
-    def partitions(self, topic: str) -> int | Refusal | None:
+    def read_back(self) -> Arrivals:
+        """What the lanes hold that were in use before. Raises NotReachable, ToldToStop."""
+        checkpoints = self._checkpoints
+        with closing(self._cluster.reader(self._give_up)) as reader:
+            return self._read_back(reader, dict(checkpoints.lanes), clean=checkpoints.clean)
+
+    def partitions(self, topic: str) -> PartitionCounts | Refusal | None:
         """Of a topic that was looked for: how many partitions are in use, or why it cannot be used;
         None if its lane is closed for that reason."""
         found = self._partitions.get(topic)
@@ -107,7 +128,7 @@ class Topics:
     def look(self, topics: Collection[str]) -> None:
         """Finds the topics that were never looked for. Raises NotReachable, and StorageError if the
         checkpoints cannot be saved."""
-        for topic in set(topics) - self._partitions.keys() - self._missing.keys():
+        for topic in sorted(set(topics) - self._partitions.keys() - self._missing.keys()):
             self._find(topic, time.monotonic())
 
     def look_again(self) -> None:
@@ -116,26 +137,19 @@ class Topics:
         now_s = time.monotonic()
         for topic in [t for t, missing in self._missing.items() if missing.again_s <= now_s]:
             self._find(topic, now_s)
-        silent = [key for key, again_s in self._silent.items() if again_s <= now_s]
-        if silent:
-            self._add(silent, SILENT_ANSWER_S, {})
+        due = [key for key, again_s in self._silent.items() if again_s <= now_s]
+        for key, lane in self._engine.lanes.items():
+            if lane.found is not None and lane.is_unread:
+                checkpoint = self._checkpoints.lanes[key]
+                checkpoint.address = max(checkpoint.address, lane.last_address)  # first, as always
+                checkpoint.offset = lane.found.end
+                due += [key] if key not in self._silent else []
+        if due:
+            unseen = {topic for topic, _ in due} - self._partitions.keys() - self._missing.keys()
+            for topic in sorted(unseen):
+                self._find(topic, now_s)  # it may have fewer partitions now
+            self._add(due, SILENT_ANSWER_S, {})
         self._reread(now_s)
-        if self._grown and self._has_settled():
-            self._use_new_partitions()
-
-    def _has_settled(self) -> bool:
-        """Whether all that was read is acknowledged, and the cursor is durable there. If only the
-        latter is missing, a commit is due."""
-        end = self._engine.frontier.address
-        if self._engine.position.address < end:
-            return False
-        self._committer.hurry()
-        return self._committer.committed.address >= end
-
-    @property
-    def settles(self) -> bool:
-        """Whether reading pauses until all that was read is acknowledged."""
-        return bool(self._grown) and time.monotonic() < self._settle_until_s
 
     def __contains__(self, key: LaneKey) -> bool:
         """Whether this object has closed the lane, and will open it."""
@@ -165,9 +179,8 @@ class Topics:
 
     def apply(self, arrivals: Arrivals) -> None:
         """Opens the lanes that answered when they were read back, and closes the silent ones."""
-        for key, address in arrivals.held.items():
-            if address >= 0:
-                self._engine.note_held(key, address)
+        for key, found in arrivals.found.items():
+            self._engine.found(key, found)
             if self._silent.pop(key, None) is not None:
                 self._engine.open(key)
         again_s = time.monotonic() + SILENT_PAUSE_S
@@ -195,11 +208,8 @@ class Topics:
             pause_s = TOPIC_PAUSE_S if found.passing else REFUSED_PAUSE_S
             self._close(topic, _Missing(found, since_s, now_s + pause_s))
             return
-        partitions = self._in_use(topic, found)
-        self._use(topic, partitions)
+        self._use(topic, found, ANSWER_S)
         self._reread_s[topic] = now_s
-        if partitions < found:
-            self._grow(topic, partitions, found, now_s)
         self._missing.pop(topic, None)
         self._logged.pop(topic, None)
         self._engine.open((topic, NO_PARTITION))
@@ -216,26 +226,47 @@ class Topics:
         else:
             self._engine.close(key, missing.refusal)
 
-    def _in_use(self, topic: str, partitions: int) -> int:
-        """How many partitions to use. If a lane has acknowledged records that the cursor has not
-        passed, as many as before: with others, a restart would look for those records in other lanes,
-        and take missing ones for delivered."""
-        before = self._checkpoints.partitions.get(topic)
-        if before is None:  # saved by 0.1.0
-            before = sum(name == topic for name, _ in self._checkpoints.lanes)
-        position = self._engine.position.address
-        lanes = self._engine.lanes.items()
-        ahead = any(name == topic and lane.last_address >= position for (name, _), lane in lanes)
-        return before if ahead and 0 < before < partitions else partitions
-
-    def _use(self, topic: str, partitions: int) -> None:
-        """Uses so many partitions, once that and where to read back each is durable. A topic that was
-        missing may be a new one, so all its lanes are read back: the old one's offsets are too high."""
-        lanes = [(topic, partition) for partition in range(partitions)]
+    def _use(self, topic: str, partitions: int, answer_s: float) -> None:
+        """Uses the topic's partitions, once that and where to read back each is durable. A topic that was
+        missing may be a new one, so all its lanes are read back. Raises as `look`."""
+        counts = self._counts(topic, partitions)
+        lanes = [(topic, partition) for partition in range(counts.latest)]
         if topic not in self._missing:
             lanes = [key for key in lanes if key not in self._checkpoints.lanes]
-        self._add(lanes, ANSWER_S, {topic: partitions})
-        self._partitions[topic] = partitions
+        self._add(lanes, answer_s, {topic: counts})
+        self._partitions[topic] = counts
+
+    def _counts(self, topic: str, partitions: int) -> PartitionCounts:
+        """How many partitions to use, of so many, and for which records; see the module."""
+        counts = self._checkpoints.partitions.get(topic)
+        if counts is None:
+            return PartitionCounts.always(partitions)
+        if partitions > counts.latest:
+            begin = self._past(topic)
+            _log.info(
+                "topic %s has %s now, and had %d: the new ones are used for records from address %d on",
+                topic, counted(partitions, "partition"), counts.latest, begin,
+                extra={"event": "topic_grown"},
+            )  # fmt: skip  # one call
+            return counts.grown(begin, partitions).since(self._committer.committed.address)
+        if partitions < counts.latest:
+            with closing(self._cluster.reader(self._give_up)) as reader:
+                self._meet(reader, {topic})
+            if topic not in self._checkpoints.ids:
+                self._shrink(topic, partitions)
+        return counts  # a broker that has not learnt of a growth gives a lower number
+
+    def _past(self, topic: str) -> int:
+        """An address after all records that may have been sent to the topic."""
+        lanes = [lane for key, lane in self._engine.lanes.items() if key[0] == topic]
+        held = max((lane.last_address for lane in lanes), default=-1) + 1
+        sent = max((lane.seen_to for lane in lanes), default=-1) + 1
+        is_whole = all(lane.found is None or lane.found.is_whole for lane in lanes)
+        if is_whole and not any(key[0] == topic for key in self._silent):
+            sent = min(sent, self._log_end())  # a stamp may claim anything
+        else:
+            sent = self._log_end()
+        return max(self._engine.frontier.address, held, sent)
 
     def _reread(self, now_s: float) -> None:
         """Asks for one of the topics in use, if it is time to. Raises NotReachable if it is gone."""
@@ -259,34 +290,36 @@ class Topics:
             if partitions.passing:
                 raise NotReachable(partitions.reason)
             return  # as above
-        in_use = self._partitions[topic]
+        in_use = self._partitions[topic].latest
         if partitions < in_use:
             raise NotReachable(f"topic {topic!r} was created again, with fewer partitions")
         if partitions > in_use:
-            self._grow(topic, in_use, partitions, now_s)
+            self._use(topic, partitions, SILENT_ANSWER_S)
 
-    def _grow(self, topic: str, in_use: int, partitions: int, now_s: float) -> None:
-        if self._grown.get(topic) != partitions:
-            _log.info(
-                "topic %s has %s now, and %d of them in use: the others are used once all that was "
-                "read is delivered",
-                topic, counted(partitions, "partition"), in_use,
-                extra={"event": "topic_grown"},
-            )  # fmt: skip  # one call
-        self._grown[topic] = partitions
-        lanes = self._engine.lanes.values()
-        if not any(lane.closed is not None and lane.waits_from is not None for lane in lanes):
-            self._settle_until_s = now_s + SETTLE_S
+    def _meet(self, reader: ReadBack, topics: Collection[str]) -> None:
+        """Compares the topics' ids with those that were noted; see the module. Raises NotReachable."""
+        checkpoints = self._checkpoints
+        for topic, (found, partitions) in reader.identities(topics).items():
+            known, counts = checkpoints.ids.get(topic), checkpoints.partitions.get(topic)
+            if known != found and counts is not None and partitions < counts.latest:
+                self._shrink(topic, partitions)
+            if known not in {None, found}:
+                _log.warning("topic %s was made anew: it is read back from its beginning", topic)
+                for key, lane in self._engine.lanes.items():
+                    if key[0] == topic:
+                        lane.last_offset = -1
+            checkpoints.meet(topic, found)
 
-    def _use_new_partitions(self) -> None:
-        for topic, partitions in list(self._grown.items()):
-            self._use(topic, partitions)
-            del self._grown[topic]
-            _log.info("topic %s: %s in use", topic, counted(partitions, "partition"))
+    def _shrink(self, topic: str, partitions: int) -> None:
+        """The topic was made anew with fewer partitions: ends the connection; the next one starts over."""
+        self._shrunk[topic] = partitions
+        raise NotReachable(f"topic {topic!r} was created again, with fewer partitions")
 
     # --- partitions ---------------------------------------------------------------------------
 
-    def _add(self, keys: list[LaneKey], answer_s: float, partitions: dict[str, int]) -> None:
+    def _add(
+        self, keys: list[LaneKey], answer_s: float, partitions: dict[str, PartitionCounts]
+    ) -> None:
         """Reads back lanes that were never used, or could not be before, and saves where to read
         back the new ones: from their ends. Lanes that do not answer are closed."""
         checkpoints = self._checkpoints
@@ -298,11 +331,29 @@ class Topics:
             with closing(self._cluster.reader(self._give_up)) as reader:
                 if checkpoints.lost and len(known) < len(keys) and reader.reads:
                     _log.warning("scanning %s from the earliest offset", keys[0][0])
-                clean = not known and (checkpoints.clean or not checkpoints.lost)
-                arrivals = read_back(
-                    reader, lanes, self._deduplicator, clean=clean, answer_s=answer_s
-                )
-        for key in lanes.keys() - arrivals.held.keys() - arrivals.silent.keys():
+                clean = not known and not checkpoints.lost
+                arrivals = self._read_back(reader, lanes, clean=clean, answer_s=answer_s)
+        for key in lanes.keys() - arrivals.found.keys() - arrivals.silent.keys():
             arrivals.silent[key] = no_answer("it does not exist yet")
-        checkpoints.add({key: lanes[key] for key in arrivals.held}, partitions)
+        checkpoints.add({key: lanes[key] for key in arrivals.found}, partitions)
         self.apply(arrivals)
+
+    def _read_back(
+        self,
+        reader: ReadBack,
+        lanes: dict[LaneKey, Checkpoint],
+        *,
+        clean: bool,
+        answer_s: float = ANSWER_S,
+    ) -> Arrivals:
+        topics = {topic for topic, _ in lanes}
+        if clean:  # nothing is expected, so that an offset of another topic does no harm
+            topics -= self._checkpoints.ids.keys()
+        self._meet(reader, topics)
+        engine = self._engine
+        held = {
+            key: max(of.address, engine.lanes[key].last_address if key in engine.lanes else -1)
+            for key, of in lanes.items()
+        }
+        wanted = Wanted(self._checkpoints.source, engine.position.address, held)
+        return read_back(reader, lanes, wanted, clean=clean, answer_s=answer_s)

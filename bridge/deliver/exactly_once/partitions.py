@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import counted
 from bridge.deliver.delivery import REREAD_S, SILENT_ANSWER_S, STUCK_REREAD_S, TOPIC_WAIT_S
+from bridge.deliver.partition_counts import PartitionCounts
 from bridge.kafka.client import NotReachable
 from bridge.kafka.lane import Refusal
 from bridge.kafka.stalls import STALLED_S
@@ -39,14 +40,14 @@ class Partitions:
         """The topics that were found on this connection."""
         return sorted(self._partitions)
 
-    def find(self, topic: str) -> int | Refusal | None:
+    def find(self, topic: str) -> PartitionCounts | Refusal | None:
         """How many partitions the topic has, or why it cannot be used. None: call again in a moment; the
         cluster does not answer, or may be creating it (one that was found before gets less time)."""
         now_s = time.monotonic()
         if topic in self._partitions:
             if now_s - self._found_s[topic] >= REREAD_S:
                 self._read_again(topic, now_s)
-            return self._partitions[topic]
+            return PartitionCounts.always(self._partitions[topic])
         found: int | Refusal | str
         try:
             found = self._cluster.partitions(topic)
@@ -61,7 +62,7 @@ class Partitions:
             return None if found.passing and waits else found._replace(passing=False)
         self._partitions[topic], self._found_s[topic] = found, now_s
         self._asked_s.pop(topic, None)
-        return found
+        return PartitionCounts.always(found)
 
     def gone(self, now_s: float) -> str | None:
         """Why a topic that was found is missing now; None if none is. Asks every ten seconds at most."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aolog.read.batch import Batch
     from bridge.deliver.exactly_once.partitions import Partitions
     from bridge.deliver.log_source import LogSource
+    from bridge.deliver.partition_counts import PartitionCounts
     from bridge.deliver.router import Routed, Router
     from bridge.kafka.lane import LaneKey, Refusal
     from bridge.kafka.messages import Callback, Messages
@@ -152,7 +153,7 @@ class Prefetch:
             return
         self._batch = batch
         messages = messages_of(batch, self._uuid)
-        found: dict[str, int | Refusal] = {}
+        found: dict[str, PartitionCounts | Refusal] = {}
         for topic in self._router.topics(messages):
             partitions = self._partitions.find(topic)
             if partitions is None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
+from bridge.deliver.at_least_once.found import Found
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.position import Position
 from bridge.kafka.lane import LaneKey, Refusal
@@ -79,7 +80,7 @@ def reconnect(e: Engine, now_s: float = 1000.0) -> Engine:
     """Connected again after a failure."""
     e.tick(now_s)
     assert e.state is State.CONNECTING
-    e.connected({})
+    e.connected()
     return e
 
 
@@ -102,12 +103,18 @@ def one_sent() -> Engine:
 
 class Partition:
     """A partition as Kafka keeps it for idempotent producers. known: the producer whose order is
-    checked; any other may begin anywhere, which is the hole that openers close."""
+    checked; any other may begin anywhere, which is the hole that openers close. messages: the address
+    in each one's stamp, and whether somebody copied it there."""
 
     def __init__(self) -> None:
-        self.stored: list[int] = []
+        self.messages: list[tuple[int, bool]] = []
         self.known: int | None = None
         self.next_sequence = 0
+
+    @property
+    def stored(self) -> list[int]:
+        """What the engine's producers wrote."""
+        return [address for address, is_copy in self.messages if not is_copy]
 
     def offer(self, producer: int, sequence: int, addresses: list[int], refused: set[int]) -> bool:
         if refused & set(addresses):
@@ -115,8 +122,18 @@ class Partition:
         if self.known == producer and sequence != self.next_sequence:
             return False
         self.known, self.next_sequence = producer, sequence + len(addresses)
-        self.stored += addresses
+        self.messages += [(address, False) for address in addresses]
         return True
+
+    def found(self, begin: int, end: int, since: int) -> Found:
+        """What a read-back of these offsets finds. A message's digest is its address."""
+        found = Found(since - 1)
+        for offset, (address, _) in enumerate(self.messages[begin:end], begin):
+            if address >= since:
+                found.add(offset, address, address)
+        found.end = min(end, len(self.messages))
+        found.is_whole = end >= len(self.messages)
+        return found
 
 
 class Outgoing(NamedTuple):

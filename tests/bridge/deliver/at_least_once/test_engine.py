@@ -47,7 +47,7 @@ def setting_aside() -> Engine:
 
 REFUSED = ("no", "INVALID_RECORD")
 ROWS: dict[tuple[str, str], _Case] = {
-    ("connecting", "connected"): (connecting, lambda e: e.connected({A: 5})),
+    ("connecting", "connected"): (connecting, lambda e: e.connected()),
     ("connecting", "failed, to be tried again"): (connecting, lambda e: e.failed("no", now_s=0.0)),
     ("sending", "delivered"): (under_way, lambda e: e.delivered(A, 10, 1, now_s=0.0)),
     ("sending", "failed, to be tried again"): (under_way, lambda e: e.failed("no", now_s=0.0)),
@@ -104,7 +104,7 @@ def test_an_engine_that_has_stopped_ignores_every_event() -> None:
     assert not e.wants_batch
     position = e.position
     e.tick(200.0)
-    e.connected({A: 99})
+    e.connected()
     e.delivered(A, 10, 1, now_s=200.0)
     e.failed("x", now_s=200.0)
     e.suspect("x", "x", now_s=200.0)

@@ -1,0 +1,148 @@
+"""Found: what a partition holds of a log, and how it is compared with the log. Pure.
+
+After a crash, records may have arrived that no checkpoint shows. A stamp is no proof that they did: anybody
+can copy a message, stamp included, into any partition; a log can be copied, put back from a backup, or
+lose its end, and then other records get its addresses. So:
+
+    A record has arrived if its partition holds the message that would be sent now: the partition that
+    the router chooses now, with this stamp (UUID, epoch, address, timestamp), key and value.
+    The records of a lane are compared in the log's order with the messages in the partition's order. The
+    first record that is not found ends the comparison: it is sent, and so is every record of its lane
+    after it, even if a message of that one was found.
+
+Hence a message in another partition than its record's proves nothing, and one in the right partition
+proves only itself: no record is passed over without a message of its own. Nothing is sent twice
+without a cause either: the producer leaves no holes, so what it wrote is found in the log's order,
+whatever others wrote in between. Records that were set aside are not expected. The causes of a hole,
+and so of repeats, are outside: retention, compaction, or a topic that was made anew.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog.format.native.speed import groups
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from bridge.deliver.at_least_once.batch_planner import Given
+    from bridge.deliver.at_least_once.partition_state import Lane
+    from bridge.kafka.lane import LaneKey
+
+
+class Copies(NamedTuple):
+    """Messages that carry stamps of the log and do not count as its records. offset, address: of the first."""
+
+    lane: LaneKey
+    messages: int
+    offset: int
+    address: int
+
+
+class Found:
+    """The messages of a partition that may be records of a lane after those that it is known to hold, in the
+    partition's order.
+
+    held: the lane is known to hold all its records up to this address; -1: none.
+    end: the offset after the last message that was read; -1: none was.
+    is_whole: the partition ends there. Otherwise it is read on once all this is compared.
+    addresses: of the records that the messages claim to be. greatest: of these, -1 if there are none.
+    is_spent: it is compared, as far as that goes; if the partition is not whole, more has to be read.
+    """
+
+    def __init__(self, held: int = -1) -> None:
+        self.held = held
+        self.end = -1
+        self.is_whole = True
+        self.greatest = -1
+        self.is_spent = False
+        self.addresses = array("Q")
+        self._offsets = array("q")
+        self._digests = array("q")
+        self._next = 0  # the first that is not compared
+        self._copies = 0
+        self._first_copy = 0  # its index, once there is one
+
+    def add(self, offset: int, address: int, digest: int) -> None:
+        """The next message. digest: see Messages.digests."""
+        self.addresses.append(address)
+        self._offsets.append(offset)
+        self._digests.append(digest)
+        self.greatest = max(self.greatest, address)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether no message is left."""
+        return self._next == len(self.addresses)
+
+    def take(self, digest: int) -> int | None:
+        """The offset of the next message with this digest, None if there is none. The messages before it
+        are passed."""
+        try:
+            at = self._digests.index(digest, self._next)
+        except ValueError:
+            return None
+        self._pass(at)
+        self._next = at + 1
+        return self._offsets[at]
+
+    def copies(self, lane: LaneKey) -> Copies | None:
+        """What did not count. Passes the messages that are left."""
+        self._pass(len(self.addresses))
+        first = self._first_copy
+        if not self._copies:
+            return None
+        return Copies(lane, self._copies, self._offsets[first], self.addresses[first])
+
+    def _pass(self, to: int) -> None:
+        if to > self._next and not self._copies:
+            self._first_copy = self._next
+        self._copies += to - self._next
+        self._next = to
+
+
+def compare(
+    given: Given, lanes: Mapping[LaneKey, Lane], *, begin: int, aside: AbstractSet[int]
+) -> None:
+    """Compares the records of a batch with what was found in their lanes, and notes what has arrived.
+    begin: the address at which reading began. aside: addresses of records that were set aside."""
+    digests: Sequence[int] | None = None
+    for key, indices in groups(list(given.lanes)).items():
+        lane = None if key is None else lanes.get(key)
+        if lane is None or lane.found is None or lane.found.is_spent:
+            continue
+        if lane.waits_from is not None and lane.waits_from.address < begin:
+            continue  # records that it left earlier in the log come first
+        for i in indices:
+            address = given.addresses[i]
+            if lane.has(address) or address in aside:
+                continue
+            digests = given.digests() if digests is None else digests
+            offset = lane.found.take(digests[i])
+            if offset is None:
+                lane.found.is_spent = True
+                break
+            lane.arrived(address)
+            lane.last_offset = offset
+
+
+def conclude(lanes: Mapping[LaneKey, Lane], unread: int) -> list[Copies]:
+    """Ends the comparisons that are over, or need more of their partition. Returns what did not count.
+    unread: no record before this address waits in the log."""
+    copies = []
+    for key, lane in lanes.items():
+        found = lane.found
+        if found is None:
+            continue
+        if not (found.is_spent or found.is_compared or found.greatest < unread):
+            continue
+        if (of_lane := found.copies(key)) is not None:
+            copies.append(of_lane)
+        found.is_spent = not found.is_whole
+        if found.is_whole:
+            lane.last_offset = max(lane.last_offset, found.end - 1)
+            lane.found = None
+    return copies
