@@ -11,11 +11,21 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from aolog import Reader, Writer
 from bridge.kafka.cursor_record import CursorName
 from bridge.testing.apache_kafka import KafkaServer
-from tests.bridge.conftest import SOON_S, Message, Process, consume, ends_of, message_of
+from tests.bridge.conftest import (
+    SOON_S,
+    Message,
+    Process,
+    consume,
+    ends_of,
+    message_of,
+    wait_until,
+)
 
 EXACTLY = ("--delivery", "exactly_once")
 CURSORS = "aolog-bridge-cursors"
@@ -78,6 +88,13 @@ def raw_committed(
 
 def set_limit(kafka: KafkaServer, topic: str, max_message_bytes: int) -> None:
     kafka.configure("TOPIC", topic, "max.message.bytes", str(max_message_bytes))
+
+
+def grow(kafka: KafkaServer, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+    wait_until(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+               == partitions)  # fmt: skip  # one call
 
 
 def name_of(log: Path, cursor: str = "bridge") -> CursorName:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions
 
 from aolog import Reader, Writer
 from bridge.config.partition import partition_of_key
@@ -23,6 +21,7 @@ from tests.bridge.against_kafka import (
     Budget,
     committed_in,
     fill_mixed,
+    grow,
     kill_over_and_over,
     messages_in,
     set_limit,
@@ -35,7 +34,6 @@ from tests.bridge.conftest import (
     cursor_of,
     fill,
     records_of,
-    wait_until,
 )
 from tests.kafka.plugin import TopicFactory
 
@@ -170,13 +168,6 @@ def test_a_missing_topic_delays_no_other_and_gets_its_records_once_it_exists(
     records = records_of(log)
     assert_arrived([r for r in records if r.topic], messages_in(kafka, late), topic=late)
     assert_arrived([r for r in records if not r.topic], messages_in(kafka, name), topic=name)
-
-
-def grow(kafka: KafkaServer, topic: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
-    wait_until(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
-               == partitions)  # fmt: skip  # one call
 
 
 def test_a_topic_that_grew_while_lanes_were_uneven_gets_every_record_once(
