@@ -139,7 +139,7 @@ class Router:
             return [lane] * len(addresses)
 
         lanes = lanes_by_topic(messages.topics, messages.keys, messages.addresses, lanes_of)
-        return Routed(lanes, refusals)
+        return Routed(lanes, self._admission.times.refusals(messages, lanes, now_ms) | refusals)
 
     def _lanes(
         self,

@@ -19,6 +19,7 @@ from aolog.format.origin import HEADER_NAME, STAMP
 from bridge.kafka.client_queue import over_queue
 from bridge.kafka.error_table import TOO_LARGE
 from bridge.kafka.lane import Refusal
+from bridge.kafka.refused_times import CLOCK_MS, INVALID_TIMESTAMP, RefusedTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from bridge.kafka.messages import Messages
 
 KNOWN_MS = 600_000
-# The broker judges timestamps by its own clock, and this machine's may be wrong by hours. So a timestamp
-# within a day of the bound is left to the broker.
-_CLOCK_MS = 86_400_000
 _UNBOUNDED = (1 << 63) - 1
 _CLIENT_BYTES = 36  # what librdkafka adds to key, value and headers for its bound (measured)
 _BATCH_BYTES = 61  # a batch's header in Kafka's format 2
@@ -75,7 +73,8 @@ def bounds_of(settings: Mapping[str, str | None]) -> Bounds:
 
 class Admission:
     """For one log and cluster. bytes_max: the client's bound on a record, message.max.bytes. queue_kbytes:
-    the size of its queue. compresses: whether the client compresses."""
+    the size of its queue. compresses: whether the client compresses. times: timestamps that were refused;
+    `refusals` does not know the partitions that it concerns."""
 
     def __init__(self, bytes_max: int, queue_kbytes: int, *, compresses: bool) -> None:
         self._bytes_max = bytes_max
@@ -83,6 +82,7 @@ class Admission:
         self._near_bytes = min(_near(bytes_max), queue_kbytes * 1024)
         self._compresses = compresses
         self._bounds: dict[str, tuple[Bounds, int]] = {}  # and until when they are used
+        self.times = RefusedTimes(lambda topic: self._bounds.get(topic, (None, 0))[0])
 
     def learn(self, topic: str, bounds: Bounds, *, now_ms: int) -> None:
         """A topic's limits, from the cluster."""
@@ -91,6 +91,7 @@ class Admission:
     def forget(self) -> None:
         """A topic may have been changed."""
         self._bounds.clear()
+        self.times.forget()
 
     def refusals(
         self, messages: Messages, topic_of: Callable[[str | None], str | None], *, now_ms: int
@@ -154,10 +155,10 @@ def _by_time(bounds: Bounds, messages: Messages, at: Sequence[int], now_ms: int)
         (now_ms - times_ms, bounds.before_ms, "before"),
         (times_ms - now_ms, bounds.after_ms, "after"),
     ):
-        for n in np.flatnonzero(given & (past_ms - _CLOCK_MS > bound_ms)):
+        for n in np.flatnonzero(given & (past_ms - CLOCK_MS > bound_ms)):
             i = at[int(n)]
             reason = f"its timestamp, {messages.times_ms[i]} ms, is against message.timestamp."
-            yield i, "INVALID_TIMESTAMP", f"{reason}{name}.max.ms={bound_ms}"
+            yield i, INVALID_TIMESTAMP, f"{reason}{name}.max.ms={bound_ms}"
 
 
 def _by_size(bounds: Bounds, messages: Messages, at: Sequence[int]) -> _Refused:

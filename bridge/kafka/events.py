@@ -31,13 +31,14 @@ class Delivered(NamedTuple):
 
 class Failed(NamedTuple):
     """Something was not delivered. code: Kafka's name for the reason, if it says more than the reason.
-    lane, address: of the record whose callback reported it, if one did. named: the addresses of the
-    records that the cluster names."""
+    lane, address, time_ms: of the record whose callback reported it, if one did. named: the addresses of
+    the records that the cluster names."""
 
     reason: str
     code: str = ""
     lane: LaneKey | None = None
     address: int | None = None
+    time_ms: int | None = None
     named: tuple[int, ...] = ()
 
     @property

@@ -35,6 +35,7 @@ from bridge.kafka.identity import Identity
 from bridge.kafka.lane import Refusal
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.read_back import ReadBack
+from bridge.kafka.refused_times import INVALID_TIMESTAMP
 from bridge.kafka.stalls import any_up, lanes_of
 from bridge.kafka.telemetry import note_brokers
 from bridge.kafka.topic_creation import TopicCreation, impossible_name
@@ -120,6 +121,13 @@ class Cluster:
         self._batch_bytes = max(1, min([self._batch_bytes, *taken]))
         return bool(bounds)
 
+    def refused_alone(self, event: Failed, waited_s: float) -> None:
+        """A record was refused, alone in its request, this long after it was sent. Others may be refused
+        for the same reason."""
+        if event.code == INVALID_TIMESTAMP and event.lane and event.time_ms is not None:
+            sent_ms = int((time.time() - waited_s) * 1_000)
+            self.admission.times.note(event.lane, event.time_ms, sent_ms=sent_ms)
+
     # --- producing ----------------------------------------------------------------------------
 
     def connect(self, *, careful: bool = False) -> None:
@@ -160,9 +168,9 @@ class Cluster:
             let_go(producer)  # the callbacks of purged records are ignored
         self._events.clear()
 
-    def reporting(self, lane: LaneKey, address: int) -> Callback:
+    def reporting(self, lane: LaneKey, address: int, time_ms: int) -> Callback:
         """The callback for the record that reports for its lane; `poll` gives what it reports."""
-        return partial(self._on_delivery, self._generation, lane, address)
+        return partial(self._on_delivery, self._generation, lane, address, time_ms)
 
     def put(self, messages: Rows) -> Put:
         """Queues records in order, up to one that can never be sent, or until the queue is full.
@@ -249,12 +257,18 @@ class Cluster:
         return False
 
     def _on_delivery(
-        self, generation: int, lane: LaneKey, address: int, error: KafkaError | None, message: Any
+        self,
+        generation: int,
+        lane: LaneKey,
+        address: int,
+        time_ms: int,
+        error: KafkaError | None,
+        message: Any,
     ) -> None:
         if generation != self._generation:
             return
         if error is not None:
-            self._fail(error, lane, address)
+            self._fail(error, lane, address, time_ms)
         elif not self._naming:
             self.reachable = True  # the statistics show it a second later
             offset = message.offset()
@@ -295,13 +309,19 @@ class Cluster:
         self.forbidden = f"{error.name()}: {error.str()}: {advice(error.name())}"
         return self.forbidden
 
-    def _fail(self, error: KafkaError, lane: LaneKey | None, address: int | None = None) -> None:
+    def _fail(
+        self,
+        error: KafkaError,
+        lane: LaneKey | None,
+        address: int | None = None,
+        time_ms: int | None = None,
+    ) -> None:
         kind = kind_of(error.name())
         if kind is Kind.LOCKED_OUT:
             self._locked_out(error)
         if lane is None or kind is not Kind.CONSEQUENCE:
             reason = f"{error.name()}: {error.str()}"
-            self._events.append(Failed(reason, error.name(), lane, address))
+            self._events.append(Failed(reason, error.name(), lane, address, time_ms))
 
     def _on_stats(self, generation: int, retries: dict[str, int], text: str) -> None:
         """retries: of this producer, by broker; updated."""

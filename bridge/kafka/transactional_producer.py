@@ -176,11 +176,11 @@ class TransactionalCluster(Cluster):
             return 0, failure.args[0]
         return super()._queue(messages)
 
-    def failing(self, address: int) -> Callback:
+    def failing(self, address: int, time_ms: int) -> Callback:
         """The callback for a record when a refused one is searched for: it reports why the record
         failed. Otherwise records have none: a report costs more than its record, as it takes the
         interpreter's lock in the middle of a commit."""
-        return partial(self._on_failure, self._generation, address)
+        return partial(self._on_failure, self._generation, address, time_ms)
 
     @property
     def calling(self) -> bool:
@@ -321,14 +321,15 @@ class TransactionalCluster(Cluster):
     # --- what an error means ------------------------------------------------------------------
 
     def _on_failure(
-        self, generation: int, address: int, error: KafkaError | None, message: Any
+        self, generation: int, address: int, time_ms: int, error: KafkaError | None, message: Any
     ) -> None:
         if (
             error is not None
             and generation == self._generation
             and kind_of(error.name()) is not Kind.CONSEQUENCE
         ):
-            self._fail(error, (message.topic(), message.partition()), address)
+            lane = message.topic(), message.partition()
+            self._fail(error, lane, address, time_ms)
 
     def _sent_by(self, statistics: Mapping[str, Any]) -> dict[LaneKey, Sent]:
         """Records that no leader was asked to store wait for the coordinator while that is silent; so
@@ -350,12 +351,18 @@ class TransactionalCluster(Cluster):
             leader = f"{coordinator['nodename']}, its coordinator"
         return {**sent, _TRANSACTION: Sent(int(waits), self._answers, leader)}
 
-    def _fail(self, error: KafkaError, lane: LaneKey | None, address: int | None = None) -> None:
+    def _fail(
+        self,
+        error: KafkaError,
+        lane: LaneKey | None,
+        address: int | None = None,
+        time_ms: int | None = None,
+    ) -> None:
         outcome = self._outcome(error)
         if isinstance(outcome, Unanswered):
             outcome = Failed(outcome.reason)
         if isinstance(outcome, Failed):
-            outcome = outcome._replace(lane=lane, address=address)
+            outcome = outcome._replace(lane=lane, address=address, time_ms=time_ms)
         self._failures.append(outcome)
 
     def _broke(self, error: KafkaException) -> Broke | Impossible:

@@ -329,6 +329,8 @@ class AtLeastOnce:
         engine, lane = self.engine, event.lane
         where = "a partition" if lane is None else lane_name(lane)
         in_flight = {key[0] for key, each in engine.lanes.items() if each.outstanding}
+        if lane is not None and lane in engine.lanes and engine.lanes[lane].records == 1:
+            self._cluster.refused_alone(event, engine.lanes[lane].waits_s(now_s))
         if self._cluster.learn({lane[0]} if lane else in_flight):
             _log.info("%s rejected a request: %s", where, event.reason)
             engine.again(event.reason, now_s=now_s)

@@ -53,7 +53,7 @@ from bridge.deliver.at_least_once.partition_state import UNBOUNDED, Lane, Lanes,
 from bridge.deliver.at_least_once.window import Window
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.position import Position
-from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.error_table import names_records
 from bridge.kafka.lane import NO_PARTITION, LaneKey, Refusal
 
 if TYPE_CHECKING:
@@ -359,10 +359,12 @@ class Engine:
             alone = self.outstanding == 1
         if named:
             self.refusals.update(dict.fromkeys(named, Refusal(reason, code)))
+            if lane is not None and lane.records > 1 and not lane.bisection:
+                self.lanes.bisect(lane, names=True)  # few had a report: there may be more to name
             self.again(reason, now_s=now_s)
             if alone:  # it was refused, and nothing else was in flight
                 self.in_doubt = was_in_doubt
-        elif self.lanes.bisect(lane, names=kind_of(code) is Kind.NEIGHBOUR):
+        elif self.lanes.bisect(lane, names=names_records(code)):
             self.again(reason, now_s=now_s)
         else:
             self.failed(reason, now_s=now_s)

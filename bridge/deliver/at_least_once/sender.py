@@ -150,7 +150,7 @@ class Sender:
         callbacks: list[Callback] = [None] * messages.records
         for key, mark in planned.marks:
             i = bisect_left(messages.addresses, mark.last_address)
-            callbacks[i] = self._cluster.reporting(key, mark.last_address)
+            callbacks[i] = self._cluster.reporting(key, mark.last_address, messages.times_ms[i])
         self._outgoing = _Outgoing(messages, cast("list[LaneKey]", lanes), callbacks)
 
     def _ask(self, look: Callable[[], None]) -> bool:

@@ -149,6 +149,10 @@ class Transactions:
         """How many more bytes; a transaction may always hold one record."""
         return self.size.bytes - self.outstanding_bytes
 
+    def open_s(self, now_s: float) -> float:
+        """How long ago the first record of the transaction was sent."""
+        return now_s - self._begun_s
+
     @property
     def alone(self) -> list[int]:
         """The address of the transaction's only record; empty if it has none or several."""
@@ -240,7 +244,7 @@ class Transactions:
         than once."""
         if self.state is not State.COMMITTING:
             return
-        self.size.committed(self.outstanding_bytes, now_s - self._begun_s)
+        self.size.committed(self.outstanding_bytes, self.open_s(now_s))
         self._intact = self._intact and not twice
         self.acknowledged += self.outstanding
         self.suspected = max(0, self.suspected - self.outstanding)
@@ -286,7 +290,7 @@ class Transactions:
         if self.over:
             return
         self.failure = reason
-        open_s = now_s - self._begun_s
+        open_s = self.open_s(now_s)
         if self.outstanding and self.size.ended(self.outstanding_bytes, open_s):
             self.failure = (
                 f"{reason}; the transaction of {counted(self.outstanding, 'record', ',')} was open for"

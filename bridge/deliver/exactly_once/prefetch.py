@@ -55,12 +55,14 @@ class Ready:
         """How many there are."""
         return self.messages.records
 
-    def part(self, count: int, callback_of: Callable[[int], Callback] | None) -> Rows:
-        """The next records. callback_of: makes the callback of the record at an address."""
+    def part(self, count: int, callback_of: Callable[[int, int], Callback] | None) -> Rows:
+        """The next records. callback_of: makes the callback of a record, from its address and time."""
+        messages, begin, end = self.messages, self.next, self.next + count
         callbacks: list[Callback] | None = None
         if callback_of is not None:
-            callbacks = [callback_of(address) for address in self.messages.addresses]
-        return self.messages.part(self.lanes, self.next, self.next + count, callbacks)
+            each = map(callback_of, messages.addresses[begin:end], messages.times_ms[begin:end])
+            callbacks = [*([None] * begin), *each]  # by index
+        return messages.part(self.lanes, begin, end, callbacks)
 
     def fitting(self, records: int, size: int) -> int:
         """How many of the next records, at most so many, have no more than so many bytes together."""

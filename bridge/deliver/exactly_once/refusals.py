@@ -44,6 +44,8 @@ class Refusals:
         """A record was refused. The topics' settings may tell which, or the cluster names it, or it is
         alone; otherwise smaller transactions find it."""
         engine = self._engine
+        if engine.alone:
+            self._cluster.refused_alone(event, engine.open_s(now_s))
         if self._cluster.learn(self._partitions.topics):
             _log.info("the transaction is aborted: %s", event.reason)
             engine.again(event.reason)

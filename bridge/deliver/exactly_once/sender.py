@@ -66,7 +66,8 @@ class Sender:
             if self.unsure and not lanes <= self._checked:
                 self._check()
                 return None
-            callback = self._cluster.failing if engine.suspected else None
+            reports = engine.suspected or room == 1  # see TransactionalCluster.failing
+            callback = self._cluster.failing if reports else None
             put = self._cluster.put(ready.part(room, callback))
         self.full = put.records < room
         self._prefetch.taken(put.records)

@@ -104,6 +104,33 @@ def test_records_over_a_topics_bound_are_known_to_a_byte(
 
 
 @DELIVERIES
+@pytest.mark.parametrize("good", [0, 500], ids=["at the beginning", "after others"])
+def test_a_run_of_records_with_refused_times_costs_a_few_connections(
+    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain, delivery: str, good: int
+) -> None:
+    """They are a day ahead, and the clocks may differ by as much. Some are hours nearer."""
+    name, hour_us = topic(2), 3_600_000_000
+    now_us = time.time_ns() // 1_000
+    with Writer(log) as writer:
+        append(writer, range(good))
+        poison = [
+            writer.append(
+                b"%d" % number, key=b"%d" % number,
+                timestamp=now_us + number + (20 if 1_000 <= number < 1_500 else 24) * hour_us,
+            )
+            for number in range(2_000)
+        ]  # fmt: skip  # one call
+        append(writer, range(good, good + 500))
+    # At the beginning, whole transactions hold nothing else.
+    assert drain(name, delivery, transaction_records=10_000 if good else 300) < 30
+    found = sorted(letters(log), key=lambda letter: letter.origin.address)
+    assert [letter.origin.address for letter in found] == poison
+    assert {letter.code for letter in found} <= {"INVALID_TIMESTAMP", "INVALID_RECORD"}
+    rest = [record for record in records_of(log) if record.address not in set(poison)]
+    assert_arrived(rest, committed_in(kafka, name, 2), topic=name)
+
+
+@DELIVERIES
 def test_a_value_larger_than_the_clients_queue_is_refused_and_the_rest_arrives(
     kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain, delivery: str
 ) -> None:

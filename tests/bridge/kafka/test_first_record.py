@@ -20,7 +20,7 @@ def test_the_first_record_of_a_connection_waits_for_no_second(broker: EmbeddedBr
         cluster.connect()
         begun_s = time.monotonic()
         assert cluster.partitions(TOPIC) == PARTITIONS
-        cluster.put(rows_of(callbacks=[cluster.reporting(lane, 0) for lane in LANES]))
+        cluster.put(rows_of(callbacks=[cluster.reporting(lane, 0, 0) for lane in LANES]))
         while not list(cluster.poll(0.01)):
             pass
         cluster.disconnect()

@@ -204,14 +204,14 @@ class Client:
         self._forget()
         self.reachable = False
 
-    def reporting(self, lane: LaneKey, address: int) -> Callable[..., None]:
+    def reporting(self, lane: LaneKey, address: int, time_ms: int) -> Callable[..., None]:
         producer = self._producer
 
         def report(failure: str, offset: int) -> None:
             if producer != self._producer:
                 return
             if failure == REFUSED:
-                self._events.append(Failed("refused", REFUSED, lane, address))
+                self._events.append(Failed("refused", REFUSED, lane, address, time_ms))
             elif failure:
                 self._events.append(Failed(failure))
             else:
@@ -235,6 +235,9 @@ class Client:
 
     def serve(self, _: float = 0.0) -> None:
         pass
+
+    def refused_alone(self, *_: object) -> None:
+        """The model refuses no timestamp."""
 
     def learn(self, _: object) -> bool:
         return False

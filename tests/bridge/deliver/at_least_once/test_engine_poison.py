@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bridge.kafka.lane import Refusal
 from tests.bridge.deliver.at_least_once.engines import (
     A,
@@ -20,7 +22,7 @@ def test_a_lane_is_bisected_in_groups_a_32nd_as_large() -> None:
     many(e, 10_000)
     groups = []
     for _ in range(3):
-        e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
+        e.suspect("no", "MSG_SIZE_TOO_LARGE", A, now_s=0.0)
         assert e.careful
         reconnect(e)
         assert e.lanes[A].room() == 1  # a single record opens it first
@@ -32,8 +34,8 @@ def test_a_lane_is_bisected_in_groups_a_32nd_as_large() -> None:
         assert e.outstanding == groups[-1]
         assert e.lanes[A].room() == 0  # one group at a time
     assert groups == [312, 9, 1]
-    e.suspect("no", "INVALID_RECORD", A, now_s=0.0)
-    assert e.refusals == {5: Refusal("no", "INVALID_RECORD")}
+    e.suspect("no", "MSG_SIZE_TOO_LARGE", A, now_s=0.0)
+    assert e.refusals == {5: Refusal("no", "MSG_SIZE_TOO_LARGE")}
     reconnect(e)
     e.lanes[A].opened = True
     groups = []
@@ -57,14 +59,28 @@ def test_a_refusal_that_teaches_nothing_is_retried_after_growing_pauses() -> Non
     assert pauses[-1] > 2 * pauses[0]
 
 
-def test_if_the_cluster_names_records_the_same_are_sent_once_more_with_a_report_each() -> None:
+@pytest.mark.parametrize("code", ["_INVALID_DIFFERENT_RECORD", "INVALID_TIMESTAMP"])
+def test_if_the_cluster_names_records_the_same_are_sent_once_more_with_a_report_each(
+    code: str,
+) -> None:
     e = opened()
     many(e, 1_000)
     rooms = []
     for _ in range(2):  # the second time it named none
-        e.suspect("no", "_INVALID_DIFFERENT_RECORD", A, now_s=0.0)
+        e.suspect("no", code, A, now_s=0.0)
         reconnect(e)
         e.lanes[A].opened = True
         rooms.append(e.lanes[A].room())
         read(e, 1_002, {A: range(2, 1_002)})
     assert rooms == [1_000, 31]
+
+
+def test_if_few_records_had_a_report_the_others_are_sent_again_with_one_each() -> None:
+    e = opened()
+    many(e, 1_000)
+    e.suspect("no", "INVALID_RECORD", A, named=[257], now_s=0.0)
+    reconnect(e)
+    e.lanes[A].opened = True
+    assert e.lanes[A].room() == 1_000
+    read(e, 1_002, {A: range(2, 1_002)})
+    assert [mark.records for mark in e.lanes[A].outstanding] == [1] * 255  # up to the named one

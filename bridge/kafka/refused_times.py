@@ -1,0 +1,97 @@
+"""Timestamps that partitions have refused, and what that says about other records of them. Pure.
+
+A partition refuses a timestamp that is too far before or after its leader's clock, which may differ from this
+machine's by hours. So one refused record, alone in its request, shows more than this clock does:
+
+    it is too old           older ones are too old, now and later
+    it is too far ahead     those as far ahead, or farther, are too; it takes as long for them to become valid
+    the same, a moment ago  so are all with its timestamp or a later one, if they are also too far ahead by
+                            this clock, and by far
+
+A run of such records costs one connection in place of one for each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bridge.kafka.lane import Refusal, lane_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bridge.kafka.admission import Bounds
+    from bridge.kafka.lane import LaneKey
+    from bridge.kafka.messages import Messages
+
+INVALID_TIMESTAMP = "INVALID_TIMESTAMP"
+# The broker judges timestamps by its own clock, and this machine's may be wrong by hours. So a timestamp
+# within a day of the bound is left to the broker.
+CLOCK_MS = 86_400_000
+_KNOWN_MS = 600_000  # somebody may raise the bound
+# What a partition has refused within the first is refused again, if it exceeds the bound by the second.
+_MOMENT_MS, _FAR_MS = 10_000, 60_000
+_LATEST_MS = (1 << 63) - 1
+
+
+class _Refused(NamedTuple):
+    """sent_ms: when the record was sent, or earlier."""
+
+    time_ms: int
+    sent_ms: int
+
+
+class RefusedTimes:
+    """Of one log and cluster: the last one of each partition. bounds_of: those of a topic, if they are
+    known."""
+
+    def __init__(self, bounds_of: Callable[[str], Bounds | None]) -> None:
+        self._bounds_of = bounds_of
+        self._by_lane: dict[LaneKey, _Refused] = {}
+
+    def note(self, lane: LaneKey, time_ms: int, *, sent_ms: int) -> None:
+        """The partition has refused a record for its timestamp. sent_ms: when it was sent."""
+        self._by_lane[lane] = _Refused(time_ms, sent_ms)
+
+    def forget(self) -> None:
+        """Somebody may have changed a topic."""
+        self._by_lane.clear()
+
+    def refusals(
+        self, messages: Messages, lanes: Sequence[LaneKey | None], now_ms: int
+    ) -> dict[int, Refusal]:
+        """By address. lanes: of the records."""
+        found = {}
+        for lane, refused in list(self._by_lane.items()):
+            if now_ms - refused.sent_ms > _KNOWN_MS:
+                del self._by_lane[lane]
+                continue
+            at = [i for i, each in enumerate(lanes) if each == lane]
+            times_ms = np.frombuffer(messages.times_ms, np.int64)[at]
+            bad = _as_bad(times_ms, refused, self._bounds_of(lane[0]), now_ms)
+            for n in np.flatnonzero(bad):
+                reason = (
+                    f"{INVALID_TIMESTAMP}: its timestamp is {times_ms[n]} ms, and {lane_name(lane)} has"
+                    f" refused {refused.time_ms} ms"
+                )
+                found[messages.addresses[at[int(n)]]] = Refusal(reason, INVALID_TIMESTAMP)
+        return found
+
+
+def _as_bad(
+    times_ms: np.ndarray, refused: _Refused, bounds: Bounds | None, now_ms: int
+) -> np.ndarray:
+    """Which of these times are refused for certain. None, if either bound may be meant."""
+    before_ms, after_ms = (0, 0) if bounds is None else (bounds.before_ms, bounds.after_ms)
+    waited_ms = now_ms - refused.sent_ms
+    bad = np.zeros(len(times_ms), bool)
+    if refused.time_ms >= refused.sent_ms + CLOCK_MS - before_ms:  # it is not too old
+        bad = times_ms >= refused.time_ms + waited_ms
+        if bounds is not None and waited_ms <= _MOMENT_MS:
+            far_ms = min(now_ms + after_ms + _FAR_MS, _LATEST_MS)
+            bad |= (times_ms >= refused.time_ms) & (times_ms > far_ms)
+    elif refused.time_ms <= refused.sent_ms - CLOCK_MS + after_ms:  # it is not too far ahead
+        bad = (times_ms > 0) & (times_ms <= refused.time_ms)  # 0: the client takes the present
+    return bad
