@@ -118,7 +118,7 @@ PROOFS = {
         retention::test_age_and_count_take_nothing_that_a_cursor_needs
         retention::test_the_writer_warns_of_each_unread_record_that_it_prunes
         retention::test_lag_and_the_list_of_cursors_tell_what_is_left_from_what_is_gone
-        retention::test_a_damaged_cursor_frees_nothing
+        retention::test_a_cursor_that_cannot_be_read_frees_nothing_and_is_named_once
         retention::test_pruning_that_dies_anywhere_leaves_no_hole
         crash/test_kill::test_a_pruner_is_killed_and_takes_nothing_that_a_cursor_needs
     """,
