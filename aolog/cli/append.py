@@ -236,8 +236,8 @@ Examples:
 SPEC says where a part is in a record:
   field:N[:SEP]   the N-th field (from 1), separated by SEP (default: a tab)
   json:PATH       the member at a dotted path, for example json:properties.id;
-                  a number is an index into an array: json:items.0.id. A string is
-                  its text, everything else its JSON text without spaces
+                  a number is an index into an array: json:items.0.id.
+                  A string is its text, all else its JSON text without spaces
   regex:PATTERN   the first group of the first match
 
 A record without the part gets a null key, the log's topic, or the time of append. The command counts

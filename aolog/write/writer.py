@@ -259,7 +259,7 @@ class Writer(Inlet):
             record_max = options.max_record_bytes
             if self._count:
                 self._admit(min(limit, self._frame_bytes), most - 1, record_max)
-            elif not self._frame_bytes and self._pack is None:
+            elif not (self._frame_bytes or self._pack) and clock.now_us is clock.SYSTEM:
                 self._admit(limit, most - 1, record_max, chain.slab)
         if options.format_1 and chain.is_full:
             self._quietly(tail.make_room)  # at once, as the Go program does

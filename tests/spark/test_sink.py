@@ -14,9 +14,9 @@ import aolog
 from aolog.log.manifest import read_manifest
 from aolog.storage.storage import Storage
 from bridge.supervise.discovery import find_logs
-from tests.aolog.conftest import small_disk
+from tests.aolog.conftest import mount, small_disk
 
-__all__ = ["small_disk"]
+__all__ = ["mount", "small_disk"]
 
 LOG = "default"
 

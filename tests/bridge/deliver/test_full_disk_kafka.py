@@ -9,11 +9,11 @@ import pytest
 
 from aolog import Writer
 from bridge.testing.apache_kafka import KafkaServer
-from tests.aolog.conftest import small_disk
+from tests.aolog.conftest import mount, small_disk
 from tests.bridge.conftest import Start
 from tests.kafka.plugin import TopicFactory
 
-__all__ = ["small_disk"]
+__all__ = ["mount", "small_disk"]
 
 pytestmark = pytest.mark.kafka
 
