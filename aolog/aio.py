@@ -7,10 +7,11 @@
         async for record in log.follow():
             ...
 
-Blocking calls run in threads: a writer has one for appends and one for syncs, a reader has one. A task
-that is cancelled leaves its call at once, and the call goes on in its thread: an append is taken, a
-commit is stored, and what a read returned is the result of the next read. Calls of a writer are executed
-in the order in which they were made. Use an object in one event loop.
+Calls that may block run in threads: a writer has one for appends and one for syncs, a reader has one. An
+append that only puts a record into the open frame needs no thread, and lets no other task run. A task that
+is cancelled leaves its call at once, and the call goes on in its thread: an append is taken, a commit is
+stored, and what a read returned is the result of the next read. Calls of a writer are executed in the order
+in which they were made. Use an object in one event loop.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from aolog.errors import LogClosed, fault
+from aolog.format.native.inlet import join
 from aolog.read.batch import Batch, FrameRecords, RecordFrame
 from aolog.read.reader import BATCH_BYTES, lag_from, prepare_commit
 from aolog.read.reader import Reader as _Reader
@@ -51,12 +53,27 @@ class Worker:
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
         self.ended = False
+        self._begun = 0  # calls; only the loop's thread changes it
+        self._finished = 0  # of them; only this thread changes it
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every call that was begun has been executed."""
+        return self._begun == self._finished
 
     def begin(self, call: Callable[[], _T]) -> asyncio.Future[_T]:
         """Starts a call after the earlier ones. Returns its future. Raises LogClosed after `end`."""
         if self.ended:
             raise LogClosed("it is closed", hint="open another")
-        return asyncio.get_running_loop().run_in_executor(self._executor, call)
+        future = asyncio.get_running_loop().run_in_executor(self._executor, self._execute, call)
+        self._begun += 1
+        return future
+
+    def _execute(self, call: Callable[[], _T]) -> _T:
+        try:
+            return call()
+        finally:
+            self._finished += 1
 
     async def run(self, call: Callable[[], _T]) -> _T:
         """The result of a call. If the task is cancelled, the call goes on, and its error is logged."""
@@ -131,7 +148,13 @@ class Writer:
         timestamp: int | None = None,
         topic: str | None = None,
     ) -> int:
-        """See `aolog.Writer.append`. For many records, `append_many` is much faster."""
+        """See `aolog.Writer.append`. It waits, and other tasks run, only where that one may block."""
+        if self._appends.is_idle:  # otherwise it would overtake an earlier call
+            address = join(
+                self.log, value, key=key, headers=headers, timestamp=timestamp, topic=topic
+            )
+            if address is not None:
+                return address
         return await self._appends.run(
             partial(
                 self.log.append, value, key=key, headers=headers, timestamp=timestamp, topic=topic

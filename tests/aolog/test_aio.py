@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import aolog
 from aolog import aio
-from tests.aolog.conftest import read_all, values
+from tests.aolog.conftest import NEVER, read_all, values
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 
 class Held:
@@ -44,6 +47,86 @@ def test_records_are_appended_in_the_order_of_the_calls_and_read_back(log_path: 
             return [record.value async for record in reader]
 
     assert asyncio.run(main()) == [b"%d" % i for i in range(52)]
+
+
+def at_once(call: Coroutine[Any, Any, int]) -> int | None:
+    """The result of a call that does not wait, None if it waits."""
+    try:
+        call.send(None)
+    except StopIteration as ended:
+        return int(ended.value)
+    call.close()
+    return None
+
+
+@pytest.mark.skipif(aolog.backend == "python", reason="in Python every append takes the lock")
+def test_an_append_waits_only_where_it_may_block(log_path: str) -> None:
+    async def main() -> None:
+        async with aio.Writer(log_path, batch_bytes=1000, **NEVER) as log:
+            first = await log.append(b"0")
+            taken = [
+                at_once(log.append(b"%d" % i, key=b"k", headers=(("h", b""),))) for i in (1, 2)
+            ]
+            assert taken == [first + 1, first + 2]
+            await log.flush()
+            assert at_once(log.append(b"a record that begins a frame")) is None
+        assert [record.value for record in read_all(log_path)][:3] == [b"0", b"1", b"2"]
+
+    asyncio.run(main())
+
+
+def test_an_append_never_overtakes_a_call_that_waits_in_the_thread(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with aio.Writer(log_path, **NEVER) as log:
+            await log.append(b"0")  # a frame is open
+            held = Held(monkeypatch, "append_many")
+            calls = [log.append_many([b"1", b"2"]), log.append(b"3"), log.flush(), log.append(b"4")]
+            tasks = [asyncio.ensure_future(call) for call in calls]
+            await held.wait_begun()
+            assert not any(task.done() for task in tasks)
+            held.over.set()
+            await asyncio.gather(*tasks)
+            await log.append(b"5")
+
+    asyncio.run(main())
+    assert values(log_path) == [b"%d" % i for i in range(6)]
+
+
+def test_every_append_is_refused_as_without_asyncio(log_path: str) -> None:
+    async def main() -> None:
+        async with aio.Writer(log_path, max_record_bytes=10, **NEVER) as log:
+            await log.append(b"a")
+            with pytest.raises(aolog.RecordRefused):
+                await log.append("text")  # type: ignore[arg-type]  # on purpose
+            with pytest.raises(aolog.RecordTooLarge):
+                await log.append(bytes(11))
+            await log.append(b"b")
+            await log.give_up()
+            with pytest.raises(aolog.LogClosed):
+                await log.append(b"c")
+
+    asyncio.run(main())
+
+
+def test_an_append_of_a_task_that_is_being_cancelled_is_taken(log_path: str) -> None:
+    async def main() -> None:
+        async with aio.Writer(log_path, **NEVER) as log:
+            await log.append(b"a")
+
+            async def append() -> None:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                await log.append(b"b")
+                await asyncio.sleep(0)
+
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.create_task(append())
+
+    asyncio.run(main())
+    assert values(log_path) == [b"a", b"b"]
 
 
 def test_the_loop_runs_while_a_sync_waits_for_the_device_and_appends_go_on(

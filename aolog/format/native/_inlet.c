@@ -459,25 +459,26 @@ sort_keywords(PyObject *const *given, PyObject *names, PyObject *sorted[4])
     return 1;
 }
 
+/* Takes the record that the arguments of `append` describe. Returns its address; NULL without an error if it goes
+ * to Python, and then nothing has changed. */
 static PyObject *
-inlet_append(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names)
+inlet_take(Inlet *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    Inlet *self = (Inlet *)object;
     PyObject *other[4] = {NULL, NULL, NULL, NULL};
     Record record;
     if (!self->limit || count != 1 || (names != NULL && !sort_keywords(args + 1, names, other)) ||
         !record_measure(&record, args[0], other[KEY], other[HEADER_PAIRS], other[TIMESTAMP], other[DESTINATION]))
-        return inlet_pass_on(object, args, count, names);
+        return NULL;
     long long size = (long long)record.size;
     if (size - OFFSET > self->record_max || size >= self->limit - self->size ||
         (long long)self->records.count >= self->most)
-        return inlet_pass_on(object, args, count, names);
+        return NULL;
 #if HASHES
     if (self->each != NULL) {
         Frames *frames = (Frames *)self->each;
         long long before = frames->offset;
         if (before >= frames->full_at)
-            return inlet_pass_on(object, args, count, names);
+            return NULL;
         records_begin(&self->records, now_us());
         if (!records_add(&self->records, &record))
             return PyErr_NoMemory();
@@ -496,6 +497,22 @@ inlet_append(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject
         return PyErr_NoMemory();
     self->size += size;
     return PyLong_FromLongLong(self->first + (long long)self->records.count - 1);
+}
+
+static PyObject *
+inlet_append(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *address = inlet_take((Inlet *)object, args, count, names);
+    return address != NULL || PyErr_Occurred() ? address : inlet_pass_on(object, args, count, names);
+}
+
+static PyObject *
+inlet_join(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *address = inlet_take((Inlet *)object, args, count, names);
+    if (address != NULL || PyErr_Occurred())
+        return address;
+    Py_RETURN_NONE;
 }
 
 /* Numbers from arguments; false on an error. */
@@ -690,6 +707,9 @@ static PyMethodDef inlet_methods[] = {
      "_put(value, key, headers, timestamp, topic, size): takes a checked record. Its address."},
     {"_cut", (PyCFunction)(void (*)(void))inlet_cut, METH_FASTCALL,
      "_cut(frames, pack): the records become a frame. Its address, None if there are none."},
+    {"_join", (PyCFunction)(void (*)(void))inlet_join, METH_FASTCALL | METH_KEYWORDS,
+     "_join($self, value, *, key=None, headers=(), timestamp=None, topic=None)\n--\n\n"
+     "As `append`, if it would not call `_append`; otherwise None, and nothing has changed. Never waits."},
     {"append", (PyCFunction)(void (*)(void))inlet_append, METH_FASTCALL | METH_KEYWORDS,
      "append($self, value, *, key=None, headers=(), timestamp=None, topic=None)\n--\n\n"
      "Appends a record; returns its address. The record is in memory on return. It survives a crash\n"

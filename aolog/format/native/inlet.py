@@ -105,6 +105,17 @@ class PythonInlet:
         """
         return self._append(value, key=key, headers=headers, timestamp=timestamp, topic=topic)
 
+    def _join(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp: SupportsIndex | None = None,
+        topic: str | None = None,
+    ) -> int | None:
+        """As `append`, if it would not call `_append`; otherwise None, and nothing has changed. Never waits."""
+
     def _begin(self, first: int, now_us: int) -> None:
         """An empty frame begins at this address, and is shut."""
         self._first, self._now_us, self._count, self._size, self._end = first, now_us, 0, 0, 0
@@ -216,6 +227,7 @@ class PythonFrames:
 
 Inlet = PythonInlet
 Frames = PythonFrames
+join: Callable[..., int | None] = PythonInlet._join  # noqa: SLF001 -- for callers that must not wait
 # (bytes of all records, of the largest, (records, bits, body, greatest, least timestamp)) of five columns: lists
 # with an entry a record, or None, but for the first. None if an entry is not plain. The third is None if a frame
 # cannot hold it.
@@ -225,3 +237,4 @@ body_of: Callable[..., tuple[int, int, tuple[int, int, bytes, int, int] | None] 
 if not TYPE_CHECKING and compiled is not None:
     Inlet, body_of = compiled.Inlet, compiled.body
     Frames = getattr(compiled, "Frames", PythonFrames)
+    join = getattr(Inlet, "_join", join)

@@ -61,6 +61,10 @@ class Reference:
         self._admit(limit, most, record_max, *frames)
         return self
 
+    def join(self: Any, value: Any, **other: Any) -> int | None:
+        joined: int | None = self._join(value, **other)
+        return joined
+
     def shut(self: Any) -> None:
         self._shut()
 
@@ -187,6 +191,31 @@ def test_both_halves_take_the_same_records_and_make_the_same_frames(
             assert taker.state()[1:] == (0, 0, 0)
         faces = list(map(face, made))
         assert faces[0] == faces[-1]
+
+
+@settings(max_examples=300)
+@given(RECORDS, ODD_PLACES, st.integers(0, 80), st.integers(0, 8), st.booleans())
+def test_a_record_joins_where_append_would_take_it_and_otherwise_nothing_changes(
+    records: list[dict[str, Any]],
+    odd: list[tuple[int, tuple[str, Any]]],
+    limit: int,
+    most: int,
+    each: bool,
+) -> None:
+    appended, joined = CompiledTaker(BASE), CompiledTaker(BASE)
+    into = [[frames_of(kind)] * each for kind in (KINDS[:1] or [inlet.PythonFrames]) * 2]
+    for taker, frames in zip((appended, joined), into, strict=True):
+        taker.admit(limit * (1 + 9 * each), most, 60, *frames)
+    for record in with_odd(records, odd):
+        before = joined.state(), appended.passed_on
+        expected = outcome(appended.append, record)
+        taken = joined.join(**record)
+        assert joined.passed_on == 0
+        if appended.passed_on > before[1] or not isinstance(expected, int):
+            assert (taken, joined.state()) == (None, before[0])
+            break
+        assert (taken, joined.state()) == (expected, appended.state())
+    assert PythonTaker(BASE).admit().join(b"always") is None
 
 
 @settings(max_examples=300)
