@@ -1,10 +1,9 @@
 """`readStream`: micro-batches between offsets.
 
-An offset lists the logs that were read, and how far: in JSON `{name: [address, uuid, ended]}`, with sorted
-keys, because Spark compares the text, and stores it in the checkpoint. A position never goes back, and
-its address is a record's or the end. A log that comes is read from its beginning. When the query
-restarts, a name may belong to another log, or to none. A log that is gone stays in the offset. If it may
-have had more records, or another log has its name, that is a loss and reported.
+An offset lists the logs that were read, and how far (positions.py); Spark stores it in the checkpoint. A
+position never goes back, and its address is a record's or the end. A log that comes is read from its
+beginning. When the query restarts, a name may belong to another log, or to none. A log that is gone stays
+in the offset. If it may have had more records, or another log has its name, that is a loss and reported.
 
 One process on the driver's host calls these methods for as long as the query runs, `latestOffset` up to
 90 times a second. So a log is opened only if its directory or its last slab changed, and the pause
@@ -13,7 +12,7 @@ between two looks is a multiple of the time that a look takes (watching.py).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -24,54 +23,33 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError, warn
+from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError, records_lost, warn
+from aolog.log.directory import Log
+from aolog.log.pruned_records import pruned_before
 from aolog.read.reader import Reader
 from aolog.spark.batch_limits import share
 from aolog.spark.planning import Span, check_names, partitions, where
+from aolog.spark.positions import (
+    LogPosition,
+    as_json,
+    from_json,
+    located,
+    position_in,
+    records_between,
+)
 from aolog.spark.reading import partition_of, pieces_in, read_pieces
 from aolog.spark.shipping import parcel
 from aolog.spark.watching import Watching
+from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     import pyarrow as pa
 
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options
-
-Offset = dict[str, Any]  # in the form that Spark stores
-
-
-class LogPosition(NamedTuple):
-    """A log was read up to the address. uuid: as in Listed. ended: the log is deleted, and all of it
-    was read."""
-
-    address: int
-    uuid: str | None = None
-    ended: bool = False
-
-    def is_in(self, uuid: str | None) -> bool:
-        """Whether a log with this UUID is the log that was read. True if either UUID is unknown."""
-        return None in {self.uuid, uuid} or self.uuid == uuid
-
-
-def position_in(log: Listed, address: int, before: LogPosition | None = None) -> LogPosition:
-    """An address of this log. before: an earlier one, whose UUID counts if the log's is unknown now."""
-    return LogPosition(address, log.uuid or (before and before.uuid))
-
-
-def as_json(positions: Mapping[str, LogPosition]) -> Offset:
-    """The offset as Spark stores it."""
-    return {name: list(position) for name, position in sorted(positions.items())}
-
-
-def from_json(offset: Offset) -> dict[str, LogPosition]:
-    """The inverse of `as_json`; a plain address belongs to any log with that name."""
-    return {
-        name: LogPosition(found) if isinstance(found, int) else LogPosition(*found)
-        for name, found in offset.items()
-    }
+    from aolog.spark.positions import Offset
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -93,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_names(options, list(logs.values()), "startingOffsets", options.begin)
         names = ("startingOffsets", "startingTimestamp")
         begin = {
-            name: position_in(log, where(log, options.begin, options.begin_us, names, options))
+            name: located(log, where(log, options.begin, options.begin_us, names, options))
             for name, log in logs.items()
         }
         self._move_cursors(begin)  # backwards too: it may have served another query
@@ -114,26 +92,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if before is not None:
                 ends[name] = before
             since = log.bases[0] if before is None else before.address
-            end = log.end if self._target is None else min(log.end, self._target.get(name, 0))
+            end = self._end(log)
             more = since < end and self._watching.has_records(log, since, end)
-            last = log.end if more or end < log.end else since
-            self._whole[name] = position_in(log, last, before)
+            if more or end < log.end or before is None:
+                self._whole[name] = position_in(log, log.end, None, before)
+            else:
+                self._whole[name] = before
             if more:
-                backlog.append(Span(log, since, end))
+                backlog.append(Span(log, since, end))  # `partitions` reports what is pruned
                 if before is None:
                     new[name] = position_in(log, since)
         self._move_cursors(new, only_new=True)
-        shared = share(backlog, *self._limits(limit))
-        for name, address in shared.items():
-            ends[name] = position_in(logs[name], address, ends.get(name))
+        for name, (until, ordinal) in share(backlog, *self._limits(limit)).items():
+            ends[name] = position_in(logs[name], until, ordinal, ends.get(name))
         return as_json(ends)
+
+    def _end(self, log: Listed) -> int:
+        """The end up to which the query may read the log."""
+        if self._target is None:
+            return log.end
+        return min(log.end, self._target.get(log.name, 0))
 
     def _resumed(self, log: Listed, position: LogPosition | None) -> LogPosition | None:
         """Where reading resumes in a log; None if the log is new."""
         if position is None:
             return None
         if position.is_in(log.uuid):
-            return position_in(log, position.address, position)
+            return position._replace(uuid=log.uuid or position.uuid, ended=False)
         if not position.ended:
             self._lost(
                 f"{log.path} is another log than the one that was read up to address "
@@ -185,7 +170,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 -- Spark's name
         """The ends of the logs, for the query's progress."""
-        return as_json({n: position_in(log, log.end) for n, log in self._watching.look().items()})
+        logs = self._watching.look()
+        return as_json({name: position_in(log, log.end) for name, log in logs.items()})
 
     # --- batches ----------------------------------------------------------------------------
 
@@ -195,29 +181,51 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logs, begins = self._watching.look(), from_json(start)
         wanted = []
         for name, position in sorted(from_json(end).items()):
-            log, before, until = logs.get(name), begins.get(name), position.address
-            since = 0 if log is None else log.bases[0]
-            if before is not None and before.is_in(position.uuid):
-                since = before.address
-            if since >= until:
-                continue
-            if log is None:
-                self._lost(f"log {name!r} was deleted")
-                continue
-            if not position.is_in(log.uuid):
-                self._lost(
-                    f"{log.path} is another log than the batch's",
-                    "leave out this log's part of the batch",
-                )
-                continue
-            if since < log.bases[0]:
-                self._lost(f"{log.path}: addresses {since} to {log.bases[0]} are pruned")
-                since = log.bases[0]
-            if since < until:
-                wanted.append(Span(log, since, until))
+            before = begins.get(name)
+            if before is not None and not before.is_in(position.uuid):
+                before = None  # the batch begins another log
+            span = self._part(name, logs.get(name), before, position)
+            if span is not None:
+                wanted.append(span)
         options = self._options
         cut = partitions(wanted, options.partition_bytes, options.min_partitions)
         return [partition_of(pieces) for pieces in cut]
+
+    def _part(
+        self, name: str, log: Listed | None, before: LogPosition | None, position: LogPosition
+    ) -> Span | None:
+        """What is left of a log's part of a batch. before: where it begins, None for the log's beginning."""
+        since = before.address if before is not None else 0 if log is None else log.bases[0]
+        until = position.address
+        if since >= until:
+            return None
+        lost = records_lost(records_between(before, position))
+        if log is None:
+            self._lost(f"log {name!r} was deleted, {lost} lost")
+            return None
+        if not position.is_in(log.uuid):
+            self._lost(
+                f"{log.path} is another log than the batch's, {lost} lost",
+                "leave out this log's part of the batch",
+            )
+            return None
+        if before is not None and since < log.bases[0]:
+            self._report_pruned(log, before, position)
+            since = log.bases[0]
+        return Span(log, since, until) if since < until else None
+
+    def _report_pruned(self, log: Listed, before: LogPosition, position: LogPosition) -> None:
+        with Log(log.path, Storage()) as opened:
+            gap = opened.listed(lambda: pruned_before(opened, before.address, before.ordinal))
+        if gap is None:
+            return
+        end, count = min(gap.end, position.address), gap.records_lost
+        if end < gap.end:
+            count = records_between(before, position)
+        self._lost(
+            f"{log.path}: addresses {before.address} to {end} are pruned, {records_lost(count)} lost",
+            "go on at what is left",
+        )
 
     def _lost(self, what: str, instead: str = "skip it") -> None:
         if self._options.fail_on_loss:

@@ -15,10 +15,10 @@ import aolog
 from aolog.errors import CursorLocked, UsageError
 from aolog.log import directory
 from aolog.publish.publication import publish
-from aolog.spark import watching
+from aolog.spark import batch_limits, stream, watching
 from tests.aolog.conftest import in_thread, overwrite
 from tests.publish.job import JOB, task
-from tests.spark.driving import run, source, struct, write
+from tests.spark.driving import offsets, run, source, struct, write
 from tests.still import TIMES, hold
 
 SCHEMA = struct("offset", "log")
@@ -150,8 +150,8 @@ def test_limits_cut_at_records_and_lose_none(tmp_path, options):
     if "maxBytesPerTrigger" not in options:
         assert max(sizes) <= 7
         assert len(sizes) <= len(expected) // 7 + 2
-    elif options["maxBytesPerTrigger"] == 1:
-        assert sizes == [1] * len(expected)
+    elif options["maxBytesPerTrigger"] == 1:  # a record of each log
+        assert sizes == [2] * 20 + [1] * 23
     else:
         assert 4 <= len(sizes) <= 30
 
@@ -161,6 +161,27 @@ def test_shares_of_a_limit_are_by_what_waits(tmp_path):
     write(tmp_path / "b", 900)
     rows = Query(tmp_path, maxRecordsPerTrigger=100).batch()
     assert [sum(name == each for _, name in rows) for each in "ab"] == [10, 90]
+
+
+@pytest.mark.parametrize("limit", [{"maxRecordsPerTrigger": 100}, {"maxBytesPerTrigger": "9k"}])
+def test_a_busy_log_starves_no_small_one(tmp_path, limit):
+    """The busy one grows as fast as it is read."""
+    small = write(tmp_path / "a", 5)
+    write(tmp_path / "b", 5000)
+    query = Query(tmp_path, **limit)
+    for _ in range(5):
+        rows = query.batch()
+        assert sum(name == "a" for _, name in rows) == 1
+        assert 50 < len(rows) <= 150
+        write(tmp_path / "b", len(rows))
+    assert [row for row in query.rows if row[1] == "a"] == named(small, "a")
+
+
+def test_a_limit_below_the_number_of_logs_reads_a_record_of_each(tmp_path):
+    for name in "abcde":
+        write(tmp_path / name, 3)
+    query = Query(tmp_path, maxRecordsPerTrigger=2)
+    assert query.all() == [5, 5, 5]
 
 
 def test_a_trigger_that_wants_all_gets_all(tmp_path):
@@ -210,14 +231,66 @@ def test_starting_places_and_timestamps(tmp_path):
         Query(tmp_path, endingOffsets="latest")
 
 
-def test_pruned_under_the_stream(tmp_path):
-    write(tmp_path / "log", 40, value=bytes(1000), slab_bytes=15_000)
-    query = Query(tmp_path / "log")
-    min((tmp_path / "log").glob("*.slab")).unlink()
-    with pytest.raises(UsageError, match=r"option failOnDataLoss: .*pruned"):
-        query.batch()
-    forgiving = Query(tmp_path / "log", checkpoint=query.offset, failOnDataLoss="false")
-    assert 0 < len(forgiving.batch()) < 40
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {},
+        {"maxRecordsPerTrigger": 7},
+        {"maxBytesPerTrigger": "4k"},
+        {"maxRecordsPerTrigger": 7, "maxBytesPerTrigger": "4k"},
+    ],
+    ids=str,
+)
+def test_records_pruned_under_the_stream_are_a_loss_and_a_limit_starts_at_what_is_left(
+    tmp_path, caplog, limit
+):
+    addresses = write(tmp_path / "log", 200, value=bytes(1000), slab_bytes=15_000)
+    other = write(tmp_path / "other", 1)
+    query = Query(tmp_path, maxRecordsPerTrigger=3)
+    read = query.batch()
+    slabs = sorted((tmp_path / "log").glob("*.slab"))
+    assert len(slabs) > 10
+    for slab in slabs[:-2]:
+        slab.unlink()
+    with pytest.raises(UsageError, match=r"option failOnDataLoss: .*log.* pruned") as raised:
+        Query(tmp_path, checkpoint=query.offset, **limit).batch()
+    left = [address for address in addresses if address >= int(slabs[-2].stem)]
+    lost = 200 - len(left) - sum(name == "log" for _, name in read)
+    assert f"{lost} records lost" in str(raised.value)
+    assert "set it to false" in str(raised.value)
+    forgiving = Query(tmp_path, checkpoint=query.offset, failOnDataLoss="false", **limit)
+    sizes = forgiving.all()
+    assert sorted(read + forgiving.rows) == sorted(
+        [row for row in read if row[1] == "log"] + named(left, "log") + named(other, "other")
+    )
+    assert sizes == [len(left)] if not limit else max(sizes) <= 8
+    told = [r.getMessage() for r in caplog.records if "pruned" in r.getMessage()]
+    assert len(told) == 1
+    assert f"{lost} records lost" in told[0]
+
+
+@pytest.mark.parametrize("limit", [{"maxRecordsPerTrigger": 30}, {"maxBytesPerTrigger": "30k"}])
+@pytest.mark.parametrize("pruned", ["some", "all that the look saw"])
+def test_slabs_pruned_between_a_look_and_a_limit_are_left_out(tmp_path, monkeypatch, limit, pruned):
+    write(tmp_path / "log", 100, value=bytes(1000), slab_bytes=15_000)
+    slabs = sorted((tmp_path / "log").glob("*.slab"))
+
+    def prunes(*given, real=batch_limits.share):
+        monkeypatch.setattr(stream, "share", real)
+        if pruned != "some":
+            write(tmp_path / "log", 20, value=bytes(1000), slab_bytes=15_000)
+        for slab in slabs[: 3 if pruned == "some" else None]:
+            slab.unlink()
+        return real(*given)
+
+    query = Query(tmp_path, failOnDataLoss="false", **limit)
+    query.reader.prepareForTriggerAvailableNow()
+    monkeypatch.setattr(stream, "share", prunes)
+    query.all()
+    rest = Query(tmp_path, failOnDataLoss="false", checkpoint=query.offset)
+    rest.all()
+    assert [address for address, _ in query.rows + rest.rows] == offsets(tmp_path / "log")
+    assert bool(query.rows) == (pruned == "some")
 
 
 def test_an_append_that_is_on_its_way_is_left_to_the_next_batch(tmp_path):

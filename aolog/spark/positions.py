@@ -1,0 +1,77 @@
+"""Where a stream is in its logs, and the form in which Spark stores it: JSON `{name: [address, uuid,
+ended, ordinal]}`, with sorted keys, because Spark compares the text. Older checkpoints have fewer
+fields."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aolog.errors import AologError
+from aolog.log.directory import Log
+from aolog.read.seek import at_address
+from aolog.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aolog.spark.listing import Listed
+
+Offset = dict[str, Any]  # in the form that Spark stores
+
+
+class LogPosition(NamedTuple):
+    """A log was read up to the address. uuid: as in Listed. ended: the log is deleted, and all of it
+    was read, or its loss was reported. ordinal: records of the log before the address; None if unknown,
+    as in format 1."""
+
+    address: int
+    uuid: str | None = None
+    ended: bool = False
+    ordinal: int | None = None
+
+    def is_in(self, uuid: str | None) -> bool:
+        """Whether a log with this UUID is the log that was read. True if either UUID is unknown."""
+        return None in {self.uuid, uuid} or self.uuid == uuid
+
+
+def position_in(
+    log: Listed, address: int, ordinal: int | None = None, before: LogPosition | None = None
+) -> LogPosition:
+    """An address of this log. ordinal: at the address, if the caller knows it. before: an earlier
+    position, whose UUID counts if the log's is unknown now."""
+    if ordinal is None and address == log.end:
+        ordinal = log.ordinal
+    elif ordinal is None and address == 0 and log.format != 1:
+        ordinal = 0
+    return LogPosition(address, log.uuid or (before and before.uuid), ordinal=ordinal)
+
+
+def located(log: Listed, address: int) -> LogPosition:
+    """As `position_in`; looks up the ordinal, which may need to open the log."""
+    position = position_in(log, address)
+    if position.ordinal is not None or log.format == 1:
+        return position
+    with suppress(AologError, FileNotFoundError), Log(log.path, Storage()) as opened:
+        return position._replace(ordinal=opened.listed(lambda: at_address(opened, address)).ordinal)
+    return position
+
+
+def records_between(begin: LogPosition | None, end: LogPosition) -> int | None:
+    """The records from the first position to the second one in a log; None if unknown."""
+    if begin is None or begin.ordinal is None or end.ordinal is None:
+        return None
+    return max(0, end.ordinal - begin.ordinal)
+
+
+def as_json(positions: Mapping[str, LogPosition]) -> Offset:
+    """The offset as Spark stores it."""
+    return {name: list(position) for name, position in sorted(positions.items())}
+
+
+def from_json(offset: Offset) -> dict[str, LogPosition]:
+    """The inverse of `as_json`; a plain address belongs to any log with that name."""
+    return {
+        name: LogPosition(found) if isinstance(found, int) else LogPosition(*found)
+        for name, found in offset.items()
+    }
