@@ -4,8 +4,8 @@
     GET  /events    server-sent events: `status` each second, `points` of the last hour
     GET  /metrics   for Prometheus
     GET  /healthz   200 while every thread makes progress, else 503 with the logs whose thread hangs
-    GET  /readyz    200 while the root and the logs exist, each log that runs is connected, and no
-                    error stopped one; else 503
+    GET  /readyz    200 while the root and the logs exist, the cluster of each running or idle log
+                    answers, and no error stopped one; else 503
     GET  /status    {"overview": ..., "logs": [...]}: see supervise/status.py; scrub: see scrub.py
     GET  /log       one log in detail: its slabs and disk (?log=NAME&cluster=NAME)
     POST /action    {"action": "pause" | "resume" | "retry", "log": NAME, "cluster": NAME}; with the token

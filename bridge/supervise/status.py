@@ -116,10 +116,11 @@ class LogStatus(NamedTuple):
 
     @property
     def ready(self) -> bool:
-        """Whether it is connected, or has nothing to do, and no error stopped it."""
-        if self.phase in {Phase.PARKED, Phase.PAUSED, Phase.DONE, Phase.QUEUED, Phase.REMOVED}:
+        """Whether its cluster answers, or it waits for its turn, and no error stopped it."""
+        if self.phase in {Phase.PAUSED, Phase.DONE, Phase.QUEUED, Phase.REMOVED}:
             return True
-        return self.phase == Phase.RUNNING and self.state in {"draining", "live"}
+        running = self.phase in {Phase.RUNNING, Phase.PARKED}
+        return running and self.state in {"draining", "live"}
 
     def as_json(self) -> dict[str, Any]:
         """One flat object: these fields, and those of the forwarder's status."""
@@ -140,7 +141,7 @@ class Overview(NamedTuple):
     sums since the process started. lag_records, lag_bytes: None where one log's is not known yet.
     lag_seconds: of the log whose lag is oldest. error: of the first log that has one. rate: records
     acknowledged per second. ahead_records: records after the cursor that were acknowledged already.
-    reachable: every log that runs reaches its cluster. held_back, standing_lanes, stalled: as
+    reachable: every log that runs or is parked reaches its cluster. held_back, standing_lanes, stalled: as
     `held_back`, `standing` and `stalled` of a log.
     """
 
@@ -260,7 +261,9 @@ def overview(
         error=waiting_for or next((f"{log.log}: {log.error}" for log in logs if log.error), None),
         rate=sum((s.rate for s in running), 0.0),
         ahead_records=sum(s.ahead_records for s in known),
-        reachable=all(s.reachable for s in running) and len(running) == phases[Phase.RUNNING],
+        reachable=all(s.reachable for s in running)
+        and len(running) == phases[Phase.RUNNING]
+        and all(log.state == "live" for log in logs if log.phase == Phase.PARKED),
         held_back=sum(s.held_back for s in known),
         standing_lanes=sum(s.standing for s in known),
         stalled=tuple(stall for s in running for stall in s.stalled),

@@ -1,6 +1,6 @@
 """Many logs in one process: a worker for each log and cluster. A few workers run, most are parked.
 
-    queued ──► running ──► parked     idle for a while: no thread, no connection, one watch
+    queued ──► running ──► parked     idle for a while: no thread, one watch; one connection for all
       ▲           │  │       │
       │           │  ├──► waiting     failed, and is tried again; or another bridge has the cursor
       │           │  └──► standing    failed, until an operator acts
@@ -27,6 +27,7 @@ from bridge.deliver.rate_limit import RateLimit
 from bridge.supervise.assignment import Assignment
 from bridge.supervise.discovery import is_gone
 from bridge.supervise.options import cluster_options
+from bridge.supervise.parked_logs import ParkedLogs
 from bridge.supervise.reload import Rotation, apply_options, read_again
 from bridge.supervise.status import LogStatus, Overview, Phase, overview, removed
 from bridge.supervise.worker import Worker
@@ -86,6 +87,7 @@ class Supervisor:
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()  # its put is reentrant
         self._assignment = Assignment(config, only_start=drain, opens_missing=fail_fast)
         self._discovery = self._assignment.discovery
+        self._parked = ParkedLogs()
         self._stop_at_s: float | None = None
         self._scan_due_s = 0.0
         self._directories_changed = False
@@ -119,7 +121,8 @@ class Supervisor:
         """One for each log and cluster, and one for each cluster with sums of removed logs."""
         with self._removing:
             workers = list(self._workers.values())  # a copy: a scan may add one meanwhile
-            return [*[worker.log_status() for worker in workers], *self._removed.values()]
+            shown = [w.log_status(self._parked.cluster(w.options.cluster)) for w in workers]
+            return [*shown, *self._removed.values()]
 
     def overview(self) -> Overview:
         """All logs together."""
@@ -154,6 +157,7 @@ class Supervisor:
         finally:
             self._over = True
             self._discovery.close()
+            self._parked.close()
             for worker in self._workers.values():
                 worker.log_losses()
         if report is not None and self._opened:
@@ -202,6 +206,8 @@ class Supervisor:
                 by_phase[Phase.QUEUED].append(worker)
         running = by_phase[Phase.RUNNING]
         self._park(running, now_s)
+        parked = {worker.options.cluster for worker in by_phase[Phase.PARKED]}
+        self._parked.look(self._options, parked, now_s)
         self._make_room(running, len(by_phase[Phase.QUEUED]), now_s)
         room = max(0, self._config.active_max - len(running))
         queued = sorted(by_phase[Phase.QUEUED], key=lambda worker: worker.since_s)

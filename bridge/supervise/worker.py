@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from bridge.deliver.forwarder import Forwarder
     from bridge.deliver.seek import Moved
     from bridge.deliver.status import Status
+    from bridge.kafka.cluster_watch import ClusterWatch
     from bridge.supervise.options import ClusterOptions
 
 _log = logging.getLogger("bridge.supervisor")
@@ -63,7 +64,8 @@ class Worker:
     ended: the queue for the worker when its thread ends. fail_fast: see Supervisor, which raises the
     failure that ends it, so that one is not logged here. ending: why the thread was asked to end: "stop", "gone",
     "turn", "park", "pause", "reload". watched_s: since when growth of the log is noticed. reported_s: of the
-    last status. idle_s: since when it has nothing to do. losses: what cannot be delivered, over all
+    last status. idle_s: since when it has nothing to do. was_live: whether its cluster answered when it was
+    parked, which counts until a watch knows more. losses: what cannot be delivered, over all
     runs; a run may meet a gap again. lost: records and gaps of `losses`, at the same moment as
     `status` or `lag`. lag: see LogStatus. ran_s: how long the last run took. drain_to: the log's end
     at the first run. drained: whether the last run reached it. cut_off: see LogStatus; None before
@@ -94,6 +96,7 @@ class Worker:
     status: Status | None = None
     reported_s: float = 0.0
     idle_s: float | None = None
+    was_live: bool = False
     lag: Lag | None = None
     drain_to: int | None = None
     drained: bool = False
@@ -118,6 +121,7 @@ class Worker:
     def stop(self, why: str) -> None:
         """Asks the thread to end soon."""
         self.ending = why
+        self.was_live = why == "park"  # only what is live is parked
         if self.forwarder is not None:
             self.forwarder.stop()
 
@@ -239,8 +243,8 @@ class Worker:
             return 0
         return getattr(self.error, "exit_status", AologError.exit_status)
 
-    def log_status(self) -> LogStatus:
-        """From any thread."""
+    def log_status(self, watch: ClusterWatch | None = None) -> LogStatus:
+        """From any thread. watch: of its cluster, for the phases without a connection; see ParkedLogs."""
         phase, error = self.phase, self.error
         with self.counting:
             status, lag = self.status, self.lag
@@ -258,6 +262,11 @@ class Worker:
         if phase == Phase.PAUSED:
             reason = "paused by an operator; resume it on the page"
         state = _state(phase, status)
+        known = None if watch is None else watch.reachable
+        if (phase == Phase.PARKED and not (self.was_live if known is None else known)) or (
+            phase == Phase.QUEUED and known is False
+        ):
+            state, reason = "connecting", None if watch is None else watch.trouble
         if phase in {Phase.QUEUED, Phase.RUNNING} and forwarder is None and self.last_error:
             state, reason = "blocked", self.last_error  # until the next try succeeds
         return LogStatus(
@@ -303,7 +312,7 @@ class Worker:
                 self.drain_to = forwarder.drain_to
                 if self.cut_off is None:
                     self.cut_off = forwarder.was_cut_off
-                self.status = None
+                self.status, self.was_live = None, False
                 self.forwarder = forwarder
                 if self.ending is not None:  # before there was a forwarder to stop
                     forwarder.stop()

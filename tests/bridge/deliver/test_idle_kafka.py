@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.kafka.cluster_watch import ClusterWatch
+from tests.aolog.conftest import wait_until
 from tests.bridge.against_kafka import EXACTLY
 from tests.bridge.conftest import Start, fill, running
 from tests.kafka.rights import StrictKafka
@@ -43,3 +45,29 @@ def test_an_idle_bridge_stays_reachable_and_names_a_broker_that_is_gone(
         server.start()
     process.until(lambda s: s["reachable"])
     assert process.terminate() == 0
+
+
+def test_the_connection_of_parked_logs_stays_reachable_and_names_a_broker_that_is_gone(
+    kafka_3_9: StrictKafka,
+) -> None:
+    server = kafka_3_9.server
+    watch = ClusterWatch(server.bootstrap_servers, {})
+
+    def reachable() -> bool | None:
+        watch.look(time.monotonic())
+        return watch.reachable
+
+    wait_until(reachable)
+    until_s, told = time.monotonic() + IDLE_S, set()
+    while time.monotonic() < until_s:
+        told.add((reachable(), watch.trouble))
+        time.sleep(0.05)
+    assert told == {(True, None)}
+    server.kill()
+    try:
+        wait_until(lambda: reachable() is False, 30.0)
+        wait_until(lambda: not reachable() and server.bootstrap_servers in str(watch.trouble), 30.0)
+    finally:
+        server.start()
+    wait_until(reachable)
+    watch.close()

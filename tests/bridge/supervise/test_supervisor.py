@@ -292,7 +292,7 @@ def test_a_log_with_nothing_to_do_is_parked_from_the_start_and_connects_to_no_cl
     away = supervise(prune=True, **{"clusters.bootstrap_servers": NOWHERE})
     away.until(lambda logs: len(logs) == 2 and logs["a"].phase == "parked")
     assert away["b"].state == "connecting"
-    assert (away["a"].lag_records, away["a"].state) == (0, "live")
+    assert (away["a"].lag_records, away["a"].state) == (0, "connecting")
     assert len(list((root / "a").glob("*.slab"))) == 1  # what is passed goes all the same
     assert away.stop() == 0
     again = supervise()
@@ -516,6 +516,61 @@ def test_a_log_that_cannot_be_listed_is_kept_and_the_reason_is_logged_once(
     run.until(lambda logs: "a" not in logs)
 
 
+def test_logs_with_nothing_to_send_show_whether_their_cluster_answers(
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
+) -> None:
+    """Nothing of theirs is connected, and their state was "live" while the cluster was down."""
+    for name in ("a", "b"):
+        fill(root / name, 10)
+    run = supervise(park_seconds=0.05)
+    run.until(is_asleep)
+    run.until(lambda logs: all(log.state == "live" and log.ready for log in logs.values()))
+    for _ in range(2):
+        broker.set_down()
+        run.until(lambda logs: all(log.state == "connecting" for log in logs.values()))
+        run.until(
+            lambda logs: all(broker.bootstrap_servers in str(log.error) for log in logs.values())
+        )
+        assert is_asleep({name: run[name] for name in ("a", "b")})
+        assert not run["a"].ready
+        shown = run.supervisor.overview()
+        assert (shown.state, shown.reachable) == ("connecting", False)
+        broker.set_up()
+        run.until(lambda logs: all(log.state == "live" and log.ready for log in logs.values()))
+        assert run["a"].error is None
+        assert run.supervisor.overview().reachable
+    assert run.stop() == 0
+
+
+def test_a_cluster_that_was_never_reached_is_no_parked_logs_live_state(
+    supervise: Supervise, root: Path
+) -> None:
+    fill(root / "a", 10)
+    assert supervise(drain=True).result() == 0
+    run = supervise(**{"clusters.bootstrap_servers": NOWHERE})
+    run.until(is_asleep)
+    assert {run["a"].state, run.supervisor.overview().state} == {"connecting"}
+    run.until(lambda logs: NOWHERE in str(logs["a"].error))
+    assert run.stop() == 0
+    assert {shown.state for shown in run.overviews} <= {"connecting", "stopped"}
+
+
+def test_parked_logs_share_one_connection(
+    supervise: Supervise, broker: EmbeddedBroker, root: Path
+) -> None:
+    """A client has three threads and more, and is in none of Python's lists."""
+    names = [f"log-{number}" for number in range(8)]
+    for name in names:
+        fill(root / name, 1)
+    assert supervise(drain=True).result() == 0
+    before = len(os.listdir("/proc/self/task"))
+    run = supervise()
+    run.until(lambda logs: len(logs) == len(names) and is_asleep(logs))
+    run.until(lambda logs: all(log.state == "live" for log in logs.values()))
+    assert len(os.listdir("/proc/self/task")) - before <= 6
+    assert run.stop() == 0
+
+
 # --- which cluster it is --------------------------------------------------------------------
 
 
@@ -532,7 +587,7 @@ def test_a_parked_log_is_refused_by_another_cluster_with_its_first_record(
     run.until(is_asleep)
     fill(root / "a", 1)
     run.until(lambda logs: logs["a"].code == "other_cluster")
-    assert run["b"].state == "live"
+    run.until(lambda logs: logs["b"].state == "live")
     assert run.stop() != 0
     assert consume(other.bootstrap_servers) == []
 
