@@ -140,8 +140,13 @@ def _intact_end(log: Log) -> Place:
 
 
 def find_logs(options: Options) -> list[Found]:
-    """Names and paths, sorted by name. Raises NotALog for a path without a log, UsageError for a log
-    that `subscribe` names and that does not exist."""
+    """Those that the options select, sorted by name. Raises as `all_logs`."""
+    return [log for log in all_logs(options) if is_wanted(log.name, options)]
+
+
+def all_logs(options: Options) -> list[Found]:
+    """Names and paths of the logs at the paths and below, sorted by name. Raises NotALog for a path
+    without a log, UsageError for a log that `subscribe` names and that does not exist."""
     storage = Storage()
     below = [path for path in options.paths if not _is_within(path, options.paths)]
     shared = os.path.split(below[0])[0] if len(below) == 1 else _shared(below)
@@ -165,9 +170,9 @@ def find_logs(options: Options) -> list[Found]:
     for name in options.subscribe or ():
         if name not in found and options.fail_on_loss:
             raise UsageError(
-                f"option subscribe: no log {name!r}", hint=f"the logs are {_some(sorted(found))}"
+                f"option subscribe: no log {name!r}", hint=f"the logs are {some(sorted(found))}"
             )
-    return [log for name, log in sorted(found.items()) if _is_wanted(name, options)]
+    return [log for _, log in sorted(found.items())]
 
 
 def _is_foreign(path: str) -> bool:
@@ -175,7 +180,8 @@ def _is_foreign(path: str) -> bool:
     return any("\udc80" <= character <= "\udcff" for character in path)
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
+    """The first names, and how many more there are."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
@@ -193,7 +199,8 @@ def _shared(paths: list[str]) -> str:
     return "/".join(shared)
 
 
-def _is_wanted(name: str, options: Options) -> bool:
+def is_wanted(name: str, options: Options) -> bool:
+    """Whether the options select a log with this name."""
     if options.subscribe is not None:
         return name in options.subscribe
     return options.pattern is None or re.fullmatch(options.pattern, name) is not None

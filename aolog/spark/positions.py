@@ -1,11 +1,16 @@
 """Where a stream is in its logs, and the form in which Spark stores it: JSON `{name: [address, uuid,
 ended, ordinal]}`, with sorted keys, because Spark compares the text. Older checkpoints have fewer
-fields."""
+fields.
+
+A log's name depends on what is loaded, so a log is recognised by its UUID; by its name only if a UUID is
+unknown, as in format 1.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aolog.errors import AologError
 from aolog.log.directory import Log
@@ -21,8 +26,8 @@ Offset = dict[str, Any]  # in the form that Spark stores
 
 
 class LogPosition(NamedTuple):
-    """A log was read up to the address. uuid: as in Listed. ended: the log is deleted, and all of it
-    was read, or its loss was reported. ordinal: records of the log before the address; None if unknown,
+    """A log was read up to the address. uuid: as in Listed. ended: the log is away, and all of it was
+    read, or its loss was reported. ordinal: records of the log before the address; None if unknown,
     as in format 1."""
 
     address: int
@@ -62,6 +67,42 @@ def records_between(begin: LogPosition | None, end: LogPosition) -> int | None:
     if begin is None or begin.ordinal is None or end.ordinal is None:
         return None
     return max(0, end.ordinal - begin.ordinal)
+
+
+class _Identified(Protocol):
+    """A position, or a log."""
+
+    @property
+    def uuid(self) -> str | None:
+        """In hex."""
+
+
+def recognised(
+    positions: Mapping[str, LogPosition], others: Mapping[str, _Identified]
+) -> dict[str, str]:
+    """The name among `others`, logs or later positions, for each position's name; without those whose
+    log is not there. Copies of a log have one UUID: the longest common end of the names decides."""
+    found = {
+        name: name
+        for name, position in positions.items()
+        if name in others and position.is_in(others[name].uuid)
+    }
+    unclaimed: dict[str, list[str]] = {}
+    for name in others.keys() - found.keys():
+        if (uuid := others[name].uuid) is not None:
+            unclaimed.setdefault(uuid, []).append(name)
+    for name in sorted(positions.keys() - found.keys()):
+        if names := unclaimed.get(positions[name].uuid or ""):
+            best = max(sorted(names), key=lambda other: _common_end(name, other))
+            names.remove(best)
+            found[name] = best
+    return found
+
+
+def _common_end(name: str, other: str) -> int:
+    """Parts of two names that are the same, from the end."""
+    parts = zip(reversed(name.split("/")), reversed(other.split("/")), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], parts))
 
 
 def as_json(positions: Mapping[str, LogPosition]) -> Offset:

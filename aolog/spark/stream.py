@@ -2,8 +2,9 @@
 
 An offset lists the logs that were read, and how far (positions.py); Spark stores it in the checkpoint. A
 position never goes back, and its address is a record's or the end. A log that comes is read from its
-beginning. When the query restarts, a name may belong to another log, or to none. A log that is gone stays
-in the offset. If it may have had more records, or another log has its name, that is a loss and reported.
+beginning. When the query restarts, logs may have other names, and a name may belong to another log, or to
+none. A log that is gone leaves the offset. If it may have had more records, or another log has its name,
+that is a loss and reported.
 
 One process on the driver's host calls these methods for as long as the query runs, `latestOffset` up to
 90 times a second. So a log is opened only if its directory or its last slab changed, and the pause
@@ -28,6 +29,7 @@ from aolog.log.directory import Log
 from aolog.log.pruned_records import pruned_before
 from aolog.read.reader import Reader
 from aolog.spark.batch_limits import share
+from aolog.spark.listing import is_wanted, some
 from aolog.spark.planning import Span, check_names, partitions, where
 from aolog.spark.positions import (
     LogPosition,
@@ -35,6 +37,7 @@ from aolog.spark.positions import (
     from_json,
     located,
     position_in,
+    recognised,
     records_between,
 )
 from aolog.spark.reading import partition_of, pieces_in, read_pieces
@@ -43,7 +46,7 @@ from aolog.spark.watching import Watching
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -60,6 +63,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._watching = Watching(options)
         self._target: dict[str, int] | None = None  # of Trigger.AvailableNow
+        self._unselected: set[str] = set()  # names of logs that were warned of
         self._committed: dict[str, LogPosition] = {}
         self._whole: dict[str, LogPosition] = {}  # the end of each log's records at the last look
 
@@ -81,27 +85,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch. With failOnDataLoss, raises UsageError if a log with unread records
         may have been deleted or replaced."""
         logs, begins = self._watching.look(), from_json(start)
-        ends = {
-            name: position if name in logs else self._ended(name, position)
-            for name, position in begins.items()
-        }
+        ends = self._resumed(begins, logs)
         backlog: list[Span] = []
         new: dict[str, LogPosition] = {}
+        whole: dict[str, LogPosition] = {}
         for name, log in logs.items():
-            before = self._resumed(log, ends.get(name))
-            if before is not None:
-                ends[name] = before
+            before = ends.get(name)
             since = log.bases[0] if before is None else before.address
             end = self._end(log)
             more = since < end and self._watching.has_records(log, since, end)
             if more or end < log.end or before is None:
-                self._whole[name] = position_in(log, log.end, None, before)
+                whole[name] = position_in(log, log.end, None, before)
             else:
-                self._whole[name] = before
+                whole[name] = before
             if more:
                 backlog.append(Span(log, since, end))  # `partitions` reports what is pruned
                 if before is None:
                     new[name] = position_in(log, since)
+        self._whole = whole
         self._move_cursors(new, only_new=True)
         for name, (until, ordinal) in share(backlog, *self._limits(limit)).items():
             ends[name] = position_in(logs[name], until, ordinal, ends.get(name))
@@ -113,29 +114,77 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return log.end
         return min(log.end, self._target.get(log.name, 0))
 
-    def _resumed(self, log: Listed, position: LogPosition | None) -> LogPosition | None:
-        """Where reading resumes in a log; None if the log is new."""
-        if position is None:
-            return None
-        if position.is_in(log.uuid):
-            return position._replace(uuid=log.uuid or position.uuid, ended=False)
-        if not position.ended:
+    def _resumed(
+        self, begins: Mapping[str, LogPosition], logs: Mapping[str, Listed]
+    ) -> dict[str, LogPosition]:
+        """The positions from which reading goes on, by the logs' present names. Those of logs that may be
+        read again stay too: logs that the options exclude, and logs of a path that is away."""
+        watching, names = self._watching, recognised(begins, logs)
+        found: dict[str, LogPosition] = {}
+        gone: list[str] = []
+        replaced: list[str] = []
+        for name, position in begins.items():
+            if name in names:
+                log = logs[names[name]]
+                uuid = log.uuid or position.uuid
+                found[log.name] = position._replace(uuid=uuid, ended=False)
+                continue
+            if name in watching.unselected:
+                self._warn_unselected(name, position)
+                found[name] = position
+                continue
+            if watching.is_away and name not in logs:
+                found[name] = position._replace(ended=True)
+            if position.ended or not is_wanted(name, self._options):
+                continue
+            if name in logs:
+                replaced.append(name)
+            elif not self._was_whole(name, position):
+                gone.append(name)
+        if gone and not (found or self._whole):
+            self._report_another_root(gone + replaced)
+        elif gone:
+            self._report_gone(gone)
+        for name in replaced:
             self._lost(
-                f"{log.path} is another log than the one that was read up to address "
-                f"{position.address}",
-                "read the new one from its beginning",
+                f"{logs[name].path} is another log than the one that was read up to address "
+                f"{begins[name].address}",
+                "set it to false to read the new one from its beginning",
             )
-        return position_in(log, log.bases[0])
+        return found
 
-    def _ended(self, name: str, position: LogPosition) -> LogPosition:
-        """The position in a deleted log."""
-        if not (position.ended or self._was_whole(name, position)):
-            self._lost(
-                f"log {name!r} was deleted, and may have had records after address {position.address}, "
-                "up to which it was read",
-                "continue without it",
+    def _warn_unselected(self, name: str, position: LogPosition) -> None:
+        if name not in self._unselected:
+            self._unselected.add(name)
+            warn(
+                "log %r is no longer selected by %s; its position, address %s, stays in the checkpoint, and "
+                "it is read on from there if it is selected again",
+                name,
+                self._selects(),
+                position.address,
             )
-        return position._replace(ended=True)
+
+    def _selects(self) -> str:
+        return "subscribe" if self._options.subscribe is not None else "subscribePattern"
+
+    def _report_another_root(self, names: list[str]) -> None:
+        """No log of the checkpoint is there, and this query has not seen one of them."""
+        self._lost(
+            f"no log of the checkpoint ({some(sorted(map(repr, names)))}) is below {self._where()}",
+            "load the paths of before, use another checkpointLocation, or set it to false to read what is "
+            "here from the beginning",
+        )
+
+    def _report_gone(self, names: list[str]) -> None:
+        which = "log {} is" if len(names) == 1 else "logs {} are"
+        self._lost(
+            f"{which.format(some(sorted(map(repr, names))))} not below {self._where()}: deleted, moved, or "
+            "of another path, perhaps with records that were not read",
+            "load them where they are now, or set it to false to go on without them",
+        )
+
+    def _where(self) -> str:
+        return some(list(self._options.paths))
 
     def _was_whole(self, name: str, position: LogPosition) -> bool:
         """Whether all records of the log were read, as of the last look."""
@@ -178,13 +227,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks of the batch between two offsets, the same at each call. With failOnDataLoss, raises
         UsageError if records of the batch are gone."""
-        logs, begins = self._watching.look(), from_json(start)
+        logs, begins, ends = self._watching.look(), from_json(start), from_json(end)
+        here = recognised(ends, logs)
+        before = {name: begins[old] for old, name in recognised(begins, ends).items()}
         wanted = []
-        for name, position in sorted(from_json(end).items()):
-            before = begins.get(name)
-            if before is not None and not before.is_in(position.uuid):
-                before = None  # the batch begins another log
-            span = self._part(name, logs.get(name), before, position)
+        for name, position in sorted(ends.items()):
+            log = logs[here[name]] if name in here else None
+            span = self._part(name, log, before.get(name), position)
             if span is not None:
                 wanted.append(span)
         options = self._options
@@ -199,20 +248,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = position.address
         if since >= until:
             return None
-        lost = records_lost(records_between(before, position))
         if log is None:
-            self._lost(f"log {name!r} was deleted, {lost} lost")
-            return None
-        if not position.is_in(log.uuid):
-            self._lost(
-                f"{log.path} is another log than the batch's, {lost} lost",
-                "leave out this log's part of the batch",
-            )
+            self._report_missing(name, records_between(before, position))
             return None
         if before is not None and since < log.bases[0]:
             self._report_pruned(log, before, position)
             since = log.bases[0]
         return Span(log, since, until) if since < until else None
+
+    def _report_missing(self, name: str, records: int | None) -> None:
+        """A log of a batch that was planned before is not among the logs."""
+        if name in self._watching.unselected:
+            self._lost(
+                f"a batch that is repeated has records of log {name!r}, which is no longer selected by "
+                f"{self._selects()}",
+                "select it until the batch is done, or set it to false to leave them out",
+            )
+            return
+        here = self._watching.known.get(name)
+        what = (
+            f"log {name!r} was deleted or moved"
+            if here is None
+            else (f"{here.path} is another log than the batch's")
+        )
+        self._lost(
+            f"{what}, {records_lost(records)} lost",
+            "set it to false to leave out this log's part of the batch",
+        )
 
     def _report_pruned(self, log: Listed, before: LogPosition, position: LogPosition) -> None:
         with Log(log.path, Storage()) as opened:
@@ -224,13 +286,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             count = records_between(before, position)
         self._lost(
             f"{log.path}: addresses {before.address} to {end} are pruned, {records_lost(count)} lost",
-            "go on at what is left",
+            "set it to false to go on at what is left",
         )
 
-    def _lost(self, what: str, instead: str = "skip it") -> None:
+    def _lost(self, what: str, to_do: str) -> None:
         if self._options.fail_on_loss:
-            raise UsageError(f"option failOnDataLoss: {what}", hint=f"set it to false to {instead}")
-        warn("%s; failOnDataLoss is false: %s", what, instead)
+            raise UsageError(f"option failOnDataLoss: {what}", hint=to_do)
+        warn("%s; failOnDataLoss is false, so the query goes on", what)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Batches of the partition's records. Raises GapFound, StorageError."""
@@ -244,16 +306,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._move_cursors(from_json(end))
 
     def _move_cursors(self, positions: dict[str, LogPosition], *, only_new: bool = False) -> None:
-        for name, position in positions.items():
-            self._move_cursor(name, position, only_new=only_new)
+        cursor, logs = self._options.cursor, self._watching.known
+        if cursor is None:
+            return
+        for old, name in recognised(positions, logs).items():
+            if self._committed.get(name) != positions[old]:
+                self._move_cursor(cursor, logs[name], positions[old], only_new=only_new)
 
-    def _move_cursor(self, name: str, position: LogPosition, *, only_new: bool) -> None:
-        log: Listed | None = self._watching.known.get(name)
-        cursor = self._options.cursor
-        if cursor is None or log is None or self._committed.get(name) == position:
-            return
-        if not position.is_in(log.uuid):
-            return
+    def _move_cursor(
+        self, cursor: str, log: Listed, position: LogPosition, *, only_new: bool
+    ) -> None:
         with Reader(log.path, cursor=cursor) as reader:
             if not (only_new and reader.has_cursor_position):
                 try:
@@ -264,7 +326,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     warn("%s: the offset is past the log's end, so its cursor stays", error)
                     return
                 reader.commit()
-                self._committed[name] = position
+                self._committed[log.name] = position
 
     def stop(self) -> None:
         """Closes all files."""

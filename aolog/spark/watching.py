@@ -17,7 +17,7 @@ from aolog.log.directory import Log
 from aolog.log.listing import shows_changes
 from aolog.log.names import MANIFEST_NAME, slab_name
 from aolog.read import seek
-from aolog.spark.listing import Found, find_logs, look, steadily_all
+from aolog.spark.listing import Found, all_logs, is_wanted, look, steadily_all
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Watching:
         self._open: OrderedDict[str, Log] = OrderedDict()
         self._look_at = self._list_at = 0.0
         self.known: dict[str, Listed] = {}
+        self.unselected: set[str] = set()  # names of the logs that the options exclude
+        self.is_away = False  # whether a path holds no log any more: perhaps a mount is missing
 
     def close(self) -> None:
         """Idempotent."""
@@ -81,13 +83,18 @@ class Watching:
         if is_published:  # new slabs and logs, without a change of their entries
             self._states.clear()
             self._manifests = manifests
-        begun = time.monotonic()
-        if is_published or begun >= self._list_at:
-            self._found = self._list()
-            listed = time.monotonic()
-            self._list_at = listed + max(LIST_EVERY_S, _REST * (listed - begun))
+        is_listed = is_published or time.monotonic() >= self._list_at
+        if is_listed:
+            self._list()
+        seen = self._all_seen()
+        if len(seen) < len(self._found) and not is_listed:  # deleted, or renamed
+            self._list()
+            seen = self._all_seen()
+        return seen, self._found
+
+    def _all_seen(self) -> dict[str, Listed]:
         seen = ((found.name, self._seen(found)) for found in self._found)
-        return {name: log for name, log in seen if log is not None}, self._found
+        return {name: log for name, log in seen if log is not None}
 
     def _manifest(self, root: str) -> tuple[int, int] | None:
         """A new manifest is a new file."""
@@ -97,13 +104,20 @@ class Watching:
             return None
         return found.st_ino, found.st_mtime_ns
 
-    def _list(self) -> list[Found]:
+    def _list(self) -> None:
+        begun = time.monotonic()
         try:
-            return find_logs(self._options)
+            logs = all_logs(self._options)
         except NotALog:
             if not self._found:
                 raise
-            return self._found  # deleted since: `_seen` finds that of each log
+            self.is_away = True  # `_seen` finds which of the known logs are left
+        else:
+            self.is_away = False
+            self._found = [log for log in logs if is_wanted(log.name, self._options)]
+            self.unselected = {log.name for log in logs} - {log.name for log in self._found}
+        listed = time.monotonic()
+        self._list_at = listed + max(LIST_EVERY_S, _REST * (listed - begun))
 
     def _seen(self, found: Found) -> Listed | None:
         before, state = self.known.get(found.name), None

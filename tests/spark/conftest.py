@@ -65,3 +65,13 @@ def load(spark: SparkSession) -> Callable[..., DataFrame]:
         return reader.load([str(each) for each in path] if isinstance(path, list) else str(path))
 
     return load
+
+
+@pytest.fixture
+def looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest between two looks is real time, and tested by itself."""
+    from aolog.spark import watching
+
+    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(watching, "LIST_EVERY_S", 0.0)
+    monkeypatch.setattr(watching, "_REST", 0)

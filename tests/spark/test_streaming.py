@@ -4,75 +4,23 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import time
 
 import pytest
-from pyspark.cloudpickle import dumps, loads
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 import aolog
 from aolog.errors import CursorLocked, UsageError
 from aolog.log import directory
 from aolog.publish.publication import publish
-from aolog.spark import batch_limits, stream, watching
+from aolog.spark import watching
 from tests.aolog.conftest import in_thread, overwrite
 from tests.publish.job import JOB, task
-from tests.spark.driving import offsets, run, source, struct, write
+from tests.spark.driving import write
+from tests.spark.queries import Query, named
 from tests.still import TIMES, hold
 
-SCHEMA = struct("offset", "log")
-ANOTHER = r"option failOnDataLoss: .*log is another log than the one that was read up to address"
-
-
-@pytest.fixture(autouse=True)
-def looks_at_once(monkeypatch):
-    """The rest between two looks is real time, and tested by itself."""
-    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.0)
-    monkeypatch.setattr(watching, "LIST_EVERY_S", 0.0)
-    monkeypatch.setattr(watching, "_REST", 0)
-
-
-class Query:
-    """What Spark does with a stream reader: batches between offsets, which it keeps as JSON."""
-
-    def __init__(self, path, checkpoint=None, **options):
-        loaded = source(path, **options)
-        loaded.schema()
-        self.reader = loads(dumps(loads(dumps(loaded)).streamReader(SCHEMA)))
-        self.offset = checkpoint
-        self.limit = self.reader.getDefaultReadLimit()
-        self.rows = []
-        if checkpoint is None:
-            self.offset = json.dumps(self.reader.initialOffset())
-
-    def batch(self, limit=None):
-        """One micro-batch; its rows, None where there was none."""
-        start = json.loads(self.offset)
-        end = json.dumps(self.reader.latestOffset(start, limit or self.limit))
-        if end == self.offset:
-            return None
-        rows = self.between(self.offset, end)
-        self.rows += rows
-        self.offset = end
-        return rows
-
-    def between(self, start, end):
-        planned = self.reader.partitions(json.loads(start), json.loads(end))
-        found = [b for part in run(self.reader, planned, SCHEMA) for b in part]
-        return [tuple(row.values()) for b in found for row in b.to_pylist()]
-
-    def all(self):
-        """Batches until there is none."""
-        sizes = []
-        while (rows := self.batch()) is not None:
-            sizes.append(len(rows))
-            assert len(sizes) < 1000, "it never ends"
-        return sizes
-
-
-def named(addresses, name):
-    return [(address, name) for address in addresses]
+pytestmark = pytest.mark.usefixtures("looks_at_once")
 
 
 def test_what_comes_is_read_once_and_logs_that_come_from_their_beginning(tmp_path):
@@ -231,68 +179,6 @@ def test_starting_places_and_timestamps(tmp_path):
         Query(tmp_path, endingOffsets="latest")
 
 
-@pytest.mark.parametrize(
-    "limit",
-    [
-        {},
-        {"maxRecordsPerTrigger": 7},
-        {"maxBytesPerTrigger": "4k"},
-        {"maxRecordsPerTrigger": 7, "maxBytesPerTrigger": "4k"},
-    ],
-    ids=str,
-)
-def test_records_pruned_under_the_stream_are_a_loss_and_a_limit_starts_at_what_is_left(
-    tmp_path, caplog, limit
-):
-    addresses = write(tmp_path / "log", 200, value=bytes(1000), slab_bytes=15_000)
-    other = write(tmp_path / "other", 1)
-    query = Query(tmp_path, maxRecordsPerTrigger=3)
-    read = query.batch()
-    slabs = sorted((tmp_path / "log").glob("*.slab"))
-    assert len(slabs) > 10
-    for slab in slabs[:-2]:
-        slab.unlink()
-    with pytest.raises(UsageError, match=r"option failOnDataLoss: .*log.* pruned") as raised:
-        Query(tmp_path, checkpoint=query.offset, **limit).batch()
-    left = [address for address in addresses if address >= int(slabs[-2].stem)]
-    lost = 200 - len(left) - sum(name == "log" for _, name in read)
-    assert f"{lost} records lost" in str(raised.value)
-    assert "set it to false" in str(raised.value)
-    forgiving = Query(tmp_path, checkpoint=query.offset, failOnDataLoss="false", **limit)
-    sizes = forgiving.all()
-    assert sorted(read + forgiving.rows) == sorted(
-        [row for row in read if row[1] == "log"] + named(left, "log") + named(other, "other")
-    )
-    assert sizes == [len(left)] if not limit else max(sizes) <= 8
-    told = [r.getMessage() for r in caplog.records if "pruned" in r.getMessage()]
-    assert len(told) == 1
-    assert f"{lost} records lost" in told[0]
-
-
-@pytest.mark.parametrize("limit", [{"maxRecordsPerTrigger": 30}, {"maxBytesPerTrigger": "30k"}])
-@pytest.mark.parametrize("pruned", ["some", "all that the look saw"])
-def test_slabs_pruned_between_a_look_and_a_limit_are_left_out(tmp_path, monkeypatch, limit, pruned):
-    write(tmp_path / "log", 100, value=bytes(1000), slab_bytes=15_000)
-    slabs = sorted((tmp_path / "log").glob("*.slab"))
-
-    def prunes(*given, real=batch_limits.share):
-        monkeypatch.setattr(stream, "share", real)
-        if pruned != "some":
-            write(tmp_path / "log", 20, value=bytes(1000), slab_bytes=15_000)
-        for slab in slabs[: 3 if pruned == "some" else None]:
-            slab.unlink()
-        return real(*given)
-
-    query = Query(tmp_path, failOnDataLoss="false", **limit)
-    query.reader.prepareForTriggerAvailableNow()
-    monkeypatch.setattr(stream, "share", prunes)
-    query.all()
-    rest = Query(tmp_path, failOnDataLoss="false", checkpoint=query.offset)
-    rest.all()
-    assert [address for address, _ in query.rows + rest.rows] == offsets(tmp_path / "log")
-    assert bool(query.rows) == (pruned == "some")
-
-
 def test_an_append_that_is_on_its_way_is_left_to_the_next_batch(tmp_path):
     addresses = write(tmp_path / "log", 3, value=b"." * 5000, sync="never")
     slab = next((tmp_path / "log").glob("*.slab"))
@@ -302,95 +188,6 @@ def test_an_append_that_is_on_its_way_is_left_to_the_next_batch(tmp_path):
     assert query.batch() == named(addresses[:2], "log")
     slab.write_bytes(data)
     assert query.batch() == named(addresses[2:], "log")
-
-
-@pytest.mark.parametrize("options", [{}, {"maxRecordsPerTrigger": 2}, {"maxBytesPerTrigger": 500}])
-def test_what_was_read_and_then_lost_with_the_page_cache_takes_no_offset_back(tmp_path, options):
-    with aolog.Writer(tmp_path / "log", batch_bytes=0, sync="never") as log:
-        addresses = [log.append(b"." * 200) for _ in range(10)]
-        log.flush()
-        query = Query(tmp_path / "log", **options)
-        query.all()
-        slab = next((tmp_path / "log").glob("*.slab"))
-        data = slab.read_bytes()
-    before = json.loads(query.offset)
-    slab.write_bytes(data[: addresses[6]])
-    assert query.batch() is None
-    assert json.loads(query.offset) == before
-    more = write(tmp_path / "log", 5, value=b"." * 200)
-    assert more[0] > addresses[-1], "a new epoch begins above"
-    query.all()
-    assert query.rows == named(addresses + more, "log")
-
-
-@pytest.mark.parametrize("count", [5, 10, 30])
-def test_another_log_in_the_place_of_one_is_told_behind_a_restart(tmp_path, count):
-    """Its first records were once taken for read, without a word."""
-    write(tmp_path / "log", 10)
-    query = Query(tmp_path)
-    query.batch()
-    shutil.rmtree(tmp_path / "log")
-    addresses = write(tmp_path / "log", count)
-    with pytest.raises(UsageError, match=ANOTHER):
-        Query(tmp_path, checkpoint=query.offset).batch()
-    forgiving = Query(tmp_path, checkpoint=query.offset, failOnDataLoss="false")
-    assert forgiving.batch() == named(addresses, "log")
-    assert forgiving.batch() is None
-
-
-def test_a_log_that_went_between_two_runs_is_told(tmp_path, caplog):
-    write(tmp_path / "a")
-    addresses = write(tmp_path / "b")
-    query = Query(tmp_path, maxRecordsPerTrigger=12)
-    query.batch()
-    shutil.rmtree(tmp_path / "a")
-    with pytest.raises(
-        UsageError, match="log 'a' was deleted, and may have had records after address"
-    ):
-        Query(tmp_path, checkpoint=query.offset).batch()
-    forgiving = Query(tmp_path, checkpoint=query.offset, failOnDataLoss="false")
-    forgiving.all()
-    assert query.rows[-1][1] == "b"
-    assert [row for row in query.rows + forgiving.rows if row[1] == "b"] == named(addresses, "b")
-    assert caplog.text.count("log 'a' was deleted") == 1
-    assert Query(tmp_path, checkpoint=forgiving.offset).batch() is None, "it was told once"
-
-
-def test_a_log_that_went_when_all_of_it_was_read_is_no_loss_and_another_begins_anew(tmp_path):
-    write(tmp_path / "a")
-    write(tmp_path / "b")
-    query = Query(tmp_path)
-    query.all()
-    shutil.rmtree(tmp_path / "a")
-    assert query.batch() == []
-    assert query.batch() is None
-    restarted = Query(tmp_path, checkpoint=query.offset)
-    assert restarted.batch() is None
-    addresses = write(tmp_path / "a", 4)
-    assert restarted.batch() == named(addresses, "a")
-
-
-def test_a_batch_that_is_repeated_is_not_read_from_another_log(tmp_path):
-    write(tmp_path / "log")
-    query = Query(tmp_path)
-    begin = query.offset
-    query.batch()
-    shutil.rmtree(tmp_path / "log")
-    write(tmp_path / "log", 20)
-    again = Query(tmp_path, checkpoint=begin)
-    with pytest.raises(UsageError, match="another log than the batch's"):
-        again.between(begin, query.offset)
-
-
-def test_a_log_that_is_put_back_from_a_copy_is_read_on(tmp_path):
-    write(tmp_path / "root" / "log", 10)
-    shutil.copytree(tmp_path / "root", tmp_path / "copy")
-    query = Query(tmp_path / "root")
-    query.batch()
-    shutil.rmtree(tmp_path / "root" / "log")
-    shutil.copytree(tmp_path / "copy" / "log", tmp_path / "root" / "log")
-    more = write(tmp_path / "root" / "log", 5)
-    assert query.batch() == named(more, "log")
 
 
 # --- the cursor -----------------------------------------------------------------------------
