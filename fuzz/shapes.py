@@ -7,6 +7,7 @@ and every bit can be tried.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -119,12 +120,23 @@ def _closed(path: str) -> list[Record]:
         return _append(writer, range(11))
 
 
-def _crashed(path: str, *, marks: bool = False, **options: Any) -> list[Record]:
-    writer = _writer(path, **options)
+def _crashed(path: str, *, marks: bool = False) -> list[Record]:
+    writer = _writer(path)
     records = _append(writer, range(11), marks=marks)
     writer.flush()
     abandon(writer)
     return records
+
+
+def _zeros_ahead(path: str) -> list[Record]:
+    """As a slab whose writer synced often."""
+    records = _crashed(path)
+    os.truncate(f"{path}/{_last_slab(path)}", SLAB_BYTES)
+    return records
+
+
+def _last_slab(path: str) -> str:
+    return max(name for name in read_files(path) if name.endswith(".slab"))
 
 
 def _epochs(path: str) -> list[Record]:
@@ -135,8 +147,7 @@ def _epochs(path: str) -> list[Record]:
         records += _append(writer, range(4 * n, 4 * n + 4))
         writer.flush()
         abandon(writer)
-        last = max(read_files(path), key=lambda name: (name.endswith(".slab"), name))
-        with open(f"{path}/{last}", "ab") as file:  # noqa: PTH123 -- strings are the paths here
+        with open(f"{path}/{_last_slab(path)}", "ab") as file:  # noqa: PTH123 -- strings are the paths here
             file.write(torn)
     return records
 
@@ -192,7 +203,7 @@ SHAPES: dict[str, Callable[[str], list[Record]]] = {
     "closed": _closed,
     "open": _crashed,
     "marked": lambda path: _crashed(path, marks=True),
-    "preallocated": lambda path: _crashed(path, preallocate=True),
+    "zeros_ahead": _zeros_ahead,
     "epochs": _epochs,
     "nested": _nested,
     "queuefka": _queuefka,

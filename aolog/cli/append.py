@@ -217,7 +217,7 @@ def _print_outcome(
     headings={
         "Records": "delimiter key_from topic_from timestamp_from timestamp_unit max_record_bytes",
         "When records become visible and durable": "flush_seconds sync sync_seconds batch_bytes",
-        "Slabs": "slab_bytes slab_seconds compression compression_level preallocate",
+        "Slabs": "slab_bytes slab_seconds compression compression_level",
         "Retention": "retention_max_bytes retention_max_age retention_max_slabs when_full",
         "A new log": "topic format_ mode",
     },
@@ -326,7 +326,6 @@ with --json): append the rest of the input.""",
     help="Compress frames; readers need no option.",
 )
 @click.option("--compression-level", type=int, help="zstd: 1 to 22 [1]; lz4: 1 to 12.")
-@click.option("--preallocate", is_flag=True, help="Fill each new slab with zeros.")
 @click.option(
     "--mode",
     type=MODE,

@@ -64,17 +64,17 @@ class _InMemory:
 
 
 class FormatTwoSlab(_InMemory, Frames):
-    """A slab of format 2, created by this writer. zeros_end: the file is filled with zeros up to here."""
+    """A slab of format 2, created by this writer."""
 
     data_begin = DATA_BEGIN
 
-    def __init__(self, file: File, header: SlabHeader, zeros_end: int = 0) -> None:
+    def __init__(self, file: File, header: SlabHeader) -> None:
         full_at = max(header.slab_bytes, DATA_BEGIN + 1)  # a slab holds at least one frame
         base = 0 if header.base == NO_BASE else header.base  # a pending slab has no address yet
         Frames.__init__(self, base, DATA_BEGIN, full_at, header.salt, Index([], [], []))
         self.file = file
         self.header = header
-        self.zeros_end = zeros_end
+        self.zeros_end = 0  # the file is filled with zeros up to here
         self._headers_hash = xxhash.xxh3_64()
         self._hashed = 0  # frames
         self._has_seal = False
@@ -153,7 +153,7 @@ class FormatTwoSlab(_InMemory, Frames):
             self.full_at = 0
         self.write_pending()
         if self.file.stat().size > self.offset:
-            self.file.truncate(self.offset)  # the unused rest of a pre-allocated file
+            self.file.truncate(self.offset)  # the unused rest of the zeros ahead
 
 
 class FormatOneSlab(_InMemory):

@@ -77,9 +77,7 @@ def begin_slab(
             compressed=options.compression != "none",
         )
         file.pwrite_all([header.encode_prelude()], 0)
-        if options.preallocate:
-            file.fill_zeros(options.slab_bytes)
-    return FormatTwoSlab(file, header, options.slab_bytes if options.preallocate else 0)
+    return FormatTwoSlab(file, header)
 
 
 def begin_format_1_slab(

@@ -143,7 +143,7 @@ def refuse_foreign(log: Log, *, format_1: bool) -> None:
 
 
 def open_for_append(
-    log: Log, *, format_1: bool = False, first_base: int = 0, topic: str | None = None
+    log: Log, *, format_1: bool = False, topic: str | None = None
 ) -> tuple[Opening, SlabHeader, int | None]:
     """Recovers the log. The caller holds the writer's lock.
 
@@ -159,14 +159,13 @@ def open_for_append(
     random_bytes = log.storage.system.random_bytes
     decision = decide(
         last,
-        first_base=first_base,
         cursors=_cursor_addresses(log),
         jump=lambda: int.from_bytes(random_bytes(8), "little") % _JUMP_MAX // 8 * 8,
     )
     if last is None:
         _refuse_cursors(log)
-        fresh = _first_header(random_bytes(16), first_base, epoch=1, topic=topic)
-        return Opening(decision.case.value, 1, first_base), fresh, None
+        fresh = _first_header(random_bytes(16), 0, epoch=1, topic=topic)
+        return Opening(decision.case.value, 1, 0), fresh, None
     if decision.case is Case.ONLY_LOST:
         raise HeaderLost(
             "the only slab has no intact header of its own name",

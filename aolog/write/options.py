@@ -31,8 +31,6 @@ _INTEGERS = (
     ("batch_bytes", 0, BATCH_BYTES_MAX),  # 0: a frame a record
     ("max_record_bytes", 1, RECORD_BYTES_MAX),
     ("flush_records", 1, UNBOUNDED),
-    ("flush_bytes", 1, UNBOUNDED),
-    ("first_address", 0, (1 << 63) - 1),
 )
 
 
@@ -43,7 +41,6 @@ class WriterOptions(NamedTuple):
     slab_seconds: float | None = None
     batch_bytes: int = BATCH_BYTES
     flush_records: int | None = None
-    flush_bytes: int | None = None
     flush_seconds: float | None = 1.0
     sync: Literal["interval", "never", "flush"] = "interval"
     sync_seconds: float = 1.0
@@ -51,8 +48,6 @@ class WriterOptions(NamedTuple):
     format: Literal["aolog", "queuefka"] = "aolog"
     topic: str | None = None
     max_record_bytes: int = MAX_RECORD_BYTES
-    preallocate: bool = False
-    first_address: int = 0
     compression: Compression = "none"
     compression_level: int | None = None
     mode: int = DIRECTORY_MODE
@@ -70,8 +65,8 @@ class WriterOptions(NamedTuple):
         check_topic(self.topic)
         check_retention(self.retention)
         packer(self.compression, self.compression_level)
-        if self.format_1 and (self.topic is not None or self.preallocate):
-            raise UsageError("format 1 has no place for a topic or for pre-allocation")
+        if self.format_1 and self.topic is not None:
+            raise UsageError("format 1 has no place for a topic")
         if self.format_1 and self.compression != "none":
             raise UsageError(
                 "format 1 has no compression", hint='use format="aolog", or compression="none"'
@@ -93,8 +88,6 @@ class WriterOptions(NamedTuple):
                 continue
             if not hasattr(value, "__index__") or not least <= value <= most:
                 raise UsageError(f"{name}={value!r}", hint=f"use an integer from {least} to {most}")
-        if self.first_address % 8:
-            raise UsageError(f"first_address={self.first_address}", hint="use a multiple of 8")
         for name in ("slab_seconds", "flush_seconds", "sync_seconds"):
             value = given[name]
             if value is not None and not (isinstance(value, SupportsFloat) and value > 0):  # type: ignore[operator]  # what is like a float compares
@@ -113,7 +106,7 @@ class WriterOptions(NamedTuple):
     @property
     def unwritten_bytes(self) -> int:
         """How many bytes may wait in memory."""
-        return self.flush_bytes or max(self.batch_bytes, FLUSH_BYTES)
+        return max(self.batch_bytes, FLUSH_BYTES)
 
     @property
     def unwritten_records(self) -> int:

@@ -103,16 +103,14 @@ class Decision(NamedTuple):
     new_epoch: bool
 
 
-def decide(
-    last: LastSlab | None, *, first_base: int, cursors: list[int], jump: Callable[[], int] = int
-) -> Decision:
+def decide(last: LastSlab | None, *, cursors: list[int], jump: Callable[[], int] = int) -> Decision:
     """The row for what was found. cursors: addresses that were visible. jump: returns a random
     distance, which is added after a power loss and in a copy.
 
     Every combination of inputs lands on exactly one row (a test enumerates them).
     """
     if last is None:
-        return Decision(Case.FRESH, None, False, first_base, True)
+        return Decision(Case.FRESH, None, False, 0, True)
     if last.format == 1:
         return _decide_format_1(last)
     if not last.has_header:

@@ -68,10 +68,7 @@ class SlabChain:
 
                 roll_forward(log)
             self.opening, self._following, offset = open_for_append(
-                log,
-                format_1=options.format_1,
-                first_base=options.first_address,
-                topic=options.topic,
+                log, format_1=options.format_1, topic=options.topic
             )
             for name in log.unborn:  # a slab that was never renamed holds no record
                 self.storage.unlink(log.directory / name)

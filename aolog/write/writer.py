@@ -53,12 +53,11 @@ class Writer(Inlet):
 
     Creates the directory if there is none. slab_bytes, slab_seconds: a slab that is larger, or that
     got its first record longer ago, is sealed. batch_bytes: records are gathered into frames of about
-    this size; 0 makes every record a frame. flush_records, flush_bytes, flush_seconds: how long
-    records may wait in memory, also when nobody appends. sync: "interval" syncs every sync_seconds
+    this size; 0 makes every record a frame. flush_records, flush_seconds: how long records may wait in
+    memory, also when nobody appends; there are never more than a MiB of them, or one frame. sync: "interval" syncs every sync_seconds
     while there is something to sync, "flush" at every flush, "never" only when a slab is sealed.
     topic: the log's default destination. max_record_bytes: of value, key, headers and topic together,
-    with a few bytes for each. preallocate: fills a new slab with zeros. first_address: where a new log
-    begins. compression: of frames' bodies, by the extra `compression`; compression_level: zstd's 1 to
+    with a few bytes for each. compression: of frames' bodies, by the extra `compression`; compression_level: zstd's 1 to
     22 (default 1), or lz4's 1 to 12 for its slow mode. Small bodies, and those that do not shrink, are
     stored as they are. mode: of the log's directory, and of those above it, if they are created,
     whatever the umask; an existing one keeps its mode. Files in the log get their directory's bits.
@@ -83,7 +82,6 @@ class Writer(Inlet):
         slab_seconds: float | None = None,
         batch_bytes: int = BATCH_BYTES,
         flush_records: int | None = None,
-        flush_bytes: int | None = None,
         flush_seconds: float | None = 1.0,
         sync: Literal["interval", "never", "flush"] = "interval",
         sync_seconds: float = 1.0,
@@ -91,8 +89,6 @@ class Writer(Inlet):
         format: Literal["aolog", "queuefka"] = "aolog",  # noqa: A002 -- the design's name
         topic: str | None = None,
         max_record_bytes: int = MAX_RECORD_BYTES,
-        preallocate: bool = False,
-        first_address: int = 0,
         compression: Compression = "none",
         compression_level: int | None = None,
         mode: int = DIRECTORY_MODE,
@@ -100,10 +96,10 @@ class Writer(Inlet):
     ) -> None:
         options = WriterOptions(
             slab_bytes=slab_bytes, slab_seconds=slab_seconds, batch_bytes=batch_bytes,
-            flush_records=flush_records, flush_bytes=flush_bytes, flush_seconds=flush_seconds,
-            sync=sync, sync_seconds=sync_seconds, retention=retention, format=format, topic=topic,
-            max_record_bytes=max_record_bytes, preallocate=preallocate, first_address=first_address,
-            compression=compression, compression_level=compression_level, mode=mode,
+            flush_records=flush_records, flush_seconds=flush_seconds, sync=sync,
+            sync_seconds=sync_seconds, retention=retention, format=format, topic=topic,
+            max_record_bytes=max_record_bytes, compression=compression,
+            compression_level=compression_level, mode=mode,
         ).checked()  # fmt: skip
         self.path = absolute(path)  # slabs to come do not move with the process
         self._options = options

@@ -44,7 +44,6 @@ class LogTarget:
         options = {
             "slab_bytes": rng.choice(_SLAB_BYTES),
             "batch_bytes": rng.choice([0, 100, 2000, 64 << 10]),
-            "preallocate": rng.random() < 0.2,
             "compression": rng.choice(["none", *CODECS]),
         }
         steps = [

@@ -22,13 +22,17 @@ import pytest
 
 import aolog
 from aolog.format.frame import Buffer
+from aolog.format.slab import DATA_BEGIN, SlabHeader
 from aolog.log.directory import Log
+from aolog.log.names import slab_name
 from aolog.log.walk import Tail
 from aolog.maintenance.verify import verify
 from aolog.record import Record
 from aolog.storage.directory import Directory
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
+from aolog.write.next_slab import begin_slab
+from aolog.write.options import WriterOptions
 from fuzz import shapes, ways
 
 ROOT = Path(__file__).parents[2]
@@ -87,6 +91,25 @@ def fill(path: str | Path, records: Iterable[bytes | None], **options: object) -
     """A closed log; the records' addresses."""
     with aolog.Writer(path, **options) as log:
         return [log.append(value) for value in records]
+
+
+def begin_at(path: str, first: int, kind: str = "aolog") -> None:
+    """A log whose next slab begins at this address, as after many epochs: an empty slab is before it."""
+    Path(path).mkdir()
+    if kind == "queuefka":
+        Path(path, slab_name(first)).touch()
+        return
+    header = SlabHeader(
+        topic_uuid=os.urandom(16),
+        base=first - DATA_BEGIN,
+        base_ordinal=0,
+        salt=0,
+        epoch=1,
+        created_us=0,
+    )
+    storage = Storage()
+    with storage.open_directory(path) as directory:
+        begin_slab(directory, storage, header, WriterOptions(slab_bytes=1)).file.close()
 
 
 # --- looking at a log ------------------------------------------------------------------------

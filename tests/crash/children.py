@@ -80,9 +80,6 @@ class Child:
     def rotation(self) -> None:
         self.write("flush", slab_bytes=9_000, batch_bytes=200, sync="never")
 
-    def preallocated(self) -> None:
-        self.write("sync", slab_bytes=60_000, preallocate=True, **QUICK)
-
     def batches(self) -> None:
         with Writer(self.path, slab_bytes=100_000, **QUICK) as writer:
             i = 0

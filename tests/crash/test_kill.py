@@ -32,7 +32,6 @@ WRITERS = [
     ("by_policy", 3, TORN),
     ("threads", 3, TORN),
     ("rotation", 3, TORN),
-    ("preallocated", 2, TORN),
     ("batches", 2, TORN),
     ("format_1", 2, UNSURE),
     ("pruning", 3, PRUNED),

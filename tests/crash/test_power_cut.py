@@ -38,8 +38,8 @@ class AnotherBoot(System):
 
 @pytest.mark.parametrize(
     ("inner", "role"),
-    [("ext4", "sync"), ("ext4", "sync_in_threads"), ("ext4", "preallocated"),
-     ("ext4", "by_policy"), ("xfs", "sync_in_threads")],
+    [("ext4", "sync"), ("ext4", "sync_in_threads"), ("ext4", "by_policy"),
+     ("xfs", "sync_in_threads")],
 )  # fmt: skip  # a table
 def test_what_was_synced_survives_a_power_cut(
     inner: str, role: str, tmp_path: Path, seed: int

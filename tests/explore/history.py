@@ -107,9 +107,10 @@ BY_HAND: dict[str, tuple[dict[str, Any], list[Step]]] = {
         [("append", 40), ("flush",), ("commit", "c", 1), ("kill",), ("append", 40), ("flush",),
          ("commit", "c", 1)],
     ),
-    "preallocated": (
-        {"slab_bytes": SMALL, "preallocate": True},
-        [("append", 300), ("sync",), ("append", 300), ("flush",), ("many", 2, 200)],
+    "often_synced_in_small_slabs": (
+        {"slab_bytes": SMALL},
+        [*[("append", 20), ("sync",)] * 8, ("append", 300), ("sync",), ("append", 300), ("flush",),
+         ("many", 2, 200)],
     ),
     "synced_often": (
         {"slab_bytes": 8192 + 2000},
@@ -188,15 +189,17 @@ def drawn(seed: int) -> Case:
         "slab_bytes": rng.choice([TINY, SMALL, SMALL, 8192 + 2000, 1 << 20]),
         "batch_bytes": rng.choice([0, 0, 200, 64 << 10]),
     }
+    often: list[Step] = []
     if rng.random() < 0.15:
         options |= {"format": "queuefka", "slab_bytes": rng.choice([300, 1500, 1 << 20])}
     elif rng.random() < 0.15:
-        options |= {"preallocate": True, "slab_bytes": 8192 + 2000}
+        options |= {"slab_bytes": 8192 + 2000}
+        often = [("append", 20), ("sync",)] * 8  # zeros ahead of the frames
     weights, steps = zip(*_STEPS, strict=True)
     # Each slab is opened at each look: where they are small, there are few.
     most = 12 if options["slab_bytes"] < 8192 + 2000 else 30
     chosen = rng.choices(steps, weights, k=rng.randint(5, most))
-    return Case(f"seed-{seed}", seed, rng.choice([512, 512, 4096]), options, list(chosen))
+    return Case(f"seed-{seed}", seed, rng.choice([512, 512, 4096]), options, [*often, *chosen])
 
 
 def by_hand(name: str) -> Case:

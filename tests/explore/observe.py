@@ -88,11 +88,7 @@ def claim(holds: object, clause: str, *details: object) -> None:
 
 def options_of(case: Case) -> dict[str, object]:
     """A writer's that opens after the crash."""
-    kept = {
-        k: v
-        for k, v in case.options.items()
-        if k in {"format", "slab_bytes", "batch_bytes", "preallocate"}
-    }
+    kept = {k: v for k, v in case.options.items() if k in {"format", "slab_bytes", "batch_bytes"}}
     return kept | {"flush_seconds": None, "sync": "never"}
 
 

@@ -277,7 +277,7 @@ def test_beside_a_writer_each_record_is_read_once(tmp_path):
         logs = [aolog.Writer(tmp_path / "a", slab_bytes=30_000, sync="never")]
         for i in range(400):
             if i == 200:
-                logs.append(aolog.Writer(tmp_path / "b", slab_bytes=1 << 20, preallocate=True))
+                logs.append(aolog.Writer(tmp_path / "b", slab_bytes=1 << 20))
             log = rng.choice(logs)
             name = "a" if log is logs[0] else "b"
             values = [rng.randbytes(rng.randrange(3000))] * rng.randrange(1, 20)

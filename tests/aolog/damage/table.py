@@ -20,7 +20,7 @@ Case = tuple[str, list[Damage]]
 Group = Callable[[Made, bool], Iterator[Case]]
 
 FRAME_HEADER_LEN = 40
-FORMAT_2 = ("closed", "open", "marked", "preallocated", "epochs")
+FORMAT_2 = ("closed", "open", "marked", "zeros_ahead", "epochs")
 COMPRESSED = ("compressed",) if "compressed" in SHAPES else ()  # where the extra is installed
 HOSTILE = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFCF, 0xFFFFFFFF)  # 0xFFFFFFCF: the longest body
 ZEROS_STEP = 61  # of the reserved zeros' bytes, in the small budget

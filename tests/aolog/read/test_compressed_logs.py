@@ -276,7 +276,7 @@ def test_what_needs_no_body_needs_no_package(logs, tmp_path, without_packages):
     path = str(shutil.copytree(logs["zstd"], tmp_path / "log"))
     last = slab_files(path)[-1]
     os.truncate(last, last.stat().st_size - 30)
-    with aolog.Writer(path, first_address=0) as writer:
+    with aolog.Writer(path) as writer:
         end = writer.append(b"on")
     with aolog.Reader(path) as reader:
         lag = reader.lag()

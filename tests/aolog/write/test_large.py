@@ -18,6 +18,7 @@ from tests.aolog.conftest import (
     WAYS,
     WatchedStorage,
     assert_clean,
+    begin_at,
     by_iteration,
     read_all,
     slab_files,
@@ -33,7 +34,8 @@ GIB = 1 << 30
 @pytest.mark.parametrize("first", [1 << 32, 1 << 53, 1 << 60, (1 << 63) - (1 << 34)], ids=hex)
 def test_a_log_that_begins_high_is_read_in_every_way(log_path: str, first: int) -> None:
     given = []
-    with aolog.Writer(log_path, first_address=first, slab_bytes=9000, batch_bytes=300) as writer:
+    begin_at(log_path, first)
+    with aolog.Writer(log_path, slab_bytes=9000, batch_bytes=300) as writer:
         for i in range(60):
             given.append(writer.append(b"%050d" % i, key=b"k"))
             given += writer.append_many([b"many", None]).tolist()
@@ -51,7 +53,8 @@ def test_a_log_that_reaches_2_to_the_63_refuses_the_next_slab_and_keeps_the_rest
     log_path: str,
 ) -> None:
     first = (1 << 63) - (1 << 32) - (1 << 24) - 8192 - 9000 - 9000
-    with aolog.Writer(log_path, first_address=first, slab_bytes=9000, batch_bytes=0) as writer:
+    begin_at(log_path, first)
+    with aolog.Writer(log_path, slab_bytes=9000, batch_bytes=0) as writer:
         with pytest.raises(aolog.UsageError, match="2\\^63"):
             for _ in range(1000):
                 writer.append(b"x" * 100)
@@ -131,7 +134,8 @@ def pattern(size: int) -> bytes:
 def test_a_record_of_three_gibibytes_at_2_to_the_60(room: str) -> None:
     value = pattern(3 * GIB)
     digest = xxhash.xxh3_64_intdigest(value)
-    with aolog.Writer(room, first_address=1 << 60, max_record_bytes=3 * GIB) as writer:
+    begin_at(room, 1 << 60)
+    with aolog.Writer(room, max_record_bytes=3 * GIB) as writer:
         before = writer.append(b"before")
         address = writer.append(value)
         behind = writer.append(b"behind", key=b"k")

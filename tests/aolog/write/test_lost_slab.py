@@ -55,14 +55,21 @@ ways = pytest.mark.parametrize(("lose", "text"), LOSSES, ids=[way.__name__ for w
 
 
 @ways
-@pytest.mark.parametrize("options", [{}, {"format": "queuefka"}, {"preallocate": True}])
+@pytest.mark.parametrize(
+    ("options", "syncs"),
+    [({}, 1), ({"format": "queuefka"}, 1), ({}, 8)],
+    ids=["aolog", "queuefka", "zeros ahead"],
+)
 def test_a_sync_into_a_file_that_left_the_log_is_refused_and_says_what_happened(
-    log_path: str, lose: Callable[[str], None], text: str, options: dict[str, object]
+    log_path: str, lose: Callable[[str], None], text: str, options: dict[str, object], syncs: int
 ) -> None:
     fill(log_path, [b"sealed"], **options)
     writer = aolog.Writer(log_path, **NEVER, **options)
     first = writer.append(b"synced")
     durable = writer.sync()
+    for _ in range(1, syncs):
+        writer.append(b"synced")
+        durable = writer.sync()
     writer.append(b"doubtful")
     lose(log_path)
     with pytest.raises(aolog.SlabLost, match=text) as caught:

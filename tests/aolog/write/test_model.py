@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 import aolog
 from aolog.log.retention import prune
 from aolog.storage.storage import Storage
-from tests.aolog.conftest import kill, slab_files
+from tests.aolog.conftest import begin_at, kill, slab_files
 from tests.texts import UNICODE
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,13 +76,11 @@ class LogAgainstList(RuleBasedStateMachine):
         slab_bytes=st.sampled_from([1, 8400, 9500, 1 << 20]),
         batch_bytes=st.sampled_from([0, 1, 60, 500, 64 << 10]),
         flush_records=st.sampled_from([None, 1, 5]),
-        preallocate=st.booleans(),
-        first_address=st.sampled_from([0, 0, 1 << 40]),
+        first=st.sampled_from([0, 0, 1 << 40]),
     )
     def begin(
-        self, slab_bytes: int, batch_bytes: int, flush_records: int | None, preallocate: bool,
-        first_address: int,
-    ) -> None:  # fmt: skip
+        self, slab_bytes: int, batch_bytes: int, flush_records: int | None, first: int
+    ) -> None:
         self.options = {
             "slab_bytes": slab_bytes,
             "batch_bytes": batch_bytes,
@@ -90,9 +88,9 @@ class LogAgainstList(RuleBasedStateMachine):
             "flush_seconds": None,
             "sync": "never",
             "format": self.format,
-            "preallocate": preallocate and self.format == "aolog",
-            "first_address": first_address,
         }
+        if first:
+            begin_at(self.path, first, self.format)
         self.open()
         self.live = aolog.Reader(self.path)
 
@@ -190,7 +188,7 @@ class LogAgainstList(RuleBasedStateMachine):
         """As SIGKILL, with the beginning of another write after the last frame."""
         kill(self.writer)
         self.forget_what_was_in_memory()
-        if junk and self.format == "aolog" and not self.options["preallocate"]:
+        if junk and self.format == "aolog":
             with slab_files(self.path)[-1].open("ab") as file:
                 file.write(junk)
             self.torn += any(junk)

@@ -49,7 +49,7 @@ COMBINATIONS = list(combinations())
 
 
 def decided(last: LastSlab | None, cursors: list[int]) -> Decision:
-    return decide(last, first_base=0, cursors=cursors)
+    return decide(last, cursors=cursors)
 
 
 # The table of FORMAT.md in other words: a condition a row, independent of the code's order.
