@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from aolog.errors import UsageError, install_command
 from aolog.spark.executor_writer import writer_per_task
-from aolog.spark.java import ensure_java, use_this_python
+from aolog.spark.java import ensure_java, make_active, use_this_python
 from aolog.spark.scanning import scan
 from aolog.spark.verification import LogVerified, Verified, verify
 
@@ -35,8 +35,8 @@ __all__ = ["LogVerified", "Verified", "ensure_java", "register", "scan", "verify
 
 
 def register(spark: SparkSession) -> None:
-    """`format("aolog")` works in this session, for batches and streams. May be repeated. With a
-    local master and no `PYSPARK_PYTHON`, Spark's workers use this Python from here on. With Spark
+    """`format("aolog")` works in this session, for batches and streams, and in this thread: a thread of
+    a pool that writes calls it too. May be repeated. With a local master and no `PYSPARK_PYTHON`, Spark's workers use this Python from here on. With Spark
     Connect, aolog must be installed on the server, and the paths are the server's. Raises UsageError
     without a PySpark that has data sources in Python."""
     try:
@@ -49,3 +49,4 @@ def register(spark: SparkSession) -> None:
         ) from None
     use_this_python(spark)
     spark.dataSource.register(source)
+    make_active(spark)

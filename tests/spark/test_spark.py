@@ -39,6 +39,11 @@ def test_views_of_sql_work_and_tables_are_refused(tmp_path, spark):
         spark.sql(f"CREATE TABLE logs_table USING aolog OPTIONS (path '{tmp_path}')")
     with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
         spark.sql("CREATE TABLE logs_table USING aolog")
+    rows = spark.table("logs").select("value")
+    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+        rows.write.format("aolog").mode("append").saveAsTable("logs_table")
+    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+        rows.writeTo("logs_table").using("aolog").create()
     spark.sql("DROP VIEW logs")
 
 
