@@ -6,7 +6,7 @@ root lists the published ones, with the address at which each begins. It is alwa
 whole: that one rename publishes all slabs of a job, in all of its logs, at once.
 
     {"aolog_manifest": 1}
-    {"transaction": ID, "version": N}                    the last of each ID; never removed
+    {"transaction": ID, "version": N, "contents": [...]}  the last of each ID; never removed
     {"slab": PENDING NAME, "log": NAME, "base": ADDRESS}  until its rename is durable
     {"xxh3": HEX}                                         hash of all bytes before this line
 
@@ -34,14 +34,33 @@ if TYPE_CHECKING:
 
 VERSION = 1
 BYTES_MAX = 1 << 30  # of a file that is taken for a manifest: millions of lines
+CONTENTS_MAX = (
+    32  # of an id: a checkpoint that was restored some minutes late; about 2 kB in each manifest
+)
+
+
+class Content(NamedTuple):
+    """What a transaction publishes. records: their number. digest: of the records, in any order. plan: of
+    what they are made of, if the caller knows it: equal plans are one transaction, whatever its
+    records are."""
+
+    records: int
+    digest: str
+    plan: str | None = None
+
+    def is_again(self, other: Content) -> bool:
+        """Whether they are the same transaction."""
+        return self[:2] == other[:2] or (self.plan is not None and self.plan == other.plan)
 
 
 class Transaction(NamedTuple):
     """Makes a commit happen once. id: of an application or a streaming query. version: grows with each
-    commit of that id; a version that is not greater than the last one is a repetition."""
+    commit of that id; a version that is not greater than the last one was committed before. content:
+    what it publishes; None if its caller does not compare."""
 
     id: str
     version: int
+    content: Content | None = None
 
 
 class Place(NamedTuple):
@@ -53,10 +72,21 @@ class Place(NamedTuple):
 
 class Manifest(NamedTuple):
     """versions: the last version of each transaction's id. slabs: places by pending name; slabs whose
-    rename is durable may be missing."""
+    rename is durable may be missing. contents: of the last versions of an id, by version, as far as
+    they are known."""
 
     versions: dict[str, int]
     slabs: dict[str, Place]
+    contents: dict[str, dict[int, Content]] = {}  # noqa: RUF012 -- a default that is never changed
+
+    def with_transaction(self, transaction: Transaction) -> Manifest:
+        """The manifest after its commit."""
+        id_, version, content = transaction
+        contents = dict(self.contents)
+        if content is not None:
+            known = contents.get(id_, {}) | {version: content}
+            contents[id_] = {n: known[n] for n in sorted(known)[-CONTENTS_MAX:]}
+        return self._replace(versions=self.versions | {id_: version}, contents=contents)
 
     def has(self, transaction: Transaction) -> bool:
         """Whether the transaction was committed."""
@@ -66,7 +96,10 @@ class Manifest(NamedTuple):
 def encode_manifest(manifest: Manifest) -> bytes:
     """The content of the file."""
     lines: list[dict[str, object]] = [{"aolog_manifest": VERSION}]
-    lines += [{"transaction": id_, "version": n} for id_, n in sorted(manifest.versions.items())]
+    for id_, version in sorted(manifest.versions.items()):
+        lines.append({"transaction": id_, "version": version})
+        if known := manifest.contents.get(id_):
+            lines[-1]["contents"] = [[n, *content] for n, content in known.items()]
     lines += [
         {"slab": name, "log": place.log, "base": place.base}
         for name, place in manifest.slabs.items()
@@ -82,7 +115,8 @@ def _is_base(base: int) -> bool:
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
     """Raises CorruptionError, NewerFormat."""
-    manifest = Manifest({}, {})
+    contents: dict[str, dict[int, Content]] = {}
+    manifest = Manifest({}, {}, contents)
     try:
         text, _, last = data.removesuffix(b"\n").rpartition(b"\n")
         text += b"\n"
@@ -99,6 +133,8 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
                     manifest.slabs[name] = Place(log, base)
                 case {"transaction": str(id_), "version": int(version)}:
                     manifest.versions[id_] = version
+                    if known := line.get("contents"):
+                        contents[id_] = {int(n): Content(*content) for n, *content in known}
                 case _:
                     raise ValueError("a line is neither a slab nor a transaction")
     except MALFORMED as error:

@@ -22,7 +22,7 @@ from aolog.errors import AologError, LogLocked, StorageFailed, UsageError, warn
 from aolog.format.slab import encode_seal_again
 from aolog.log.directory import Log, is_log, slab_bases
 from aolog.log.lock import lock_directory, lock_log
-from aolog.log.manifest import Manifest, Place, encode_manifest, read_manifest
+from aolog.log.manifest import Place, encode_manifest, read_manifest
 from aolog.log.names import MANIFEST_NAME
 from aolog.log.publications import roll_forward
 from aolog.log.slab_file import seal_at_end
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from aolog.format.frame import Frame
     from aolog.format.slab import Seal, SlabHeader
-    from aolog.log.manifest import Transaction
+    from aolog.log.manifest import Content, Manifest, Transaction
     from aolog.publish.pending import PendingSlab
     from aolog.storage.directory import Directory
     from aolog.storage.file import File
@@ -51,12 +51,15 @@ _ASK_EVERY_S = 0.02
 
 
 class Published(NamedTuple):
-    """repeated: the transaction was committed before, and nothing was published now."""
+    """repeated: the transaction was committed before, and nothing was published now. last: the last
+    version of its id then. content: what it published; None if that is not known."""
 
     repeated: bool
     logs: int
     slabs: int
     records: int
+    last: int | None = None
+    content: Content | None = None
 
 
 def publish(
@@ -71,8 +74,8 @@ def publish(
     """Appends the slabs to their logs, in this order, all of them or none; durable on return.
 
     One that raises SyncFailed may have published them; after any other error nothing is published.
-    Other pending slabs of the job are removed. transaction: committed with the slabs, and a
-    repetition publishes nothing. Raises LogLocked beside a Writer, StorageError, UsageError,
+    Other pending slabs of the job are removed. transaction: committed with the slabs. One
+    that was committed before publishes nothing; the caller compares its content. Raises LogLocked beside a Writer, StorageError, UsageError,
     CorruptionError if the manifest is damaged, and what opening a Writer raises.
     """
     storage = storage or Storage()
@@ -90,7 +93,9 @@ def publish(
             for log in by_log:
                 path = log_path(where, log)
                 sweep(where, path, job, before.slabs.keys(), leftover_seconds, storage)
-            return Published(True, 0, 0, 0)
+            id_, version, _ = transaction
+            content = before.contents.get(id_, {}).get(version)
+            return Published(True, 0, 0, 0, before.versions[id_], content)
         for log in sorted(by_log):
             if log != ".":
                 held.callback(_lock_patiently(log_path(where, log), storage).close)
@@ -98,10 +103,9 @@ def publish(
         placed: dict[str, Place] = {}
         for log, its in by_log.items():
             placed.update(_placed(where, log, its, storage))
-        versions = dict(before.versions)
+        manifest = before._replace(slabs=kept | placed)
         if transaction is not None:
-            versions[transaction.id] = transaction.version
-        manifest = Manifest(versions, kept | placed)
+            manifest = manifest.with_transaction(transaction)
         if manifest != before:
             storage.write_file(Inside(where, MANIFEST_NAME), [encode_manifest(manifest)])
         _finish(where, by_log, job, manifest, leftover_seconds, storage)

@@ -7,6 +7,9 @@ another copy, so the writer holds the job's name. For a stream, Spark makes one 
 and another to commit it, so the job's name follows from the query's id. Only tasks know that id; their
 messages carry it.
 
+A transaction is named by an application and its version, or by a query and its batch's number. One
+that was published before is a repetition only if it has the same content (batch_content.py).
+
 Spark may call `abort` after a commit that raised. It removes nothing that is published.
 """
 
@@ -23,11 +26,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from aolog.errors import UsageError
+from aolog.errors import UsageError, counted, warn
 from aolog.log.lock import warn_of_limits
-from aolog.log.manifest import Transaction
+from aolog.log.manifest import Content, Transaction
 from aolog.publish.leftovers import abort
 from aolog.publish.publication import check_free, publish
+from aolog.spark.batch_content import digest_of, plan_of
 from aolog.spark.routing import Router
 from aolog.spark.schema import check_rows
 from aolog.spark.shipping import parcel
@@ -41,13 +45,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from aolog.publish.pending import PendingSlab
+    from aolog.publish.publication import Published
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task wrote. query, batch: of a stream, as the task's context has them."""
+    """What a task wrote. digest: of its rows; 0 if the job is no transaction. query, batch: of a stream,
+    as the task's context has them."""
 
     slabs: tuple[PendingSlab, ...]
+    digest: int = 0
     query: str | None = None
     batch: int | None = None
 
@@ -98,16 +105,18 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task: writes its slabs, durable and not published on return."""
-        return Written(_written(self.options, self.job, iterator))
+        options = self.options
+        return Written(*_written(options, self.job, iterator, digest=options.app is not None))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: publishes all slabs, or nothing if the transaction was committed before. Raises
         LogLocked, StorageError and UsageError with nothing published, and SyncFailed."""
-        options = self.options
+        options, written = self.options, _messages(messages)
         transaction = None
         if options.app is not None:
-            transaction = Transaction(f"app/{options.app}", options.version)
-        _publish(options, self.job, _messages(messages), transaction)
+            content = _content(written, None)
+            transaction = Transaction(f"app/{options.app}", options.version, content)
+        _publish(options, self.job, written, transaction)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: removes what the job wrote and did not publish."""
@@ -133,7 +142,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise UsageError(
                 "the task belongs to no streaming query: Spark names no query or no batch"
             )
-        return Written(_written(self.options, _job_of(query), iterator), query, int(batch))
+        job = _job_of(self.options, query)
+        slabs, digest = _written(self.options, job, iterator, digest=True)
+        return Written(slabs, digest, query, int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
         """On the driver: publishes the batch, or nothing if it was published before. Raises as
@@ -147,10 +158,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise UsageError(
                 f"batch {batchId} received messages of batches {batches} of queries {queries}"
             )
-        query = queries.pop()
+        query, options = queries.pop(), self.options
         assert query is not None
-        transaction = Transaction(f"query/{query}", batchId)
-        _publish(self.options, _job_of(query), written, transaction)
+        id_ = f"query/{query}" if options.app is None else f"app/{options.app}"
+        content = _content(written, plan_of(options.checkpoint, batchId))
+        _publish(options, _job_of(options, query), written, Transaction(id_, batchId, content))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
         """On the driver: removes what the batch's tasks wrote. The query's next commit removes the files
@@ -159,15 +171,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
         written = _messages(messages)
         for query in {message.query for message in written if message.query is not None}:
             slabs = [slab for message in written for slab in message.slabs]
-            abort(self.options.root, _job_of(query), slabs)
+            abort(self.options.root, _job_of(self.options, query), slabs)
 
     def __reduce__(self) -> Any:
         return parcel(StreamWriter, self.options)
 
 
-def _job_of(query: str) -> str:
+def _job_of(options: SinkOptions, query: str) -> str:
     """The job's name. A query has one batch at a time, so other files of the job are leftovers."""
-    return xxhash.xxh3_128_hexdigest(query.encode())
+    return xxhash.xxh3_128_hexdigest((options.app or query).encode())
 
 
 def _messages(messages: list[WriterCommitMessage | None]) -> list[Written]:
@@ -176,12 +188,22 @@ def _messages(messages: list[WriterCommitMessage | None]) -> list[Written]:
 
 
 def _written(
-    options: SinkOptions, job: str, batches: Iterator[pa.RecordBatch]
-) -> tuple[PendingSlab, ...]:
+    options: SinkOptions, job: str, batches: Iterator[pa.RecordBatch], *, digest: bool
+) -> tuple[tuple[PendingSlab, ...], int]:
+    """The slabs, and the digest of their rows."""
+    total = 0
     with Router(options, job) as router:
         for batch in batches:
             router.write(batch)
-        return tuple(router.finish())
+            if digest and batch.num_rows:
+                total += digest_of(batch)
+        return tuple(router.finish()), total
+
+
+def _content(messages: list[Written], plan: str | None) -> Content:
+    records = sum(slab.records for message in messages for slab in message.slabs)
+    digest = sum(message.digest for message in messages) % (1 << 64)
+    return Content(records, f"{digest:016x}", plan)
 
 
 def _publish(
@@ -189,6 +211,44 @@ def _publish(
 ) -> None:
     # A descriptor for each log's lock: Java raised this process's limit to the most that the system allows.
     slabs = [slab for message in messages for slab in message.slabs]
-    publish(
+    done = publish(
         options.root, job, slabs, transaction=transaction, leftover_seconds=options.leftover_seconds
     )
+    if done.repeated and transaction is not None:
+        _check_repeated(options, transaction, done)
+
+
+def _check_repeated(options: SinkOptions, transaction: Transaction, done: Published) -> None:
+    """Raises UsageError if rows that were not published would be dropped; warns if the options drop them."""
+    now, before, version = transaction.content, done.content, transaction.version
+    assert now is not None
+    if before is not None and before.is_again(now):
+        if before.records != now.records:
+            warn("%s: as it was planned before, with %s: not written again", _named(transaction),
+                 _changed(before, now))  # fmt: skip  # one thing, two lines
+        return
+    if before is None and version == done.last:  # published by an aolog that did not record it
+        warn("%s: published before; its rows are not compared", _named(transaction))
+        return
+    had = "with rows that are not recorded" if before is None else f"with {_changed(before, now)}"
+    text = f"{_named(transaction)} was published before, {had}"
+    if not options.fail_on_repeated:
+        warn("%s; onRepeatedBatch is skip: not written", text)
+        return
+    raise UsageError(
+        text,
+        hint="if these rows must be added, as after a checkpoint was rewound or copied, set txnAppId "
+        "to a new name (of a batch, or raise txnVersion); if the logs have them, set onRepeatedBatch to skip",
+    )
+
+
+def _named(transaction: Transaction) -> str:
+    kind, _, name = transaction.id.partition("/")
+    if kind == "query":
+        return f"batch {transaction.version} of query {name}"
+    return f"version {transaction.version} of {name!r}"
+
+
+def _changed(before: Content, now: Content) -> str:
+    others = "other" if now.records == 1 else "others"
+    return f"{counted(before.records, 'record')}, and has {now.records} {others} now"

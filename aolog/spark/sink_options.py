@@ -31,7 +31,7 @@ OPTION_NAMES = {
     name.lower(): name
     for name in (
         "log", "topic", "slabBytes", "maxRecordBytes", "compression", "compressionLevel",
-        "mode", "txnAppId", "txnVersion", "leftoverSeconds",
+        "mode", "txnAppId", "txnVersion", "onRepeatedBatch", "leftoverSeconds",
     )
 }  # fmt: skip  # a table
 # Options of every write, of streams and of Kafka's sink that have no effect here.
@@ -39,8 +39,10 @@ _IGNORED = {"path", "checkpointlocation", "queryname", "includeheaders"}
 
 
 class SinkOptions(NamedTuple):
-    """root: absolute. log: for rows without one. topic: replaces that of all records. app, version: the
-    transaction of a batch; app is None without one."""
+    """root: absolute. log: for rows without one. topic: replaces that of all records. app: names what
+    commits, in place of a stream's query; version: of a batch, which is no transaction without an app.
+    fail_on_repeated: whether a version that was published with other rows is an error. checkpoint: of a
+    stream, as given."""
 
     root: str
     log: str
@@ -48,6 +50,8 @@ class SinkOptions(NamedTuple):
     writer: WriterOptions = WriterOptions()
     app: str | None = None
     version: int = 0
+    fail_on_repeated: bool = True
+    checkpoint: str | None = None
     leftover_seconds: float = LEFTOVER_SECONDS
 
 
@@ -93,10 +97,13 @@ def read_sink_options(options: Mapping[str, str], *, stream: bool) -> SinkOption
     with naming("mode"):
         mode = read_mode(given.get("mode", f"{DIRECTORY_MODE:o}"))
     app = given.get("txnappid")
-    if (app is None) != ("txnversion" not in given):
+    if stream and "txnversion" in given:
+        raise refused("txnVersion", "applies to batches: a stream numbers its own")
+    if not stream and (app is None) != ("txnversion" not in given):
         raise UsageError("options txnAppId and txnVersion: give both or neither")
-    if stream and app is not None:
-        raise refused("txnAppId", "applies to batches: a checkpoint identifies a stream's batches")
+    repeated = given.get("onrepeatedbatch", "fail").lower()
+    if repeated not in {"fail", "skip"}:
+        raise refused("onRepeatedBatch", f"{repeated!r} is neither fail nor skip")
     compression = given.get("compression", "none")
     level = _number(given, "compressionLevel", 0)
     _check_compression(compression, level)
@@ -118,5 +125,7 @@ def read_sink_options(options: Mapping[str, str], *, stream: bool) -> SinkOption
         writer=writer,
         app=app,
         version=_number(given, "txnVersion", 0, least=0),
+        fail_on_repeated=repeated == "fail",
+        checkpoint=given.get("checkpointlocation"),
         leftover_seconds=_number(given, "leftoverSeconds", int(LEFTOVER_SECONDS)),
     )

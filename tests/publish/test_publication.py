@@ -19,6 +19,8 @@ from aolog.errors import CorruptionError, NewerFormat
 from aolog.log import manifest
 from aolog.log.directory import Log
 from aolog.log.manifest import (
+    CONTENTS_MAX,
+    Content,
     Manifest,
     Place,
     Transaction,
@@ -167,6 +169,42 @@ def test_a_manifest_is_read_as_it_was_written():
     assert not manifest.has(Transaction("app/y", 0))
 
 
+def test_a_manifest_keeps_the_contents_of_the_last_transactions_of_an_id():
+    kept = Manifest({}, {})
+    for version in range(CONTENTS_MAX + 3):
+        content = Content(version, "digest", "plan" if version % 2 else None)
+        kept = kept.with_transaction(Transaction("query/x", version, content))
+    kept = kept.with_transaction(Transaction("query/y", 1))
+    assert decode_manifest(encode_manifest(kept), "p") == kept
+    assert sorted(kept.contents["query/x"]) == list(range(3, CONTENTS_MAX + 3))
+    assert kept.versions == {"query/x": CONTENTS_MAX + 2, "query/y": 1}
+
+
+@pytest.mark.parametrize(
+    ("other", "is_again"),
+    [
+        (Content(2, "a"), True),
+        (Content(2, "a", "another plan"), True),
+        (Content(3, "b", "plan"), True),
+        (Content(2, "b"), False),
+        (Content(3, "a", "another plan"), False),
+    ],
+)
+def test_the_same_records_or_the_same_plan_are_the_same_transaction(other, is_again):
+    assert Content(2, "a", "plan").is_again(other) == is_again
+    assert not Content(2, "a").is_again(Content(3, "a"))  # no plan equals no plan
+
+
+def test_a_repetition_returns_what_was_published(tmp_path):
+    first = Transaction("app/x", 1, Content(1, "a"))
+    publish(tmp_path, JOB, task(tmp_path, "a", "1"), transaction=first)
+    later = Transaction("app/x", 2, Content(1, "b"))
+    publish(tmp_path, JOB, task(tmp_path, "a", "2"), transaction=later)
+    again = publish(tmp_path, JOB, [], transaction=first)
+    assert (again.repeated, again.last, again.content) == (True, 2, Content(1, "a"))
+    assert publish(tmp_path, JOB, [], transaction=Transaction("app/x", 0)).content is None
+
+
 def test_every_damaged_byte_of_a_manifest_is_seen():
     data = encode_manifest(Manifest({"app/x": 7}, {"n": Place("a", 4096)}))
     for i in range(len(data) - 1):
@@ -260,7 +298,7 @@ def test_slabs_follow_what_is_there_in_their_order(tmp_path):
         uuid = aolog.Reader(tmp_path / "a").topic_uuid
     slabs = [*task(tmp_path, "a", "1"), *task(tmp_path, "a", "2"), *task(tmp_path, "b", "3")]
     told = publish(tmp_path, JOB, slabs)
-    assert told == (False, 2, 3, 3)
+    assert told[:4] == (False, 2, 3, 3)
     assert read(tmp_path / "a") == ["old", "1", "2"]
     assert read(tmp_path / "b") == ["3"]
     with aolog.Reader(tmp_path / "a") as reader:
@@ -312,7 +350,7 @@ def test_a_transaction_is_committed_once(tmp_path):
 
 
 def test_a_transaction_of_nothing_is_committed_too(tmp_path):
-    assert publish(tmp_path, JOB, [], transaction=FIRST) == (False, 0, 0, 0)
+    assert publish(tmp_path, JOB, [], transaction=FIRST)[:4] == (False, 0, 0, 0)
     assert publish(tmp_path, JOB, [], transaction=FIRST).repeated
     assert list(tmp_path.glob("*")) == [tmp_path / MANIFEST_NAME]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -191,3 +192,77 @@ def test_a_stream_s_commit_that_is_killed_is_repeated_and_seen_once(stream, tmp_
     stream()
     assert values(tmp_path / "out" / LOG) == ["b", "c"]
     assert pending(tmp_path) == []
+
+
+@pytest.fixture
+def rewound(stream, tmp_path) -> Callable[[], None]:
+    """A stream whose batch 1 wrote "b", and a function that takes its checkpoint back to before that."""
+    stream("a")
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "earlier")
+    stream("b")
+
+    def rewind() -> None:
+        shutil.rmtree(tmp_path / "checkpoint")
+        shutil.copytree(tmp_path / "earlier", tmp_path / "checkpoint")
+
+    rewind()
+    return rewind
+
+
+def test_a_batch_whose_number_was_published_with_other_rows_is_refused(stream, tmp_path, rewound):
+    """A checkpoint that was rewound or copied: batch 1 is "b" and "c" now."""
+    told = (
+        "batch 1 of query [-0-9a-f]{36} was published before, with 1 record, and has 2 others now"
+    )
+    with pytest.raises(Exception, match=f"{told}.*txnAppId.*onRepeatedBatch") as refused:
+        stream("c")
+    assert "aolog.errors.UsageError" in str(refused.value)
+    assert values(tmp_path / "out" / LOG) == ["a", "b"]
+    assert pending(tmp_path) == []
+    rewound()
+    stream(txnAppId="again")
+    assert values(tmp_path / "out" / LOG) == ["a", "b", "b", "c"]
+    stream("d", txnAppId="again")
+    assert values(tmp_path / "out" / LOG) == ["a", "b", "b", "c", "d"]
+
+
+def test_as_many_other_rows_are_refused_too_and_skipped_on_request(stream, tmp_path, rewound):
+    (tmp_path / "in" / "1.txt").write_text("x")
+    with pytest.raises(Exception, match="with 1 record, and has 1 other now"):
+        stream()
+    stream(onRepeatedBatch="skip")
+    stream("y")
+    assert values(tmp_path / "out" / LOG) == ["a", "b", "y"]
+
+
+def test_the_same_rows_again_are_seen_once_whatever_their_order(spark, stream, tmp_path, rewound):
+    stream()
+    stream("c")
+    assert values(tmp_path / "out" / LOG) == ["a", "b", "c"]
+    options = {"txnAppId": "nightly", "txnVersion": 1}
+    write(numbers(spark, 50, partitions=3), tmp_path / "batch", **options)
+    write(numbers(spark, 50).orderBy(col("value").desc()), tmp_path / "batch", **options)
+    assert len(values(tmp_path / "batch" / LOG)) == 50
+    with pytest.raises(
+        Exception, match=r"version 1 of 'nightly' .*with 50 records, and has 51 oth"
+    ):
+        write(numbers(spark, 51), tmp_path / "batch", **options)
+
+
+def test_a_batch_that_was_planned_once_is_the_same_though_its_rows_differ(stream, spark, tmp_path):
+    """As of a query with random values that is killed after its batch was published."""
+    (tmp_path / "in").mkdir(exist_ok=True)
+    (tmp_path / "in" / "0.txt").write_text("a")
+
+    def run(**options: object) -> None:
+        lines = spark.readStream.text(str(tmp_path / "in")).selectExpr("uuid() AS value")
+        writer = lines.writeStream.format("troubled").options(**options).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "state")).start(
+            str(tmp_path / "random")
+        ).awaitTermination()
+
+    with pytest.raises(Exception, match="exited unexpectedly"):
+        run(killAt="replace *.slab")
+    published = values(tmp_path / "random" / LOG)
+    run()
+    assert values(tmp_path / "random" / LOG) == published

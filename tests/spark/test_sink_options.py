@@ -24,6 +24,7 @@ import aolog
 from aolog.errors import UsageError
 from aolog.publish.publication import publish
 from aolog.spark import kafka_sink, routing
+from aolog.spark.batch_content import digest_of
 from aolog.spark.executor_writer import writer_per_task
 from aolog.spark.routing import Router
 from aolog.spark.schema import check_rows
@@ -63,6 +64,7 @@ def columns(**types: object) -> StructType:
         ({"path": "/tmp/a\0b"}, "option path: .* has a NUL in it"),
         ({"txnAppId": "x"}, "txnAppId and txnVersion: give both or neither"),
         ({"txnAppId": "x", "txnVersion": "-1"}, "option txnVersion"),
+        ({"onRepeatedBatch": "no"}, "option onRepeatedBatch: 'no' is neither fail nor skip"),
         ({"compression": "gzip"}, "option compression: 'gzip' is not one of none, zstd, lz4"),
         ({"compressionLevel": "3"}, "option compressionLevel: needs the option compression"),
         (
@@ -87,13 +89,21 @@ def test_options_are_read_in_any_case_and_kafkas_are_passed_over(tmp_path):
         "txnappid": "n", "TXNVERSION": "0", "compression": "lz4", "leftoverseconds": "60",
     }  # fmt: skip  # a table
     assert read_sink_options(given, stream=False) == SinkOptions(
-        str(tmp_path), "a/b", "t", WriterOptions(slab_bytes=65_536, compression="lz4"), "n", 0, 60
+        str(tmp_path),
+        "a/b",
+        "t",
+        WriterOptions(slab_bytes=65_536, compression="lz4"),
+        "n",
+        0,
+        True,
+        "/x",
+        60,
     )
 
 
 def test_a_stream_has_no_transaction_of_its_own(tmp_path):
     given = {"path": str(tmp_path), "txnAppId": "x", "txnVersion": "1"}
-    with pytest.raises(UsageError, match="txnAppId: applies to batches"):
+    with pytest.raises(UsageError, match="txnVersion: applies to batches"):
         stream_writer(given, VALUE, False)
 
 
@@ -188,7 +198,7 @@ def test_a_batch_is_committed_with_its_own_messages_and_once(tmp_path):
     def written(batch: int, query: str = "q") -> Written:
         with Router(SinkOptions(str(tmp_path), "a"), JOB) as router:
             router.write(pa.record_batch({"value": [str(batch)]}))
-            return Written(tuple(router.finish()), query, batch)
+            return Written(tuple(router.finish()), digest=batch, query=query, batch=batch)
 
     def values() -> list[bytes]:
         with aolog.Reader(tmp_path / "a") as reader:
@@ -244,3 +254,43 @@ def test_a_task_with_rows_for_many_logs_keeps_few_slabs_open(tmp_path, monkeypat
     for i in range(10):
         wanted = [f"{n}.{k}" for n in range(30) for k in range(1, 8) if (n + k) % 10 == i]
         assert found[f"log{i}"] == wanted
+
+
+# --- what a batch is recognised by -----------------------------------------------------------
+
+
+def rows(*given: tuple[object, ...]) -> pa.RecordBatch:
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    kinds = [pa.binary(), pa.string(), pa.timestamp("us", "UTC"), headers, pa.string()]
+    names = ["key", "value", "timestamp", "headers", "topic"]
+    columns = [pa.array(c, k) for c, k in zip(zip(*given, strict=True), kinds, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+ROWS = [
+    (b"k", "v", 1, [("h", b"x"), ("i", None)], "t"),
+    (None, "w", None, [], None),
+    (b"", None, 2, None, "t"),
+]
+
+
+def test_the_digest_of_rows_does_not_depend_on_order_or_tasks():
+    whole = digest_of(rows(*ROWS))
+    assert digest_of(rows(*reversed(ROWS))) == whole
+    assert sum(digest_of(rows(row)) for row in ROWS) % (1 << 64) == whole
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [(0, b"l"), (0, None), (0, b""), (1, "x"), (1, None), (1, ""), (2, 5), (2, None),
+     (3, None), (3, [("h", b"x"), ("i", b"")]), (3, [("i", b"x"), ("h", None)]), (4, "u"), (4, None)],
+)  # fmt: skip  # a table
+def test_the_digest_of_rows_changes_with_every_value_of_a_row(column, value):
+    changed = list(ROWS[0])
+    changed[column] = value
+    assert digest_of(rows(tuple(changed), *ROWS[1:])) != digest_of(rows(*ROWS))
+
+
+def test_the_digest_of_rows_binds_a_key_to_its_value():
+    swapped = [(ROWS[1][0], *ROWS[0][1:]), (ROWS[0][0], *ROWS[1][1:]), ROWS[2]]
+    assert digest_of(rows(*swapped)) != digest_of(rows(*ROWS))

@@ -1,0 +1,75 @@
+"""What a transaction of the sink writes, so that a repetition is told from other rows.
+
+Spark repeats a batch after a kill: the same offsets, under the same number. A checkpoint that was
+rewound or copied gives the number to other rows. Spark passes a sink neither offsets nor rows of its
+batch, so both are found here: the rows by a digest that does not depend on their order or on how they
+were divided into tasks, the offsets by the file in the checkpoint that Spark writes once, before the
+batch begins.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from aolog.errors import AologError
+from aolog.spark.options_parsing import directory
+from aolog.storage.directory import Inside
+from aolog.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MODULUS = 1 << 64
+_OF_TASKS = ("log", "topic")  # columns of few values
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # an odd number of random bits, to multiply with
+_hash = xxhash.xxh3_64_intdigest
+
+
+def digest_of(batch: pa.RecordBatch) -> int:
+    """A sum of hashes of the rows that are stored, modulo 2^64. A key belongs to its value, a header to
+    its name; other columns count each for itself."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    total = _pairs(columns.get("key"), columns["value"])
+    if (times := columns.get("timestamp")) is not None:
+        numbers = times.cast(pa.int64()).fill_null(-1).to_numpy().view(np.uint64)
+        mixed = (numbers ^ (numbers >> np.uint64(29))) * _ODD
+        total += int(((mixed ^ (mixed >> np.uint64(32))) * _ODD).sum())
+    if (headers := columns.get("headers")) is not None:
+        pairs = headers.flatten()
+        total += _pairs(pairs.field(0), pairs.field(1)) * 3
+    for name in _OF_TASKS:
+        if (column := columns.get(name)) is not None:
+            for one in pc.value_counts(column).to_pylist():
+                text = (one["values"] or "\0null").encode()
+                total += _hash(text, _hash(name.encode())) * one["counts"]
+    return total % _MODULUS
+
+
+def _pairs(keys: pa.Array | None, values: pa.Array) -> int:
+    seeds: Iterable[int] = repeat(0) if keys is None else map(_hash, _entries(keys), repeat(1))
+    return sum(map(_hash, _entries(values), seeds))
+
+
+def _entries(column: pa.Array) -> list[bytes]:
+    """Null differs from every short value."""
+    found: list[bytes] = column.cast(pa.binary()).fill_null(b"\0null\xff").to_pylist()
+    return found
+
+
+def plan_of(checkpoint: str | None, batch: int) -> str | None:
+    """A digest of the batch's offsets as Spark planned them; the same for a batch that is repeated, and
+    different for one that is planned anew. None if they cannot be read here."""
+    if checkpoint is None:
+        return None
+    try:
+        with Storage().open_read(Inside(f"{directory(checkpoint)}/offsets", str(batch))) as file:
+            planned = file.pread(file.stat().size, 0)
+    except (AologError, OSError):  # another file system, or no checkpoint of Spark's
+        return None
+    return xxhash.xxh3_64_hexdigest(planned)
