@@ -14,12 +14,11 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
-import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.compiling import ROOT, build, extensions
+
 COPIED = ("aolog", "bridge", "bench", "fuzz", "tests")
 # Calls the C functions, and what a hostile or unlucky caller may pass: 15 s of one core.
 TESTS = [
@@ -44,7 +43,7 @@ SKIPPED = [
     "test_without_the_compiled_half_a_delivery_is_the_same",
 ]
 FLAGS = [
-    "-shared", "-fPIC", "-g", "-O1", "-fno-omit-frame-pointer",
+    "-g", "-O1", "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
 ]  # fmt: skip  # a list
 ENVIRONMENT = {
@@ -61,14 +60,10 @@ assert "libasan" in open("/proc/self/maps").read()
 """
 
 
-def build(tree: Path) -> None:
+def build_all(tree: Path) -> None:
     """The extensions, beside their sources."""
-    project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))
-    include = sysconfig.get_paths()["include"]
-    for extension in project["tool"]["setuptools"]["ext-modules"]:
-        target = f"{extension['name'].replace('.', '/')}.abi3.so"
-        command = ["gcc", *FLAGS, f"-I{include}", *extension["sources"], "-o", target]
-        subprocess.run(command, cwd=tree, check=True)
+    for name in extensions():
+        build(name, into=(tree / name.replace(".", "/")).parent, flags=FLAGS, tree=tree)
 
 
 def environment() -> dict[str, str]:
@@ -96,7 +91,7 @@ def main() -> int:
             shutil.copytree(ROOT / folder, tree / folder, ignore=ignored)
         for file in ("pyproject.toml", "README.md"):
             shutil.copy2(ROOT / file, tree / file)
-        build(tree)
+        build_all(tree)
         sanitized = environment()
 
         def python(*arguments: str) -> int:

@@ -6,6 +6,6 @@
     python -m tests.explore --mutant NAME      explores the crashes of its case
     python -m fuzz canary                      fuzzes those that a fuzzer must find
 
-mutant.py says what a mutant is and applies it. defects.py lists them, changes.py has what they do,
-proofs.py lists the tests of each clause, run.py runs the tests, page.py makes the page.
+mutant.py says what a mutant is and applies it. defects.py lists them, changes.py has what they do. c_mutants.py
+has those of the C code. proofs.py lists the tests of each clause, run.py runs the tests, page.py makes the page.
 """

@@ -6,9 +6,10 @@ import argparse
 import sys
 import time
 
+from tests.mutants.c_mutants import C_MUTANTS
 from tests.mutants.defects import MUTANTS
 from tests.mutants.page import PAGE, page
-from tests.mutants.run import first_of_each_clause, run_all
+from tests.mutants.run import AnyMutant, first_of_each_clause, run_all
 
 
 def main() -> int:
@@ -23,12 +24,13 @@ def main() -> int:
         "--page", action="store_true", help="only write aolog/docs/explanation/proof.md"
     )
     args = parser.parse_args()
-    if unknown := [name for name in args.names if name not in MUTANTS]:
+    mutants: dict[str, AnyMutant] = MUTANTS | C_MUTANTS
+    if unknown := [name for name in args.names if name not in mutants]:
         parser.error(f"no such mutant: {', '.join(unknown)}")
     if args.page:
         PAGE.write_text(page(), encoding="utf-8")
         return 0
-    chosen = [MUTANTS[name] for name in args.names] or list(MUTANTS.values())
+    chosen = [mutants[name] for name in args.names] or list(mutants.values())
     if args.few:
         chosen = first_of_each_clause(chosen)
     began_s = time.monotonic()
@@ -41,7 +43,7 @@ def main() -> int:
         ran += 1
         alive += not outcome.caught
     took_s = time.monotonic() - began_s
-    print(f"{ran} of {len(MUTANTS)} mutants ran, {alive} alive, in {took_s:.0f} s")
+    print(f"{ran} of {len(mutants)} mutants ran, {alive} alive, in {took_s:.0f} s")
     return bool(alive)
 
 

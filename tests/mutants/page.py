@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tests.mutants.c_mutants import C_MUTANTS
 from tests.mutants.defects import MUTANTS
 from tests.mutants.mutant import ROOT, Mutant
 from tests.mutants.proofs import PROOFS
@@ -27,6 +28,14 @@ the first mutant of each clause, `--long` all.
 """
 
 
+_COMPILED = """\
+## The compiled half
+
+The Python half is the reference, and the compiled half must do the same. Each mutant below is a changed line of
+the C code in `aolog/format/native`, compiled and loaded in place of that half. The tests named here find them.
+"""
+
+
 def clauses() -> list[str]:
     """Names of the promise's clauses, in order."""
     text = _PROMISE.read_text(encoding="utf-8")
@@ -41,6 +50,11 @@ def page() -> str:
         parts += [f"## {clause}\n", "".join(f"- `{path_of(test)}`\n" for test in tests.split())]
         mutants = [one for one in MUTANTS.values() if one.clause == clause]
         parts += ["Mutants:\n", "".join(map(_line, mutants))]
+    tests = dict.fromkeys(one.test for one in C_MUTANTS.values())
+    parts += [_COMPILED, "".join(f"- `{path_of(test)}`\n" for test in tests)]
+    for clause in dict.fromkeys(one.clause for one in C_MUTANTS.values()):
+        names = [one.name for one in C_MUTANTS.values() if one.clause == clause]
+        parts += [f"Mutants, {clause}:\n", "".join(f"- {name}\n" for name in names)]
     return "\n".join(parts)
 
 

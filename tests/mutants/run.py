@@ -1,7 +1,8 @@
 """Runs tests on mutants: each in a forked child, which applies the mutant and calls pytest.
 
-A fork saves the time to start Python and import pytest. The Python half of the code is tested, never
-the compiled half. Without a mutant all the tests must pass first.
+A fork saves the time to start Python and import pytest. For a mutant of the Python code the Python half is
+tested; a mutant of the C code is loaded in place of the compiled half. Without a mutant all the tests must
+pass first, with either half.
 """
 
 from __future__ import annotations
@@ -14,30 +15,36 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-import hypothesis  # noqa: F401 -- so that no child has to
-import numpy as np  # noqa: F401 -- the same
+import hypothesis
+import numpy as np  # noqa: F401 -- so that no child has to
 import pytest
 
+from tests.mutants.c_mutants import UNCHANGED, CMutant, load
 from tests.mutants.mutant import ROOT, Mutant, applied
 
-__all__ = ["Outcome", "first_of_each_clause", "path_of", "run_all"]
+__all__ = ["AnyMutant", "Outcome", "first_of_each_clause", "path_of", "run_all"]
 
 TIMEOUT_S = 20  # of one test
-CLEAN_TIMEOUT_S = 120  # without a mutant nothing hangs, but the machine may be loaded
-PATIENCE_S = 100  # with a child that ignores even that
+# Without a mutant nothing hangs, nor with one of the C code, but the machine may be loaded.
+CLEAN_TIMEOUT_S = 120
+PATIENCE_S = 150  # with a child that ignores even that
 NOT_APPLIED = 99  # exit status
 # A mutant that raises one of these is broken itself: no test caught it.
 BROKEN = re.compile(r"^E +(?:TypeError|AttributeError|NameError|UnboundLocalError)\b", re.MULTILINE)
 
 
+AnyMutant = Mutant | CMutant
+_Mutant = TypeVar("_Mutant", Mutant, CMutant, AnyMutant)
+
+
 class Outcome(NamedTuple):
     """caught: a test failed, by an assertion or by an error of the code's own."""
 
-    mutant: Mutant
+    mutant: AnyMutant
     caught: bool
     seconds: float
     output: str
@@ -53,24 +60,47 @@ def path_of(short: str) -> str:
     return f"{path.relative_to(ROOT)}::{test}"
 
 
-def first_of_each_clause(mutants: Iterable[Mutant]) -> list[Mutant]:
+def first_of_each_clause(mutants: Iterable[_Mutant]) -> list[_Mutant]:
     """What CI runs."""
     return list({one.clause: one for one in reversed(list(mutants))}.values())
 
 
-def _begin(one: Mutant | None, tests: Iterable[str], work: Path) -> int:
+@contextmanager
+def _present(one: AnyMutant | None, work: Path) -> Iterator[None]:
+    """The code has the defect inside the block; None: the Python half as it is."""
+    # The same examples in each run, and no smaller one after a failure.
+    phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+    hypothesis.settings.register_profile("mutants", derandomize=True, database=None, phases=phases)
+    hypothesis.settings.load_profile("mutants")
+    if isinstance(one, CMutant):
+        load(one, work)
+        yield
+        return
+    os.environ["AOLOG_BACKEND"] = "python"
+    if one is None:
+        yield
+        return
+    with applied(one):
+        yield
+
+
+def _output(one: AnyMutant | None, work: Path) -> Path:
+    return work / f"{one.name if one else 'clean'}.txt"
+
+
+def _begin(one: AnyMutant | None, tests: Iterable[str], work: Path) -> int:
     """Forks a child that runs tests; its process id."""
     if pid := os.fork():
         return pid
-    status, name = NOT_APPLIED, one.name if one else "clean"
+    status, output = NOT_APPLIED, _output(one, work)
     try:
-        with (work / f"{name}.txt").open("w", encoding="utf-8") as file:
+        with output.open("w", encoding="utf-8") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
-        timeout_s = TIMEOUT_S if one else CLEAN_TIMEOUT_S
+        timeout_s = TIMEOUT_S if isinstance(one, Mutant) else CLEAN_TIMEOUT_S
         options = ["-q", "-x", "--tb=short", "-p", "no:cacheprovider", f"--timeout={timeout_s}"]
-        options += ["-W", "ignore:Module already imported", f"--basetemp={work / name}"]
-        with applied(one) if one else nullcontext():
+        options += ["-W", "ignore:Module already imported", f"--basetemp={output.with_suffix('')}"]
+        with _present(one, work):
             status = int(pytest.main([*options, *map(path_of, tests)]))
     except BaseException:
         traceback.print_exc()
@@ -80,27 +110,27 @@ def _begin(one: Mutant | None, tests: Iterable[str], work: Path) -> int:
         os._exit(status)
 
 
-def _end(one: Mutant, work: Path, status: int, began_s: float) -> Outcome:
-    output = (work / f"{one.name}.txt").read_text(encoding="utf-8", errors="replace")
+def _end(one: AnyMutant, work: Path, status: int, began_s: float) -> Outcome:
+    output = _output(one, work).read_text(encoding="utf-8", errors="replace")
     failed = re.search(r"^(?:.*, )?\d+ failed\b", output, re.MULTILINE) is not None
     caught = os.waitstatus_to_exitcode(status) == 1 and failed and not BROKEN.search(output)
     return Outcome(one, caught, time.monotonic() - began_s, output)
 
 
-def run_all(mutants: Sequence[Mutant], jobs: int | None = None) -> Iterator[Outcome]:
+def run_all(mutants: Sequence[AnyMutant], jobs: int | None = None) -> Iterator[Outcome]:
     """Outcomes as they come, of mutants that have tests. Raises RuntimeError if the tests fail
     without a mutant."""
-    os.environ["AOLOG_BACKEND"] = "python"
+    os.environ.pop("AOLOG_BACKEND", None)
     os.chdir(ROOT)
     jobs = jobs or os.cpu_count() or 1
     waiting = [one for one in reversed(mutants) if one.test]
-    running: dict[int, tuple[Mutant, float]] = {}
+    running: dict[int, tuple[AnyMutant, float]] = {}
     with tempfile.TemporaryDirectory(prefix="aolog-mutants-") as name:
         work = Path(name).resolve()
-        tests = {one.test for one in waiting if one.test}
-        _, status = os.waitpid(_begin(None, tests, work), 0)
-        if status:
-            raise RuntimeError(f"without a mutant:\n{(work / 'clean.txt').read_text()}")
+        for kind, clean in ((Mutant, None), (CMutant, UNCHANGED)):
+            tests = {one.test for one in waiting if one.test and isinstance(one, kind)}
+            if tests and os.waitpid(_begin(clean, tests, work), 0)[1]:
+                raise RuntimeError(f"without a mutant:\n{_output(clean, work).read_text()}")
         while waiting or running:
             while waiting and len(running) < jobs:
                 one = waiting.pop()

@@ -377,7 +377,7 @@ records_add(Records *self, const Record *record)
         uint32_t first = 0;
         if (before)
             memcpy(&first, topics->ends.at, sizeof first);
-        self->topics_differ |= record->topic == NULL || topics->nulls ||
+        self->topics_differ |= record->topic == NULL || /* or the first record has none: then `first` is 0 */
                                (before && (first != record->topic_len ||
                                            memcmp(topics->data.at, record->topic, first) != 0));
         column_add(&self->topics, record->topic, record->topic_len);

@@ -347,6 +347,10 @@ def test_compiled_rows_look_before_they_read():
         make(aolog.Record, "np", (0, (u32([0, 3]), names, names)), 0, 1)
     with pytest.raises(ValueError, match="outside"):  # offsets of pairs go past the last
         list(make(aolog.Record, "np", (0, (u32([0, 9, 2]), names, names)), 0, 2))
+    for offsets in ([0, 4], [3, 2], [0, 2**32 - 1]):
+        with pytest.raises(ValueError, match="outside"):
+            list(make(None, "b", ((None, u32(offsets), b"abc"),), 0, 1))
+    assert list(make(None, "b", ((None, u32([0, 3]), b"abc"),), 0, 1)) == [b"abc"]
 
 
 def test_rows_are_freed_with_what_they_hold():

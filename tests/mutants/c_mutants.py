@@ -1,0 +1,133 @@
+"""Mutants of the C code: a small change of its text, compiled. Tests of the compiled half must find them."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.compiling import build
+from tests.mutants.mutant import ROOT
+
+__all__ = ["C_MUTANTS", "UNCHANGED", "CMutant", "changed_source", "load"]
+
+NATIVE = "aolog/format/native"
+MODULE = "aolog.format.native._speed"
+
+
+class CMutant(NamedTuple):
+    """clause: what breaks: frames, limits, columns, or what the readers use. before: text that occurs once in
+    the C files of aolog/format/native, so code may move between them. after: what replaces it. test: which
+    must fail, as of `Mutant`."""
+
+    name: str
+    clause: str
+    before: str
+    after: str
+    test: str
+
+
+UNCHANGED = CMutant("unchanged", "", "", "", "")
+"""The code as it is: all tests must pass with it."""
+
+
+def changed_source(one: CMutant) -> tuple[Path, str]:
+    """The file and its text with the change. Raises LookupError unless `before` occurs once."""
+    texts = {
+        path: path.read_text(encoding="utf-8") for path in sorted((ROOT / NATIVE).glob("*.[ch]"))
+    }
+    places = [path for path, text in texts.items() for _ in range(text.count(one.before))]
+    if len(places) != 1:
+        raise LookupError(f"{one.name}: {one.before!r} occurs {len(places)} times in {NATIVE}")
+    return places[0], texts[places[0]].replace(one.before, one.after)
+
+
+def load(one: CMutant, work: Path) -> None:
+    """Compiles the mutant below `work`, and loads it in place of the compiled half, which no module may have
+    imported yet."""
+    assert MODULE not in sys.modules
+    tree = work / f"{one.name}.c"
+    native = tree / NATIVE
+    shutil.copytree(
+        ROOT / NATIVE, native, ignore=shutil.ignore_patterns("*.so", "*.py", "__pycache__")
+    )
+    if one is not UNCHANGED:
+        path, text = changed_source(one)
+        (native / path.name).write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(
+        MODULE, build(MODULE, into=tree, flags=["-O1"], tree=tree)
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[MODULE] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+HALVES = "inlet::test_both_halves_take_the_same_records_and_make_the_same_frames"
+GIVEN = "inlet::test_frames_of_given_bodies_are_the_same"
+BODY = "inlet::test_a_body_of_columns_is_that_of_its_records"
+BOUNDS = "inlet::test_a_record_joins_until_a_bound_and_goes_to_the_writer_from_there_on"
+EACH = "inlet::test_a_frame_a_record_is_made_without_the_writer_until_something_is_due"
+ROWS = "speed::test_rows_are_the_same"
+
+C_MUTANTS = {one.name: one for one in (
+    CMutant("a frame is hashed without its padding", "frames", "XXH3_64bits(body, padded)", "XXH3_64bits(body, length)",
+            HALVES),
+    CMutant("parts are hashed without their padding", "frames", "XXH3_64bits_update(state, zeros, padded - length);",
+            "(void)zeros;", GIVEN),
+    CMutant("a frame after the durable end is called durable", "frames", "self->durable == self->base + self->offset",
+            "self->durable >= self->base", GIVEN),
+    CMutant("a durable frame is not called so", "frames", "? FLAG_DURABLE : 0", "? 0 : 0", HALVES),
+    CMutant("a frame has the ordinal of the next", "frames", "put_le(at + 24, (uint64_t)self->records, 4);",
+            "put_le(at + 24, (uint64_t)self->records + count, 4);", HALVES),
+    CMutant("a header fits any offset", "frames", "self->salt ^ (uint32_t)(self->offset >> 3)", "self->salt", HALVES),
+    CMutant("a frame has its least timestamp", "frames", "make_head(self, length, hash, 0, records->greatest_us",
+            "make_head(self, length, hash, 0, records->least_us", HALVES),
+    CMutant("a slab's least timestamp is its first", "frames", "if (!self->records || least < self->least_us)",
+            "if (!self->records)", GIVEN),
+    CMutant("a slab's greatest timestamp is its last", "frames", "if (greatest > self->greatest_us)\n", "", GIVEN),
+    CMutant("the index has twice the entries", "frames", "INDEX_SPACING (16 << 10)", "INDEX_SPACING (8 << 10)",
+            "inlet::test_the_index_has_an_entry_for_each_16_kib"),
+    CMutant("headers of frames are dropped", "frames", "bytes_put(&self->heads, head->bytes, FRAME_HEADER);", "", GIVEN),
+    CMutant("the open frame takes a byte too many", "limits", "size >= self->limit - self->size",
+            "size > self->limit - self->size", BOUNDS),
+    CMutant("the open frame takes a record too many", "limits", "(long long)self->records.count >= self->most",
+            "(long long)self->records.count > self->most", BOUNDS),
+    CMutant("a record's bound counts an offset", "limits", "size - OFFSET > self->record_max", "size > self->record_max",
+            BOUNDS),
+    CMutant("a full slab takes a frame", "limits", "before >= frames->full_at", "before > frames->full_at", EACH),
+    CMutant("frames a record never fill the memory", "limits", "self->limit -= frames->offset - before;", "", EACH),
+    CMutant("a cut frame keeps its size", "limits", "self->limit = self->size = 0; /* only", "self->limit = 0; /* only",
+            HALVES),
+    CMutant("a key's offset is not counted", "limits", "record->size += record->key_len + OFFSET;",
+            "record->size += record->key_len;", HALVES),
+    CMutant("a topic may be longer than a slab's header holds", "limits", "TOPIC_MAX 249", "TOPIC_MAX 250", BODY),
+    CMutant("a null alone is an empty value", "columns", "self->count == 1 && !self->values.nulls", "self->count == 1",
+            HALVES),
+    CMutant("entries before the first null are null", "columns", "(char)((1 << i % 8) - 1)", "0", HALVES),
+    CMutant("present entries are marked one too far", "columns", "| 1 << i % 8)", "| 1 << (i + 1) % 8)", HALVES),
+    CMutant("a frame does not say that keys are null", "columns", "(self->keys.nulls ? KEY_NULLS : 0)", "0", HALVES),
+    CMutant("topics of one length are one topic", "columns", "memcmp(topics->data.at, record->topic, first) != 0",
+            "0", HALVES),
+    CMutant("the greatest timestamp is the first", "columns", "if (!before || stamp > self->greatest_us)", "if (!before)",
+            HALVES),
+    CMutant("a record without a timestamp is of 1970", "columns", "record->stamped ? record->stamp : self->now_us",
+            "record->stamped ? record->stamp : 0", HALVES),
+    CMutant("columns begin at multiples of four", "columns", "(length + 7) & ~(size_t)7", "(length + 3) & ~(size_t)3",
+            BODY),
+    CMutant("a reader looks at another entry's null bit", "reading", "piece->bits[i >> 3] >> (i & 7) & 1",
+            "piece->bits[i >> 3] >> (i & 3) & 1", ROWS),
+    CMutant("an entry may end after the data", "reading", "end > piece->size)", "end > piece->size + 1)",
+            "speed::test_compiled_rows_look_before_they_read"),
+    CMutant("only the last step of a column must rise", "reading", "falls |= number < before", "falls = number < before",
+            "speed::test_rising_is_the_same"),
+    CMutant("a sum may exceed 64 bits", "reading", "number < 0 || *sum > INT64_MAX - number", "number < 0",
+            "speed::test_totals_are_the_same"),
+    CMutant("objects at like addresses are one group", "reading", "seen->object == object ?", "seen->object != NULL ?",
+            "speed::test_groups_are_the_same"),
+    CMutant("a shorter file is the one that was meant", "reading", "found.stx_size >= size", "1",
+            "speed::test_a_name_leads_to_a_file_of_this_inode_device_and_size_alone"),
+)}  # fmt: skip  # a table
+"""By name. CI runs the first of each clause."""
