@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from aolog.spark.options import Options
 
 _T = TypeVar("_T")
+
+_GLOB = re.compile(r"(?P<set>\[[^\]/]+\])|\{(?P<any>[^{}/]+)\}|[*?]")
+_LOOKS_AT_ONCE = 8  # threads; more help only where a read waits for a network
 
 
 class Found(NamedTuple):
@@ -63,8 +68,35 @@ def list_logs(options: Options) -> list[Listed]:
     Raises UsageError if there is none, StorageError if one cannot be read."""
     storage = Storage()
     for path in options.paths:
-        storage.open_directory(path).close()  # a file would fail later, with a worse message
-    return steadily_all(options.paths, (), lambda _: _list(options, storage), storage)
+        _check_directory(path, storage)
+    known = find_logs(options)  # else the looks begin anew when they find another directory
+    return steadily_all(options.paths, known, lambda _: _list(options, storage), storage)
+
+
+def _check_directory(path: str, storage: Storage) -> None:
+    """Else a file would fail later, with a worse message."""
+    try:
+        storage.open_directory(path).close()
+    except NotALog:
+        if not _GLOB.search(path):
+            raise
+        parts = path.split("/")
+        first = next(i for i, part in enumerate(parts) if _GLOB.search(part))
+        names = "/".join(parts[first:])
+        raise UsageError(
+            f"option path: {path} is no directory, and patterns belong into subscribePattern",
+            hint=f'load("{"/".join(parts[:first]) or "/"}") with subscribePattern '
+            f'"{_GLOB.sub(_as_expression, names)}", a regular expression for the names below it',
+        ) from None
+
+
+def _as_expression(glob: re.Match[str]) -> str:
+    """What matches the same names as a part of a glob, as far as names of directories go."""
+    if glob["set"] is not None:
+        return glob[0].replace("[!", "[^")
+    if glob["any"] is not None:
+        return "(" + glob["any"].replace(",", "|") + ")"
+    return "[^/]*" if glob[0] == "*" else "[^/]"
 
 
 def steadily_all(
@@ -95,12 +127,21 @@ def _above(paths: Iterable[str], logs: Iterable[Found]) -> set[str]:
 
 
 def _list(options: Options, storage: Storage) -> tuple[list[Listed], list[Found]]:
-    listed, logs = [], find_logs(options)
-    for found in logs:
-        with Log(found.path, storage) as log:
-            if log.bases:
-                listed.append(look(found, log))
-    return listed, logs
+    logs = find_logs(options)
+    return list(look_at_all(logs, storage).values()), logs
+
+
+def look_at_all(logs: Sequence[Found], storage: Storage) -> dict[str, Listed]:
+    """The present state of each log, by name, in this order; without those that are deleted by now. Reads
+    several at a time, because each read may wait for a disk. Raises StorageError."""
+
+    def look_at(found: Found) -> Listed | None:
+        with suppress(NotALog, FileNotFoundError), Log(found.path, storage) as log:
+            return look(found, log) if log.bases else None
+        return None
+
+    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as threads:
+        return {log.name: log for log in threads.map(look_at, logs) if log is not None}
 
 
 def look(found: Found, log: Log) -> Listed:
@@ -177,7 +218,11 @@ def all_logs(options: Options) -> list[Found]:
 
 def _is_foreign(path: str) -> bool:
     """Whether it has bytes that are not UTF-8."""
-    return any("\udc80" <= character <= "\udcff" for character in path)
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def some(names: list[str]) -> str:

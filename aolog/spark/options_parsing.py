@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 # `int` accepts digits of other scripts too, and refuses numbers of more than 4,300 digits.
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_AUTHORITY = re.compile(r"//([^/]*)")
 
 
 def refused(name: str, problem: str, hint: str | None = None) -> UsageError:
@@ -80,6 +81,20 @@ def directory(text: str) -> str:
         raise refused(
             "path",
             f"{text}: {scheme[1]}: is no file system that a log can live on",
-            "name a directory that is mounted at the same path on the driver and every executor",
+            "name a directory that is mounted at the same path on the driver and every executor (or "
+            f"./{text}, if the name of a directory has a colon)",
         )
-    return absolute("/" + text[len(scheme[1]) + 1 :].lstrip("/"))
+    rest = text[scheme.end() :]
+    if (host := _AUTHORITY.match(rest)) is not None:
+        if host[1].lower() not in {"", "localhost"}:
+            raise refused(
+                "path",
+                f"{text}: a file of another host, {host[1]}",
+                "such as file:///path, or /path",
+            )
+        rest = rest[host.end() :]
+    if not rest.startswith("/"):
+        raise refused(
+            "path", f"{text}: file: needs an absolute path", "such as file:///path, or /path"
+        )
+    return absolute("/" + rest.lstrip("/"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError, NotALog
@@ -17,7 +18,14 @@ from aolog.log.directory import Log
 from aolog.log.listing import shows_changes
 from aolog.log.names import MANIFEST_NAME, slab_name
 from aolog.read import seek
-from aolog.spark.listing import Found, all_logs, is_wanted, look, steadily_all
+from aolog.spark.listing import (
+    Found,
+    all_logs,
+    is_wanted,
+    look,
+    look_at_all,
+    steadily_all,
+)
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -33,8 +41,9 @@ _OPEN_MAX = 64  # logs whose last slab stays open, so that its frames are not wa
 
 
 class _State(NamedTuple):
-    """Inodes and times of change."""
+    """Inodes and times of change. name: of the last slab."""
 
+    name: str
     directory: tuple[int, int]
     slab: tuple[int, int]
     slab_bytes: int
@@ -67,6 +76,9 @@ class Watching:
         begun = time.monotonic()
         if begun < self._look_at and not force:
             return self.known
+        if not self._found:  # else the looks begin anew when they find another directory
+            self._list()
+            force = True
         if force:
             self._list_at = begun
         self.known = known = steadily_all(
@@ -93,8 +105,35 @@ class Watching:
         return seen, self._found
 
     def _all_seen(self) -> dict[str, Listed]:
-        seen = ((found.name, self._seen(found)) for found in self._found)
-        return {name: log for name, log in seen if log is not None}
+        seen: dict[str, Listed] = {}
+        changed: list[tuple[Found, _State | None]] = []
+        for found in self._found:
+            before = self.known.get(found.name)
+            if before is not None and before.path != found.path:
+                before = None
+            state = self._state(
+                found, before
+            )  # before the look, so that the next one sees a later change
+            same = state is not None and state == self._states.get(found.name)
+            if before is not None and same and found.in_listing(before.bases):
+                seen[found.name] = before
+            else:
+                changed.append((found, state))
+        seen |= self._looked([found for found, _ in changed])
+        for found, state in changed:
+            now = seen.get(found.name)
+            self._states.pop(found.name, None)
+            if now is None:
+                self._forget(found.name)
+            elif state is not None and state.name == slab_name(now.bases[-1]):
+                self._states[found.name] = state
+        return {found.name: seen[found.name] for found in self._found if found.name in seen}
+
+    def _looked(self, changed: list[Found]) -> dict[str, Listed]:
+        if len(changed) > _OPEN_MAX:
+            return look_at_all(changed, self._storage)
+        looked = ((found.name, self._seen(found)) for found in changed)
+        return {name: log for name, log in looked if log is not None}
 
     def _manifest(self, root: str) -> tuple[int, int] | None:
         """A new manifest is a new file."""
@@ -120,43 +159,31 @@ class Watching:
         self._list_at = listed + max(LIST_EVERY_S, _REST * (listed - begun))
 
     def _seen(self, found: Found) -> Listed | None:
-        before, state = self.known.get(found.name), None
-        try:
-            if before is not None and before.path == found.path:
-                state = self._state(before)
-                same = state is not None and state == self._states.get(found.name)
-                if same and found.in_listing(before.bases):
-                    return before
+        """None if it is deleted."""
+        with suppress(NotALog, FileNotFoundError):
             log = self._opened(found)
             if found.in_listing(log.bases):
                 log.refresh_end()
             else:
                 log.refresh(force=True)
-            if not log.bases:
-                return None
-            now = look(found, log)
-        except (NotALog, FileNotFoundError):
-            self._forget(found.name)
-            return None
-        self._states.pop(found.name, None)
-        # Read before the look, so that the next look sees a later change.
-        if state is not None and before is not None and before.bases == now.bases:
-            self._states[found.name] = state
-        return now
+            return look(found, log) if log.bases else None
+        return None
 
-    def _state(self, log: Listed) -> _State | None:
-        """None if it may change without a new time."""
+    def _state(self, found: Found, before: Listed | None) -> _State | None:
+        """None if it may change without a new time, or the last slab is not known by its name."""
+        last = max(found.last, slab_name(before.bases[-1]) if before is not None else "")
+        if not last:
+            return None
         lstat = self._storage.system.lstat
-        directory = lstat(log.path)
         try:
-            slab = lstat(f"{log.path}/{slab_name(log.bases[-1])}")
-        except FileNotFoundError:  # published, and not renamed yet
+            directory, slab = lstat(found.path), lstat(f"{found.path}/{last}")
+        except (FileNotFoundError, NotADirectoryError):  # deleted, or published and not renamed yet
             return None
         times = directory.st_ctime_ns, slab.st_ctime_ns
         if not all(shows_changes(changed_ns, time.time_ns()) for changed_ns in times):
             return None
         own = (directory.st_ino, times[0]), (slab.st_ino, times[1])
-        return _State(*own, slab.st_size)
+        return _State(last, *own, slab.st_size)
 
     def _opened(self, found: Found) -> Log:
         log = self._open.pop(found.name, None)

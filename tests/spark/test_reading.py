@@ -192,7 +192,8 @@ def test_logs_are_named_by_their_way_below_what_was_loaded(tmp_path):
     ]
     assert names([tmp_path / "h1/events", tmp_path / "h1/audit"]) == ["audit", "events"]
     assert names([tmp_path, tmp_path / "h1"]) == ["h1/audit", "h1/events", "h2/events"]
-    assert names(f"file://{tmp_path}", subscribe="h2/events, h1/audit") == ["h1/audit", "h2/events"]
+    for url in (f"file:{tmp_path}", f"file://{tmp_path}", f"FILE://localhost{tmp_path}"):
+        assert names(url, subscribe="h2/events, h1/audit") == ["h1/audit", "h2/events"]
     assert names(tmp_path, subscribePattern=".*/events") == ["h1/events", "h2/events"]
 
 
@@ -322,6 +323,10 @@ def test_slabs_pruned_between_plan_and_task_are_a_loss(tmp_path):
     ("options", "says"),
     [
         ({"path": "s3a://bucket/log"}, "option path: s3a://bucket/log: s3a: is no file system"),
+        ({"path": "s3a:b"}, "option path: s3a:b: s3a: is no file system"),
+        ({"path": "C:\\logs"}, "option path: C:\\logs: C: is no file system"),
+        ({"path": "file://other/x"}, "option path: file://other/x: a file of another host, other"),
+        ({"path": "file:logs"}, "option path: file:logs: file: needs an absolute path"),
         ({"path": ""}, "option path"),
         ({"startingOffset": "earliest"}, "option startingoffset: is not known; did you mean startingOffsets"),
         ({"startingOffsets": "first"}, "option startingOffsets: 'first' is neither"),
@@ -378,6 +383,28 @@ def test_a_path_without_a_log_is_named(tmp_path, what):
         path = tmp_path / "here*"
     with pytest.raises(AologError, match=str(path).replace("*", "[*]")):
         source(path).schema()
+
+
+@pytest.mark.parametrize(
+    ("glob", "parent", "pattern"),
+    [
+        ("h*/events", "", "h[^/]*/events"),
+        ("h1/e?ents", "/h1", "e[^/]ents"),
+        ("h[12]/events", "", "h[12]/events"),
+        ("{h1,h2}/events", "", "(h1|h2)/events"),
+    ],
+)
+def test_a_glob_is_refused_with_the_options_that_mean_it(tmp_path, glob, parent, pattern):
+    for name in ("h1/events", "h2/events", "h1/audit"):
+        write(tmp_path / name, 1)
+    with pytest.raises(UsageError) as raised:
+        source(tmp_path / glob).schema()
+    says = str(raised.value)
+    assert f"option path: {tmp_path / glob} is no directory" in says
+    assert f'load("{tmp_path}{parent}") with subscribePattern "{pattern}"' in says
+    found = table(f"{tmp_path}{parent}", subscribePattern=pattern, columns="log")["log"]
+    assert all(name.endswith("events") for name in found.to_pylist())
+    assert len(found)
 
 
 def test_a_log_whose_name_is_no_text_is_refused(tmp_path):

@@ -13,10 +13,10 @@ import aolog
 from aolog.errors import CursorLocked, UsageError
 from aolog.log import directory
 from aolog.publish.publication import publish
-from aolog.spark import watching
+from aolog.spark import listing, watching
 from tests.aolog.conftest import in_thread, overwrite
 from tests.publish.job import JOB, task
-from tests.spark.driving import write
+from tests.spark.driving import source, write
 from tests.spark.queries import Query, named
 from tests.still import TIMES, hold
 
@@ -236,6 +236,27 @@ def test_a_cursor_that_another_reader_holds_is_an_error(tmp_path):
 
 
 # --- looks ----------------------------------------------------------------------------------
+
+
+def test_a_query_over_many_logs_opens_each_once_as_long_as_none_changes(tmp_path, monkeypatch):
+    """Also logs in directories that no path names, and more of them than stay open."""
+    for i in range(100):
+        write(tmp_path / f"{i % 10}" / f"{i}", 1)
+    time.sleep(0.06)  # after the tick of a clock in which the logs changed
+    opened = []
+
+    def look(found, log, real=listing.look):
+        opened.append(found.name)
+        return real(found, log)
+
+    monkeypatch.setattr(listing, "look", look)
+    monkeypatch.setattr(watching, "look", look)
+    assert source(tmp_path).schema()
+    assert len(opened) == 100
+    query = Query(tmp_path)
+    assert len(query.batch()) == 100
+    assert query.batch() is None
+    assert len(opened) == 300, "by each of two schemas, and by the query"
 
 
 def test_a_look_at_what_did_not_change_opens_nothing(tmp_path, monkeypatch):
