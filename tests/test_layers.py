@@ -20,13 +20,13 @@ ROOT = Path(__file__).parents[1]
 
 # Rooms in order; a room may import the rooms before it.
 ROOMS = {
-    "aolog": ("errors", "record", "format", "storage", "log", "write", "read", "maintenance",
+    "aolog": ("errors", "record", "format", "storage", "queuefka", "log", "write", "read", "maintenance",
               "publish", "aio", "cli", "spark", "examples", "testing"),
     "bridge": ("errors", "config", "kafka", "deliver", "supervise", "buffer", "operate", "client",
                "pull", "ingest", "testing", "cli", "deploy", "examples"),
 }  # fmt: skip  # a table
 APART = ({"write", "read"},)  # neither imports the other
-ENTRIES_MAX = {"aolog": 16, "bridge": 14}  # at the top of the package
+ENTRIES_MAX = {"aolog": 17, "bridge": 14}  # at the top of the package
 LINES_MAX, FUNCTION_LINES_MAX = 450, 80
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.format import format1
 from aolog.log.walk import CHUNK_BYTES, Outcome, Walker
+from aolog.queuefka import format1
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -119,7 +119,7 @@ class PendingLog:
             self._add(batch.slice(at, step))
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        (body,) = self._checks.of_arrow(batch)
+        body = self._checks.of_arrow(batch)
         if self._slab is not None and self._slab.offset >= self._slab.full_at:
             self._end()
         slab = self._slab or self._begin()

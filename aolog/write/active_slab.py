@@ -4,7 +4,7 @@
 are fixed and not yet written. A write that fails is repeated with the same bytes at the same offset,
 so a full disk costs nothing but time.
 
-One class a format, with the same methods. The writer owns locks, policies and syncs.
+The slab of format 1 has the same methods (queuefka/slab.py). The writer owns locks, policies and syncs.
 """
 
 from __future__ import annotations
@@ -15,24 +15,22 @@ from typing import TYPE_CHECKING, TypeAlias
 import xxhash
 
 from aolog.errors import StorageError
-from aolog.format import format1
 from aolog.format.frame import (
     FLAG_DURABLE,
     KIND_MARK,
     KIND_RECORDS,
-    Buffer,
     encode_frame,
 )
 from aolog.format.native.inlet import Frames
 from aolog.format.slab import (
     DATA_BEGIN,
     NO_BASE,
-    NO_TIMESTAMP,
     Index,
     Seal,
     SlabHeader,
     encode_seal,
 )
+from aolog.queuefka.slab import QueuefkaSlab
 from aolog.storage import clock
 
 if TYPE_CHECKING:
@@ -47,23 +45,7 @@ _SYNC_BYTES_MAX = 16 << 10
 _SYNCS_US = 1_000_000
 
 
-class _InMemory:
-    """What both formats do with frames that wait to be written."""
-
-    file: File
-    offset: int
-    written: int
-    pending: list[Buffer]
-
-    def write_pending(self) -> None:
-        """Everything is in the page cache on return. After StorageError: call again."""
-        if self.pending:
-            self.file.pwrite_all(self.pending, self.written)
-            self.pending.clear()
-            self.written = self.offset
-
-
-class FormatTwoSlab(_InMemory, Frames):
+class FormatTwoSlab(Frames):
     """A slab of format 2, created by this writer."""
 
     data_begin = DATA_BEGIN
@@ -88,8 +70,11 @@ class FormatTwoSlab(_InMemory, Frames):
         return not self._has_seal and self.last_kind == KIND_RECORDS
 
     def write_pending(self) -> None:
-        """As for format 1, and keeps few headers in memory."""
-        super().write_pending()
+        """Everything is in the page cache on return. After StorageError: call again."""
+        if self.pending:
+            self.file.pwrite_all(self.pending, self.written)
+            self.pending.clear()
+            self.written = self.offset
         if self.frames - self._hashed >= _HEADERS_ONCE:
             self._hash_headers()
 
@@ -156,39 +141,4 @@ class FormatTwoSlab(_InMemory, Frames):
             self.file.truncate(self.offset)  # the unused rest of the zeros ahead
 
 
-class FormatOneSlab(_InMemory):
-    """A slab of format 1: one record a frame, no header, no seal."""
-
-    data_begin = 0
-    greatest_us = NO_TIMESTAMP
-    lacks_mark = False  # nor does it have marks
-    zeros_end = 1 << 63  # none: a reader of the format would take zeros for records
-
-    def __init__(self, file: File, base: int, offset: int, slab_bytes: int) -> None:
-        self.file = file
-        self.base = base
-        self.offset = self.written = offset
-        self.full_at = slab_bytes + 1  # the Go program begins the next slab once this one is larger
-        self.durable = -1
-        self.records = 0  # appended by this writer: the format does not count
-        self.pending = []
-
-    def add_records(self, records: int, columns: int, parts: list[Buffer], *_: int) -> int:
-        """Adds a frame of one value, which is all that the format can hold. Returns its address."""
-        assert (records, columns, len(parts)) == (1, 0, 1)
-        address = self.base + self.offset
-        self.pending += format1.encode_record(bytes(parts[0]))
-        self.offset += format1.FRAME_HEADER_LEN + len(parts[0])
-        self.records += 1
-        return address
-
-    def fill_ahead(self) -> None:
-        """Nothing: see zeros_end."""
-
-    def seal(self, now_us: int) -> None:
-        """Nothing but a write: the format has no seal."""
-        del now_us
-        self.write_pending()
-
-
-ActiveSlab: TypeAlias = FormatTwoSlab | FormatOneSlab
+ActiveSlab: TypeAlias = FormatTwoSlab | QueuefkaSlab

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from aolog.errors import UsageError
 from aolog.format.slab import ADDRESS_END
 from aolog.log.names import slab_name
+from aolog.queuefka.slab import QueuefkaSlab
 from aolog.storage import clock
-from aolog.write.active_slab import FormatOneSlab, FormatTwoSlab
+from aolog.write.active_slab import FormatTwoSlab
 
 if TYPE_CHECKING:
     from aolog.format.slab import SlabHeader
@@ -82,9 +83,10 @@ def begin_slab(
 
 def begin_format_1_slab(
     directory: Directory, storage: Storage, base: int, offset: int | None, slab_bytes: int
-) -> FormatOneSlab:
+) -> QueuefkaSlab:
     """A new format-1 slab at `base`, its name durable on return. offset: continue the existing slab
-    at this offset instead."""
+    at this offset instead. Raises UsageError if addresses would pass 2^63."""
+    reach_of(directory.path, base, max(slab_bytes, offset or 0))
     name = directory / slab_name(base)
     file = storage.create(name) if offset is None else storage.open_write(name)
     try:
@@ -92,4 +94,4 @@ def begin_format_1_slab(
     except BaseException:
         file.close()
         raise
-    return FormatOneSlab(file, base, offset or 0, slab_bytes)
+    return QueuefkaSlab(file, base, offset or 0, slab_bytes)

@@ -1,5 +1,4 @@
-"""Records, checked before anything is taken: one for the open frame, or many as the body of one frame. Needs
-no lock."""
+"""Records, checked before anything is taken: one for the open frame, or many. Needs no lock."""
 
 from __future__ import annotations
 
@@ -7,13 +6,14 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from aolog.errors import RecordRefused, load_optional
 from aolog.format.compression import packer
-from aolog.format.format1 import check_storable
 from aolog.format.native.inlet import Body, body_of, encode_records
+from aolog.queuefka.format1 import are_storable, check_storable
+from aolog.queuefka.slab import put_values
 from aolog.storage import clock
 from aolog.write.validate import OFFSET_BYTES, check_record, check_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
     import pyarrow as pa
@@ -53,38 +53,56 @@ class RecordChecks:
         headers: Iterable[Headers] | None,
         timestamps: Iterable[int | None] | None,
         topics: Iterable[str | None] | None,
-    ) -> list[Body]:
-        """Values with an entry of each other column as one frame; in format 1 each value as one."""
-        given, now_us = (values, keys, headers, timestamps, topics), clock.now_us()
-        if self._format_1 and given[1:] == (None, None, None, None):
-            return [self._lone(value, now_us) for value in values]
-        return self._frames(
-            _columns_of(*given, max_record_bytes=self._max_record_bytes, now_us=now_us)
+    ) -> Body | list[bytes]:
+        """Values with an entry of each other column, as one frame; in format 1 only values."""
+        other = (keys, headers, timestamps, topics)
+        if self._format_1 and all(column is None for column in other):
+            return self._plain(list(values))
+        return self._frame(
+            _columns_of(
+                values, *other, max_record_bytes=self._max_record_bytes, now_us=clock.now_us()
+            )
         )
 
-    def _lone(self, value: bytes | None, now_us: int) -> Body:
-        """A frame of format 1."""
-        return Body(1, 0, [self.one(value, None, (), None, None)[0] or b""], now_us, now_us)
+    def _plain(self, values: list[Any]) -> list[bytes]:
+        """The values as format 1 stores them."""
+        if are_storable(values, self._max_record_bytes):
+            return values
+        return [self.one(value, None, (), None, None)[0] or b"" for value in values]
 
-    def of_arrow(self, batch: pa.RecordBatch) -> list[Body]:
+    def of_arrow(self, batch: pa.RecordBatch) -> Body:
         """Arrow's columns as one frame."""
         arrow = load_optional("aolog.write.arrow")
-        return self._frames(arrow.from_arrow(batch, self._max_record_bytes, clock.now_us()))
+        return self._frame(arrow.from_arrow(batch, self._max_record_bytes, clock.now_us()))
 
-    def _frames(self, taken: Body) -> list[Body]:
+    def _frame(self, body: Body) -> Body:
         if self._format_1:
             raise RecordRefused("format 1 has no columns", hint="use append_many with values alone")
-        if not taken.records:
-            return []
-        return [taken if self._pack is None else taken.packed(self._pack)]
+        return body if self._pack is None or not body.records else body.packed(self._pack)
 
 
-def array_of(addresses: list[range]) -> np.ndarray:
+def put(records: Body | list[bytes], make_room: Callable[[], Any]) -> list[range] | list[bytearray]:
+    """Adds checked records to the slab that `make_room` returns, which has room for a frame. Returns their
+    addresses, for `array_of`. The caller holds the writer's lock."""
+    if isinstance(records, list):
+        return put_values(records, make_room)
+    if not records.records:
+        return []
+    address = make_room().add_records(*records)
+    return [range(address, address + records.records)]
+
+
+def array_of(addresses: list[range] | list[bytearray]) -> np.ndarray:
     """The addresses of records, uint64."""
     import numpy as np
 
-    frames = [np.arange(one.start, one.stop, dtype=np.uint64) for one in addresses]
-    return frames[0] if len(frames) == 1 else np.concatenate([np.empty(0, np.uint64), *frames])
+    parts = [
+        np.arange(one.start, one.stop, dtype=np.uint64)
+        if isinstance(one, range)
+        else np.frombuffer(one, np.uint64)
+        for one in addresses
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
 
 
 def _columns_of(

@@ -26,7 +26,7 @@ from aolog.write.background import Background
 from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail, may_be_retried
 from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
-from aolog.write.record_columns import RecordChecks, array_of
+from aolog.write.record_columns import RecordChecks, array_of, put
 from aolog.write.slab_chain import SlabChain
 
 if TYPE_CHECKING:
@@ -199,24 +199,15 @@ class Writer(Inlet):
         """Takes values as one frame, whatever its size: readers see all of them or none. keys,
         headers, timestamps, topics: an entry for each value, as for `append`. Returns their addresses,
         uint64. Durable as by `append`, whose errors it raises; none is taken then, but in format 1."""
-        return self._append_frames(self._checks.of(values, keys, headers, timestamps, topics))
+        return self._append_checked(self._checks.of(values, keys, headers, timestamps, topics))
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
         """As `append_many`, of a batch of columns: `value` and, optional, `key`, `headers` (lists of
         structs of `key` and `value`), `timestamp`, `topic`; `address` is ignored."""
-        return self._append_frames(self._checks.of_arrow(record_batch))
+        return self._append_checked(self._checks.of_arrow(record_batch))
 
-    def _append_frames(self, bodies: list[Body]) -> np.ndarray:
-        """Takes frames as they are. Returns the addresses of their records."""
-
-        def take() -> list[range]:
-            taken = []
-            for body in bodies:
-                address = self._make_room().add_records(*body)
-                taken.append(range(address, address + body.records))
-            return taken
-
-        return array_of(self._taking(take))
+    def _append_checked(self, records: Body | list[bytes]) -> np.ndarray:
+        return array_of(self._taking(lambda: put(records, self._make_room)))
 
     def _make_room(self, size: int = 0) -> ActiveSlab:
         """Ends the open frame. Returns the slab, which has room for a frame. size: of the record that

@@ -137,9 +137,9 @@ MUTANTS = {one.name: one for one in (
            f"{PUBLISH}test_what_the_manifest_names_is_never_swept"),
     Mutant("a slab is published before it is synced", "published", f"aolog.publish:_complete {SYNC}",
            c.inside(c.nothing), "publish/test_crashes::test_nothing_is_left_when_all_is_done"),
-    Mutant("a payload of format 1 is not checked", "format 1", "aolog.format:payload_matches", c.always(True),
+    Mutant("a payload of format 1 is not checked", "format 1", "aolog.queuefka:payload_matches", c.always(True),
            "gaps::test_an_altered_payload_of_format_1_costs_its_record"),
-    Mutant("format 1 takes what it cannot store", "format 1", "aolog.format:check_storable", c.nothing,
+    Mutant("format 1 takes what it cannot store", "format 1", "aolog.queuefka:check_storable", c.nothing,
            "writer::test_format_1_refuses_and_names_what_it_has_no_place_for"),
 )}  # fmt: skip  # a table
 """By name."""

@@ -1,5 +1,5 @@
-/* Inlet: the open frame of a writer, and the fast path of `append`. Frames: the frames of a slab that grows.
- * `body`: many records at once. Each does what its Python twin in inlet.py does.
+/* Inlet: the open frame of a writer, and the fast path of `append`. Frames: the frames of a slab that grows;
+ * of format 1: Payloads. `body`: many records at once. Each does what its Python twin in inlet.py does.
  *
  * It decides nothing: what is not plain, exceeds a limit or finds the inlet shut goes to Python. It knows no
  * files, locks or policies. It holds the interpreter's lock and calls no Python code while it changes something,
@@ -397,6 +397,8 @@ static PyType_Spec frames_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, frames_slots,
 };
 
+#include "_payloads.h"
+
 #endif
 
 /* --- Inlet ---------------------------------------------------------------------------------- */
@@ -409,7 +411,8 @@ typedef struct {
     long long limit;       /* a record joins if `size` stays below it; 0: the inlet is shut */
     long long most;        /* how many records may be in the frame */
     long long record_max;  /* bytes of a record without the offset of its value */
-    PyObject *each;        /* Frames: each record becomes a frame at once; or NULL */
+    PyObject *each;        /* Frames or Payloads: each record becomes a frame at once; or NULL */
+    int format_1;          /* `each` is Payloads */
 } Inlet;
 
 static PyObject *
@@ -474,6 +477,19 @@ inlet_take(Inlet *self, PyObject *const *args, Py_ssize_t count, PyObject *names
         (long long)self->records.count >= self->most)
         return NULL;
 #if HASHES
+    if (self->each != NULL && self->format_1) {
+        Payloads *slab = (Payloads *)self->each;
+        long long length = PAYLOAD_HEADER + (long long)record.value_len;
+        if (record.size != record.value_len + OFFSET || length >= self->limit ||
+            !payloads_has_room(slab, record.value_len))
+            return NULL;
+        long long address = payloads_add(slab, args[0]);
+        if (address < 0)
+            return NULL;
+        self->limit -= length;
+        self->most--;
+        return PyLong_FromLongLong(address);
+    }
     if (self->each != NULL) {
         Frames *frames = (Frames *)self->each;
         long long before = frames->offset;
@@ -556,7 +572,8 @@ inlet_admit(PyObject *object, PyObject *const *args, Py_ssize_t count)
     if (!numbers_from(args, count, 3, numbers, "_admit takes three numbers, and frames"))
         return NULL;
 #if HASHES
-    if (makes_frames && PyObject_TypeCheck(args[3], frames_type))
+    self->format_1 = makes_frames && PyObject_TypeCheck(args[3], payloads_type);
+    if (self->format_1 || (makes_frames && PyObject_TypeCheck(args[3], frames_type)))
         each = args[3];
 #endif
     Py_XINCREF(each);
@@ -836,7 +853,8 @@ aolog_inlet_begin(PyObject *module)
     Py_DECREF(inlet);
 #if HASHES
     frames_type = add_type(module, &frames_spec, "Frames");
-    if (frames_type == NULL)
+    payloads_type = add_type(module, &payloads_spec, "Payloads");
+    if (frames_type == NULL || payloads_type == NULL)
         return -1;
 #endif
     return 0;

@@ -13,11 +13,11 @@ import pytest
 import xxhash
 
 import aolog
-import aolog.format.format1
-from aolog.format import columns, compression, format1, frame, slab
+from aolog.format import columns, compression, frame, slab
 from aolog.format.slab import Index, Seal, SlabHeader
 from aolog.log import cursor_file, names
 from aolog.log.cursor_file import COPIES, Position
+from aolog.queuefka import format1
 from aolog.record import GapReason
 from aolog.write.recovery_cases import Case
 from tests.aolog.conftest import commit
@@ -330,7 +330,8 @@ CONSTANTS = rows(section("## Constants"), "name")
 @pytest.mark.parametrize(("name", "value"), [(c[0].strip("`"), c[1]) for c in CONSTANTS])
 def test_a_constant_of_the_document_is_the_codes(name, value):
     module, attribute = name.split(".")
-    assert getattr(importlib.import_module(f"aolog.format.{module}"), attribute) == int(value)
+    room = "queuefka" if module == "format1" else "format"
+    assert getattr(importlib.import_module(f"aolog.{room}.{module}"), attribute) == int(value)
 
 
 def test_the_recovery_tables_labels_are_the_codes():

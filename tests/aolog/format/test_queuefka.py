@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import aolog
-from aolog.format import format1
 from aolog.format.slab import HEADER_COPIES, HEADER_LEN
+from aolog.queuefka import format1
 from aolog.write.recovery_cases import Case
 from tests.aolog.conftest import fill, snapshot
 

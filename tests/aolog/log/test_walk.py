@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from aolog.format import format1
 from aolog.format.frame import Frame, encode_frame
 from aolog.log.walk import CHUNK_BYTES, Damage, Outcome, Tail, Walker
 from aolog.log.walk_format1 import QueuefkaWalker
+from aolog.queuefka import format1
 from aolog.storage.directory import beside
 from aolog.storage.file import File
 from aolog.storage.storage import Storage

@@ -14,7 +14,7 @@ nulls, topics or timestamps, and no empty payloads (the Go program panics on the
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import xxhash
 
@@ -69,6 +69,14 @@ def intact_records(
     return frames
 
 
+def are_storable(values: list[Any], bytes_max: int) -> bool:
+    """Whether each is bytes, not empty, and has at most `bytes_max` bytes."""
+    if not values or set(map(type, values)) != {bytes}:
+        return False
+    lengths = set(map(len, values))
+    return min(lengths) > 0 and max(lengths) <= min(bytes_max, PAYLOAD_LEN_MAX)
+
+
 def check_storable(
     value: bytes | None,
     key: bytes | None,
@@ -80,6 +88,7 @@ def check_storable(
     parts = {
         "a null value": value is None,
         "an empty value (the Go program panics on it)": value == b"",
+        f"a value of more than {PAYLOAD_LEN_MAX} bytes": len(value or b"") > PAYLOAD_LEN_MAX,
         "a key": key is not None,
         "headers": bool(headers),
         "a timestamp": timestamp is not None,

@@ -1,0 +1,231 @@
+/* Payloads: the frames of a slab of format 1 (queuefka's) that grows; the Python twin is PythonPayloads in
+ * aolog/queuefka/payloads.py.
+ *
+ * Only for _inlet.c, after xxhash.h. A frame is a length, a hash and a payload. Short ones are gathered in one
+ * buffer; a long payload stays the caller's object.
+ */
+#ifndef AOLOG_PAYLOADS_H
+#define AOLOG_PAYLOADS_H
+
+#include "_records.h"
+
+#define PAYLOAD_HEADER 8
+#define PAYLOAD_MAX 0xFF000000u    /* payloads.PAYLOAD_LEN_MAX */
+#define GATHERED_BYTES (64u << 10) /* stay in a core's second-level cache until they are copied */
+#define SHORT_BYTES (16u << 10)    /* copying a longer payload costs more than a buffer of its own */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *settled; /* a list: buffers that are not written, in order; the gathered frames follow */
+    Bytes gathered;
+    long long base, offset, written, full_at, durable, records;
+} Payloads;
+
+static PyTypeObject *payloads_type; /* never released */
+
+/* Whether it was initialized; raises otherwise. */
+static int
+payloads_ready(const Payloads *self)
+{
+    if (self->settled != NULL)
+        return 1;
+    PyErr_SetString(PyExc_ValueError, "not initialized");
+    return 0;
+}
+
+/* Moves the gathered frames into `settled`; raises if there is no memory, and nothing has changed. */
+static int
+payloads_settle(Payloads *self)
+{
+    if (!self->gathered.len)
+        return 1;
+    PyObject *frames = PyBytes_FromStringAndSize(self->gathered.at, (Py_ssize_t)self->gathered.len);
+    int failed = frames == NULL || PyList_Append(self->settled, frames) < 0;
+    Py_XDECREF(frames);
+    if (failed)
+        return 0;
+    bytes_empty(&self->gathered);
+    return 1;
+}
+
+/* Room for so many bytes of frames; raises if there is no memory. */
+static inline int
+payloads_reserve(Payloads *self, size_t more)
+{
+    if (self->gathered.len + more > GATHERED_BYTES && !payloads_settle(self))
+        return 0;
+    if (bytes_reserve(&self->gathered, more))
+        return 1;
+    PyErr_NoMemory();
+    return 0;
+}
+
+/* After `payloads_reserve`. payload: NULL if it follows as a buffer of its own. */
+static inline long long
+payloads_put(Payloads *self, const char *payload, size_t length, uint32_t hash)
+{
+    long long address = self->base + self->offset;
+    bytes_put_u32(&self->gathered, (uint32_t)length);
+    bytes_put_u32(&self->gathered, hash);
+    if (payload != NULL)
+        bytes_put(&self->gathered, payload, length);
+    self->offset += PAYLOAD_HEADER + (long long)length;
+    self->records++;
+    return address;
+}
+
+/* Whether the slab has room for the frame, and for one more after it: the caller begins the next slab at once. */
+static inline int
+payloads_has_room(const Payloads *self, size_t length)
+{
+    return self->settled != NULL && length && length <= PAYLOAD_MAX &&
+           self->full_at - self->offset > PAYLOAD_HEADER + (long long)length;
+}
+
+/* Adds a frame. Returns its address; -1 on an error. */
+static long long
+payloads_add(Payloads *self, PyObject *value)
+{
+    const char *payload = PyBytes_AsString(value);
+    size_t length = (size_t)Py_SIZE(value);
+    uint32_t hash = XXH32(payload, length, 0);
+    if (length <= SHORT_BYTES) {
+        if (!payloads_reserve(self, PAYLOAD_HEADER + length))
+            return -1;
+        return payloads_put(self, payload, length, hash);
+    }
+    if (!payloads_reserve(self, PAYLOAD_HEADER))
+        return -1;
+    long long address = payloads_put(self, NULL, length, hash);
+    /* On an error the header is there without its payload: the writer has failed. */
+    return payloads_settle(self) && PyList_Append(self->settled, value) == 0 ? address : -1;
+}
+
+static PyObject *
+payloads_add_values(PyObject *object, PyObject *args)
+{
+    Payloads *self = (Payloads *)object;
+    PyObject *values;
+    Py_ssize_t begin;
+    if (!PyArg_ParseTuple(args, "O!n", &PyList_Type, &values, &begin) || !payloads_ready(self))
+        return NULL;
+    if (begin < 0) {
+        PyErr_SetString(PyExc_ValueError, "an index is not negative");
+        return NULL;
+    }
+    Py_ssize_t end = begin, rows = PyList_Size(values);
+    long long room = self->full_at - self->offset;
+    for (; end < rows && (end == begin || room > 0); end++) {
+        PyObject *value = PyList_GetItem(values, end);
+        if (!PyBytes_CheckExact(value) || !Py_SIZE(value) || Py_SIZE(value) > PAYLOAD_MAX) {
+            PyErr_SetString(PyExc_TypeError, "format 1 stores bytes that are not empty");
+            return NULL;
+        }
+        room -= PAYLOAD_HEADER + (long long)Py_SIZE(value);
+    }
+    PyObject *addresses = PyByteArray_FromStringAndSize(NULL, (end - begin) * (Py_ssize_t)sizeof(int64_t));
+    if (addresses == NULL)
+        return NULL;
+    char *at = PyByteArray_AsString(addresses);
+    for (Py_ssize_t i = begin; i < end; i++, at += sizeof(int64_t)) { /* no Python code runs: no list changes */
+        int64_t address = payloads_add(self, PyList_GetItem(values, i));
+        if (address < 0) {
+            Py_DECREF(addresses);
+            return NULL;
+        }
+        memcpy(at, &address, sizeof address);
+    }
+    return addresses;
+}
+
+static PyObject *
+payloads_get_pending(PyObject *object, void *Py_UNUSED(closure))
+{
+    Payloads *self = (Payloads *)object;
+    if (!payloads_ready(self) || !payloads_settle(self))
+        return NULL;
+    Py_INCREF(self->settled);
+    return self->settled;
+}
+
+static int
+payloads_init(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"base", "offset", "full_at", NULL};
+    Payloads *self = (Payloads *)object;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "LLL", names, &self->base, &self->offset, &self->full_at))
+        return -1;
+    PyObject *settled = PyList_New(0), *before = self->settled;
+    if (settled == NULL)
+        return -1;
+    self->settled = settled;
+    Py_XDECREF(before);
+    self->written = self->offset;
+    self->durable = -1;
+    self->records = 0;
+    bytes_empty(&self->gathered);
+    return 0;
+}
+
+static int
+payloads_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Payloads *)self)->settled);
+    return 0;
+}
+
+static int
+payloads_clear(PyObject *self)
+{
+    Py_CLEAR(((Payloads *)self)->settled);
+    return 0;
+}
+
+static void
+payloads_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    payloads_clear(self);
+    bytes_free(&((Payloads *)self)->gathered);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef payloads_methods[] = {
+    {"add_values", payloads_add_values, METH_VARARGS,
+     "add_values(values, begin): adds a frame for each value, up to where the slab is full. Their addresses."},
+    {NULL, NULL, 0, NULL},
+};
+
+#define FIELD(field) {#field, T_LONGLONG, offsetof(Payloads, field), 0, NULL}
+static PyMemberDef payloads_members[] = {
+    FIELD(base),    FIELD(offset),  FIELD(written),         FIELD(full_at),
+    FIELD(durable), FIELD(records), {NULL, 0, 0, 0, NULL},
+};
+#undef FIELD
+
+static PyGetSetDef payloads_properties[] = {
+    {"pending", payloads_get_pending, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot payloads_slots[] = {
+    {Py_tp_doc, "The frames of a slab of format 1: see queuefka.payloads.PythonPayloads."},
+    {Py_tp_init, payloads_init},
+    {Py_tp_traverse, payloads_traverse},
+    {Py_tp_clear, payloads_clear},
+    {Py_tp_dealloc, payloads_dealloc},
+    {Py_tp_methods, payloads_methods},
+    {Py_tp_members, payloads_members},
+    {Py_tp_getset, payloads_properties},
+    {0, NULL},
+};
+
+static PyType_Spec payloads_spec = {
+    "aolog.format.native._speed.Payloads", sizeof(Payloads), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, payloads_slots,
+};
+
+#endif
