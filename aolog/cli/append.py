@@ -19,9 +19,10 @@ import click
 from aolog.cli.input import DELIMITERS, STDIN, Delimiter, Source, splitter
 from aolog.cli.option_groups import GroupedCommand
 from aolog.cli.output import json_option, out, tell_pruned, to_stderr
-from aolog.cli.parse import DURATION, MODE, SIZE, SIZE_OR_ZERO, log_argument
+from aolog.cli.parse import log_argument
 from aolog.cli.record_parts import SPEC, RecordParts, Spec, Tally
 from aolog.cli.stop_signals import StopSignals
+from aolog.cli.writer_options import headings, writer_options
 from aolog.errors import (
     AddressPruned,
     AologError,
@@ -36,8 +37,6 @@ from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
 from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import Reader
-from aolog.storage.storage import DIRECTORY_MODE
-from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES
 from aolog.write.writer import Writer
 
 _ROOM_POLL_S = 0.05  # how often an append that waits for room looks for it, and for a stop signal
@@ -215,11 +214,8 @@ def _print_outcome(
 @click.command(
     cls=GroupedCommand,
     headings={
-        "Records": "delimiter key_from topic_from timestamp_from timestamp_unit max_record_bytes",
-        "When records become visible and durable": "flush_seconds sync sync_seconds batch_bytes",
-        "Slabs": "slab_bytes slab_seconds compression compression_level",
-        "Retention": "retention_max_bytes retention_max_age retention_max_slabs when_full",
-        "A new log": "topic format_ mode",
+        "Records": "delimiter key_from topic_from timestamp_from timestamp_unit",
+        **headings(),
     },
     epilog="""\b
 Examples:
@@ -284,65 +280,7 @@ with --json): append the rest of the input.""",
     show_default=True,
     help="Unit of a number, since 1970.",
 )
-@click.option("--topic", help="Default topic of the log.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["aolog", "queuefka"]),
-    default="aolog",
-    show_default=True,
-    help="Format of the log.",
-)
-@click.option(
-    "--sync",
-    type=click.Choice(["interval", "flush", "never"]),
-    default="interval",
-    show_default=True,
-    help="When flushed records are synced to the device. The end of the command always syncs.",
-)
-@click.option("--sync-seconds", type=DURATION, default=1.0, help="For --sync interval.  [1s]")
-@click.option(
-    "--flush-seconds",
-    type=DURATION,
-    default=1.0,
-    help="Maximum delay before a record is visible to readers.  [1s]",
-)
-@click.option("--slab-bytes", type=SIZE, default=SLAB_BYTES, help="Size of a slab.  [64M]")
-@click.option("--slab-seconds", type=DURATION, help="Maximum age of a slab that is written.")
-@click.option(
-    "--batch-bytes",
-    type=SIZE_OR_ZERO,
-    default=BATCH_BYTES,
-    help="Collect records into frames of this size; 0: one frame for each.  [64k]",
-)
-@click.option(
-    "--max-record-bytes", type=SIZE, default=MAX_RECORD_BYTES, help="Largest record.  [64M]"
-)
-@click.option(
-    "--compression",
-    type=click.Choice(["none", "zstd", "lz4"]),
-    default="none",
-    show_default=True,
-    help="Compress frames; readers need no option.",
-)
-@click.option("--compression-level", type=int, help="zstd: 1 to 22 [1]; lz4: 1 to 12.")
-@click.option(
-    "--mode",
-    type=MODE,
-    default=DIRECTORY_MODE,
-    help="Mode of the log's directory; its files get the same bits.  [700]",
-)
-@click.option("--retention-max-bytes", type=SIZE, help="Maximum size of the log. See --when-full.")
-@click.option("--retention-max-age", type=DURATION, help="Delete slabs older than this.")
-@click.option("--retention-max-slabs", type=click.IntRange(min=1), help="Keep at most N slabs.")
-@click.option(
-    "--when-full",
-    type=click.Choice(["prune", "block", "error"]),
-    default="prune",
-    show_default=True,
-    help="If the log is full and cursors need its oldest slab: delete it (unread records are lost "
-    "and counted), wait, or end with an error.",
-)
+@writer_options
 @json_option
 def append(
     log: str,
@@ -353,7 +291,6 @@ def append(
     topic_from: Spec | None,
     timestamp_from: Spec | None,
     timestamp_unit: str,
-    format_: Literal["aolog", "queuefka"],
     retention_max_bytes: int | None,
     retention_max_age: float | None,
     retention_max_slabs: int | None,
@@ -366,7 +303,7 @@ def append(
     LOG is created if it does not exist. When the command ends, every record is durable.
     """
     parts = RecordParts(key_from, topic_from, timestamp_from, timestamp_unit)
-    if format_ == "queuefka" and (parts.any or options["topic"] is not None):
+    if options["format"] == "queuefka" and (parts.any or options["topic"] is not None):
         raise click.UsageError("format 1 (queuefka) has no keys, topics or timestamps")
     if options["compression_level"] is not None and options["compression"] == "none":
         raise click.UsageError("--compression-level needs --compression")
@@ -375,7 +312,7 @@ def append(
     retention = Retention(retention_max_bytes, retention_max_age, retention_max_slabs, policy)
     paths, tally = files or (STDIN,), Tally()
     with StopSignals() as signals:
-        writer = Writer(log, retention=retention, format=format_, **options)
+        writer = Writer(log, retention=retention, **options)
         problem: AologError | None = None
         try:
             record_bytes_max = options["max_record_bytes"]

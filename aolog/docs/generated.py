@@ -6,6 +6,7 @@
     configuration             every key of the bridge's configuration, from its schema
     metrics                   every metric of the bridge
     errors                    every error: its code, exit status and docstring
+    spark_writer_options      a writer's options that a write of Spark takes
     kafka_errors              the errors of Kafka on which an operator must act
     rooms PACKAGE ROOM…       each room: its docstring, its files
 
@@ -124,6 +125,18 @@ def _number(value: float) -> str:
     return f"{value:,}" if value == int(value) else f"{value:g}"
 
 
+def spark_writer_options() -> str:
+    """A table, by the options' names in Spark."""
+    from aolog.spark.sink_options import OF_WRITER
+    from aolog.write.options import table
+
+    rows = []
+    for name, of in OF_WRITER.items():
+        option = table()[of]
+        rows.append((f"`{name}`", f"{option.default_text}", option.about.sentence))
+    return _table("option | default | what", rows)
+
+
 # --- metrics and errors ---------------------------------------------------------------------
 
 
@@ -222,6 +235,7 @@ _MAKERS: dict[str, Callable[..., str]] = {
     "configuration": configuration,
     "metrics": metrics,
     "errors": errors,
+    "spark_writer_options": spark_writer_options,
     "kafka_errors": kafka_errors,
     "rooms": rooms,
 }

@@ -24,6 +24,15 @@ def size_bytes(text: str) -> int | None:
     return int(number) * scale if number.isdigit() else int(float(number) * scale)
 
 
+def size_text(count: int) -> str:
+    """65536 as '64 KiB', in the largest unit of which it is a whole number."""
+    for power, unit in ((5, "PiB"), (4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        whole, rest = divmod(count, 1024**power)
+        if whole and not rest:
+            return f"{whole} {unit}"
+    return f"{count}"
+
+
 def duration_seconds(text: str) -> float | None:
     """'90s', '15m', '1h30m', '7d' or '0.5' in seconds; None if the text is no duration."""
     text = text.strip().lower()

@@ -6,32 +6,39 @@ that names it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import CodecUnavailable, UsageError
-from aolog.format.compression import CODECS, packer
+from aolog.format.compression import packer
 from aolog.log.directory import is_log
 from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import depth_of
 from aolog.spark.options_parsing import directory, naming, refused, size, unknown, whole_number
-from aolog.storage.storage import DIRECTORY_MODE, Storage
-from aolog.write.options import MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
-from aolog.write.validate import RECORD_BYTES_MAX, SLAB_BYTES_MAX, check_topic, read_mode
+from aolog.storage.storage import Storage
+from aolog.write.options import WriterOptions, table
+from aolog.write.validate import check_topic, read_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from aolog.format.compression import Compression
+    from aolog.write.options import Option
 
 _DEFAULT_LOG = "default"  # of a root that is no log itself
 # A smaller slab is mostly header, and costs three syncs and a line of the manifest. A user who writes
 # 64 means 64m.
 _SLAB_BYTES_MIN = 64 << 10
+# A writer's options that a write takes, by the names that they have in Spark.
+OF_WRITER = {
+    "slabBytes": "slab_bytes",
+    "maxRecordBytes": "max_record_bytes",
+    "compression": "compression",
+    "compressionLevel": "compression_level",
+    "mode": "mode",
+}
 OPTION_NAMES = {
     name.lower(): name
     for name in (
-        "log", "topic", "slabBytes", "maxRecordBytes", "compression", "compressionLevel",
-        "mode", "txnAppId", "txnVersion", "onRepeatedBatch", "leftoverSeconds",
+        "log", "topic", *OF_WRITER, "txnAppId", "txnVersion", "onRepeatedBatch", "leftoverSeconds",
     )
 }  # fmt: skip  # a table
 # Options of every write, of streams and of Kafka's sink that have no effect here.
@@ -55,29 +62,44 @@ class SinkOptions(NamedTuple):
     leftover_seconds: float = LEFTOVER_SECONDS
 
 
-def _number(
-    given: Mapping[str, str],
-    name: str,
-    default: int,
-    read: Callable[..., int] = whole_number,
-    **bounds: int,
-) -> int:
+def _number(given: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
     text = given.get(name.lower())
-    return default if text is None else read(name, text, **bounds)
+    return default if text is None else whole_number(name, text, least)
 
 
-def _check_compression(name: str, level: int) -> None:
+def _writer(given: Mapping[str, str]) -> WriterOptions:
     """Raises UsageError once, on the driver, rather than in every task."""
-    if name not in {"none", *CODECS}:
-        raise refused("compression", f"{name!r} is not one of none, {', '.join(CODECS)}")
-    if level and name == "none":
+    found = {
+        name: _read(spark_name, table()[name], given[spark_name.lower()])
+        for spark_name, name in OF_WRITER.items()
+        if spark_name.lower() in given
+    }
+    options = WriterOptions(**found)
+    level = options.compression_level
+    if level is not None and options.compression == "none":
         raise refused("compressionLevel", "needs the option compression")
     try:
-        packer(name, level or None)
+        packer(options.compression, level)
     except CodecUnavailable:
         raise
     except UsageError as error:
         raise refused("compressionLevel", f"{level}", error.hint) from None
+    return options
+
+
+def _read(spark_name: str, option: Option, text: str) -> Any:
+    about = option.about
+    if about.unit == "bytes":
+        least = max(about.least, _SLAB_BYTES_MIN) if option.name == "slab_bytes" else about.least
+        return size(spark_name, text, least, about.most)
+    if about.unit == "octal":
+        with naming(spark_name):
+            return read_mode(text)
+    if option.choices:
+        if text not in option.choices:
+            raise refused(spark_name, f"{text!r} is not one of {', '.join(option.choices)}")
+        return text
+    return whole_number(spark_name, text, about.least, about.most)
 
 
 def read_sink_options(options: Mapping[str, str], *, stream: bool) -> SinkOptions:
@@ -94,8 +116,6 @@ def read_sink_options(options: Mapping[str, str], *, stream: bool) -> SinkOption
         depth_of(log)
     with naming("topic"):
         topic, _ = check_topic(given.get("topic"))
-    with naming("mode"):
-        mode = read_mode(given.get("mode", f"{DIRECTORY_MODE:o}"))
     app = given.get("txnappid")
     if stream and "txnversion" in given:
         raise refused("txnVersion", "applies to batches: a stream numbers its own")
@@ -104,25 +124,11 @@ def read_sink_options(options: Mapping[str, str], *, stream: bool) -> SinkOption
     repeated = given.get("onrepeatedbatch", "fail").lower()
     if repeated not in {"fail", "skip"}:
         raise refused("onRepeatedBatch", f"{repeated!r} is neither fail nor skip")
-    compression = given.get("compression", "none")
-    level = _number(given, "compressionLevel", 0)
-    _check_compression(compression, level)
-    writer = WriterOptions(
-        slab_bytes=_number(
-            given, "slabBytes", SLAB_BYTES, size, least=_SLAB_BYTES_MIN, most=SLAB_BYTES_MAX
-        ),
-        max_record_bytes=_number(
-            given, "maxRecordBytes", MAX_RECORD_BYTES, size, most=RECORD_BYTES_MAX
-        ),
-        compression=cast("Compression", compression),
-        compression_level=level or None,
-        mode=mode,
-    )
     return SinkOptions(
         root=root,
         log=log,
         topic=topic,
-        writer=writer,
+        writer=_writer(given),
         app=app,
         version=_number(given, "txnVersion", 0, least=0),
         fail_on_repeated=repeated == "fail",

@@ -1,12 +1,31 @@
-"""The options of a writer: one frozen value, checked in one place before anything is touched."""
+"""The options of a writer: one table, whose rows are the fields of one frozen value.
 
-from __future__ import annotations
+A field of `WriterOptions` says all of an option: name, type and default, and in `About` its unit, its range,
+what it does, and which question it answers. Checks, `help(aolog.Writer)`, `aolog append --help`, Spark's sink
+and their pages are made from that. The signature of `Writer` repeats names, types and defaults, for editors
+and type checkers; a test compares them.
+"""
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, SupportsFloat
+from functools import cache
+from textwrap import dedent, fill
+from types import NoneType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Self,
+    SupportsFloat,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 from aolog.errors import UsageError
-from aolog.format.compression import packer
+from aolog.format.compression import Compression, packer
 from aolog.log.retention import Retention, check_retention
+from aolog.log.units import size_text
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import (
     BATCH_BYTES_MAX,
@@ -16,9 +35,6 @@ from aolog.write.validate import (
     check_topic,
 )
 
-if TYPE_CHECKING:
-    from aolog.format.compression import Compression
-
 SLAB_BYTES = 64 << 20  # a file large enough that opening one is rare, small enough to prune
 MAX_RECORD_BYTES = 64 << 20  # keeps a hostile length from allocating; raise it for larger records
 BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger ones lose more
@@ -26,41 +42,68 @@ BATCH_BYTES = 64 << 10  # smaller frames lose the advantage of batches, larger o
 # times as long as an aligned one, of 256 KiB 1.3, of a MiB 1.1, of two MiB no less.
 FLUSH_BYTES = 1 << 20
 UNBOUNDED = 1 << 62  # bytes or records: more than there can be, and still a machine integer
-_INTEGERS = (
-    ("slab_bytes", 1, SLAB_BYTES_MAX),
-    ("batch_bytes", 0, BATCH_BYTES_MAX),  # 0: a frame a record
-    ("max_record_bytes", 1, RECORD_BYTES_MAX),
-    ("flush_records", 1, UNBOUNDED),
-)
+
+Group: TypeAlias = Literal[
+    "How large", "How long in memory", "How safe", "How much disk", "A new log"
+]
+Unit: TypeAlias = Literal["", "bytes", "records", "seconds", "level", "octal"]
+_T = TypeVar("_T")
 
 
+class About(NamedTuple):
+    """What a row says beside name, type and default."""
+
+    group: Group  # the question of users that it answers
+    unit: Unit
+    least: int  # with `most` the range of bytes, records and levels; otherwise both are 0
+    most: int
+    sentence: str  # what it does; names no other option, which has another name in each place
+
+
+# fmt: off
 class WriterOptions(NamedTuple):
-    """See Writer. Call `checked` before use."""
+    """The table. Call `checked` before use."""
 
-    slab_bytes: int = SLAB_BYTES
-    slab_seconds: float | None = None
-    batch_bytes: int = BATCH_BYTES
-    flush_records: int | None = None
-    flush_seconds: float | None = 1.0
-    sync: Literal["interval", "never", "flush"] = "interval"
-    sync_seconds: float = 1.0
-    retention: Retention | None = None
-    format: Literal["aolog", "queuefka"] = "aolog"
-    topic: str | None = None
-    max_record_bytes: int = MAX_RECORD_BYTES
-    compression: Compression = "none"
-    compression_level: int | None = None
-    mode: int = DIRECTORY_MODE
+    slab_bytes: Annotated[int, About("How large", "bytes", 1, SLAB_BYTES_MAX,
+        "Size at which a slab is sealed and the next one begins.")] = SLAB_BYTES
+    slab_seconds: Annotated[float | None, About("How large", "seconds", 0, 0,
+        "Time after its first record at which a slab is sealed.")] = None
+    batch_bytes: Annotated[int, About("How large", "bytes", 0, BATCH_BYTES_MAX,
+        "Records are collected into frames of about this size; 0: a frame for each.")] = BATCH_BYTES
+    max_record_bytes: Annotated[int, About("How large", "bytes", 1, RECORD_BYTES_MAX,
+        "Largest record: value, key, headers and topic, with a few bytes for each.")] = MAX_RECORD_BYTES
+
+    flush_records: Annotated[int | None, About("How long in memory", "records", 1, UNBOUNDED,
+        "Number of records in memory that are flushed at once. A MiB of them always is.")] = None
+    flush_seconds: Annotated[float | None, About("How long in memory", "seconds", 0, 0,
+        "Maximum delay before readers see a record and it survives a crash of the process.")] = 1.0
+
+    sync: Annotated[Literal["interval", "never", "flush"], About("How safe", "", 0, 0,
+        "When flushed records are synced and survive power loss: at an interval, at each flush, or "
+        "never before the slab is sealed. Closing the log always syncs.")] = "interval"
+    sync_seconds: Annotated[float, About("How safe", "seconds", 0, 0,
+        "Interval of syncs, while there is something to sync.")] = 1.0
+
+    retention: Annotated[Retention | None, About("How much disk", "", 0, 0,
+        "Bounds of the log, and what happens when it is full.")] = None
+    compression: Annotated[Compression, About("How much disk", "", 0, 0,
+        "Codec of frames, from the extra `compression`. Small frames, and those that do not shrink, "
+        "are stored as they are. Readers need no option.")] = "none"
+    compression_level: Annotated[int | None, About("How much disk", "level", 1, 22,
+        "zstd: 1 to 22, by default 1; lz4: 1 to 12, all in its slow mode.")] = None
+
+    format: Annotated[Literal["aolog", "queuefka"], About("A new log", "", 0, 0,
+        "Format of the log; queuefka is format 1, of the Go program.")] = "aolog"
+    topic: Annotated[str | None, About("A new log", "", 0, 0,
+        "Topic of records that have none of their own.")] = None
+    mode: Annotated[int, About("A new log", "octal", 0, 0,
+        "Mode of directories that are created, whatever the umask; files get the same bits.")] = DIRECTORY_MODE
+    # fmt: on
 
     def checked(self) -> Self:
         """The same options. Raises UsageError that names the wrong one, CodecUnavailable."""
-        for name, choices in (
-            ("format", ("aolog", "queuefka")),
-            ("sync", ("interval", "never", "flush")),
-        ):
-            if getattr(self, name) not in choices:
-                raise UsageError(f"{name}={getattr(self, name)!r}", hint=f"use one of {choices}")
-        self._check_numbers()
+        for option in table().values():
+            option.check(getattr(self, option.name))
         check_mode(self.mode)
         check_topic(self.topic)
         check_retention(self.retention)
@@ -79,19 +122,6 @@ class WriterOptions(NamedTuple):
                 hint="lower slab_bytes (--slab-bytes), best to an eighth of the total, or raise the total",
             )
         return self
-
-    def _check_numbers(self) -> None:
-        given = self._asdict()
-        for name, least, most in _INTEGERS:
-            value = given[name]
-            if value is None and name.startswith("flush"):
-                continue
-            if not hasattr(value, "__index__") or not least <= value <= most:
-                raise UsageError(f"{name}={value!r}", hint=f"use an integer from {least} to {most}")
-        for name in ("slab_seconds", "flush_seconds", "sync_seconds"):
-            value = given[name]
-            if value is not None and not (isinstance(value, SupportsFloat) and value > 0):  # type: ignore[operator]  # what is like a float compares
-                raise UsageError(f"{name}={value!r}", hint="use a positive number, or None")
 
     @property
     def format_1(self) -> bool:
@@ -117,3 +147,90 @@ class WriterOptions(NamedTuple):
     def bounds(self) -> Retention:
         """The retention; without bounds if none was given."""
         return self.retention or Retention()
+
+
+class Option(NamedTuple):
+    """A row of the table, for those who read it."""
+
+    name: str  # of the keyword
+    default: Any
+    choices: tuple[str, ...]  # () if it is no choice
+    may_be_none: bool
+    about: About
+
+    def check(self, value: Any) -> None:
+        """Raises UsageError if the value is no choice, out of range, or of another type."""
+        _, unit, least, most, _ = self.about
+        if value is None and self.may_be_none:
+            return
+        if self.choices:
+            is_right, hint = value in self.choices, f"one of {', '.join(self.choices)}"
+        elif unit == "seconds":
+            is_right, hint = isinstance(value, SupportsFloat) and value > 0, "a positive number"  # type: ignore[operator]  # what is like a float compares
+        elif unit in {"bytes", "records", "level"}:
+            is_right = hasattr(value, "__index__") and least <= value <= most
+            hint = f"an integer from {least} to {most}"
+        else:
+            return  # `checked` asks the module that knows the type
+        if not is_right:
+            or_none = ", or None" if self.may_be_none else ""
+            raise UsageError(f"{self.name}={value!r}", hint=f"use {hint}{or_none}")
+
+    @property
+    def default_text(self) -> str:
+        """The default as people write it; "none" if there is none."""
+        if self.default is None:
+            return "none"
+        if self.about.unit == "bytes":
+            return size_text(self.default)
+        if self.about.unit == "seconds":
+            return f"{self.default:g} s"
+        return f"{self.default:o}" if self.about.unit == "octal" else f"{self.default}"
+
+    @property
+    def range_text(self) -> str:
+        """The values that it takes."""
+        _, unit, least, most, _ = self.about
+        if self.choices:
+            return ", ".join(self.choices[:-1]) + f" or {self.choices[-1]}"
+        if unit == "bytes":
+            return f"{size_text(least)} to {size_text(most)}"
+        if unit == "records":
+            return f"{least} or more"
+        return f"{least} to {most}" if unit == "level" else unit
+
+
+@cache
+def table() -> dict[str, Option]:
+    """The rows by name, in order: those of a group are together."""
+    return {name: _row(name, of) for name, of in WriterOptions.__annotations__.items()}
+
+
+def _row(name: str, annotation: Any) -> Option:
+    kind, about = get_args(annotation)
+    either = get_args(kind)
+    return Option(
+        name=name,
+        default=WriterOptions._field_defaults[name],
+        choices=either if get_origin(kind) is Literal else (),
+        may_be_none=NoneType in either,
+        about=about,
+    )
+
+
+def documented(owner: type[_T]) -> type[_T]:
+    """Adds the table to a class's docstring, if it has one: `python -OO` has none."""
+    if owner.__doc__ is None:
+        return owner
+    first, _, rest = owner.__doc__.partition("\n")
+    lines, group = [first, dedent(rest).rstrip()], None
+    for option in table().values():
+        if option.about.group != group:
+            group = option.about.group
+            lines.append(f"\n**{group}**\n")
+        known = [option.range_text] if option.range_text else []
+        lines.append(f"{option.name} : {', '.join([*known, f'default {option.default_text}'])}")
+        indent = " " * 4
+        lines.append(fill(option.about.sentence, 96, initial_indent=indent, subsequent_indent=indent))
+    owner.__doc__ = "\n".join(lines)
+    return owner

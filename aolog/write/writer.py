@@ -25,7 +25,13 @@ from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.background import Background
 from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail, may_be_retried
-from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, SLAB_BYTES, WriterOptions
+from aolog.write.options import (
+    BATCH_BYTES,
+    MAX_RECORD_BYTES,
+    SLAB_BYTES,
+    WriterOptions,
+    documented,
+)
 from aolog.write.record_columns import RecordChecks, array_of, put
 from aolog.write.slab_chain import SlabChain
 
@@ -48,19 +54,11 @@ _Result = TypeVar("_Result")
 _RETENTION_POLL_S = 0.05  # how often a blocked append looks for room
 
 
+@documented
 class Writer(Inlet):
     """The one writer of a log.
 
-    Creates the directory if there is none. slab_bytes, slab_seconds: a slab that is larger, or that
-    got its first record longer ago, is sealed. batch_bytes: records are gathered into frames of about
-    this size; 0 makes every record a frame. flush_records, flush_seconds: how long records may wait in
-    memory, also when nobody appends; there are never more than a MiB of them, or one frame. sync: "interval" syncs every sync_seconds
-    while there is something to sync, "flush" at every flush, "never" only when a slab is sealed.
-    topic: the log's default destination. max_record_bytes: of value, key, headers and topic together,
-    with a few bytes for each. compression: of frames' bodies, by the extra `compression`; compression_level: zstd's 1 to
-    22 (default 1), or lz4's 1 to 12 for its slow mode. Small bodies, and those that do not shrink, are
-    stored as they are. mode: of the log's directory, and of those above it, if they are created,
-    whatever the umask; an existing one keeps its mode. Files in the log get their directory's bits.
+    Creates the directory if there is none; one that exists keeps its mode.
 
     Thread-safe. Refuses every call in a forked child (Forked) and leaves the parent's log alone.
     Refuses a call from a signal handler, or a finalizer, that interrupts another call of the same
@@ -78,29 +76,29 @@ class Writer(Inlet):
         self,
         path: str | os.PathLike[str],
         *,
+        # how large
         slab_bytes: int = SLAB_BYTES,
         slab_seconds: float | None = None,
         batch_bytes: int = BATCH_BYTES,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        # how long in memory
         flush_records: int | None = None,
         flush_seconds: float | None = 1.0,
+        # how safe
         sync: Literal["interval", "never", "flush"] = "interval",
         sync_seconds: float = 1.0,
+        # how much disk
         retention: Retention | None = None,
-        format: Literal["aolog", "queuefka"] = "aolog",  # noqa: A002 -- the design's name
-        topic: str | None = None,
-        max_record_bytes: int = MAX_RECORD_BYTES,
         compression: Compression = "none",
         compression_level: int | None = None,
+        # a new log
+        format: Literal["aolog", "queuefka"] = "aolog",  # noqa: A002 -- the design's name
+        topic: str | None = None,
         mode: int = DIRECTORY_MODE,
         storage: Storage | None = None,
     ) -> None:
-        options = WriterOptions(
-            slab_bytes=slab_bytes, slab_seconds=slab_seconds, batch_bytes=batch_bytes,
-            flush_records=flush_records, flush_seconds=flush_seconds, sync=sync,
-            sync_seconds=sync_seconds, retention=retention, format=format, topic=topic,
-            max_record_bytes=max_record_bytes, compression=compression,
-            compression_level=compression_level, mode=mode,
-        ).checked()  # fmt: skip
+        given = locals()  # a test compares the names with the table
+        options = WriterOptions._make(given[name] for name in WriterOptions._fields).checked()
         self.path = absolute(path)  # slabs to come do not move with the process
         self._options = options
         self._frame_bytes, self._syncs_each_flush = options.frame_bytes, options.sync == "flush"

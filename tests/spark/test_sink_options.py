@@ -68,8 +68,8 @@ def columns(**types: object) -> StructType:
         ({"compression": "gzip"}, "option compression: 'gzip' is not one of none, zstd, lz4"),
         ({"compressionLevel": "3"}, "option compressionLevel: needs the option compression"),
         (
-            {"compression": "lz4", "compressionLevel": "99"},
-            "option compressionLevel: 99; lz4 has levels 1 to 12",
+            {"compression": "lz4", "compressionLevel": "13"},
+            "option compressionLevel: 13; lz4 has levels 1 to 12",
         ),
     ],
 )

@@ -385,6 +385,8 @@ def test_a_relative_path_stays_where_it_was_when_the_process_moves(
         {"flush_seconds": float("nan")},
         {"sync": "always"},
         {"sync_seconds": -1},
+        {"sync_seconds": None},
+        {"compression_level": 30, "compression": "zstd"},
         {"format": "avro"},
         {"max_record_bytes": 0},
         {"max_record_bytes": 1 << 33},
