@@ -9,6 +9,8 @@ batch begins.
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -17,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from aolog.errors import AologError
+from aolog.errors import MALFORMED, AologError
 from aolog.spark.options_parsing import directory
+from aolog.spark.positions import from_json
 from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
 
@@ -65,11 +68,33 @@ def _entries(column: pa.Array) -> list[bytes]:
 def plan_of(checkpoint: str | None, batch: int) -> str | None:
     """A digest of the batch's offsets as Spark planned them; the same for a batch that is repeated, and
     different for one that is planned anew. None if they cannot be read here."""
-    if checkpoint is None:
+    planned = _planned(checkpoint, batch)
+    return None if planned is None else xxhash.xxh3_64_hexdigest(planned)
+
+
+def logs_read(checkpoint: str | None, batch: int) -> set[str]:
+    """The UUIDs of the logs from which this source reads records for the batch, by the checkpoint's
+    offsets; empty if they cannot be read here."""
+    before, now = (_positions(_planned(checkpoint, number)) for number in (batch - 1, batch))
+    return {uuid for uuid, address in now if (uuid, address) not in before}
+
+
+def _positions(planned: bytes | None) -> set[tuple[str, int]]:
+    """UUIDs and addresses in a file of offsets, which has a line for each source of the query."""
+    found = set()
+    for line in (planned or b"").splitlines():
+        with suppress(*MALFORMED):  # another source's, or Spark's own
+            for position in from_json(json.loads(line)).values():
+                if isinstance(position.uuid, str):
+                    found.add((position.uuid, position.address))
+    return found
+
+
+def _planned(checkpoint: str | None, batch: int) -> bytes | None:
+    if checkpoint is None or batch < 0:
         return None
     try:
         with Storage().open_read(Inside(f"{directory(checkpoint)}/offsets", str(batch))) as file:
-            planned = file.pread(file.stat().size, 0)
+            return file.pread(file.stat().size, 0)
     except (AologError, OSError):  # another file system, or no checkpoint of Spark's
         return None
-    return xxhash.xxh3_64_hexdigest(planned)

@@ -15,6 +15,7 @@ Spark may call `abort` after a commit that raised. It removes nothing that is pu
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +27,14 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from aolog.errors import UsageError, counted, warn
+from aolog.errors import NotALog, UsageError, counted, warn
+from aolog.log.directory import Log
 from aolog.log.lock import warn_of_limits
 from aolog.log.manifest import Content, Transaction
 from aolog.publish.leftovers import abort
+from aolog.publish.pending import log_path
 from aolog.publish.publication import check_free, publish
-from aolog.spark.batch_content import digest_of, plan_of
+from aolog.spark.batch_content import digest_of, logs_read, plan_of
 from aolog.spark.routing import Router
 from aolog.spark.schema import check_rows
 from aolog.spark.shipping import parcel
@@ -160,6 +163,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         query, options = queries.pop(), self.options
         assert query is not None
+        _check_not_read(options, batchId, written)
         id_ = f"query/{query}" if options.app is None else f"app/{options.app}"
         content = _content(written, plan_of(options.checkpoint, batchId))
         _publish(options, _job_of(options, query), written, Transaction(id_, batchId, content))
@@ -204,6 +208,25 @@ def _content(messages: list[Written], plan: str | None) -> Content:
     records = sum(slab.records for message in messages for slab in message.slabs)
     digest = sum(message.digest for message in messages) % (1 << 64)
     return Content(records, f"{digest:016x}", plan)
+
+
+def _check_not_read(options: SinkOptions, batch: int, messages: list[Written]) -> None:
+    """Raises UsageError if the batch has records of a log into which it is written."""
+    read = logs_read(options.checkpoint, batch)
+    for name in sorted(
+        {slab.log for message in messages for slab in message.slabs} if read else ()
+    ):
+        path = log_path(options.root, name)
+        with suppress(NotALog, FileNotFoundError), Log(path, Storage()) as log:
+            header = log.slab(len(log.bases) - 1).header if log.bases else None
+            if header is not None and header.topic_uuid.hex() in read:
+                raise UsageError(
+                    f"the query reads the log {name!r}, into which it writes: it would copy its own rows "
+                    "for ever",
+                    hint="write below another root, or select what to read with subscribe; then with "
+                    "another checkpointLocation, as this batch is planned",
+                    path=path,
+                )
 
 
 def _publish(

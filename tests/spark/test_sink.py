@@ -266,3 +266,28 @@ def test_a_batch_that_was_planned_once_is_the_same_though_its_rows_differ(stream
     published = values(tmp_path / "random" / LOG)
     run()
     assert values(tmp_path / "random" / LOG) == published
+
+
+def test_a_stream_that_reads_what_it_writes_is_refused_before_it_grows(spark, tmp_path):
+    """It would copy its own copies for ever. Another log of the same root may be written."""
+    with aolog.Writer(tmp_path / "root" / "events") as log:
+        log.append_many([b"a", b"b"])
+
+    def run(checkpoint: str, **options: object) -> None:
+        rows = spark.readStream.format("aolog").options(**options).load(str(tmp_path / "root"))
+        writer = rows.select("value").writeStream.format("aolog").trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / checkpoint)).start(
+            str(tmp_path / "root")
+        ).awaitTermination()
+
+    run("all")
+    with pytest.raises(
+        Exception, match=r"reads the log '?default'?, into which it writes.*subscribe"
+    ):
+        run("all")
+    assert values(tmp_path / "root" / LOG) == ["a", "b"]
+    for count in (4, 5):
+        run("events", subscribe="events")
+        assert len(values(tmp_path / "root" / LOG)) == count
+        with aolog.Writer(tmp_path / "root" / "events") as log:
+            log.append(b"c")
