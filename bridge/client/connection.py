@@ -36,13 +36,6 @@ _DEFAULTS: dict[str, dict[str, object]] = {
         "socket.keepalive.enable": True,
     },
 }
-# Reported to the caller. Every other error is an outage, which the client waits out.
-FATAL_CODES = frozenset({
-    "_FATAL", "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED",
-    "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "_AUTO_OFFSET_RESET",
-    "OFFSET_OUT_OF_RANGE", "TOPIC_EXCEPTION", "_BAD_MSG", "INVALID_GROUP_ID", "_INVALID_ARG",
-    "INCONSISTENT_GROUP_PROTOCOL", "FENCED_INSTANCE_ID", "UNSUPPORTED_ASSIGNOR",
-})  # fmt: skip  # a table
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from aolog.errors import AologError, UsageError, not_copied
 from bridge.client.config import load
-from bridge.client.connection import FATAL_CODES, client_settings, interruptible
+from bridge.client.connection import client_settings, interruptible
 from bridge.client.errors import ClientClosed, MissingTopic, ReceiveFailed
 from bridge.client.heartbeat import HeartbeatWatch, heartbeat_in
 from bridge.client.metrics import families
@@ -29,7 +29,7 @@ from bridge.client.received import Received, received
 from bridge.config.names import is_topic_name
 from bridge.kafka.client import ALL_DOWN, CLIENT_LOG, away, words
 from bridge.kafka.consumed import LeftOut, Omissions
-from bridge.kafka.error_table import row_of
+from bridge.kafka.error_table import Kind, ends_reading, kind_of, row_of
 
 if TYPE_CHECKING:
     from bridge.client.config import Source
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bridge.kafka.catalog import Place
 
 _log = logging.getLogger("bridge.client")
-_NO_PARTITION = {"_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"}
+_RESET = "auto.offset.reset"
 _TRUE = {"true", "t", "1"}  # as librdkafka reads them
 _SLICE_S = 0.2  # a wait without end is cut so that a signal's handler runs
 
@@ -66,6 +66,7 @@ class Consumer:
         self._settings: dict[str, Any] = client_settings(options.settings, "consumer")
         automatic = str(self._settings.get("enable.auto.commit", "true"))
         self._is_automatic = automatic.lower() in _TRUE
+        self._resets = str(self._settings.get(_RESET, "latest")).lower() != "error"
         self._verifier = None
         if options.signing is not None:
             from bridge.client.signing import verifier_of
@@ -247,7 +248,7 @@ class Consumer:
         code = error.name()
         if code == "_PARTITION_EOF":
             return None
-        if error.fatal() or code in FATAL_CODES:
+        if error.fatal() or ends_reading(code, resets=self._resets):
             return receive_failed(error)
         self.last_error = error.str()
         if self._waiting_for != self.last_error:
@@ -278,7 +279,7 @@ class Consumer:
         until_s = until(timeout_ms)
         reader = KafkaConsumer(
             {
-                **self._settings, "enable.partition.eof": True, "auto.offset.reset": "error",
+                **self._settings, "enable.partition.eof": True, _RESET: "error",
                 "enable.auto.commit": False,
             },
             logger=CLIENT_LOG,
@@ -298,7 +299,11 @@ class Consumer:
                     found.append(self._decoded(message))
                 elif error.name() == "_PARTITION_EOF":
                     break
-                elif error.fatal() or error.name() in FATAL_CODES | _NO_PARTITION:
+                elif (
+                    error.fatal()
+                    or ends_reading(error.name(), resets=False)
+                    or kind_of(error.name()) is Kind.TOPIC_MISSING
+                ):
                     raise receive_failed(error)
         finally:
             reader.close()

@@ -51,11 +51,13 @@ class Kind(Enum):
         "the cluster does not take transactions as they are asked for",
     )
     SETTING = Fault.CONFIGURATION, "the cluster does not take a setting"
+    OFFSET_GONE = Fault.CONFIGURATION, "the partition does not have the offset to read from"
     UNREACHABLE = Fault.CLUSTER, "a broker cannot be reached"
     UNANSWERED = Fault.CLUSTER, "a call was not answered in time: it is asked again"
     WAITING = Fault.CLUSTER, "the cluster cannot do it now"
     FENCED = Fault.OURS, "another producer has taken over"
     CONSEQUENCE = Fault.OURS, "it follows from another error, which is reported by itself"
+    REJOINS = Fault.OURS, "the consumer joins its group again, by itself"
     FAULT = Fault.OURS, "the bridge or its client made a mistake"
 
     @property
@@ -155,6 +157,10 @@ _rows("LISTENER_NOT_FOUND MISMATCHED_ENDPOINT_TYPE UNSUPPORTED_ENDPOINT_TYPE", K
 _rows("_INVALID_ARG _NOT_CONFIGURED _FS", Kind.SETTING, "the client does not take a setting",
       "correct the setting that the message names")  # fmt: skip  # as above
 
+_rows("_AUTO_OFFSET_RESET OFFSET_OUT_OF_RANGE", Kind.OFFSET_GONE,
+      "the partition has no record at the offset: retention removed it, or the topic was made anew",
+      "read from another offset, or set auto.offset.reset to earliest or latest")  # fmt: skip  # as above
+
 # --- the cluster's --------------------------------------------------------------------------
 
 _rows("_TRANSPORT _RESOLVE", Kind.UNREACHABLE, "a broker cannot be reached",
@@ -196,8 +202,8 @@ _rows("_FENCED PRODUCER_FENCED INVALID_PRODUCER_EPOCH", Kind.FENCED,
       "run one bridge a log")  # fmt: skip  # as above
 _rows("_PURGE_QUEUE _PURGE_INFLIGHT _FATAL _DESTROY _DESTROY_BROKER _INTR", Kind.CONSEQUENCE,
       "the producer was ended for another error", _NOTHING)  # fmt: skip  # as above
-_rows("NO_ERROR _PARTITION_EOF _NOOP _NO_OFFSET _AUTO_OFFSET_RESET _WAIT_CACHE _PARTIAL _RETRY"
-      " _OUTDATED TOPIC_ALREADY_EXISTS OFFSET_OUT_OF_RANGE", Kind.CONSEQUENCE,
+_rows("NO_ERROR _PARTITION_EOF _NOOP _NO_OFFSET _WAIT_CACHE _PARTIAL _RETRY"
+      " _OUTDATED TOPIC_ALREADY_EXISTS", Kind.CONSEQUENCE,
       "no error: the client reports its own progress with it", _NOTHING)  # fmt: skip  # as above
 _rows("OUT_OF_ORDER_SEQUENCE_NUMBER DUPLICATE_SEQUENCE_NUMBER UNKNOWN_PRODUCER_ID"
       " INVALID_PRODUCER_ID_MAPPING INVALID_TXN_STATE _STATE", Kind.FAULT,
@@ -209,13 +215,16 @@ _rows("_BAD_MSG _BAD_COMPRESSION _CRIT_SYS_RESOURCE _QUEUE_FULL _UNKNOWN_PROTOCO
       " INVALID_MSG_SIZE INVALID_REQUIRED_ACKS INVALID_REQUEST RESOURCE_NOT_FOUND"
       " DUPLICATE_RESOURCE", Kind.FAULT,
       "the bridge or its client made a mistake", _REPORT)  # fmt: skip  # as above
-_rows("_UNKNOWN_GROUP _EXISTING_SUBSCRIPTION _ASSIGN_PARTITIONS _REVOKE_PARTITIONS"
-      " _MAX_POLL_EXCEEDED _ASSIGNMENT_LOST OFFSET_METADATA_TOO_LARGE ILLEGAL_GENERATION"
-      " INCONSISTENT_GROUP_PROTOCOL INVALID_GROUP_ID UNKNOWN_MEMBER_ID INVALID_SESSION_TIMEOUT"
-      " REBALANCE_IN_PROGRESS INVALID_COMMIT_OFFSET_SIZE NON_EMPTY_GROUP GROUP_ID_NOT_FOUND"
-      " FETCH_SESSION_ID_NOT_FOUND INVALID_FETCH_SESSION_EPOCH TOPIC_DELETION_DISABLED"
-      " MEMBER_ID_REQUIRED GROUP_MAX_SIZE_REACHED FENCED_INSTANCE_ID GROUP_SUBSCRIBED_TO_TOPIC"
-      " FENCED_MEMBER_EPOCH UNRELEASED_INSTANCE_ID UNSUPPORTED_ASSIGNOR STALE_MEMBER_EPOCH"
+_rows("_ASSIGN_PARTITIONS _REVOKE_PARTITIONS _MAX_POLL_EXCEEDED _ASSIGNMENT_LOST ILLEGAL_GENERATION"
+      " UNKNOWN_MEMBER_ID REBALANCE_IN_PROGRESS FETCH_SESSION_ID_NOT_FOUND"
+      " INVALID_FETCH_SESSION_EPOCH MEMBER_ID_REQUIRED GROUP_MAX_SIZE_REACHED FENCED_MEMBER_EPOCH"
+      " UNRELEASED_INSTANCE_ID STALE_MEMBER_EPOCH", Kind.REJOINS,
+      "the consumer's group has changed, or is full",
+      "nothing; if it lasts, raise max.poll.interval.ms, or group.max.size of the brokers")  # fmt: skip  # as above
+_rows("_UNKNOWN_GROUP _EXISTING_SUBSCRIPTION OFFSET_METADATA_TOO_LARGE"
+      " INCONSISTENT_GROUP_PROTOCOL INVALID_GROUP_ID INVALID_SESSION_TIMEOUT"
+      " INVALID_COMMIT_OFFSET_SIZE NON_EMPTY_GROUP GROUP_ID_NOT_FOUND"
+      " TOPIC_DELETION_DISABLED FENCED_INSTANCE_ID GROUP_SUBSCRIBED_TO_TOPIC UNSUPPORTED_ASSIGNOR"
       " UNKNOWN_SUBSCRIPTION_ID TELEMETRY_TOO_LARGE INVALID_RECORD_STATE SHARE_SESSION_NOT_FOUND"
       " INVALID_SHARE_SESSION_EPOCH FENCED_STATE_EPOCH INVALID_REGULAR_EXPRESSION"
       " STREAMS_INVALID_TOPOLOGY STREAMS_INVALID_TOPOLOGY_EPOCH STREAMS_TOPOLOGY_FENCED"
@@ -253,3 +262,16 @@ def kind_of(code: str) -> Kind:
 def advice(code: str) -> str:
     """What the operator does about it."""
     return row_of(code).does
+
+
+_FATAL = "_FATAL"  # of a consumer whose client ended: the error's own code is in its text
+
+
+def ends_reading(code: str, *, resets: bool) -> bool:
+    """Whether a consumer reports the error to its caller; it waits out every other one. resets: whether it
+    goes on at another offset, by auto.offset.reset, where one is gone."""
+    kind = kind_of(code)
+    if kind is Kind.OFFSET_GONE:
+        return not resets
+    waits = {Kind.TOPIC_MISSING, Kind.CONSEQUENCE, Kind.REJOINS}
+    return code == _FATAL or (kind not in waits and kind.fault is not Fault.CLUSTER)

@@ -22,13 +22,9 @@ if TYPE_CHECKING:
     from bridge.kafka.catalog import Place
 
 Protocol: TypeAlias = Literal["classic", "consumer"]
-_OUT_OF_RANGE = {
-    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001 -- a public name
-    KafkaError.OFFSET_OUT_OF_RANGE,
-}
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
-_MISSING = Kind.TOPIC_MISSING  # a topic may come back; the caller looks for that
-_LATE = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001 -- a public name: it joins the group again
+# Waited out: a topic may come back, for which the caller looks.
+_PASSING = {Kind.TOPIC_MISSING, Kind.REJOINS}
 _REFRESH_MS = 5_000
 _ERRORS_KEPT = 100  # of one call of the client
 _PROBE_S = 0.5  # while the cluster is away: short, so that a stop is noticed soon
@@ -156,11 +152,11 @@ class Fetcher:
             place = (message.topic() or "", message.partition() or 0)
             if error.code() == _END:
                 found.ends[place] = message.offset() or 0
-            elif error.code() in _OUT_OF_RANGE:
+            elif kind_of(error.name()) is Kind.OFFSET_GONE:
                 found.out_of_range.append(place)
             elif self._groupless and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 continue  # the client asks for a coordinator that nothing here needs
-            elif passes(error) or error.code() == _LATE or kind_of(error.name()) is _MISSING:
+            elif passes(error) or kind_of(error.name()) in _PASSING:
                 self._away = error.str()
             else:
                 raise DestinationError(words(KafkaException(error)))

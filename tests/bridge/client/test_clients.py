@@ -463,6 +463,17 @@ def test_fetch_reads_one_partition_from_an_offset_and_moves_no_position(producer
     assert caught.value.details["kafka_code"] in {"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"}
 
 
+def test_a_consumer_whose_group_refuses_it_for_ever_says_so(broker, producer, consume, topic):
+    """It waited, with a line in the log, for what its own configuration has to change."""
+    producer.send(topic, b"0", partition=0)
+    broker.push_request_errors(11, [26] * 100)  # JoinGroup: INVALID_SESSION_TIMEOUT
+    with pytest.raises(ReceiveFailed, match="INVALID_SESSION_TIMEOUT"):
+        consume(topic).poll(20_000)
+    broker.clear_request_errors(11)
+    broker.push_request_errors(1, [1])  # Fetch: OFFSET_OUT_OF_RANGE
+    assert drained(consume(topic), 1) == [b"0"]
+
+
 def test_settings_of_a_single_topic_are_that_topics_alone(broker, topic):
     config = producer_config(broker, top={"Topics": {topic: {"message.max.bytes": 2_000}}})
     other = f"{topic}-other"

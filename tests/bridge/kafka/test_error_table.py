@@ -4,7 +4,7 @@ and does."""
 import pytest
 from confluent_kafka import KafkaError
 
-from bridge.kafka.error_table import ROWS, Fault, Kind, kind_of
+from bridge.kafka.error_table import ROWS, Fault, Kind, ends_reading, kind_of
 
 CODES = {name for name, value in vars(KafkaError).items() if isinstance(value, int)}
 
@@ -34,3 +34,25 @@ def test_only_what_the_record_itself_is_to_blame_for_is_poison():
 @pytest.mark.parametrize("code", ["", "Err-999?", "A_CODE_OF_A_LATER_KAFKA"])
 def test_a_code_without_a_row_is_waited_out_as_the_clusters(code):
     assert kind_of(code).fault is Fault.CLUSTER
+
+
+@pytest.mark.parametrize(
+    ("code", "with_reset", "without"),
+    [
+        ("OFFSET_OUT_OF_RANGE", False, True),
+        ("_AUTO_OFFSET_RESET", False, True),
+        ("INVALID_SESSION_TIMEOUT", True, True),  # the group never takes it
+        ("TOPIC_AUTHORIZATION_FAILED", True, True),
+        ("_FATAL", True, True),
+        ("REBALANCE_IN_PROGRESS", False, False),
+        ("_MAX_POLL_EXCEEDED", False, False),
+        ("UNKNOWN_TOPIC_OR_PART", False, False),
+        ("_TRANSPORT", False, False),
+        ("A_CODE_OF_A_LATER_KAFKA", False, False),
+    ],
+)
+def test_a_consumer_reports_what_waiting_does_not_solve(code, with_reset, without):
+    assert (ends_reading(code, resets=True), ends_reading(code, resets=False)) == (
+        with_reset,
+        without,
+    )
