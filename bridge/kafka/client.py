@@ -86,7 +86,7 @@ MOCK_CLUSTER = "mockCluster"  # the embedded broker's cluster id begins with thi
 _PURGE_POLLS, _PURGE_POLL_S = 20, 0.05  # a second at most; the rest is dropped with the producer
 
 _AWAY = re.compile(
-    r"(?:\w+://)?(?P<broker>\S+?)(?:/(?:bootstrap|-?(?P<node>\d+)))?: "
+    r"(?P<part>\w+: )?(?:\w+://)?(?P<broker>\S+?:\d+)(?:/(?:bootstrap|-?(?P<node>\d+)))?: "
     r"(?:Connect to \S+ failed: |Failed to resolve '\S+': )?"
     r"(?P<why>.+?)(?: \(after \d+ms in state \w+.*\))?"
 )
@@ -165,17 +165,24 @@ def away(text: str, servers: str) -> str:
     """Which broker cannot be reached, and why, from the client's text:
 
     host:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 0ms in ...)
+    GroupCoordinator: host:9092: Receive failed: Invalid response size 1213486160 (0..100000000)
 
-    servers: the configured ones. A broker that is not among them was advertised by the cluster.
+    servers: the configured ones.
     """
     found = _AWAY.fullmatch(text)
     if found is None:
         return text
     why, broker = found["why"], found["broker"]
     why = why if why[:2].isupper() else why[:1].lower() + why[1:]
-    if found["node"] is not None and broker not in re.split(r"[,\s]+|\w+://", servers):
-        why += " (the cluster advertises this address: see the brokers' advertised.listeners)"
-    return f"{broker}: {why}"
+    of_cluster = found["node"] is not None or found["part"] is not None
+    return f"{broker}: {why}{advertised(broker, servers) if of_cluster else ''}"
+
+
+def advertised(broker: str, servers: str) -> str:
+    """Where the client has the address of a broker from, if the configured servers do not name it."""
+    if broker in re.split(r"[,\s]+|\w+://", servers):
+        return ""
+    return " (the cluster advertises this address: see the brokers' advertised.listeners)"
 
 
 def broker_of(text: str) -> str | None:

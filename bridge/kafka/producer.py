@@ -22,7 +22,9 @@ from bridge.kafka.client import (
     DEFAULTS,
     FIXED,
     NotReachable,
+    advertised,
     away,
+    broker_of,
     let_go,
     made,
     words,
@@ -36,7 +38,7 @@ from bridge.kafka.lane import Refusal
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.read_back import ReadBack
 from bridge.kafka.refused_times import INVALID_TIMESTAMP
-from bridge.kafka.stalls import any_up, lanes_of
+from bridge.kafka.stalls import any_up, connecting_to, lanes_of
 from bridge.kafka.telemetry import note_brokers
 from bridge.kafka.topic_creation import TopicCreation, impossible_name
 from bridge.kafka.topic_settings import TopicSettings
@@ -100,6 +102,9 @@ class Cluster:
         self._leaders: dict[LaneKey, str] = {}  # the last known ones
         self.last_error: str | None = None
         self._away: str | None = None  # which broker cannot be reached and why, while none is
+        self._silent: str | None = None  # which broker gives no answer, while none is connected
+        self._was_up = False  # whether this producer was connected to a broker
+        self._queued = 0  # records in this producer's queue, by the last statistics
         self._made_s = 0.0
         self.forbidden: str | None = None
         self._batch_bytes = int(self._settings.get("batch.size", BATCH_BYTES))
@@ -139,7 +144,8 @@ class Cluster:
 
     def _make(self, fixed: dict[str, Any]) -> None:
         self._generation += 1
-        self._asked_twice = False
+        self._asked_twice = self._was_up = False
+        self._queued = 0
         self._made_s = time.monotonic()
         self._producer = made(
             RowProducer,
@@ -213,6 +219,8 @@ class Cluster:
         if self._away is not None:  # says more than a failure that follows from it
             return f"{self._away}; trying again"
         late = self._producer is not None and time.monotonic() - self._made_s > ANSWER_S
+        if late and self._silent is not None:
+            return f"{self._silent}; trying again"
         silent = f"{self._servers}: no answer; trying again" if late else None
         return failure or self.last_error or silent
 
@@ -220,7 +228,7 @@ class Cluster:
         """Why a question was not answered, for status and logs. The reason reaches the client's
         callbacks, so they are served first."""
         self.serve(_REASON_WAIT_S)
-        self.last_error = self.forbidden or self._away or reason
+        self.last_error = self.forbidden or self._away or self._silent or reason
         return self.last_error
 
     def serve(self, timeout_s: float = 0.0) -> None:
@@ -270,13 +278,12 @@ class Cluster:
         if error is not None:
             self._fail(error, lane, address, time_ms)
         elif not self._naming:
-            self.reachable = True  # the statistics show it a second later
+            self.reachable = self._was_up = True  # the statistics show it a second later
             offset = message.offset()
             self._events.append(Delivered(lane, address, -1 if offset is None else offset))
 
     def _on_error(self, generation: int, error: KafkaError) -> None:
-        kind = kind_of(error.name())
-        if kind is Kind.UNREACHABLE:
+        if broker_of(error.str()) is not None:
             self.last_error = self._away = away(error.str(), self._servers)
         elif error.code() != ALL_DOWN or self.last_error is None:
             # Why one broker is down is worth more than how many are.
@@ -285,7 +292,7 @@ class Cluster:
             return
         if error.code() == ALL_DOWN and not self._closed_for_idleness:
             self.reachable = False
-        if error.fatal() or kind is Kind.LOCKED_OUT:
+        if error.fatal() or kind_of(error.name()) is Kind.LOCKED_OUT:
             self._fail(error, None)
         else:
             _log.debug("%s", error)
@@ -301,7 +308,7 @@ class Cluster:
             protocol = self._settings.get("security.protocol", "PLAINTEXT")
             self._away = (
                 f"{broker}: it closes the connection at once: check security.protocol, which is "
-                f"{protocol}; the listener may expect SASL or TLS"
+                f"{protocol}; the listener may expect SASL or TLS{advertised(broker, self._servers)}"
             )
 
     def _locked_out(self, error: KafkaError) -> str:
@@ -328,11 +335,14 @@ class Cluster:
         if generation != self._generation:
             return
         statistics = json.loads(text)
+        self._queued = statistics["msg_cnt"]
         if any_up(statistics):
-            self.reachable = True
-            self.forbidden = self._away = self.last_error = None
+            self.reachable = self._was_up = True
+            self.forbidden = self._away = self._silent = self.last_error = None
         elif not self._closed_for_idleness:
             self.reachable = False
+            if (broker := connecting_to(statistics)) is not None:
+                self._silent = f"{broker}: no answer{advertised(broker, self._servers)}"
         self.sent = self._sent_by(statistics)
         note_brokers(statistics, retries)
 
@@ -344,7 +354,7 @@ class Cluster:
         """Whether no broker is connected only because nothing is sent: brokers and load balancers
         close idle connections. The client reconnects within a second or two, and reports an error
         if that fails."""
-        return self._away is None and self._producer is not None and not len(self._producer)
+        return self._was_up and self._away is None and not self._queued
 
     # --- questions ----------------------------------------------------------------------------
 
@@ -355,8 +365,8 @@ class Cluster:
             return impossible_name(topic)
         found = self._look_for(topic, answer_s)
         if found.error is None:
-            self.reachable = True
-            self._away = None
+            # A bootstrap server answers also where no broker can be reached that it advertises.
+            self.reachable = self.reachable or (self._away is None and self._silent is None)
         elif kind_of(found.error.name()) is Kind.LOCKED_OUT:
             self._fail(found.error, None)
         return self._creation.partitions(topic, found)

@@ -17,6 +17,7 @@ from bridge.kafka.client import (
     Refused,
     ToldToStop,
     admin_client,
+    advertised,
     consumer,
     lacking,
     words,
@@ -68,6 +69,7 @@ class ReadBack:
         self._identity = identity or Identity()
         self._settings = settings
         self._servers = str(settings.get("bootstrap.servers"))
+        self._leaders: dict[LaneKey, str] = {}  # their addresses, where `leaders` was asked
         self._consumer = consumer(
             settings,
             "aolog-bridge-read-back",
@@ -78,13 +80,24 @@ class ReadBack:
     def leaders(self, topic: str) -> dict[int, int]:
         """The broker that leads each partition of a topic, -1 if none does; empty if there is no such
         topic, or the right to see it is missing. Creates none. Raises NotReachable, OtherCluster."""
-        found = self._metadata(topic).topics[topic]
+        answer = self._metadata(topic)
+        found = answer.topics[topic]
         if found.error is not None and kind_of(found.error.name()) not in {
             Kind.TOPIC_MISSING,
             Kind.TOPIC_FORBIDDEN,
         }:
             raise NotReachable(found.error.str())
-        return {number: partition.leader for number, partition in found.partitions.items()}
+        leaders = {number: partition.leader for number, partition in found.partitions.items()}
+        for number, leader in leaders.items():
+            if (broker := answer.brokers.get(leader)) is not None:
+                self._leaders[topic, number] = f"{broker.host}:{broker.port}"
+        return leaders
+
+    def _no_answer(self, lane: LaneKey, why: str) -> NoAnswer:
+        """Names the leader, if it is known: the client's reason does not."""
+        if (leader := self._leaders.get(lane)) is None:
+            return NoAnswer(why)
+        return NoAnswer(f"{leader}: {why}{advertised(leader, self._servers)}")
 
     def _metadata(self, topic: str) -> Any:
         try:
@@ -124,9 +137,9 @@ class ReadBack:
             found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=timeout_s)
         except KafkaException as error:
             self._check(error.args[0], lane[0])
-            raise NoAnswer(words(error)) from error
+            raise self._no_answer(lane, words(error)) from error
         if found is None:
-            raise NoAnswer(f"no answer for the ends of {lane[0]}/{lane[1]}")
+            raise self._no_answer(lane, f"no answer for the ends of {lane[0]}/{lane[1]}")
         return int(found[0]), int(found[1])
 
     def messages(self, lane: LaneKey, begin: int, end: int) -> Generator[Message, None, None]:
@@ -178,7 +191,7 @@ class ReadBack:
                 if not messages:
                     patience_s -= _POLL_S
                     if patience_s <= 0:
-                        raise NoAnswer(f"{lane[0]}/{lane[1]} could not be read back")
+                        raise self._no_answer(lane, f"{lane[0]}/{lane[1]} could not be read back")
                 for message in messages:
                     error = message.error()
                     if error is None:
@@ -191,7 +204,7 @@ class ReadBack:
                     else:
                         self._check(error, lane[0])
         except KafkaException as error:
-            raise NoAnswer(words(error)) from error
+            raise self._no_answer(lane, words(error)) from error
         finally:
             self._consumer.unassign()
 

@@ -43,6 +43,15 @@ def any_up(statistics: Mapping[str, Any]) -> bool:
     return any(broker["state"] == "UP" and broker["nodeid"] >= 0 for broker in brokers)
 
 
+def connecting_to(statistics: Mapping[str, Any]) -> str | None:
+    """The address of a broker to which the client is connecting, as the cluster advertises it; None if there
+    is none."""
+    waits = {"INIT", "DOWN", "TRY_CONNECT", "UP"}
+    brokers = statistics["brokers"].values()
+    found = (b["nodename"] for b in brokers if b["nodeid"] >= 0 and b["state"] not in waits)
+    return next(found, None)
+
+
 def lanes_of(statistics: Mapping[str, Any], leaders: dict[LaneKey, str]) -> dict[LaneKey, Sent]:
     """What was sent to each partition. leaders: the last known ones; updated. A partition whose
     leader died has none in the statistics, and the last one is named."""

@@ -347,7 +347,7 @@ class TransactionalCluster(Cluster):
         if silent:
             sent = {k: lane if lane.asked else lane._replace(waiting=0) for k, lane in sent.items()}
         leader = "no coordinator"
-        if coordinator is not None:
+        if coordinator is not None and coordinator["nodename"]:
             leader = f"{coordinator['nodename']}, its coordinator"
         return {**sent, _TRANSACTION: Sent(int(waits), self._answers, leader)}
 
