@@ -37,8 +37,9 @@ Start: TypeAlias = "Literal['earliest', 'latest'] | dict[str, int]"
 
 class Options(NamedTuple):
     """The options of a read. paths: absolute. subscribe, pattern: select logs by name; both None: all.
-    begin, end: "earliest", "latest", or addresses by log. begin_us, end_us: timestamps, which override
-    them. columns: in this order."""
+    begin, end: "earliest", "latest", or addresses by log. begin_times_us, end_times_us: timestamps by
+    log, which override them; begin_us, end_us: of all logs, which override these. time_must_exist: a
+    beginning after a log's last record is an error. columns: in this order."""
 
     paths: tuple[str, ...]
     subscribe: tuple[str, ...] | None = None
@@ -47,6 +48,9 @@ class Options(NamedTuple):
     end: Start = "latest"
     begin_us: int | None = None
     end_us: int | None = None
+    begin_times_us: dict[str, int] | None = None
+    end_times_us: dict[str, int] | None = None
+    time_must_exist: bool = False
     fail_on_loss: bool = True
     fail_on_corruption: bool = True
     partition_bytes: int = PARTITION_BYTES
@@ -103,17 +107,55 @@ def _place(name: str, text: str) -> Start:
     if text.strip().lower() in {"earliest", "latest"}:
         return "earliest" if text.strip().lower() == "earliest" else "latest"
     hint = 'use earliest, latest, or JSON such as {"name": 8192}, where -2 is the earliest and -1 the latest'
-    try:
-        parsed = json.loads(text, object_pairs_hook=_once)
-    except (ValueError, RecursionError):
-        parsed = None
-    if not isinstance(parsed, dict):
+    parsed = _by_log(text)
+    if parsed is None:
         raise refused(
             name,
             f"{text[:100]!r} is neither earliest, latest, nor JSON that has each log once",
             hint,
         )
-    return {log: _address(name, log, value, hint) for log, value in parsed.items()}
+    return {
+        log: _number(name, log, value, "address", hint, EARLIEST) for log, value in parsed.items()
+    }
+
+
+def _times(name: str, text: str) -> dict[str, int]:
+    """Microseconds by log, of JSON in milliseconds: {"log": 0}, or as for Kafka {"log": {"0": 0}}."""
+    hint = 'use JSON such as {"name": 1700000000000}, in milliseconds since the epoch'
+    parsed = _by_log(text)
+    if parsed is None:
+        raise refused(name, f"{text[:100]!r} is no JSON that has each log once", hint)
+    least = -(1 << 50)
+    return {log: 1000 * _number(name, log, v, "time", hint, least) for log, v in parsed.items()}
+
+
+def _assigned(name: str, text: str) -> tuple[str, ...]:
+    """The logs of JSON as for Kafka: {"log": [0]}."""
+    parsed = _by_log(text)
+    if parsed is None:
+        raise refused(
+            name, f'{text[:100]!r} is no JSON such as {{"name": [0]}} that has each log once'
+        )
+    for log, numbers in parsed.items():
+        if not isinstance(numbers, list):
+            raise refused(
+                name, f"{numbers!r} is no list of the partitions of {log!r}", "such as [0]"
+            )
+        if numbers not in ([], [0]):
+            raise refused(name, f"{log!r} has one partition, 0, not {numbers}")
+    names = tuple(log for log, numbers in parsed.items() if numbers)
+    if not names:
+        raise refused(name, "names nothing")
+    return names
+
+
+def _by_log(text: str) -> dict[str, Any] | None:
+    """A JSON object that has each name once; None if the text is none."""
+    try:
+        parsed = json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -124,11 +166,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _address(name: str, log: str, value: Any, hint: str) -> int:
+def _number(name: str, log: str, value: Any, what: str, hint: str, least: int) -> int:
     if isinstance(value, dict) and list(value) == ["0"]:
         value = value["0"]
-    if isinstance(value, bool) or not isinstance(value, int) or not EARLIEST <= value < 1 << 63:
-        raise refused(name, f"{value!r} is no address in {log!r}", hint)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 63:
+        raise refused(name, f"{value!r} is no {what} in {log!r}", hint)
     return value
 
 
@@ -140,11 +182,18 @@ def _cursor(name: str, text: str) -> str:
 
 READERS: dict[str, tuple[str, Any]] = {
     "subscribe": ("subscribe", _names),
+    "assign": ("subscribe", _assigned),
     "subscribePattern": ("pattern", _pattern),
     "startingOffsets": ("begin", _place),
     "endingOffsets": ("end", _place),
     "startingTimestamp": ("begin_us", _milliseconds),
     "endingTimestamp": ("end_us", _milliseconds),
+    "startingOffsetsByTimestamp": ("begin_times_us", _times),
+    "endingOffsetsByTimestamp": ("end_times_us", _times),
+    "startingOffsetsByTimestampStrategy": (
+        "time_must_exist",
+        partial(_boolean, yes="error", no="latest"),
+    ),
     "failOnDataLoss": ("fail_on_loss", _boolean),
     "onCorruption": ("fail_on_corruption", partial(_boolean, yes="fail", no="skip")),
     "maxPartitionBytes": ("partition_bytes", size),
@@ -157,7 +206,8 @@ READERS: dict[str, tuple[str, Any]] = {
 _BY_LOWER = {name.lower(): name for name in READERS}
 _OTHERS = {"path", "paths", "includeheaders", "maxoffsetspertrigger"}
 _OF_STREAMS = ("maxBytesPerTrigger", "maxRecordsPerTrigger", "cursor")
-_OF_BATCHES = ("endingOffsets", "endingTimestamp")
+_OF_BATCHES = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_SELECT = ("assign", "subscribe", "subscribePattern")  # one of them at most
 
 
 def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
@@ -182,8 +232,9 @@ def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
             raise refused(name, f"is {kind}, and this is none")
         field, reader = READERS[name]
         known[field] = reader(name, text)
-    if known.get("subscribe") and known.get("pattern"):
-        raise refused("subscribe", "and subscribePattern exclude each other")
+    select = [name for name in _SELECT if name.lower() in given]
+    if len(select) > 1:
+        raise refused(select[0], f"{select[0]} and {select[1]} exclude each other")
     known["columns_named"] = "columns" in known
     if "includeheaders" in given and _boolean("includeHeaders", given["includeheaders"]):
         columns = known.get("columns", tuple(COLUMNS))

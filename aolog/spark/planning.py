@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError, warn
 from aolog.log.directory import Log
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from aolog.spark.listing import Listed
-    from aolog.spark.options import Options, Start
+    from aolog.spark.options import Options
+
+Side = Literal["starting", "ending"]
 
 _OPEN_BYTES = 1 << 20  # opening a log takes the time of reading so many bytes
 # Whatever the options are: planning so many takes seconds on the driver, and ten times as many half a
@@ -57,18 +59,11 @@ class Piece(NamedTuple):
 
 def spans(options: Options, logs: list[Listed]) -> list[Span]:
     """The range of each log that a batch reads. Raises UsageError, which names the option."""
-    check_names(options, logs, "startingOffsets", options.begin)
-    check_names(options, logs, "endingOffsets", options.end)
+    check_names(options, logs)
     found = []
     for log in logs:
-        since = where(
-            log, options.begin, options.begin_us, ("startingOffsets", "startingTimestamp"), options
-        )
-        until = where(
-            log, options.end, options.end_us, ("endingOffsets", "endingTimestamp"), options
-        )
-        are_given = isinstance(options.begin, dict) and isinstance(options.end, dict)
-        if are_given and since > until and options.begin_us is options.end_us is None:
+        since, until = where(log, options, "starting"), where(log, options, "ending")
+        if since > until and _are_given(log, options):
             raise UsageError(
                 f"option startingOffsets: {since} is after endingOffsets, {until}, in {log.name!r}"
             )
@@ -77,34 +72,52 @@ def spans(options: Options, logs: list[Listed]) -> list[Span]:
     return found
 
 
-def check_names(options: Options, logs: list[Listed], option: str, start: Start) -> None:
+def _are_given(log: Listed, options: Options) -> bool:
+    """Whether both ends are addresses of the options."""
+    by_address = isinstance(options.begin, dict) and isinstance(options.end, dict)
+    times = _time_of(log, options, "starting"), _time_of(log, options, "ending")
+    return by_address and times == (None, None)
+
+
+def check_names(options: Options, logs: list[Listed]) -> None:
     """Raises UsageError if JSON names a log that does not exist, unless failOnDataLoss is false."""
-    if not isinstance(start, dict):
-        return
-    for name in sorted(start.keys() - {log.name for log in logs}):
-        problem = f"option {option}: no log {name!r}"
-        if options.fail_on_loss:
-            raise UsageError(problem, hint="leave it out, or set failOnDataLoss to false")
-        warn("%s: it is left out", problem)
+    there = {log.name for log in logs}
+    for option, given in (
+        ("startingOffsets", options.begin),
+        ("endingOffsets", options.end),
+        ("startingOffsetsByTimestamp", options.begin_times_us),
+        ("endingOffsetsByTimestamp", options.end_times_us),
+    ):
+        for name in sorted(given.keys() - there) if isinstance(given, dict) else ():
+            problem = f"option {option}: no log {name!r}"
+            if options.fail_on_loss:
+                raise UsageError(problem, hint="leave it out, or set failOnDataLoss to false")
+            warn("%s: it is left out", problem)
 
 
-def where(
-    log: Listed, start: Start, timestamp_us: int | None, names: tuple[str, str], options: Options
-) -> int:
-    """The address of a start or end in the log. A log that JSON does not name is read whole. names:
-    the option for offsets, and the one for timestamps."""
-    if timestamp_us is not None:
-        return _at_time(log, timestamp_us, names[1])
+def where(log: Listed, options: Options, side: Side) -> int:
+    """The address at which a read begins or ends in the log. A log that JSON does not name is read
+    whole."""
+    if (timed := _time_of(log, options, side)) is not None:
+        return _at_time(log, *timed, must_exist=side == "starting" and options.time_must_exist)
+    start = options.begin if side == "starting" else options.end
     if isinstance(start, dict):
-        whole = EARLIEST if names[0] == "startingOffsets" else LATEST
-        address = start.get(log.name, whole)
-        if address == EARLIEST:
-            start = "earliest"
-        elif address == LATEST:
-            start = "latest"
-        else:
-            return _checked(log, address, names[0], options)
+        address = start.get(log.name, EARLIEST if side == "starting" else LATEST)
+        if address not in {EARLIEST, LATEST}:
+            return _checked(log, address, f"{side}Offsets", options)
+        start = "earliest" if address == EARLIEST else "latest"
     return log.bases[0] if start == "earliest" else log.end
+
+
+def _time_of(log: Listed, options: Options, side: Side) -> tuple[int, str] | None:
+    """The timestamp at which a read begins or ends in the log, and the option that says so."""
+    of_all = options.begin_us if side == "starting" else options.end_us
+    if of_all is not None:
+        return of_all, f"{side}Timestamp"
+    by_log = options.begin_times_us if side == "starting" else options.end_times_us
+    if by_log is None or log.name not in by_log:
+        return None
+    return by_log[log.name], f"{side}OffsetsByTimestamp"
 
 
 def _checked(log: Listed, address: int, option: str, options: Options) -> int:
@@ -129,14 +142,20 @@ def _checked(log: Listed, address: int, option: str, options: Options) -> int:
         opened.close()
 
 
-def _at_time(log: Listed, timestamp_us: int, option: str) -> int:
+def _at_time(log: Listed, timestamp_us: int, option: str, *, must_exist: bool) -> int:
     if log.format == 1:
         raise UsageError(
             f"option {option}: {log.name!r} is of format 1, which has no timestamps",
             hint="exclude the log with subscribe, or use offsets",
         )
     with Log(log.path, Storage()) as opened:
-        return min(opened.listed(lambda: seek.at_time(opened, timestamp_us).address), log.end)
+        address = opened.listed(lambda: seek.at_time(opened, timestamp_us).address)
+    if must_exist and address >= log.end:
+        raise UsageError(
+            f"option {option}: {log.name!r} has no record at or after {timestamp_us // 1000}",
+            hint="set startingOffsetsByTimestampStrategy to latest to begin at the end",
+        )
+    return min(address, log.end)
 
 
 # --- which task -----------------------------------------------------------------------------

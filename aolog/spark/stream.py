@@ -72,12 +72,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:  # noqa: N802 -- Spark's name
         """Where a new query begins. If there is a cursor, it is at this position on return."""
         options, logs = self._options, self._watching.look(force=True)
-        check_names(options, list(logs.values()), "startingOffsets", options.begin)
-        names = ("startingOffsets", "startingTimestamp")
-        begin = {
-            name: located(log, where(log, options.begin, options.begin_us, names, options))
-            for name, log in logs.items()
-        }
+        check_names(options, list(logs.values()))
+        begin = {name: located(log, where(log, options, "starting")) for name, log in logs.items()}
         self._move_cursors(begin)  # backwards too: it may have served another query
         return as_json(begin)
 

@@ -1,0 +1,134 @@
+"""Options of Spark's Kafka source, with its names, and what they mean for a log."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from aolog.errors import UsageError
+from tests.aolog.conftest import fill
+from tests.spark.driving import offsets, source, struct, table, write
+from tests.spark.queries import Query, named
+
+pytestmark = pytest.mark.usefixtures("looks_at_once")
+
+T0 = 1_700_000_000_000  # milliseconds; `write` makes a record in each from here on
+
+
+def names(path, **options):
+    return sorted(set(table(path, columns="log", **options)["log"].to_pylist()))
+
+
+def refusal(path, **options):
+    with pytest.raises(UsageError) as raised:
+        source(path, **options).reader(struct("value"))
+    return str(raised.value)
+
+
+# --- assign ---------------------------------------------------------------------------------
+
+
+def test_assign_selects_logs_as_kafka_s_partitions(tmp_path):
+    for name in "abc":
+        write(tmp_path / name, 1)
+    assert names(tmp_path, assign='{"a": [0], "c": [0]}') == ["a", "c"]
+    assert names(tmp_path, assign='{"a": [0], "b": []}') == ["a"]
+    query = Query(tmp_path, assign='{"b": [0]}')
+    assert {name for _, name in query.batch()} == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"assign": "a"}, "option assign: 'a' is no JSON such as {\"name\": [0]}"),
+        ({"assign": '{"a": 0}'}, "option assign: 0 is no list of the partitions of 'a'"),
+        ({"assign": '{"a": [0, 1]}'}, "option assign: 'a' has one partition, 0, not [0, 1]"),
+        ({"assign": '{"a": [0], "a": [0]}'}, "option assign: "),
+        ({"assign": "{}"}, "option assign: names nothing"),
+        ({"assign": '{"x": [0]}'}, "option subscribe: no log 'x'"),
+        ({"assign": '{"a": [0]}', "subscribe": "a"}, "assign and subscribe exclude each other"),
+        ({"assign": '{"a": [0]}', "subscribePattern": "a"}, "assign and subscribePattern exclude"),
+    ],
+    ids=str,
+)
+def test_an_assignment_that_cannot_be_is_named(tmp_path, options, says):
+    write(tmp_path / "a", 1)
+    assert says in refusal(tmp_path, **options)
+
+
+# --- timestamps of each log -----------------------------------------------------------------
+
+
+def test_logs_begin_and_end_at_timestamps_of_their_own(tmp_path):
+    a, b, c = (write(tmp_path / name, 10) for name in "abc")
+    given = {
+        "startingOffsetsByTimestamp": json.dumps({"a": T0 + 3, "b": {"0": T0 + 9}}),
+        "endingOffsetsByTimestamp": json.dumps({"a": T0 + 5}),
+        "startingOffsets": json.dumps({"a": -1, "c": c[8]}),  # for logs without a timestamp
+    }
+    read = table(tmp_path, columns="offset,log", **given).to_pylist()
+    assert [(row["offset"], row["log"]) for row in read] == [
+        *named(a[3:5], "a"),
+        *named(b[9:], "b"),
+        *named(c[8:], "c"),
+    ]
+    del given["endingOffsetsByTimestamp"]
+    assert sorted(Query(tmp_path, **given).batch()) == sorted(
+        [*named(a[3:], "a"), *named(b[9:], "b"), *named(c[8:], "c")]
+    )
+    found = offsets(tmp_path, startingTimestamp=T0 + 8, **given)
+    assert found == [*a[8:], *b[8:], *c[8:]], "one for all logs overrides"
+
+
+def test_a_timestamp_after_the_last_record_is_the_end_or_an_error(tmp_path):
+    addresses = write(tmp_path / "a", 3)
+    write(tmp_path / "b", 3)
+    late = json.dumps({"a": T0 + 3})
+    for given in (
+        {"startingOffsetsByTimestamp": late, "subscribe": "a"},
+        {"startingTimestamp": T0 + 3},
+    ):
+        assert offsets(tmp_path, **given) == []
+        query = Query(tmp_path, startingOffsetsByTimestampStrategy="LATEST", **given)
+        assert query.batch() is None
+        option = next(iter(given))
+        for reads in (table, Query):
+            with pytest.raises(UsageError) as raised:
+                reads(tmp_path, startingOffsetsByTimestampStrategy="error", **given)
+            says = str(raised.value)
+            assert f"option {option}: 'a' has no record at or after {T0 + 3}" in says
+            assert "startingOffsetsByTimestampStrategy to latest" in says
+    end = {"endingOffsetsByTimestamp": late, "startingOffsetsByTimestampStrategy": "error"}
+    assert offsets(tmp_path / "a", **end) == addresses, "as Kafka's: an end has no strategy"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"startingOffsetsByTimestamp": "now"}, "option startingOffsetsByTimestamp: 'now' is no JSON"),
+        ({"startingOffsetsByTimestamp": '{"a": "1"}'}, "'1' is no time in 'a'"),
+        ({"endingOffsetsByTimestamp": '{"a": true}'}, "option endingOffsetsByTimestamp: True is no time"),
+        ({"endingOffsetsByTimestamp": '{"a": {"1": 5}}'}, "{'1': 5} is no time in 'a'"),
+        ({"startingOffsetsByTimestamp": '{"x": 1}'}, "option startingOffsetsByTimestamp: no log 'x'"),
+        ({"startingOffsetsByTimestampStrategy": "first"}, "'first' is neither error nor latest"),
+    ],
+    ids=str,
+)  # fmt: skip  # a table
+def test_timestamps_that_cannot_be_are_named(tmp_path, options, says):
+    write(tmp_path / "a", 1)
+    assert says in refusal(tmp_path, **options)
+
+
+def test_timestamps_of_logs_of_format_1_are_refused_and_others_are_read(tmp_path):
+    fill(tmp_path / "old", [b"old"], format="queuefka")
+    addresses = write(tmp_path / "new", 3)
+    given = json.dumps({"old": T0})
+    assert "'old' is of format 1, which has no timestamps" in refusal(
+        tmp_path, startingOffsetsByTimestamp=given
+    )
+    given = json.dumps({"new": T0 + 1})
+    read = table(tmp_path, columns="offset,log", startingOffsetsByTimestamp=given).to_pylist()
+    assert [row["offset"] for row in read if row["log"] == "new"] == addresses[1:]
+    with pytest.raises(UsageError, match="option endingOffsetsByTimestamp: is a batch's"):
+        Query(tmp_path, endingOffsetsByTimestamp=given)
