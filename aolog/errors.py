@@ -63,13 +63,13 @@ __all__ = [
     "UsageError",
 ]
 
-# What reading the fields of parsed JSON may raise, if another program wrote it.
+# Errors of reading the fields of JSON that another program wrote.
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 class AologError(Exception):
-    """Base of all errors of this project; by itself, anything else: please report it. details: the
-    values in the message, by name. problems: of an error that reports several at once, each of them."""
+    """Base of all errors of this project. An error of this class itself is a bug: please report it.
+    details: the values in the message, by name. problems: each problem of an error that reports several."""
 
     code = "error"
     exit_status = 1
@@ -118,7 +118,7 @@ class NewerFormat(UsageError):
 
 class CodecUnavailable(UsageError):
     """Records are compressed with a codec that this release does not know, or whose package is not
-    installed: `pip install 'aolog-bridge[compression]'`. Nothing is damaged; repeat the call then.
+    installed: `pip install 'aolog-bridge[compression]'`. Nothing is damaged: install it and repeat the call.
     To skip the records, seek to `details["end"]`."""
 
     code = "codec_unavailable"
@@ -183,7 +183,7 @@ class CorruptionError(AologError):
 
 class GapFound(CorruptionError):
     """A strict reader met a gap (`details["gap"]`), or `aolog read`, `run --drain` or `replay` passed
-    some; all other records were read or delivered. The next read continues after the gap."""
+    gaps; all other records were read or delivered. The next read continues after the gap."""
 
     code = "gap"
 
@@ -216,8 +216,8 @@ class CursorForeign(CorruptionError):
 
 
 class CursorDiverged(CorruptionError):
-    """The log was restored from a backup and went another way below the cursor's address. Look, then
-    `aolog cursor set`. With exactly once, another `--cursor`, or a copy by `aolog repair LOG --into
+    """The log was restored from a backup, and other records were appended below the cursor's address.
+    Compare them, then use `aolog cursor set`. With exactly once, another `--cursor`, or a copy by `aolog repair LOG --into
     COPY --new-uuid`, sends all again."""
 
     code = "cursor_diverged"
@@ -277,7 +277,7 @@ class SlabLost(SyncFailed):
 
 class CursorReplaced(StorageError):
     """Another program replaced the cursor's file, or removed its directory, while a reader had it open.
-    Nothing is committed. Open the reader again: it goes on where the file says."""
+    Nothing is committed. Open the reader again: it continues at the position in the file."""
 
     code = "cursor_replaced"
 
@@ -384,8 +384,8 @@ def to_json(value: object) -> str:
 
 def not_copied(instead: str) -> Callable[[object], NoReturn]:
     """A class's `__reduce__`: `copy`, `deepcopy` and `pickle` raise TypeError, as they do for a file of
-    Python's. A copy would have the same descriptors, and close them under the original; the numbers may
-    be another file's by then. instead: what to pass in place of the object."""
+    Python's. A copy would share the descriptors, and close them while the original uses them, or later, when
+    the numbers may belong to another file. instead: what to pass in place of the object."""
 
     def __reduce__(self: object) -> NoReturn:  # noqa: N807 -- its name in the class
         raise TypeError(

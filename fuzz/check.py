@@ -242,7 +242,7 @@ def check_writer(known: Known, files: Files, disk: Disk, expected: Expected) -> 
     for way in ("one by one", "batches"):
         check_way(way, disk.path, after, wanted)
     with _writer(disk.path) as again:
-        if again.opening.case != "@B sealed" or again.opening.cut_bytes:
+        if again.opening.case != "sealed" or again.opening.cut_bytes:
             raise Mismatch(f"opened again after ({opening}): {again.opening}")
     disk.take()
 

@@ -39,7 +39,7 @@ from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import Reader
 from aolog.write.writer import Writer
 
-_ROOM_POLL_S = 0.05  # how often an append that waits for room looks for it, and for a stop signal
+_ROOM_POLL_S = 0.05  # between looks for room, and for a stop signal
 
 # Replaces an error's hint, which is for a program that can call again.
 _TO_DO: dict[type[AologError], str] = {
@@ -60,8 +60,8 @@ def _take(
     *,
     waits: bool,
 ) -> None:
-    """Appends the inputs in order until they end or a stop signal comes. waits: for room, if retention
-    has none."""
+    """Appends the inputs in order until they end or a stop signal comes. waits: whether to wait while retention
+    has no room."""
     stops = signals if waits else None
     for path in paths:
         if signals.signum is not None:

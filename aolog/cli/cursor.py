@@ -149,6 +149,6 @@ def delete(log: str, name: str, yes: bool, as_json: bool) -> None:  # noqa: FBT0
 def _confirmed(found: CursorState) -> bool:
     unread = None if found.lag is None else found.lag.records
     lag = "" if unread is None else f", {counted(unread, 'record')} unread"
-    # click.confirm ends alike at the end of input, which is no answer, and at an interrupt.
+    # click.confirm raises the same at the end of input, where nobody answered, and at an interrupt.
     click.echo(f"Delete cursor {found.name}{lag}? [y/N] ", nl=False, err=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -21,16 +21,14 @@ HEAD = ("CURSOR", "ADDRESS", "ORDINAL", *LAG_HEAD, "PROTECTS", "COMMITTED", "STA
 
 
 class CursorState(NamedTuple):
-    """state: "ok"; "pruned" if retention removed unread records; otherwise the error's code. position,
-    lag: None if the error hides them. held: whether a reader holds it, None if unknown. pruned: the
-    unread records that were removed, None if there are none."""
+    """A cursor, readable or not."""
 
     name: str
-    state: str
-    position: Position | None
-    lag: Lag | None
-    held: bool | None
-    pruned: Gap | None = None
+    state: str  # "ok"; "pruned" if retention removed unread records; otherwise the error's code
+    position: Position | None  # None if the error hides it
+    lag: Lag | None  # the same
+    held: bool | None  # whether a reader holds it; None if unknown
+    pruned: Gap | None = None  # the unread records that were removed; None if there are none
 
     def to_json(self) -> dict[str, Any]:
         """All fields."""

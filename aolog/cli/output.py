@@ -142,7 +142,7 @@ def tell_pruned(unread: Mapping[str, Gap], *, would: bool = False) -> None:
 
 @contextmanager
 def progress(label: str, *, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yields what the library takes as `progress`: a bar on standard error, or None if that is no
+    """Yields what the library takes as `progress`: a bar on standard error, or None if that is not a
     terminal."""
     if not shown or not sys.stderr.isatty():
         yield None

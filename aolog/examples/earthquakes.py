@@ -90,7 +90,7 @@ def _parsed(frame: DataFrame) -> DataFrame:
 
 def by_network(frame: DataFrame) -> DataFrame:
     """Each event to the log of the network that reports it, with its id as key and its own time. Drops
-    messages that are no event."""
+    messages that are not events."""
     from pyspark.sql import functions as f
 
     net = f.col("event.properties.net")

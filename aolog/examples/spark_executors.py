@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def reason_of(line: str) -> str | None:
-    """Why a line is no measurement (NAME NUMBER), None if it is one."""
+    """Why a line is not a measurement (NAME NUMBER); None if it is one."""
     name, _, number = line.partition(" ")
     if not name or not number:
         return "not two words"

@@ -34,7 +34,7 @@ _NAMES = {number: name for name, number in CODECS.items()}
 _LEVELS = {"zstd": range(1, 23), "lz4": range(1, 13)}  # lz4: of its high-compression mode
 _ZSTD_LEVEL = 1  # zstd's default, 3, took a third longer on 64 KiB of JSON and saved no more
 
-RAW_LEN_MAX = 1 << 30  # both codecs take it at once; a longer body is stored as it is
+RAW_LEN_MAX = 1 << 30  # both codecs compress it in one call; a longer body is stored as it is
 EXPANSION_MAX = 1024  # a stored body of 1 KiB unpacks to at most 1 MiB
 RAW_LEN_MIN = 128  # a codec saves little on shorter bodies
 _SAVED_MIN = 8  # compress only if it saves at least an eighth: reading takes longer then

@@ -161,7 +161,7 @@ def encode_frame(
 
 def decode_header(buffer: Buffer, at: int, offset: int, salt: int) -> FrameHeader | None:
     """The header at `buffer[at:]`, which is at `offset` in a slab with this salt. None if the bytes are
-    no header, or one with a kind or flags that no writer sets. `buffer` has 40 bytes there."""
+    not a header, or are one with a kind or flags that no writer sets. `buffer` has 40 bytes there."""
     fields = _HEADER.unpack_from(buffer, at)
     if fields[0] != MAGIC:
         return None

@@ -279,7 +279,7 @@ def encode_seal_again(seal: Seal, frame: Frame, header: SlabHeader) -> list[Buff
 
 
 def decode_trailer(trailer: bytes) -> tuple[int, int] | None:
-    """(offset of the seal's frame, salt) from a slab's last 24 bytes; None if they are no trailer."""
+    """(offset of the seal's frame, salt) from a slab's last 24 bytes; None if they are not a trailer."""
     if len(trailer) != TRAILER_LEN or not trailer.startswith(TRAILER_MAGIC):
         return None
     _, offset, salt, stored = _TRAILER.unpack(trailer)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth
-_LOOKS_BELOW_MAX = 1_000  # names in a directory that is no log, to find a log in it
+_LOOKS_BELOW_MAX = 1_000  # names to look at in a directory that is not a log, to find a log in it
 _LOOKS_MAX = 100  # listings before `listed` stops trying, while slabs keep being removed
 _FORMAT_PROBES = 8  # slabs read to find a log's format if the first ones are damaged
 _NO_UUID = b""  # a log of format 1 has no UUID, so a slab of format 2 in it is another log's
@@ -114,10 +114,10 @@ class Log:
         self.storage = storage
         self.bases: list[int] = []
         self.unborn: list[str] = []  # slabs that a dead writer began; they have temporary names
-        self.others: list[str] = []  # names of everything that is no slab
+        self.others: list[str] = []  # names of all other files
         self.published: dict[int, str] = {}  # by base: published slabs with pending names
         self._has_pending = False  # whether the directory has pending slabs, published or not
-        self._listing = Listing(-1, 0, 0.0, 0)  # of no directory: there is none yet
+        self._listing = Listing(-1, 0, 0.0, 0)  # as if of another directory: nothing is listed yet
         self._slabs: OrderedDict[int, Slab] = OrderedDict()
         self.directory = storage.open_directory(path)
         self.foreign_bases: list[int] = []  # slabs of other logs that were found so far
@@ -156,7 +156,7 @@ class Log:
             return False
 
     def check_place(self, slab: Slab | None) -> None:
-        """Raises NotALog if it is replaced: nothing more will come from it."""
+        """Raises NotALog if another log replaced it: the old one cannot grow any more."""
         if self.is_replaced(slab):
             raise NotALog("another log was put in its place", hint="open it again", path=self.path)
 

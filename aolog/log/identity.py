@@ -1,17 +1,17 @@
 """To which log the slabs in a directory belong: the UUID is decided from all slabs and cursors.
 
     row               slabs that have a UUID         UUIDs in cursors              the log's UUID
-    @1 agree          first and last have the same   not read                      that one
-    @2 only           one                            none, or not all another one  the slab's
-    @3 only_disputed  one                            all the same other one        the slab's for
+    agree             first and last have the same   not read                      that one
+    only              one                            none, or not all another one  the slab's
+    only_disputed     one                            all the same other one        the slab's for
                                                                                    readers; undecided
                                                                                    for a writer
-    @4 most           first and last differ; one     none, or not all the same     the one of most
+    most              first and last differ; one     none, or not all the same     the one of most
                       UUID is in most slabs          other one
-    @5 most_disputed  as @4                          all the same other one        undecided
-    @6 tied           first and last differ; none    all the same, which a slab    the cursors'
+    most_disputed     as most                        all the same other one        undecided
+    tied              first and last differ; none    all the same, which a slab    the cursors'
                       is in most slabs               has too
-    @7 tied_disputed  as @6                          otherwise                     undecided
+    tied_disputed     as tied                        otherwise                     undecided
 
 A slab with another UUID than the log's is *foreign*: somebody copied it there. Its records were not
 appended to this log, and no reader returns them. If the evidence conflicts, nothing is decided: the
@@ -22,7 +22,7 @@ The headers of the first and the last slab are read first, so that opening a log
 two headers. The others are read only if these differ. With a single slab there is nothing to compare
 for a reader, and a foreign cursor is rejected on its own; a writer might extend another log.
 
-A damaged header, cursor, manifest or directory is no evidence; here it is no error. Reads only.
+A damaged header, cursor, manifest or directory is not evidence, and not an error here. Reads only.
 """
 
 from __future__ import annotations

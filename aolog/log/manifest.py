@@ -40,12 +40,12 @@ CONTENTS_MAX = (
 
 
 class Content(NamedTuple):
-    """What a transaction publishes. records: their number. digest: of the records, in any order. plan: of
-    what they are made of, if the caller knows it: equal plans are one transaction, whatever its
-    records are."""
+    """What a transaction publishes."""
 
-    records: int
-    digest: str
+    records: int  # their number
+    digest: str  # of the records, in any order
+    # Of the input from which they are made, if the caller knows it: equal plans are one transaction,
+    # whatever its records are.
     plan: str | None = None
 
     def is_again(self, other: Content) -> bool:
@@ -54,29 +54,28 @@ class Content(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """Makes a commit happen once. id: of an application or a streaming query. version: grows with each
-    commit of that id; a version that is not greater than the last one was committed before. content:
-    what it publishes; None if its caller does not compare."""
+    """Makes a commit happen once."""
 
-    id: str
-    version: int
-    content: Content | None = None
+    id: str  # of an application or a streaming query
+    version: (
+        int  # grows with each commit of the id: one that is not above the last was committed before
+    )
+    content: Content | None = None  # what it publishes; None if its caller does not compare
 
 
 class Place(NamedTuple):
-    """The place of a published slab. log: the log's name below the root."""
+    """The place of a published slab."""
 
-    log: str
+    log: str  # the log's name below the root
     base: int
 
 
 class Manifest(NamedTuple):
-    """versions: the last version of each transaction's id. slabs: places by pending name; slabs whose
-    rename is durable may be missing. contents: of the last versions of an id, by version, as far as
-    they are known."""
+    """The parsed manifest."""
 
-    versions: dict[str, int]
-    slabs: dict[str, Place]
+    versions: dict[str, int]  # the last version of each transaction's id
+    slabs: dict[str, Place]  # by pending name; slabs whose rename is durable may be missing
+    # Of the last versions of an id, by version, as far as they are known.
     contents: dict[str, dict[int, Content]] = {}  # noqa: RUF012 -- a default that is never changed
 
     def with_transaction(self, transaction: Transaction) -> Manifest:

@@ -105,23 +105,22 @@ def check_retention(retention: object) -> Retention:
 
 
 class SlabSize(NamedTuple):
-    """What retention needs of a slab. end: the address at which its successor begins; not used for the
-    last slab."""
+    """What retention needs of a slab."""
 
     base: int
-    end: int
+    end: int  # the address at which its successor begins; not used for the last slab
     bytes: int
-    changed_s: float
+    changed_s: float  # the file's time of the last write, since the epoch
 
 
 class Plan(NamedTuple):
-    """drop: how many slabs to remove from the front. room: False if protecting cursors still need
-    slabs that exceed max_bytes. misdated: those of `drop` that are too old although their own time is
-    not."""
+    """What to prune."""
 
-    drop: int
-    room: bool
-    misdated: tuple[SlabSize, ...] = ()
+    drop: int  # how many slabs to remove from the front
+    room: bool  # False if protecting cursors still need slabs that exceed max_bytes
+    misdated: tuple[
+        SlabSize, ...
+    ] = ()  # those of `drop` that are too old although their own time is not
 
 
 def plan(
@@ -177,16 +176,16 @@ def _written_before(slabs: Sequence[SlabSize], since_s: float, now_s: float) -> 
 
 
 class Pruned(NamedTuple):
-    """What was removed. holder: the protecting cursor that still needs slabs that exceed max_bytes; None if
-    there is room. end: everything before this address is removed. unread: by protecting cursor, the
-    removed records that it had not read, as a gap of reason "pruned". unreadable: cursors that cannot
-    be read: they count as protecting, and as if they had passed no record."""
+    """What was removed."""
 
     slabs: int
     bytes: int
-    end: int
-    holder: str | None
-    unread: dict[str, Gap]
+    end: int  # everything before this address is removed
+    holder: (
+        str | None
+    )  # the protecting cursor that needs slabs that exceed max_bytes; None: there is room
+    unread: dict[str, Gap]  # by protecting cursor, the removed records that it had not read
+    # Cursors that cannot be read: they count as protecting, and as if they had passed no record.
     unreadable: tuple[str, ...] = ()
 
 

@@ -13,7 +13,7 @@ _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def size_bytes(text: str) -> int | None:
-    """'10k', '64M', '1GiB' or '5GB' in bytes; None if the text is no size. As in coreutils, k and KiB
+    """'10k', '64M', '1GiB' or '5GB' in bytes; None if the text is not a size. As in coreutils, k and KiB
     are 1024, KB is 1000."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -34,7 +34,7 @@ def size_text(count: int) -> str:
 
 
 def duration_seconds(text: str) -> float | None:
-    """'90s', '15m', '1h30m', '7d' or '0.5' in seconds; None if the text is no duration."""
+    """'90s', '15m', '1h30m', '7d' or '0.5' in seconds; None if the text is not a duration."""
     text = text.strip().lower()
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
         return float(text)

@@ -54,38 +54,33 @@ _SUMMARY = "records", "frames", "least timestamp", "greatest timestamp", "hash o
 
 
 class SlabAudit:
-    """The contents of one slab. Offsets are relative to the slab.
+    """The contents of one slab. Offsets are relative to the slab."""
 
-    runs: ranges of intact frames, the seal included. frames: intact ones before the seal. records:
-    in those frames. durable: offset up to which a frame shows that everything is durable. seal_header:
-    in the intact seal; None without one. differences: between the seal and the frames; empty if
-    frames are missing. copies: of the header. trailer: the seal's offset in the trailer, None
-    without an intact trailer. is_emptied: only zeros after the magic, as in a copy by repair of an
-    unreadable slab. foreign: the UUID of another log, if no header copy is this log's."""
-
-    frames: int = 0
-    records: int = 0
+    frames: int = 0  # intact ones before the seal
+    records: int = 0  # in those frames
     least_us: int = NO_TIMESTAMP
     greatest_us: int = NO_TIMESTAMP
-    durable: int = 0
-    seal_header: SlabHeader | None = None
-    copies: tuple[SlabHeader | NewerVersion | None, ...] = ()
-    trailer: int | None = None
-    is_emptied: bool = False
-    limit: int | None = None
-    stat: Stat | None = None
+    durable: int = 0  # offset up to which a frame shows that everything is durable
+    seal_header: SlabHeader | None = None  # in the intact seal; None without one
+    copies: tuple[SlabHeader | NewerVersion | None, ...] = ()  # of the header
+    trailer: int | None = None  # the seal's offset in the trailer; None without an intact trailer
+    is_emptied: bool = (
+        False  # only zeros after the magic, as in repair's copy of an unreadable slab
+    )
+    limit: int | None = None  # offset at which the successor begins
+    stat: Stat | None = None  # of the file, after the pass
 
     def __init__(self, slab: Slab, path: Inside) -> None:
         self.base = slab.base
         self.path = path
         self.format = slab.format
         self.header = slab.header
-        self.foreign = slab.foreign
+        self.foreign = slab.foreign  # the UUID of another log, if no header copy is this log's
         self.data_begin = slab.data_begin
-        self.differences: list[str] = []
+        self.differences: list[str] = []  # between seal and frames; empty if frames are missing
         self.index = Index([], [], [])
         self._hash = xxhash.xxh3_64()
-        self.runs: list[tuple[int, int]] = []
+        self.runs: list[tuple[int, int]] = []  # ranges of intact frames, the seal included
         self._shown: list[tuple[int, int, FrameHeader, int]] = []
 
     @property
@@ -176,21 +171,20 @@ def _least_of(head: FrameHeader, columns: Columns | None) -> int:
 
 
 class Audit(NamedTuple):
-    """A whole log. slabs: in order. gaps: as for a reader of the whole log. end: address after the last
-    intact frame. tail_bytes: after the end, 0 if they are all zero."""
+    """A whole log."""
 
-    slabs: list[SlabAudit]
-    gaps: list[Gap]
+    slabs: list[SlabAudit]  # in order
+    gaps: list[Gap]  # as for a reader of the whole log
     frames: int
     records: int
-    bytes: int
-    end: int
-    tail_bytes: int
+    bytes: int  # of slab files
+    end: int  # address after the last intact frame
+    tail_bytes: int  # after the end; 0 if they are all zero
 
 
 def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Audit:
-    """Reads what the slab files hold now, and little of what a writer appends meanwhile. A frame that
-    is not finished is no damage."""
+    """Reads what the slab files hold now, and little of what a writer appends meanwhile. An unfinished
+    frame is not damage."""
     entries = [log.storage.entry(log.slab_path(base)) for base in log.bases]
     sizes = [0 if entry is None else entry.size for entry in entries]
     total, last_address = sum(sizes), log.bases[-1] + sizes[-1]
@@ -212,7 +206,7 @@ def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Au
     while (found := scan.next()) is not None:
         if isinstance(found, RecordFrame):
             if found.address >= last_address:
-                break  # appended meanwhile; a fast writer would never let this loop end
+                break  # the rest was appended meanwhile; with a fast writer this loop would never end
             done += found.end - found.address
         else:
             gaps.append(found)

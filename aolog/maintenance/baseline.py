@@ -3,7 +3,7 @@
 A gap is known if a gap of the baseline covers its range and lost at least as many records. An unknown
 count in the baseline covers any count; a count that has become unknown is new. Damage that causes a gap
 (a lost slab header, a damaged seal) is known if the baseline has the same damage of the same slab. All
-other damage is new, even if the baseline has it: it cost no record, and a repair removes it. Slabs and
+other damage is new, even if the baseline has it: it costs no record, and a repair removes it. Slabs and
 gaps are compared by address, so a log's baseline is valid for its copies.
 
 A copy that `repair` made has its gaps and their causes in LOG/known-gaps.json: a baseline of its own,

@@ -77,7 +77,7 @@ def copy_slabs(
             return slabs[min(i + 1, len(slabs) - 1)].base
         with original:
             if links and new_uuid is None and i + 1 < len(slabs) and _is_plain(slab):
-                original.datasync()  # a writer that never syncs seals slabs, too
+                original.datasync()  # a writer with sync="never" seals slabs too
                 if log.storage.link(log.slab_path(slab.base), to / slab_name(slab.base)):
                     continue
             with log.storage.create(to / slab_name(slab.base)) as copy:
@@ -183,8 +183,9 @@ def copy_cursors(
 ) -> list[str]:
     """Copies the cursors, durable on return, and returns their names. new_uuid: replaces old_uuid, if not
     None. The bridge's notes belong to the old UUID: with a new one they are not copied. positions: these
-    cursors with these positions, and no notes, which may be later than the positions. One that is below
-    first_base, the copy's first slab, is replaced by the present one, which allowed the pruning."""
+    cursors with these positions, and no notes, which may be later than the positions. A position
+    below first_base, the copy's first slab, is replaced by the cursor's position now, which allowed the
+    pruning."""
     storage = log.storage
     names = cursor_names(log.path, storage) if positions is None else list(positions)
     if not names:

@@ -5,7 +5,7 @@ The copy has the log's records, gaps, cursors and manifest, and a list of the ga
 file with its original's owner, mode and times (copy.py says what each file holds). Nothing is ever
 written into the log, and none of its locks is taken: readers and a writer may go on, and the copy then
 holds what the log held when the repair began, or a little more. `aside/`, pending slabs and files that
-are no part of a log are not copied.
+are not part of a log are not copied.
 
 The copy is built as INTO.unfinished, read back and compared with the log, made durable, and renamed to
 INTO. So INTO is either absent or complete. A repair that fails removes INTO.unfinished. A repair that is

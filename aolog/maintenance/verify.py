@@ -1,7 +1,7 @@
 """The report on a log: gaps, damage, and the state of slabs and cursors. Reads only.
 
 audit.py reads and hashes each byte once; this module judges the result. There are three kinds of
-findings: damage that causes a gap; damage that cost no record, because another copy or the frames
+findings: damage that causes a gap; damage that costs no record, because another copy or the frames
 have the same information; and notes, which are not damage. In a copy by `repair`, the causes of its
 known gaps are notes.
 """

@@ -1,7 +1,7 @@
 """A task's slabs: written, sealed and synced under pending names.
 
 Frames, Arrow columns and the seal are written as by `Writer`. Only the header is incomplete: it has no
-base and no log, and no frame depends on them. No lock is needed: each slab has a unique name, and no
+base and no log's UUID. No frame depends on them. No lock is needed: each slab has a unique name, and no
 reader opens it before it is published.
 """
 

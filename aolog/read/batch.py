@@ -27,17 +27,14 @@ _LEAST_BYTE = b"\x80"  # NO_TIMESTAMP ends with it, and no time of the last 290,
 
 
 class RecordFrame(NamedTuple):
-    """An intact frame of records. address: of its first record. end: address of the next frame. size:
-    bytes in memory, as in its slab, or more if it is compressed there. skip: the number of records
-    before the reader's position. timestamp_us: of all records, unless the columns have their own; None in
-    format 1. ordinal: records of the log before the frame; None in format 1."""
+    """An intact frame of records."""
 
-    address: int
-    end: int
-    size: int
-    skip: int
-    timestamp_us: int | None
-    ordinal: int | None
+    address: int  # of its first record
+    end: int  # address of the next frame
+    size: int  # bytes in memory: as in its slab, or more if it is compressed there
+    skip: int  # the number of its records before the reader's position
+    timestamp_us: int | None  # of records without a timestamp of their own; None in format 1
+    ordinal: int | None  # records of the log before the frame; None in format 1
     columns: Columns
     epoch: int = 0  # of its slab; 0 in format 1
 

@@ -1,7 +1,7 @@
 """Gaps: the count of the records that a gap lost, and what a reader does at a gap.
 
 A scan opens a gap where damage begins and extends it over all damage that touches it. The next intact
-thing (a frame, a seal, the next slab's header) shows how many records of the log are before it. The
+part (a frame, a seal, the next slab's header) shows how many records of the log are before it. The
 difference to the number that the scan expected is the loss.
 """
 
@@ -33,7 +33,7 @@ class OpenGap(NamedTuple):
         return OpenGap(self.begin, max(self.end, end), worst, self.expected)
 
     def counted(self, ordinal: int | None) -> Gap:
-        """The gap with its loss. ordinal: records of the log before the intact thing after the gap;
+        """The gap with its loss. ordinal: records of the log before the intact part after the gap;
         None if unknown."""
         lost = None
         if ordinal is not None and self.expected is not None:

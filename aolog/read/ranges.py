@@ -1,4 +1,4 @@
-"""A log read by several readers, each a range of addresses. Each frame and gap belongs to one reader.
+"""A log read by several readers, each a range of addresses. Each frame and each gap is read by one of them.
 
 A frame or a gap belongs to the range in which it begins, as one reader of the whole log would report
 it. So a boundary may be any address, inside a frame too: cutting a log into ranges takes only the

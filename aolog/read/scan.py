@@ -1,8 +1,8 @@
 """From slabs to frames of records, in order, across slabs and over every kind of damage.
 
 A scan has an address, and the ordinal that it expects there. `next` returns a frame of records; or a
-gap, whose loss is counted by the next intact thing (a frame, a seal, the next slab's header); or
-None: nothing more for now.
+gap, whose loss the next intact part (a frame, a seal, the next slab's header) shows; or None: nothing
+more for now.
 
 Damage has two forms: damage inside a slab (walk.py), and a hole between the last intact byte of a slab
 and the place where the next slab's header says that its predecessor ended. A slab without a header,
@@ -39,14 +39,12 @@ _RAW_BYTES = 4 << 20  # decompressed at once: a compressed read may expand a tho
 
 
 class Place(NamedTuple):
-    """Where a scan begins. address: of the first wanted record. slab: base of the slab to begin in.
-    offset: of a frame in it, or of its damage or its end; None: its first frame. ordinal: of the
-    first wanted record; None if unknown."""
+    """Where a scan begins."""
 
-    address: int
-    slab: int
-    offset: int | None
-    ordinal: int | None
+    address: int  # of the first wanted record
+    slab: int  # base of the slab to begin in
+    offset: int | None  # of a frame in it, or of its damage or its end; None: its first frame
+    ordinal: int | None  # of the first wanted record; None if unknown
 
 
 _make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
@@ -305,13 +303,13 @@ class Scan:
         return True
 
     def _bridge_hole(self, slab: Slab, *, first: bool) -> None:
-        """Accounts for what lies between the last intact byte and a slab entered anew."""
+        """Adds the bytes between the last intact byte and a slab just opened to the gap."""
         head = slab.header
         if head is None and slab.format == 2:
             return  # part of a hole: the next slab with a header counts it
         passed_foreign, self._passed_foreign = self._passed_foreign, False
         end = slab.base if head is None else min(head.predecessor_end, slab.base)
-        gone = slab.base != self._next_base  # what should have come is not there
+        gone = slab.base != self._next_base  # the slab that should follow is missing
         if gone and first:
             self._open_gap(self.address, slab.base, "pruned")
         elif end > self.address:
@@ -323,7 +321,7 @@ class Scan:
                 reason = "pruned" if is_gone else "torn_or_corrupt"
             elif head.predecessor_base == self._left_base:
                 reason = "corrupt"
-            elif first:  # the slab that was left was the last of what is gone
+            elif first:  # the slab that this scan left was the last one that is gone
                 reason = "pruned"
             self._open_gap(self.address, end, reason)
         self._close_gap(None if head is None or head.ordinal_unsure else head.base_ordinal)
@@ -341,7 +339,7 @@ class Scan:
         self._gap = gap.extended(end, reason)
 
     def _close_gap(self, ordinal: int | None) -> None:
-        """Something intact follows, with `ordinal` records of the log before it."""
+        """Ends the gap: the next part is intact, with `ordinal` records of the log before it."""
         gap, self._gap = self._gap, None
         if gap is None:
             return

@@ -3,7 +3,7 @@
 A log's own path is the user's and may lead through symbolic links. Files inside the log may come
 from anybody with write permission there. So storage opens the directory at which an `Inside`
 begins, and each name below it relative to the descriptor of the one before, with O_NOFOLLOW: there
-is no moment between a check and its use.
+is no time between a check and its use.
 
 Storage takes an `Inside` for everything that it opens, creates, renames or removes in a log, and
 mypy rejects a plain string there. An `Inside` is a string, for messages and comparisons; results

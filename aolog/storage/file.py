@@ -74,13 +74,12 @@ def _ours(error: OSError, path: str, what: str, *, syncs: bool = False) -> Stora
 
 
 class Stat(NamedTuple):
-    """mtime_ns: of the last change of the content; tools may set it. changed_ns: of the last change of
-    the content or of the inode; no tool sets it. Both may stand still: a file system may keep whole
-    seconds only, or no times after 2038."""
+    """A file's size, times and inode. Times may stand still: a file system may keep whole seconds only,
+    or no times after 2038."""
 
     size: int
-    mtime_ns: int
-    changed_ns: int
+    mtime_ns: int  # of the last change of the content; tools may set it
+    changed_ns: int  # of the last change of the content or of the inode; no tool sets it
     inode: int
 
 
@@ -245,11 +244,10 @@ class File:
 
 
 class Displaced(NamedTuple):
-    """What another program did to an open file. text: ends a sentence that begins with the file's name.
-    name_is_free: the file was removed and nothing else, so another one may take its place."""
+    """What another program did to an open file."""
 
-    text: str
-    name_is_free: bool = False
+    text: str  # the end of a sentence that begins with the file's name
+    name_is_free: bool = False  # only the file was removed, so another one may take its place
 
 
 class Presence:

@@ -49,8 +49,8 @@ def parent_of(path: str) -> str:
 
 
 def checked_path(path: str | os.PathLike[str]) -> str:
-    """The path as text. Raises UsageError if it is none: "" too, which an unset variable gives and which
-    would name the working directory."""
+    """The path as text. Raises UsageError for anything else, and for "": an unset variable gives that, and
+    it would name the working directory."""
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
         hint = "os.fsdecode(path) is its text" if isinstance(text, bytes) else None
@@ -62,7 +62,10 @@ def checked_path(path: str | os.PathLike[str]) -> str:
             return text
     except UnicodeEncodeError:
         pass
-    raise UsageError(f"no file can have the path {text!r}", hint="remove what is no character")
+    raise UsageError(
+        f"no file can have the path {text!r}",
+        hint="remove the bytes or code points that are not characters",
+    )
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -77,7 +80,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
         scheme, colon, _ = text.partition(":/")
         if colon and len(scheme) > 1 and scheme.isascii() and scheme.isalnum():
             raise UsageError(
-                f"{path}: a URL is no directory",
+                f"{path}: a URL is not a directory",
                 hint=f"name a directory of a local file system; write ./{text} if this is one",
             )
         try:
@@ -107,7 +110,7 @@ class Storage:
     # --- directories, whose paths are the user's ------------------------------------------------
 
     def list_names(self, path: str | Directory) -> list[str]:
-        """The names in a directory, unsorted. Raises NotALog if it is none."""
+        """The names in a directory, unsorted. Raises NotALog if it is not a directory."""
         if not isinstance(path, Directory):
             with self.open_directory(path) as directory:
                 return self.list_names(directory)
@@ -173,7 +176,7 @@ class Storage:
                 if not path.in_log:
                     raise self._no_directory(error, path) from error
                 raise StorageFailed(
-                    "is no directory", hint="take it out of the log", path=path
+                    "is not a directory", hint="move it out of the log", path=path
                 ) from None
 
     def _make_entered(self, path: Inside, mode: int | None) -> None:
@@ -302,7 +305,7 @@ class Storage:
                 found = self.system.fstat(file.fd).st_mode
                 if not stat.S_ISREG(found):
                     raise StorageFailed(
-                        "is no regular file", hint="move it out of the log", path=path
+                        "is not a regular file", hint="move it out of the log", path=path
                     )
                 if creates and (found ^ mode) & PERMISSIONS:
                     file.set_mode(mode)
@@ -334,7 +337,7 @@ class Storage:
         return True
 
     def unlink(self, path: Inside) -> None:
-        """Durable after the directory's sync. A missing file is no error."""
+        """Durable after the directory's sync. A missing file is not an error."""
         with (
             as_storage_error(path, "remove"),
             suppress(FileNotFoundError),

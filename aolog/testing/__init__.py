@@ -21,7 +21,7 @@ synced may survive.
     [(b'safe',), (b'safe', b'not yet')]
 
 `kill` ends the process and keeps the page cache. Faults (a full disk, errors, short writes, an
-fsync that fails once and then lies) are planned with `Fault` or drawn by `RandomFaults`.
+fsync that fails once and then reports success without writing) are planned with `Fault` or drawn by `RandomFaults`.
 
 Tests compare it with the real system: the same calls, and random ones, give the same results, errors
 and bytes. It is simpler: no links, owners, modes or sparse files; directory entries take no space; an

@@ -1,8 +1,7 @@
 """The slab that grows: frames are gathered in memory and then written to the file.
 
-`written` is how far the file goes, `offset` is where the next frame begins. The frames between them
-are fixed and not yet written. A write that fails is repeated with the same bytes at the same offset,
-so a full disk costs nothing but time.
+The frames between the offsets `written` and `offset` are in memory only, and do not change any more. A
+write that fails is repeated with the same bytes at the same offset, so a full disk costs only time.
 
 The slab of format 1 has the same methods (queuefka/slab.py). The writer owns locks, policies and syncs.
 """
@@ -95,8 +94,8 @@ class FormatTwoSlab(Frames):
         self.put(mark, length)
 
     def fill_ahead(self) -> None:
-        """Before a sync of what is written past `zeros_end`. If such syncs come often, after few bytes
-        each, fills the file with zeros ahead: a sync then writes existing blocks and no new length,
+        """Call it before a sync of bytes past `zeros_end`. If such syncs come often, after few bytes each,
+        it fills the file with zeros ahead: then a sync writes existing blocks and no new length,
         which takes 0.7 times as long (`python -m bench --only durability`). Never raises
         StorageError."""
         at = self.written

@@ -2,7 +2,7 @@
 
 The tail is copied to `aside/` under a new name, and is durable there, before it is cut. A process may
 be killed in each step: the next opening makes another copy, and cuts. recovery_cases.py decides what is
-cut, and whether it is worth a copy.
+cut and copied.
 """
 
 from __future__ import annotations

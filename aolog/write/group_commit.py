@@ -1,12 +1,12 @@
-"""Group commit: many threads ask for a sync, one sync answers all that came before it.
+"""Group commit: one sync makes the records of many waiting threads durable.
 
 The turn to use the device goes from thread to thread, first in, first out. The holder syncs for all,
 unless an earlier holder already synced what it needs, and passes the turn on. So a thread waits for
-the sync that was under way when it came, and for one more at most, which covers it.
+the sync that is running when it arrives, and for at most one more, which covers its records.
 
-Those whose records are durable then take turns two at a time: one wakes up while the other one
-appends again, and the next sync covers their new records too: nearly every sync is for all threads.
-If all woke up at once, they would only wait again, for the interpreter's lock.
+Threads whose records are durable then leave two at a time: while one wakes up, the other one appends
+again, and the next sync covers their new records too. So nearly every sync is for all threads. If all
+woke up at once, they would only wait for the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class GroupCommit:
     """The turns and the line of threads that wait for one.
 
     Call `enter`, and then `leave`, whatever happens in between. At most one thread whose target is not
-    durable has a turn; it alone may sync. threads: those between the two calls; such a thread must not
-    enter again (in a signal handler), it would wait for itself.
+    durable has a turn; it alone may sync. threads: those between the two calls. Such a thread must not
+    enter again, in a signal handler: it would wait for itself.
     """
 
     def __init__(self) -> None:

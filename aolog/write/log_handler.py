@@ -44,7 +44,7 @@ class LogHandler(logging.Handler):
     path, options: as for Writer; the process that opens it is the log's one writer. flush_level: lines
     of this level and above are flushed at once. A child that was forked writes nothing and reports it
     through `logging.raiseExceptions`: give each process a handler and a log of its own. Errors of the
-    log are handled as logging handles them: printed, and the program goes on. Raises what Writer raises.
+    log are printed, as by logging's own handlers, and the program goes on. Raises what Writer raises.
     """
 
     def __init__(

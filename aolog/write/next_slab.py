@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aolog.write.options import WriterOptions
 
 _EPOCH_MAX = (1 << 32) - 1  # a header's field
-# How far an address may be past a slab's begin, besides slab_bytes: one frame and the seal.
+# How far an address may be above a slab's base, besides slab_bytes: one frame and the seal.
 REACH_SPARE = (1 << 32) + (1 << 24)
 
 

@@ -1,4 +1,4 @@
-"""Opening a log for append: inspect the last slab, decide what to do, do it.
+"""Opening a log for append: inspect the last slab, decide what to do, and do it.
 
 `_inspect` reads, recovery_cases.py decides, cut_tail.py changes. A process may be killed in each step;
 the next opening repeats it with the same outcome. The next slab is created by the caller (next_slab.py).
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
 
-_STEP_BYTES = 1 << 20  # of a tail that is looked at from its end
+_STEP_BYTES = 1 << 20  # read at once, when the end of a tail is searched backwards
 _Known = tuple["SlabHeader", int, int]  # a slab's header, records and their greatest timestamp
 
 # How far a new epoch may begin above what is known: two copies of one log meet only where their
@@ -32,16 +32,13 @@ _JUMP_MAX = 1 << 44
 
 
 class Opening(NamedTuple):
-    """How a log was found and what was done: `Writer.opening`.
+    """How a log was found and what was done: `Writer.opening`."""
 
-    case: the row of recovery's table. cut_bytes: of the torn tail, copied to aside_path.
-    """
-
-    case: str
-    epoch: int
-    next_base: int
-    cut_bytes: int = 0
-    aside_path: str | None = None
+    case: str  # the row of recovery's table
+    epoch: int  # in which the writer appends; 0 in format 1
+    next_base: int  # address at which its first slab begins
+    cut_bytes: int = 0  # of the torn tail
+    aside_path: str | None = None  # of their copy
 
 
 def _cursor_addresses(log: Log) -> list[int]:
@@ -56,8 +53,8 @@ def _cursor_addresses(log: Log) -> list[int]:
 
 
 def _inspect(log: Log) -> tuple[LastSlab | None, int, _Known | None]:
-    """(the last slab, offset after its last byte that is not zero, or of the end of its frames, what is
-    known of it). Syncs it first: the decision rests on bytes that power loss cannot remove."""
+    """(the last slab, the offset after its last byte that is not zero, at least the end of its frames, what
+    is known of it). Syncs it first, so that power loss cannot remove bytes on which the decision rests."""
     if not log.bases:
         return None, 0, None
     slab = log.slab(len(log.bases) - 1)
@@ -91,7 +88,7 @@ def _inspect(log: Log) -> tuple[LastSlab | None, int, _Known | None]:
         has_predecessor=len(log.bases) > 1,
         sealed=slab.is_sealed,
         blank=tail_end == end,
-        # The inode alone is what earlier releases wrote.
+        # Earlier releases wrote the inode alone.
         same_file=header is not None and header.inode in {slab.file.identity(), stat.inode},
         same_boot=same_boot,
     )
@@ -218,8 +215,8 @@ def _first_header(uuid: bytes, base: int, epoch: int, topic: str | None = None) 
 
 
 def _last_known(log: Log, *, foreign: bool) -> _Known:
-    """Of the last slab that has a header, before the log's last one, which has none. foreign: whether
-    that is another log's. Raises HeaderLost if there is none."""
+    """What is known of the last slab with a header; the log's last slab has none. foreign: whether that
+    slab is another log's. Raises HeaderLost if no slab has a header."""
     for i in reversed(range(len(log.bases) - 1)):
         slab = log.slab(i)
         if slab.header is not None:
@@ -234,8 +231,8 @@ def _last_known(log: Log, *, foreign: bool) -> _Known:
 
 
 def _refuse_cursors(log: Log) -> None:
-    """Raises HeaderLost if there are cursors and no slab: they belong to another log than the one
-    that would begin here."""
+    """Raises HeaderLost if there are cursors and no slab: the cursors belong to another log than the
+    one that would begin here."""
     name = next((name for name, _ in cursor_uuids(log.path, log.storage)), None)
     if name is not None:
         raise HeaderLost(

@@ -154,12 +154,12 @@ class Option(NamedTuple):
 
     name: str  # of the keyword
     default: Any
-    choices: tuple[str, ...]  # () if it is no choice
+    choices: tuple[str, ...]  # the values of a choice; () for other types
     may_be_none: bool
     about: About
 
     def check(self, value: Any) -> None:
-        """Raises UsageError if the value is no choice, out of range, or of another type."""
+        """Raises UsageError if the value is not one of the choices, out of range, or of another type."""
         _, unit, least, most, _ = self.about
         if value is None and self.may_be_none:
             return

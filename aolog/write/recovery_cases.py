@@ -1,20 +1,20 @@
 """What a writer does with the slab that it finds last. Pure: a table of cases.
 
     case              last slab                              cut after    next slab
-    @A fresh          there is none                          -            first, epoch 1
-    @B sealed         sealed, nothing after the seal         -            at its end, same epoch
-    @C sealed_tail    sealed, bytes after the seal           the seal     at its end, same epoch
-    @D unsealed       ends with an intact frame              -            new epoch
-    @E unsealed_blank zeros after the last intact frame      the frame    new epoch
-    @F unsealed_torn  bytes after the last intact frame      the frame    new epoch
-    @G header_lost    no header copy intact, others before   -            new epoch
-    @H only_lost      no header copy intact, no other slab   -            refused: HeaderLost
-    @K copied         sealed, but its file is a copy, or     as @B, @C    new epoch
+    fresh             there is none                          -            first, epoch 1
+    sealed            sealed, nothing after the seal         -            at its end, same epoch
+    sealed_tail       sealed, bytes after the seal           the seal     at its end, same epoch
+    unsealed          ends with an intact frame              -            new epoch
+    unsealed_blank    zeros after the last intact frame      the frame    new epoch
+    unsealed_torn     bytes after the last intact frame      the frame    new epoch
+    header_lost       no header copy intact, others before   -            new epoch
+    only_lost         no header copy intact, no other slab   -            refused: HeaderLost
+    copied            sealed, but its file is a copy, or     the seal     new epoch
                       a cursor is past its end
-    @L foreign        of another log, ours before it         -            new epoch
-    @Q queuefka       format 1, the chain ends at the end    -            the same slab goes on
-    @R queuefka_torn  format 1, an unfinished frame          the frame    at the cut
-    @S queuefka_bad   format 1, broken chain or lost end     -            at the file's end
+    foreign           of another log, ours before it         -            new epoch
+    queuefka          format 1, the chain ends at the end    -            the same slab goes on
+    queuefka_torn     format 1, an unfinished frame          the frame    at the cut
+    queuefka_bad      format 1, broken chain or lost end     -            at the file's end
 
 Recovery cuts only bytes after the last intact frame, and copies them aside first, unless they are
 zeros. It keeps damage before that: readers skip it and report it.
@@ -37,19 +37,19 @@ from aolog.format.frame import padding
 class Case(Enum):
     """Rows of the table; the value is the label in logs and tests."""
 
-    FRESH = "@A fresh"
-    SEALED = "@B sealed"
-    SEALED_TAIL = "@C sealed_tail"
-    UNSEALED = "@D unsealed"
-    UNSEALED_BLANK = "@E unsealed_blank"
-    UNSEALED_TORN = "@F unsealed_torn"
-    HEADER_LOST = "@G header_lost"
-    ONLY_LOST = "@H only_lost"
-    COPIED = "@K copied"
-    FOREIGN = "@L foreign"
-    QUEUEFKA = "@Q queuefka"
-    QUEUEFKA_TORN = "@R queuefka_torn"
-    QUEUEFKA_BAD = "@S queuefka_bad"
+    FRESH = "fresh"
+    SEALED = "sealed"
+    SEALED_TAIL = "sealed_tail"
+    UNSEALED = "unsealed"
+    UNSEALED_BLANK = "unsealed_blank"
+    UNSEALED_TORN = "unsealed_torn"
+    HEADER_LOST = "header_lost"
+    ONLY_LOST = "only_lost"
+    COPIED = "copied"
+    FOREIGN = "foreign"
+    QUEUEFKA = "queuefka"
+    QUEUEFKA_TORN = "queuefka_torn"
+    QUEUEFKA_BAD = "queuefka_bad"
 
 
 _UNCLOSED = "its last writer did not close it"
@@ -68,39 +68,31 @@ FOUND = {
 
 
 class LastSlab(NamedTuple):
-    """What was found, in offsets of the slab.
-
-    end_of_frames: after the last intact frame, seal included. blank: only zeros from there to
-    size. foreign: its header is another log's, so it counts as lost. same_file: the inode that its
-    header names. same_boot: nor has the machine been restarted. unfinished: (format 1) the tail is
-    one frame whose end is missing.
-    """
+    """What was found. Offsets are relative to the slab."""
 
     format: int
     base: int
     size: int
-    end_of_frames: int
-    reach: int
+    end_of_frames: int  # offset after the last intact frame, the seal included
+    reach: int  # addresses of the slab are below base + reach
     has_header: bool = True
-    foreign: bool = False
+    foreign: bool = False  # its header is another log's, so it counts as lost
     has_predecessor: bool = False
     sealed: bool = False
-    blank: bool = True
-    same_file: bool = True
-    same_boot: bool = True
-    unfinished: bool = False
+    blank: bool = True  # only zeros from end_of_frames to size
+    same_file: bool = True  # the file has the inode that its header names
+    same_boot: bool = True  # the machine was not restarted since the header was written
+    unfinished: bool = False  # format 1: the tail is one frame whose end is missing
 
 
 class Decision(NamedTuple):
-    """What to do. cut_at: offset at which the last slab is to end, None to leave it as it is.
-    aside: copy what is cut aside first. next_base: where the next slab begins, None to go on in
-    the last one. new_epoch: whether it is a new one."""
+    """What to do."""
 
     case: Case
-    cut_at: int | None
-    aside: bool
-    next_base: int | None
-    new_epoch: bool
+    cut_at: int | None  # offset at which the last slab ends after the cut; None: it is not cut
+    aside: bool  # the cut bytes are copied to aside/ first
+    next_base: int | None  # where the next slab begins; None: the last one is continued
+    new_epoch: bool  # the next slab begins an epoch
 
 
 def decide(last: LastSlab | None, *, cursors: list[int], jump: Callable[[], int] = int) -> Decision:

@@ -1,7 +1,7 @@
 """Appends signed records: a log's writer signs, and the consumer in Kafka verifies.
 
-See aolog/format/signature.py for what is signed. The topic must be the one in which the record arrives
-in Kafka: a route of the bridge that sends it elsewhere breaks the signature.
+See aolog/format/signature.py for what is signed. The topic must be the record's topic in Kafka: a
+route of the bridge to another topic makes the signature wrong.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from aolog.format.slab import TOPIC_LEN_MAX
 if TYPE_CHECKING:
     from aolog.record import Headers
 
-# What a record may take of a frame: the rest is for offsets and other columns.
+# The maximum bytes of a record in a frame: the rest is for offsets and other columns.
 RECORD_BYTES_MAX = BODY_LEN_MAX - (64 << 10)
 BATCH_BYTES_MAX = 1 << 30
 SLAB_BYTES_MAX = 1 << 60
 _INT64 = range(-(1 << 63), 1 << 63)
-# What a record takes of a frame beside the bytes of its parts. `check_record` counts one record,
+# Bytes that a record takes in a frame besides those of its parts. `check_record` counts one record,
 # arrow.py and format/native/_records.h count whole columns by the same rule.
 OFFSET_BYTES = 4  # of a value and of a key
 HEADER_BYTES = 8  # of each header: its name's offset and its value's

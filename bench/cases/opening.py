@@ -243,7 +243,7 @@ def _recovery(name: str, directory: Path, note: str = "") -> Contender:
 
         yield work
         (writer,) = writers
-        if writer.opening.case != "@D unsealed" or slab.stat().st_size != end:
+        if writer.opening.case != "unsealed" or slab.stat().st_size != end:
             raise Wrong(f"{name}: opened as {writer.opening}")
         writer.close()
         for other in slab_paths(str(directory)):

@@ -71,7 +71,7 @@ def after_a_cut(path: Path, taken: dict[int, Id], kept: int) -> int:
     with aolog.Writer(path, storage=Storage(AnotherBoot())) as writer:
         which = Id(1_000_000, 0, 0)
         address = writer.append(value_of(which))
-        if writer.opening.case == "@B sealed":  # cut between a seal and the slab behind it: what
+        if writer.opening.case == "sealed":  # cut between a seal and the slab behind it: what
             assert address >= kept  # was taken there was taken behind the cut
         else:
             assert address > max(taken)  # none that anybody may have seen is used again

@@ -306,7 +306,7 @@ def test_slabs_follow_what_is_there_in_their_order(tmp_path):
         reader.seek(ordinal=2)
         assert reader.read().value == b"2"
     with aolog.Writer(tmp_path / "a") as log:
-        assert log.opening.case == "@B sealed"
+        assert log.opening.case == "sealed"
         log.append(b"new")
     assert read(tmp_path / "a") == ["old", "1", "2", "new"]
     assert aolog.verify(tmp_path / "a").ok

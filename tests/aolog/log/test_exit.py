@@ -33,7 +33,7 @@ def assert_closed(log: Path) -> None:
     """As `close` leaves it."""
     assert_clean(str(log))
     with Writer(log) as writer:
-        assert writer.opening.case == "@B sealed"
+        assert writer.opening.case == "sealed"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ log.flush()
     )
     assert errors == ""
     with Writer(tmp_path / "log") as writer:
-        assert writer.opening.case == "@D unsealed"
+        assert writer.opening.case == "unsealed"
     assert values(str(tmp_path / "log")) == [b"early", b"late"]
     assert_clean(str(tmp_path / "log"))
 

@@ -82,7 +82,7 @@ sys.stdin.readline()
         child.process.kill()
         child.process.wait()
         with aolog.Writer(log_path) as writer:  # the grandchild holds nothing
-            assert writer.opening.case == "@D unsealed"
+            assert writer.opening.case == "unsealed"
         child.say("end")
 
 

@@ -65,23 +65,23 @@ def aside(path: str) -> list[Path]:
 # --- rows, on disk -----------------------------------------------------------------------------
 
 
-def test_a_closed_log_is_case_b_and_keeps_its_epoch(log_path: str) -> None:
+def test_a_closed_log_is_sealed_and_keeps_its_epoch(log_path: str) -> None:
     fill(log_path, [b"a"])
     for _ in range(3):
         with aolog.Writer(log_path) as writer:
-            assert writer.opening.case == "@B sealed"
+            assert writer.opening.case == "sealed"
             assert writer.opening.epoch == 1
             assert writer.opening.cut_bytes == 0
 
 
 @pytest.mark.parametrize("junk", [b"junk after the seal", bytes(500)], ids=["junk", "zeros"])
-def test_bytes_after_a_seal_are_case_c_and_no_gap(log_path: str, junk: bytes) -> None:
+def test_bytes_after_a_seal_are_sealed_tail_and_no_gap(log_path: str, junk: bytes) -> None:
     fill(log_path, [b"a"])
     (slab,) = slab_files(log_path)
     sealed = slab.read_bytes()
     slab.write_bytes(sealed + junk)
     with aolog.Writer(log_path) as writer:
-        assert writer.opening.case == "@C sealed_tail"
+        assert writer.opening.case == "sealed_tail"
         assert writer.opening.epoch == 1
         writer.append(b"b")
     assert slab.read_bytes() == sealed
@@ -91,11 +91,11 @@ def test_bytes_after_a_seal_are_case_c_and_no_gap(log_path: str, junk: bytes) ->
     assert gaps == []
 
 
-def test_a_flushed_log_that_was_not_closed_is_case_d(log_path: str) -> None:
+def test_a_flushed_log_that_was_not_closed_is_unsealed(log_path: str) -> None:
     addresses = abandoned(log_path)
     before = slab_files(log_path)[0].read_bytes()
     with aolog.Writer(log_path) as writer:
-        assert writer.opening.case == "@D unsealed"
+        assert writer.opening.case == "unsealed"
         assert writer.opening.epoch == 2
         assert writer.append(b"next") > addresses[-1]
     assert slab_files(log_path)[0].read_bytes() == before
@@ -116,7 +116,7 @@ def test_a_new_epoch_is_told_in_a_warning(log_path: str, caplog: pytest.LogCaptu
         assert f"addresses go on at {writer.opening.next_base}, in epoch 2" in told
 
 
-def test_a_torn_frame_is_case_f_cut_copied_and_told(
+def test_a_torn_frame_is_unsealed_torn_cut_copied_and_told(
     log_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     abandoned(log_path, batch_bytes=0)
@@ -126,13 +126,13 @@ def test_a_torn_frame_is_case_f_cut_copied_and_told(
     os.truncate(slab, last.end - 8)
     with aolog.Writer(log_path) as writer:
         opening = writer.opening
-        assert opening.case == "@F unsealed_torn"
+        assert opening.case == "unsealed_torn"
         assert opening.cut_bytes == len(torn)
         assert opening.aside_path == f"{log_path}/aside/{last.address:020d}.torn"
         assert caplog.messages[-1] == (
             f"{log_path}: its last writer did not close it, and the last write was torn: addresses "
             f"go on at {opening.next_base}, in epoch 2; {len(torn)} bytes were cut, kept in "
-            f"{opening.aside_path} [@F unsealed_torn]"
+            f"{opening.aside_path} [unsealed_torn]"
         )
         address = writer.append(b"next")
         assert address >= last.address + len(torn)
@@ -143,14 +143,14 @@ def test_a_torn_frame_is_case_f_cut_copied_and_told(
     assert gaps == [(last.address, last.address + len(torn), "torn", None)]
 
 
-def test_a_last_slab_without_header_is_case_g_and_kept_whole(log_path: str) -> None:
+def test_a_last_slab_without_header_is_header_lost_and_kept_whole(log_path: str) -> None:
     fill(log_path, [b"a"])
     abandoned(log_path)
     slab = slab_files(log_path)[-1]
     overwrite(slab, 0, bytes(DATA_BEGIN))
     before = slab.read_bytes()
     with aolog.Writer(log_path) as writer:
-        assert writer.opening.case == "@G header_lost"
+        assert writer.opening.case == "header_lost"
         writer.append(b"b")
     assert slab.read_bytes() == before
     records, (gap,) = by_iteration(log_path)
@@ -159,7 +159,7 @@ def test_a_last_slab_without_header_is_case_g_and_kept_whole(log_path: str) -> N
     assert gap == (base, base + len(before), "corrupt", None)
 
 
-def test_an_only_slab_without_header_is_case_h_and_refused(log_path: str) -> None:
+def test_an_only_slab_without_header_is_only_lost_and_refused(log_path: str) -> None:
     abandoned(log_path)
     overwrite(slab_files(log_path)[0], 0, bytes(DATA_BEGIN))
     with unchanged(log_path):
@@ -168,7 +168,7 @@ def test_an_only_slab_without_header_is_case_h_and_refused(log_path: str) -> Non
         assert caught.value.exit_status == 3
 
 
-def test_a_copied_log_is_case_k_and_never_gives_an_address_twice(
+def test_a_copied_log_is_copied_and_never_gives_an_address_twice(
     log_path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(log_path, [b"a"])
@@ -177,19 +177,19 @@ def test_a_copied_log_is_case_k_and_never_gives_an_address_twice(
     with aolog.Writer(log_path) as original:
         theirs = [original.append(b"original") for _ in range(100)]
     with aolog.Writer(copied) as writer:
-        assert writer.opening.case == "@K copied"
+        assert writer.opening.case == "copied"
         assert writer.opening.epoch == 2
         (told,) = caplog.messages
         assert told == (
             f"{copied}: is a copy or was restored: addresses go on at {writer.opening.next_base}, "
-            "in epoch 2; nothing was cut [@K copied]"
+            "in epoch 2; nothing was cut [copied]"
         )
         assert writer.append(b"copy") > theirs[-1]
     assert values(copied) == [b"a", b"copy"]
     assert_clean(copied)
 
 
-@pytest.mark.parametrize(("with_cursors", "case"), [(False, "@K copied"), (True, "@B sealed")])
+@pytest.mark.parametrize(("with_cursors", "case"), [(False, "copied"), (True, "sealed")])
 def test_a_restore_in_place_is_recognised_by_a_cursor_past_the_end_and_by_nothing_else(
     log_path: str, with_cursors: bool, case: str
 ) -> None:
@@ -203,7 +203,7 @@ def test_a_restore_in_place_is_recognised_by_a_cursor_past_the_end_and_by_nothin
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     with aolog.Writer(log_path) as writer:
         assert writer.opening.case == case
-        assert (writer.append(b"other") >= passed) == (case == "@K copied")
+        assert (writer.append(b"other") >= passed) == (case == "copied")
     assert values(log_path) == [b"a", b"other"]
 
 
@@ -215,20 +215,20 @@ def test_an_inode_of_another_generation_is_another_file(log_path: str) -> None:
     fill(log_path, [b"a"])
     with aolog.Writer(log_path, storage=Storage(Again())) as writer:
         assert writer.opening is not None
-        assert (writer.opening.case, writer.opening.epoch) == ("@K copied", 2)
+        assert (writer.opening.case, writer.opening.epoch) == ("copied", 2)
     with aolog.Writer(log_path, storage=Storage(Again())) as writer:
         assert writer.opening is not None
-        assert (writer.opening.case, writer.opening.epoch) == ("@B sealed", 2)
+        assert (writer.opening.case, writer.opening.epoch) == ("sealed", 2)
 
 
 @pytest.mark.parametrize("short", [1, 20, 27])
-def test_format_1_with_an_unfinished_frame_is_case_r(log_path: str, short: int) -> None:
+def test_format_1_with_an_unfinished_frame_is_queuefka_torn(log_path: str, short: int) -> None:
     addresses = abandoned(log_path, format="queuefka")
     (slab,) = slab_files(log_path)
     torn = slab.read_bytes()[addresses[-1] : addresses[-1] + 28 - short]
     os.truncate(slab, addresses[-1] + 28 - short)
     with aolog.Writer(log_path, format="queuefka") as writer:
-        assert writer.opening.case == "@R queuefka_torn"
+        assert writer.opening.case == "queuefka_torn"
         assert writer.append(b"next") == addresses[-1]
     assert [found.read_bytes() for found in aside(log_path)] == [torn]
     records, gaps = by_iteration(log_path)
@@ -236,13 +236,13 @@ def test_format_1_with_an_unfinished_frame_is_case_r(log_path: str, short: int) 
     assert gaps == []
 
 
-def test_format_1_with_a_broken_chain_is_case_s_and_keeps_its_bytes(log_path: str) -> None:
+def test_format_1_with_a_broken_chain_is_queuefka_bad_and_keeps_its_bytes(log_path: str) -> None:
     addresses = abandoned(log_path, format="queuefka")
     (slab,) = slab_files(log_path)
     overwrite(slab, addresses[2], b"\x01")
     before = slab.read_bytes()
     with aolog.Writer(log_path, format="queuefka") as writer:
-        assert writer.opening.case == "@S queuefka_bad"
+        assert writer.opening.case == "queuefka_bad"
         assert writer.append(b"next") == len(before)
     assert slab.read_bytes() == before
     records, gaps = by_iteration(log_path)
@@ -261,7 +261,7 @@ def test_a_hole_before_the_last_intact_frame_is_kept(log_path: str) -> None:
     overwrite(slab, frames[2].begin, bytes(frames[2].end - frames[2].begin))
     before = slab.read_bytes()
     with aolog.Writer(log_path) as writer:
-        assert writer.opening.case == "@D unsealed"
+        assert writer.opening.case == "unsealed"
         writer.append(b"next")
     assert slab.read_bytes() == before
     records, gaps = by_iteration(log_path)
@@ -419,7 +419,7 @@ def test_another_topic_or_format_is_refused_before_anything_is_mended(log_path: 
     assert "'orders'" in str(error)
     refused(log_path, aolog.UsageError, format="queuefka")
     with aolog.Writer(log_path, topic="orders") as writer:
-        assert writer.opening.case == "@F unsealed_torn"
+        assert writer.opening.case == "unsealed_torn"
 
 
 def test_a_log_that_was_created_without_a_topic_does_not_get_one_later(log_path: str) -> None:
