@@ -60,12 +60,24 @@ def _first_frame(log: Log, address: int) -> RecordFrame | None:
         return None
 
 
+def oldest_us(log: Log, address: int) -> int | None:
+    """The timestamp of the first record at an address or after it; None if there is none. Raises
+    FileNotFoundError if its slab is pruned meanwhile."""
+    frame = _first_frame(log, max(address, log.bases[0]))
+    return None if frame is None else _time_us(frame, address)
+
+
 def _age_s(frame: RecordFrame, address: int) -> float | None:
     """Seconds since the timestamp of the record at `address`."""
+    stamp = _time_us(frame, address)
+    return None if stamp is None else max(0.0, time.time() - stamp / 1e6)
+
+
+def _time_us(frame: RecordFrame, address: int) -> int | None:
     stamp = frame.timestamp_us
     if stamp is None:
         return None
     if frame.columns.timestamps is not None:
         at = min(max(address - frame.address, 0), frame.columns.records - 1)
         stamp = frame.columns.timestamps.cast("q")[at]
-    return None if stamp == NO_TIMESTAMP else max(0.0, time.time() - stamp / 1e6)
+    return None if stamp == NO_TIMESTAMP else stamp

@@ -11,8 +11,9 @@ only `kafka_sink` imports a Kafka client. Importing the package imports neither 
 
 Reading order, for reads: options_parsing and options, schema, listing (which logs exist), planning (which
 task reads what), reading (what a task does), datasource (batches), stream, batch_limits and watching
-(streams), scanning (without Spark's data source). For writes: sink_options, sink, routing;
-executor_writer (a Writer inside a task). `verification` checks logs in tasks. `pipeline`, `transfer`,
+(streams), backlog (a stream's progress), scanning (without Spark's data source). For writes: sink_options, sink, routing;
+executor_writer (a Writer inside a task). `monitoring` and `prometheus_listener` read the
+progress. `verification` checks logs in tasks. `pipeline`, `transfer`,
 `kafka_sink` and `origins` are the command that moves logs with Spark. `session`, `java` and `shipping`
 prepare Spark and its workers.
 """
@@ -21,17 +22,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aolog.errors import UsageError, install_command
+from aolog.errors import UsageError, install_command, load_optional
 from aolog.spark.executor_writer import writer_per_task
 from aolog.spark.java import ensure_java, make_active, use_this_python
+from aolog.spark.monitoring import QueryLag, lag
 from aolog.spark.scanning import scan
 from aolog.spark.verification import LogVerified, Verified, verify
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import CollectorRegistry
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
 
-__all__ = ["LogVerified", "Verified", "ensure_java", "register", "scan", "verify",
-           "writer_per_task"]  # fmt: skip  # names
+__all__ = ["LogVerified", "QueryLag", "Verified", "ensure_java", "lag", "listener", "register", "scan",
+           "verify", "writer_per_task"]  # fmt: skip  # names
 
 
 def register(spark: SparkSession) -> None:
@@ -50,3 +54,13 @@ def register(spark: SparkSession) -> None:
     use_this_python(spark)
     spark.dataSource.register(source)
     make_active(spark)
+
+
+def listener(registry: CollectorRegistry | None = None) -> StreamingQueryListener:
+    """For `spark.streams.addListener`: the loss and the lag of all queries that read logs, as metrics of
+    prometheus_client, whose names begin with `aolog_spark_`. registry: where it is registered; None: prometheus_client's own. Raises UsageError without
+    prometheus_client or PySpark."""
+    made: StreamingQueryListener = load_optional("aolog.spark.prometheus_listener").Listener(
+        registry
+    )
+    return made

@@ -198,6 +198,11 @@ def partitions(
     return found
 
 
+def bytes_of(span: Span, partition_bytes: int) -> int:
+    """About the bytes of the span in its slabs."""
+    return _size(_filled(span, partition_bytes))
+
+
 def _filled(span: Span, partition_bytes: int) -> list[tuple[int, int]]:
     """The ranges of the span that may hold records. Looks up the size of a file only if the addresses
     after its end could make a task of their own."""

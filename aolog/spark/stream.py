@@ -28,6 +28,7 @@ from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError, records_lo
 from aolog.log.directory import Log
 from aolog.log.pruned_records import pruned_before
 from aolog.read.reader import Reader
+from aolog.spark.backlog import Backlog, Loss
 from aolog.spark.batch_limits import share
 from aolog.spark.listing import is_wanted, some
 from aolog.spark.planning import Span, check_names, partitions, where
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from aolog.record import GapReason
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options
     from aolog.spark.positions import Offset
@@ -65,6 +67,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, int] | None = None  # of Trigger.AvailableNow
         self._unselected: set[str] = set()  # names of logs that were warned of
         self._committed: dict[str, LogPosition] = {}
+        self._backlog = Backlog()
+        self._next: dict[str, LogPosition] = {}  # the end of the next batch
         self._whole: dict[str, LogPosition] = {}  # the end of each log's records at the last look
 
     # --- offsets ----------------------------------------------------------------------------
@@ -74,6 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options, logs = self._options, self._watching.look(force=True)
         check_names(options, list(logs.values()))
         begin = {name: located(log, where(log, options, "starting")) for name, log in logs.items()}
+        self._next = begin
         self._move_cursors(begin)  # backwards too: it may have served another query
         return as_json(begin)
 
@@ -102,6 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._move_cursors(new, only_new=True)
         for name, (until, ordinal) in share(backlog, *self._limits(limit)).items():
             ends[name] = position_in(logs[name], until, ordinal, ends.get(name))
+        self._next = ends
         return as_json(ends)
 
     def _end(self, log: Listed) -> int:
@@ -137,17 +143,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 replaced.append(name)
             elif not self._was_whole(name, position):
                 gone.append(name)
+        losses = [self._rest(name, begins[name]) for name in gone]
         if gone and not (found or self._whole):
-            self._report_another_root(gone + replaced)
+            self._report_another_root(gone + replaced, losses)
         elif gone:
-            self._report_gone(gone)
+            self._report_gone(gone, losses)
         for name in replaced:
             self._lost(
                 f"{logs[name].path} is another log than the one that was read up to address "
                 f"{begins[name].address}",
                 "set it to false to read the new one from its beginning",
+                self._rest(name, begins[name], "foreign"),
             )
         return found
+
+    def _rest(self, name: str, position: LogPosition, reason: GapReason = "missing") -> Loss:
+        """What a log that is away had after the position, as of the last look."""
+        seen = self._whole.get(name)
+        same = seen is not None and seen.uuid == position.uuid
+        records = records_between(position, seen) if seen is not None and same else None
+        return Loss(name, reason, position.address, records)
 
     def _warn_unselected(self, name: str, position: LogPosition) -> None:
         if name not in self._unselected:
@@ -163,20 +178,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _selects(self) -> str:
         return "subscribe" if self._options.subscribe is not None else "subscribePattern"
 
-    def _report_another_root(self, names: list[str]) -> None:
+    def _report_another_root(self, names: list[str], losses: list[Loss]) -> None:
         """No log of the checkpoint is there, and this query has not seen one of them."""
         self._lost(
             f"no log of the checkpoint ({some(sorted(map(repr, names)))}) is below {self._where()}",
             "load the paths of before, use another checkpointLocation, or set it to false to read what is "
             "here from the beginning",
+            *losses,
         )
 
-    def _report_gone(self, names: list[str]) -> None:
+    def _report_gone(self, names: list[str], losses: list[Loss]) -> None:
         which = "log {} is" if len(names) == 1 else "logs {} are"
         self._lost(
             f"{which.format(some(sorted(map(repr, names))))} not below {self._where()}: deleted, moved, or "
             "of another path, perhaps with records that were not read",
             "load them where they are now, or set it to false to go on without them",
+            *losses,
         )
 
     def _where(self) -> str:
@@ -214,9 +231,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = {name: log.end for name, log in logs.items()}
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 -- Spark's name
-        """The ends of the logs, for the query's progress."""
-        logs = self._watching.look()
-        return as_json({name: position_in(log, log.end) for name, log in logs.items()})
+        """The ends, the lag and the loss of the logs, for the query's progress (backlog.py)."""
+        return self._backlog.report(self._watching.look(), self._next, self._watching)
 
     # --- batches ----------------------------------------------------------------------------
 
@@ -245,20 +261,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if since >= until:
             return None
         if log is None:
-            self._report_missing(name, records_between(before, position))
+            loss = Loss(name, "missing", since, records_between(before, position))
+            self._report_missing(name, loss)
             return None
         if before is not None and since < log.bases[0]:
             self._report_pruned(log, before, position)
             since = log.bases[0]
         return Span(log, since, until) if since < until else None
 
-    def _report_missing(self, name: str, records: int | None) -> None:
+    def _report_missing(self, name: str, loss: Loss) -> None:
         """A log of a batch that was planned before is not among the logs."""
         if name in self._watching.unselected:
             self._lost(
                 f"a batch that is repeated has records of log {name!r}, which is no longer selected by "
                 f"{self._selects()}",
                 "select it until the batch is done, or set it to false to leave them out",
+                loss,
             )
             return
         here = self._watching.known.get(name)
@@ -268,8 +286,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else (f"{here.path} is another log than the batch's")
         )
         self._lost(
-            f"{what}, {records_lost(records)} lost",
+            f"{what}, {records_lost(loss.records)} lost",
             "set it to false to leave out this log's part of the batch",
+            loss,
         )
 
     def _report_pruned(self, log: Listed, before: LogPosition, position: LogPosition) -> None:
@@ -283,11 +302,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lost(
             f"{log.path}: addresses {before.address} to {end} are pruned, {records_lost(count)} lost",
             "set it to false to go on at what is left",
+            Loss(log.name, "pruned", before.address, count),
         )
 
-    def _lost(self, what: str, to_do: str) -> None:
+    def _lost(self, what: str, to_do: str, *losses: Loss) -> None:
         if self._options.fail_on_loss:
             raise UsageError(f"option failOnDataLoss: {what}", hint=to_do)
+        for loss in losses:
+            self._backlog.lost(loss)
         warn("%s; failOnDataLoss is false, so the query goes on", what)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

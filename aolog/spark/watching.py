@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aolog.errors import AologError, NotALog
 from aolog.log.directory import Log
@@ -29,10 +29,13 @@ from aolog.spark.listing import (
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options
+
+_T = TypeVar("_T")
 
 LOOK_EVERY_S = 0.02  # and at most a quarter of the time: Spark asks every 11 ms
 LIST_EVERY_S = 1.0  # look for new logs in the tree
@@ -206,9 +209,17 @@ class Watching:
         move a log's end too."""
         if log.ordinal is None or end != log.end:
             return True
+        begin = self.ordinal_at(log, since)  # if it is unknown, the task that reads it reports why
+        return begin is None or begin < log.ordinal
+
+    def ordinal_at(self, log: Listed, address: int) -> int | None:
+        """Records of the log before the address; None if unknown or pruned."""
+        return self.ask(log, lambda opened: seek.at_address(opened, address).ordinal)
+
+    def ask(self, log: Listed, question: Callable[[Log], _T]) -> _T | None:
+        """The answer of the opened log; None if it cannot be read now."""
         try:
             opened = self._opened(Found(log.name, log.path))
-            begin = opened.listed(lambda: seek.at_address(opened, since)).ordinal
+            return opened.listed(lambda: question(opened))
         except (AologError, FileNotFoundError):
-            return True  # the task that reads it reports the error
-        return begin is None or begin < log.ordinal
+            return None

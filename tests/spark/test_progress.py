@@ -1,0 +1,193 @@
+"""The loss and the lag that a stream reports for its query's progress."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+
+import pytest
+from prometheus_client import CollectorRegistry
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryTerminatedEvent,
+    StreamingQueryProgress,
+)
+
+import aolog
+import aolog.spark
+from aolog.errors import UsageError
+from aolog.spark import backlog
+from tests.spark.driving import write
+from tests.spark.queries import Query
+from tests.test_pages import DOCS
+
+pytestmark = pytest.mark.usefixtures("looks_at_once")
+
+
+def report(query):
+    return query.reader.reportLatestOffset()
+
+
+def test_the_lag_is_what_the_logs_hold_after_the_batch(tmp_path):
+    """As `Reader.lag` has it."""
+    addresses = write(tmp_path / "a", 100)
+    write(tmp_path / "b", 20)
+    query = Query(tmp_path, maxRecordsPerTrigger=60)
+    query.batch()
+    behind = report(query)["behind"]
+    read = sum(name == "a" for _, name in query.rows)
+    with aolog.Reader(tmp_path / "a", start=addresses[read]) as reader:
+        lag = reader.lag()
+    records, size, seconds = behind["logs"]["a"]
+    assert (records, behind["records"]) == (lag.records, 60)
+    assert abs(size - lag.bytes) < 100, "but for the header"
+    assert abs(seconds - lag.seconds) < 60
+    assert behind["seconds"] >= seconds
+    query.all()
+    assert report(query)["behind"] == {"records": 0, "bytes": 0, "seconds": 0.0, "logs": {}}
+
+
+def test_the_lag_of_format_1_has_no_records(tmp_path):
+    with aolog.Writer(tmp_path / "log", format="queuefka") as log:
+        log.append_many([b"value"] * 10)
+    query = Query(tmp_path, maxBytesPerTrigger=1)
+    query.batch()
+    behind = report(query)["behind"]
+    assert (behind["records"], behind["seconds"]) == (None, None)
+    assert behind["bytes"] > 0
+
+
+def test_a_loss_is_counted_once_by_its_reason_and_its_log(tmp_path):
+    options = {"slab_bytes": 15_000, "value": bytes(1000)}
+    write(tmp_path / "pruned", 200, **options)
+    write(tmp_path / "replaced", 7)
+    write(tmp_path / "deleted", 9)
+    write(tmp_path / "kept", 1)
+    begin = Query(tmp_path).offset
+    slabs = sorted((tmp_path / "pruned").glob("*.slab"))
+    for slab in slabs[:3]:
+        slab.unlink()
+    left = aolog.verify(tmp_path / "pruned").records
+    for name in ("replaced", "deleted"):
+        shutil.rmtree(tmp_path / name)
+    write(tmp_path / "replaced", 3)
+    query = Query(tmp_path, checkpoint=begin, failOnDataLoss="false")
+    rows = query.all()
+    assert rows == [left + 3 + 1]
+    lost = report(query)["lost"]
+    assert lost["reasons"] == {"missing": [0, 1], "foreign": [0, 1], "pruned": [200 - left, 0]}
+    assert lost["logs"]["pruned"] == {"pruned": [200 - left, 0]}
+    assert lost["logs"]["deleted"] == {"missing": [0, 1]}, "a restart has not seen its end"
+
+
+def test_the_records_of_a_log_that_was_deleted_beside_the_query_are_counted(tmp_path):
+    write(tmp_path / "a", 30)
+    write(tmp_path / "b", 30)
+    query = Query(tmp_path, maxRecordsPerTrigger=20, failOnDataLoss="false")
+    query.batch()
+    shutil.rmtree(tmp_path / "a")
+    query.all()
+    read = sum(name == "a" for _, name in query.rows)
+    assert report(query)["lost"]["reasons"] == {"missing": [30 - read, 0]}
+
+
+def test_the_report_names_the_logs_that_are_furthest_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(backlog, "LOGS_MAX", 2)
+    for i in range(1, 5):
+        write(tmp_path / f"{i}", 10 * i)
+    behind = report(Query(tmp_path))["behind"]
+    assert behind["records"] == 100
+    assert list(behind["logs"]) == ["4", "3"]
+
+
+# --- as users read it -----------------------------------------------------------------------
+
+
+PAGE = DOCS / "how-to/spark-monitoring.md"
+RUN = "7b8f53a0-0000-4000-8000-000000000001"
+
+
+def progress(query, rows, number=0):
+    """As Spark makes it; only its form is made up here."""
+    source = {"description": "aolog", "startOffset": "{}", "endOffset": query.offset,
+              "latestOffset": json.dumps(report(query)), "numInputRows": rows,
+              "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0}  # fmt: skip  # a table
+    return StreamingQueryProgress.fromJson(
+        {"id": "7b8f53a0-0000-4000-8000-000000000000", "runId": RUN, "name": "copy",
+         "timestamp": "", "batchId": number, "batchDuration": 1, "durationMs": {}, "eventTime": {},
+         "stateOperators": [], "sources": [source], "numInputRows": rows,
+         "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0,
+         "sink": {"description": "", "numOutputRows": -1}}
+    )  # fmt: skip  # a table
+
+
+def test_lag_sums_up_what_was_lost_and_what_is_behind(tmp_path):
+    write(tmp_path / "log", 200, slab_bytes=15_000, value=bytes(1000))
+    begin = Query(tmp_path).offset
+    min((tmp_path / "log").glob("*.slab")).unlink()
+    left = aolog.verify(tmp_path / "log").records
+    query = Query(tmp_path, checkpoint=begin, failOnDataLoss="false", maxRecordsPerTrigger=50)
+    shown = progress(query, len(query.batch()))
+    found = aolog.spark.lag(shown)
+    assert found.total.records == found.logs["log"].records == left - len(query.rows)
+    assert found.total.seconds == found.logs["log"].seconds > 0
+    assert found.lost == found.lost_by_log["log"] == {"pruned": 200 - left}
+    assert found.uncounted == {}
+    assert aolog.spark.lag(shown.json) == found
+    with pytest.raises(UsageError, match="no progress of a query that reads logs"):
+        aolog.spark.lag({"sources": [{"latestOffset": "null", "numInputRows": 0}]})
+
+
+def test_the_listener_has_metrics_until_the_query_ends(tmp_path):
+    write(tmp_path / "log", 200, slab_bytes=15_000, value=bytes(1000))
+    begin = Query(tmp_path).offset
+    min((tmp_path / "log").glob("*.slab")).unlink()
+    left = aolog.verify(tmp_path / "log").records
+    registry = CollectorRegistry()
+    listener = aolog.spark.listener(registry)
+    query = Query(tmp_path, checkpoint=begin, failOnDataLoss="false", maxRecordsPerTrigger=50)
+
+    def value(name, **labels):
+        return registry.get_sample_value(f"aolog_spark_{name}", {"query": "copy"} | labels)
+
+    for number in range(2):
+        rows = query.batch()
+        listener.onQueryProgress(QueryProgressEvent(progress(query, len(rows), number)))
+    assert value("records_lost_total", reason="pruned") == 200 - left
+    assert value("lag_records") == value("log_lag_records", log="log") == left - len(query.rows)
+    assert value("lag_bytes") > 0
+    assert value("rows_total") == len(query.rows)
+    shown = set(re.findall(r"`(aolog_spark_\w+)`", PAGE.read_text("utf-8")))
+    assert shown == {sample.name for metric in registry.collect() for sample in metric.samples} | {
+        "aolog_spark_losses_uncounted_total"
+    }
+    listener.onQueryTerminated(QueryTerminatedEvent("id", RUN, None, None))
+    assert value("lag_records") is None
+
+
+def test_spark_shows_the_lag_of_a_query(tmp_path, spark):
+    write(tmp_path / "log", 30)
+    stream = spark.readStream.format("aolog").option("maxRecordsPerTrigger", 20).load(str(tmp_path))
+    sink = stream.writeStream.format("noop").queryName("shown")
+    registry = CollectorRegistry()
+    listener = aolog.spark.listener(registry)
+    spark.streams.addListener(listener)
+    query = sink.option("checkpointLocation", str(tmp_path / "state")).start()
+
+    def value(name):
+        return registry.get_sample_value(f"aolog_spark_{name}", {"query": "shown"})
+
+    try:
+        query.processAllAvailable()
+        first, second = (p for p in query.recentProgress if p.numInputRows)
+        assert aolog.spark.lag(first).total.records == 10
+        assert aolog.spark.lag(second).total == aolog.Lag(0, 0, 0.0)
+        until_s = time.monotonic() + 60
+        while value("rows_total") != 30 and time.monotonic() < until_s:
+            time.sleep(0.05)
+        assert value("lag_records") == 0
+    finally:
+        query.stop()
+        spark.streams.removeListener(listener)
