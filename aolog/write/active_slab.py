@@ -11,8 +11,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-import xxhash
-
 from aolog.errors import StorageError
 from aolog.format.frame import (
     FLAG_DURABLE,
@@ -35,8 +33,6 @@ from aolog.storage import clock
 if TYPE_CHECKING:
     from aolog.storage.file import File
 
-_HEADERS_ONCE = 64  # headers hashed together; hashing them one by one costs ten times as much
-
 # Zeros ahead of the frames, for a writer that syncs often and little at a time.
 ZEROS_BYTES = 256 << 10
 _SYNCS_MIN = 8  # in a row, in a second, each of less than
@@ -56,8 +52,6 @@ class FormatTwoSlab(Frames):
         self.file = file
         self.header = header
         self.zeros_end = 0  # the file is filled with zeros up to here
-        self._headers_hash = xxhash.xxh3_64()
-        self._hashed = 0  # frames
         self._has_seal = False
         self._syncs = 0
         self._synced_to = DATA_BEGIN
@@ -74,8 +68,7 @@ class FormatTwoSlab(Frames):
             self.file.pwrite_all(self.pending, self.written)
             self.pending.clear()
             self.written = self.offset
-        if self.frames - self._hashed >= _HEADERS_ONCE:
-            self._hash_headers()
+        self.flushed_records = self.records
 
     def add_mark(self, now_us: int) -> None:
         """Adds a mark: every byte before it is durable."""
@@ -118,18 +111,13 @@ class FormatTwoSlab(Frames):
         else:
             self.zeros_end = end
 
-    def _hash_headers(self) -> None:
-        self._headers_hash.update(self.take_heads())
-        self._hashed = self.frames
-
     def seal(self, now_us: int) -> None:
         """Ends the slab: everything written must be durable; the seal is in the page cache on return.
         After StorageError: call again."""
         if not self._has_seal:
             assert not self.pending
-            self._hash_headers()
-            hashed = self._headers_hash.intdigest()
             range_us = self.least_us, self.greatest_us
+            hashed = self.headers_hash()
             seal = Seal(self.header, self.records, self.frames, *range_us, hashed, self.index)
             parts = encode_seal(seal, self.offset, flags=FLAG_DURABLE, timestamp_us=now_us)
             self.put(parts, sum(map(len, parts)))

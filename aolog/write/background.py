@@ -1,8 +1,7 @@
-"""The writer's own threads, and when they have something to do.
+"""The writer's own threads. When they have something to do: schedule.py.
 
-Each `…_due_s` is a time by `time.monotonic`. The first thread sleeps until the first of them. A call
-that brings one forward wakes it up with `look_by`. The second thread does the interval's syncs: a
-disk may take long for one, and flushes go on meanwhile.
+The first thread sleeps until a task is due; a call that brings one forward wakes it. The second thread
+does the interval's syncs: a disk may take long for one, and flushes go on meanwhile.
 
 What is done then is the writer's own business: it passes two of its methods, which the threads hold
 weakly, so that a forgotten writer can be collected.
@@ -20,25 +19,20 @@ from typing import TYPE_CHECKING
 from aolog.errors import StorageFailed
 from aolog.log import lifetime
 from aolog.log.pruned_records import NEVER_S
+from aolog.write.schedule import State, Task, began, done, due, looked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.write.active_slab import ActiveSlab
-    from aolog.write.log_tail import LogTail
     from aolog.write.options import WriterOptions
-    from aolog.write.slab_chain import SlabChain
-
-_RETRY_S = 1.0  # between the thread's attempts after an error
-_AGE_CHECK_S = 10.0  # how often max_age_s is checked while no slab begins
+    from aolog.write.schedule import Seen
 
 
 class Background:
-    """Threads and due times. The caller holds the writer's lock, except for `stop`.
+    """The threads and the state of their schedule. The caller holds the writer's lock, except for `stop`.
 
     tick: does what is due; returns the seconds until the next look, None to sleep until woken.
-    sync: syncs what is written. flush_due_s, sync_due_s: of records. seal_due_s: of the slab.
-    mark_due_s: of the mark after the last record. age_due_s: of a check of retention's max_age_s.
+    sync: syncs what is written.
     """
 
     def __init__(
@@ -48,12 +42,9 @@ class Background:
         tick: Callable[[], float | None],
         sync: Callable[[], None],
     ) -> None:
-        self.flush_due_s = self.sync_due_s = NEVER_S
-        self.seal_due_s = self.mark_due_s = self.age_due_s = NEVER_S
         self._path = path
         self._options = options
-        self._syncs = options.sync != "never"
-        self._aging: ActiveSlab | None = None  # whose seal_due_s it is
+        self._state = State()
         self._is_needed = (  # and not started yet
             options.flush_seconds is not None
             or options.sync == "interval"
@@ -62,7 +53,6 @@ class Background:
         )
         self.is_over = False  # no thread will do what becomes due
         self._looks_s = NEVER_S  # when the first thread looks next
-        self._is_busy = False  # something was appended since it last looked
         self._ticker = _Thread(tick, f"aolog-writer {path}")
         self._syncer = _Thread(sync, f"aolog-sync {path}")
 
@@ -77,7 +67,7 @@ class Background:
             return
         try:
             self._ticker.start()
-            if self._syncs:
+            if self._options.sync != "never":
                 self._syncer.start()
         except RuntimeError as error:
             raise StorageFailed(
@@ -87,94 +77,80 @@ class Background:
             ) from None
         self._is_needed = False
 
-    def check_age(self) -> None:
-        """The next check of max_age_s is due in ten seconds, if there is such a bound: slabs age also
-        while nobody appends."""
+    def watch_age(self) -> None:
+        """If there is a max_age_s: slabs age also while nobody appends."""
         if self._options.bounds.max_age_s is not None:
             with suppress(StorageFailed):  # the first append raises it
                 self.start()
-            self.age_due_s = time.monotonic() + _AGE_CHECK_S
-            self.look_by(self.age_due_s)
+            self._become(done(self._state, Task.PRUNE, time.monotonic()))
 
-    def arm(self, chain: SlabChain) -> None:
-        """A batch or a frame begins in the chain's slab: it is to be flushed, and the slab to be
-        sealed, in time. Starts the threads. Raises StorageFailed if there is none."""
+    def begin_frame(self, slab: int, warn_s: float) -> None:
+        """A frame begins in the slab with this base. Starts the threads. Raises StorageFailed if there is
+        none. warn_s: of PrunedUnread."""
         if self._is_needed:
             self.start()
-        self._is_busy = True
-        self.mark_due_s = NEVER_S
-        if self.flush_due_s == NEVER_S and self._options.flush_seconds is not None:
-            self.flush_due_s = time.monotonic() + self._options.flush_seconds
-            self.look_by(self.flush_due_s)
-        if self._options.slab_seconds is not None and self._aging is not chain.slab:
-            self._aging = chain.slab
-            self.seal_due_s = time.monotonic() + self._options.slab_seconds
-            self.look_by(self.seal_due_s)
-        if chain.unread.due_s < self._looks_s:  # a loss was added within the quiet minute
-            self.look_by(chain.unread.due_s)
+        state = self._state
+        if state.waits_s == NEVER_S or state.slab != slab:
+            self._become(began(state, time.monotonic(), slab, warn_s))
 
-    def flushed(self, *, needs_sync: bool) -> None:
-        """A flush has happened: the next interval's sync is due, if there is something to sync."""
-        self.flush_due_s = NEVER_S
-        if needs_sync and self._options.sync == "interval" and self.sync_due_s == NEVER_S:
-            self.sync_due_s = time.monotonic() + self._options.sync_seconds
-            self.look_by(self.sync_due_s)
+    def flushed(self) -> None:
+        """There is something to sync."""
+        if self._state.unsynced_s == NEVER_S and self._options.sync == "interval":
+            self._become(self._state._replace(unsynced_s=time.monotonic()))
 
-    def look_by(self, due_s: float) -> None:
-        """Wakes the first thread if it would sleep for longer."""
+    @property
+    def looks_in_time(self) -> bool:
+        """Whether the first thread will flush in time what joins the slab, although nobody calls
+        `begin_frame`."""
+        is_coming = self._options.flush_seconds is None or self._state.waits_s != NEVER_S
+        return is_coming and not self.is_over and not self.is_due(Task.SEAL)
+
+    @property
+    def syncs_in_time(self) -> bool:
+        """Whether it will sync in time what is flushed, although nobody calls `flushed`."""
+        return self._options.sync != "interval" or self._state.unsynced_s != NEVER_S
+
+    def is_due(self, task: Task) -> bool:
+        """Whether it is, now."""
+        at_s = due(self._state, self._options)[task]
+        return at_s != NEVER_S and time.monotonic() >= at_s
+
+    def done(self, task: Task) -> None:
+        """The task counts as done."""
+        self._state = done(self._state, task, time.monotonic())
+
+    def look(self, seen: Seen) -> list[Task]:
+        """The tasks that are due, besides FLUSH, in their order. They count as done, also if they fail; SEAL
+        is due until the slab has ended. Wakes the second thread for a sync."""
+        now_s = time.monotonic()
+        state = looked(self._state, now_s, seen)
+        times = due(state, self._options)
+        tasks: list[Task] = [
+            task for task in Task if times[task] <= now_s and task is not Task.FLUSH
+        ]
+        for task in tasks:
+            state = done(state, task, now_s)
+        self._state = state
+        if Task.SYNC in tasks:
+            self._syncer.wake()
+        return tasks
+
+    def rest(self, *, failed: bool) -> float | None:
+        """Seconds until the next look of the first thread, which calls this; None to sleep until woken. failed:
+        whether a write failed."""
+        now_s = time.monotonic()
+        if failed:
+            self._state = self._state._replace(failed_s=now_s)
+        self._looks_s = min(due(self._state, self._options).values())
+        return None if self._looks_s == NEVER_S else max(0.0, self._looks_s - now_s)
+
+    def _become(self, state: State) -> None:
+        """Wakes the first thread if it would sleep for too long."""
+        self._state = state
+        due_s = min(due(state, self._options).values())
         if due_s < self._looks_s:
             self._looks_s = due_s
             self._ticker.wake()
-
-    def tend(self, chain: SlabChain, tail: LogTail, now: float, *, is_open: bool) -> None:
-        """Seals an aged slab, prunes old ones, adds a mark once everything is durable and nothing was
-        appended for a while. is_open: whether a frame is. Raises what the tail raises."""
-        if tail.trouble is not None:
-            self.flush_due_s = now + _RETRY_S
-        if now >= self.seal_due_s:
-            self.seal_due_s = now + _RETRY_S
-            tail.end_slab()
-            self.seal_due_s = NEVER_S
-        if now >= self.age_due_s:
-            self.check_age()
-            chain.prune_now()
-        chain.unread.warn()
-        is_durable = tail.durable == chain.end
-        if (
-            is_open
-            or tail.trouble is not None
-            or not tail.lacks_mark
-            or not (is_durable or self._syncs)
-        ):
-            self.mark_due_s = NEVER_S
-        elif self.mark_due_s == NEVER_S or not is_durable:
-            self.mark_due_s = now + self._options.sync_seconds
-        elif now >= self.mark_due_s:
-            self.mark_due_s, self.sync_due_s = NEVER_S, now
-            tail.write_mark()
-        if not self._syncs or tail.durable >= chain.end - chain.unwritten:
-            self.sync_due_s = NEVER_S
-
-    def sleep(self, until_s: float) -> float | None:
-        """Wakes the second thread if a sync is due. Returns the seconds until the first has something to
-        do: at a due time, or at `until_s`."""
-        now = time.monotonic()
-        if now >= self.sync_due_s:
-            self.sync_due_s = NEVER_S
-            self._syncer.wake()
-        due_s = min(until_s, self.flush_due_s, self.sync_due_s, self.seal_due_s, self.mark_due_s,
-                    self.age_due_s)  # fmt: skip  # one thing, one line
-        if self._is_busy and self._options.flush_seconds is not None:
-            # Even if all is flushed: otherwise the first append after each flush would wake the
-            # thread, which costs as much as the write.
-            due_s = min(due_s, now + self._options.flush_seconds)
-            self._is_busy = False
-        self._looks_s = due_s
-        return None if due_s == NEVER_S else max(0.0, due_s - now)
-
-    def is_seal_due(self) -> bool:
-        """Whether the slab that grows has reached slab_seconds."""
-        return self.seal_due_s != NEVER_S and time.monotonic() >= self.seal_due_s
 
     def stop(self) -> None:
         """Both threads have ended on return, and none starts. Idempotent. Without the lock, which they

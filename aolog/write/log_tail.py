@@ -33,6 +33,7 @@ from aolog.log.names import slab_name
 from aolog.storage import clock
 from aolog.storage.file import Displaced
 from aolog.write.active_slab import FormatTwoSlab
+from aolog.write.schedule import Seen, Task
 
 if TYPE_CHECKING:
     from aolog.write.active_slab import ActiveSlab
@@ -53,7 +54,6 @@ class LogTail:
         self._lost_from = ADDRESS_END  # records from here on are not in the log: see SlabLost
         self._device = threading.Lock()
         self._chain = chain
-        self._flushed_records = 0  # records of the slab that are written
         if chain.slab is not None:
             chain.slab.durable = self.durable
 
@@ -63,10 +63,9 @@ class LogTail:
         return min(self.durable, self._lost_from)
 
     @property
-    def unflushed_records(self) -> int:
-        """Records in frames that are in memory only."""
-        slab = self._chain.slab
-        return 0 if slab is None else slab.records - self._flushed_records
+    def looks_ns(self) -> int:
+        """Until the next close look at the slab's file."""
+        return int((self._look_due_s - time.monotonic()) * 1e9)
 
     def make_room(self, *, end_slab: bool = False) -> ActiveSlab | None:
         """The slab that grows, with room for a frame. end_slab: begins another one though this one is
@@ -85,7 +84,6 @@ class LogTail:
             raise self._fail(error) from error
         slab = chain.slab
         assert slab is not None
-        self._flushed_records = 0
         self.durable = slab.durable = chain.end
         return slab
 
@@ -105,7 +103,6 @@ class LogTail:
             if not self._chain.prune_now(for_slab=True):
                 raise
             slab.write_pending()
-        self._flushed_records = slab.records
 
     def look(self, *, closely: bool = False) -> None:
         """Raises SlabLost, then and ever after, if another program removed, replaced or cut the slab's
@@ -272,20 +269,35 @@ class LogTail:
         """From now on every call raises this."""
         self.trouble = error
 
-    # --- the mark ----------------------------------------------------------------------------------
+    # --- what is done in time: schedule.py ------------------------------------------------------------
 
-    @property
-    def lacks_mark(self) -> bool:
-        """Whether a mark is to follow the last frame, once everything is durable."""
-        slab = self._chain.slab
-        return slab is not None and slab.lacks_mark
+    def seen(self, *, is_open: bool) -> Seen:
+        """What the schedule depends on. is_open: whether a frame is."""
+        chain, slab = self._chain, self._chain.slab
+        is_durable = self.durable == chain.end
+        lacks_mark = slab is not None and slab.lacks_mark
+        return Seen(
+            end=chain.end,
+            has_slab=slab is not None,
+            needs_mark=lacks_mark and not is_open and (is_durable or chain.syncs),
+            is_durable=is_durable,
+            is_synced=not chain.syncs or self.durable >= chain.end - chain.unwritten,
+            warn_s=chain.unread.due_s,
+        )
 
-    def write_mark(self) -> None:
-        """Writes a mark: everything before it is durable. After StorageError: call `flush`."""
+    def do(self, task: Task) -> None:
+        """A task that is due, of those that write or prune. Raises what its calls raise."""
         slab = self._chain.slab
-        assert isinstance(slab, FormatTwoSlab)
-        slab.add_mark(clock.now_us())
-        self.flush()
+        if task is Task.SEAL:
+            self.end_slab()
+        elif task is Task.PRUNE:
+            self._chain.prune_now()
+        elif task is Task.WARN:
+            self._chain.unread.warn()
+        elif task is Task.MARK and slab is not None and slab.lacks_mark:
+            assert isinstance(slab, FormatTwoSlab)
+            slab.add_mark(clock.now_us())
+            self.flush()
 
 
 def may_be_retried(trouble: BaseException | None) -> bool:

@@ -34,10 +34,11 @@ class RecordChecks:
     def one(
         self,
         value: object,
-        key: object,
-        headers: object,
-        timestamp: SupportsIndex | None,
-        topic: str | None,
+        *,
+        key: object = None,
+        headers: object = (),
+        timestamp: SupportsIndex | None = None,
+        topic: str | None = None,
     ) -> CheckedRecord:
         """A record for the open frame, checked."""
         record = check_record(value, key, headers, timestamp, topic)
@@ -68,7 +69,7 @@ class RecordChecks:
         """The values as format 1 stores them."""
         if are_storable(values, self._max_record_bytes):
             return values
-        return [self.one(value, None, (), None, None)[0] or b"" for value in values]
+        return [self.one(value)[0] or b"" for value in values]
 
     def of_arrow(self, batch: pa.RecordBatch) -> Body:
         """Arrow's columns as one frame."""

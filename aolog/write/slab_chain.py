@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import errors as notices
 from aolog.errors import AologError, RetentionFull
@@ -19,7 +19,8 @@ from aolog.log.lock import lock_log, warn_of_limits
 from aolog.log.names import slab_name
 from aolog.log.pruned_records import PrunedUnread
 from aolog.log.retention import prune
-from aolog.storage.file import Presence
+from aolog.storage.file import File, Presence
+from aolog.storage.system import REAL
 from aolog.write.next_slab import begin_format_1_slab, begin_slab, header_after
 from aolog.write.opening import open_for_append
 
@@ -32,12 +33,20 @@ if TYPE_CHECKING:
 _FULL_WARN_S = 1.0  # a cursor that moves makes room before this
 
 
+class Most(NamedTuple):
+    """How much may wait in memory."""
+
+    bytes: int
+    records: int
+
+
 class SlabChain:
     """See the module. Opening takes the log's lock, recovers the log, and begins a slab if the log is
     new or begins an epoch. Raises what Writer raises.
 
     slab: the one that grows; None until the next append begins one. presence: of its file. unread: what
-    retention removed although a cursor had not read it.
+    retention removed although a cursor had not read it. syncs: whether the policy is to sync at all.
+    most: how much may wait in memory.
     """
 
     def __init__(self, path: str, storage: Storage, options: WriterOptions) -> None:
@@ -47,12 +56,14 @@ class SlabChain:
         self._is_moved = False  # and the warning is logged
         self.unread = PrunedUnread(path)
         self.storage = storage
+        self.syncs = options.sync != "never"
+        self.most = Most(options.unwritten_bytes, options.unwritten_records)
         self._options = options
         self._retention = options.bounds
         self._full_warn_at_s = 0.0  # 0: there was room; infinite: the warning is logged
         self._known_slabs: Known = {}  # sizes of slabs, so that pruning reads each one once
         self._directory = lock_log(path, storage, options.mode)
-        if options.sync != "never":
+        if self.syncs:
             warn_of_limits(path, storage)
         try:
             self._open()
@@ -95,6 +106,21 @@ class SlabChain:
         """Bytes of frames that are in memory only."""
         slab = self.slab
         return 0 if slab is None else slab.offset - slab.written
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether the slab is written by the system's own calls: nothing simulates or counts them."""
+        is_ours = self.slab is not None and type(self.slab.file) is File
+        return is_ours and self.storage.system.pwritev is REAL.pwritev
+
+    @property
+    def left(self) -> Most:
+        """What may be added to the frames that are in memory only, before they are flushed."""
+        slab, most = self.slab, self.most
+        if slab is None:
+            return most
+        unflushed = slab.records - slab.flushed_records
+        return Most(most.bytes - self.unwritten, most.records - unflushed)
 
     # --- from slab to slab ------------------------------------------------------------------------
 

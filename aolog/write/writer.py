@@ -3,8 +3,9 @@
     append ─► inlet: the open frame ─► LogTail: active slab ─► file ─► device
 
 The writer is its own inlet (format/native/inlet.py): its open frame. The lock is around everything else.
-While no call holds it, records may join the open frame without it. So a call that changes something takes
-the lock and shuts the inlet. A sync waits for the device without the lock.
+While no call holds it, records may join the open frame without it, and a plain flush needs none of the code
+below. So a call that changes something takes the lock and shuts the inlet. A sync waits for the device without
+the lock. When the writer's own threads do something: schedule.py.
 
 Fail-stop: a call finishes, raises an error of ours, or makes the writer failed. Exit: log/lifetime.py.
 """
@@ -12,13 +13,14 @@ Fail-stop: a call finishes, raises an error of ours, or makes the writer failed.
 from __future__ import annotations
 
 import threading
-import time
-from typing import TYPE_CHECKING, Literal, Self, SupportsIndex, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from aolog import errors as notices
 from aolog.errors import AologError, Forked, LogClosed, UsageError, nested_call, not_copied
 from aolog.format.compression import packer
 from aolog.format.native.inlet import Inlet
+from aolog.format.slab import NO_TIMESTAMP
 from aolog.log import lifetime
 from aolog.storage import clock
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
@@ -33,6 +35,7 @@ from aolog.write.options import (
     documented,
 )
 from aolog.write.record_columns import RecordChecks, array_of, put
+from aolog.write.schedule import Task
 from aolog.write.slab_chain import SlabChain
 
 if TYPE_CHECKING:
@@ -112,10 +115,11 @@ class Writer(Inlet):
         self._tail = LogTail(chain)
         lifetime.opened(self, chain.storage.system, Writer._after_fork_in_child, Writer._settle)
         self._is_open = True
-        self._background.check_age()
+        self._background.watch_age()
 
     def _new_lock(self) -> None:
         self._lock = threading.RLock()
+        self._guard(self._lock)
         self._room = threading.Condition(self._lock)
         # Whether this thread holds it. threading.Condition asks any lock this way.
         self._is_locked: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
@@ -147,16 +151,8 @@ class Writer(Inlet):
         return self._chain.unread.total
 
     # `append` is Inlet's: a record joins the open frame there, or is passed to `_append`.
-    def _append(
-        self,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Headers = (),
-        timestamp: SupportsIndex | None = None,
-        topic: str | None = None,
-    ) -> int:
-        record = self._checks.one(value, key, headers, timestamp, topic)
+    def _append(self, value: bytes | None, **fields: Any) -> int:
+        record = self._checks.one(value, **fields)
         return self._taking(lambda: self._take_record(record))
 
     def _taking(self, take: Callable[[], _Result]) -> _Result:
@@ -167,7 +163,7 @@ class Writer(Inlet):
                 self._shut()
                 self._tail.refuse()
                 result = take()
-                must_sync = self._flush_or_admit()
+                must_sync = self._flush_if_full()
             except BaseException as error:
                 self._after_error(error)
                 raise
@@ -216,13 +212,13 @@ class Writer(Inlet):
             # Now and not after the next record, which would then be a frame by itself.
             waiting = self._chain.unwritten + size
             if waiting >= self._options.unwritten_bytes and not self._syncs_each_flush:
-                self._quietly(self._flush_locked)
-        while (slab := tail.make_room(end_slab=background.is_seal_due())) is None:
+                self._quietly(self._write)
+        while (slab := tail.make_room(end_slab=background.is_due(Task.SEAL))) is None:
             self._room.wait(_RETENTION_POLL_S)
             tail.refuse()
             self._shut()  # another thread may have admitted meanwhile
             self._cut_frame()
-        background.arm(self._chain)
+        background.begin_frame(slab.base, self._chain.unread.due_s)
         self._is_settled = False
         return slab
 
@@ -230,48 +226,54 @@ class Writer(Inlet):
         """The open frame, if there is one, becomes a frame of the slab, in memory."""
         self._cut(self._chain.slab, self._pack)  # under the lock: the next address depends on it
 
-    def _flush_or_admit(self) -> bool:
-        """After an append: flushes what is due. If nothing is, records may join without the lock until
-        something will be. True: call `sync` without the lock, as the policy is to sync."""
-        tail, chain, options = self._tail, self._chain, self._options
-        most = options.unwritten_records - tail.unflushed_records
-        limit = options.unwritten_bytes - chain.unwritten
-        if self._size >= limit or self._count >= most or self._background.is_over:
+    def _flush_if_full(self) -> bool:
+        """After a call: flushes if as much waits as may, and lets records join again. True: call `sync` without
+        the lock, as the policy is to sync."""
+        chain, left = self._chain, self._chain.left
+        if self._size >= left.bytes or self._count >= left.records or self._background.is_over:
             if self._syncs_each_flush:
                 return True
-            self._quietly(self._flush_locked)
-        elif tail.trouble is None:
-            record_max = options.max_record_bytes
-            if self._count:
-                self._admit(min(limit, self._frame_bytes), most - 1, record_max)
-            elif not (self._frame_bytes or self._pack) and clock.now_us is clock.SYSTEM:
-                self._admit(limit, most - 1, record_max, chain.slab)
-        if options.format_1 and chain.is_full:
-            self._quietly(tail.make_room)  # at once, as the Go program does
+            self._quietly(self._write)
+        if self._options.format_1 and chain.is_full:
+            self._quietly(self._tail.make_room)  # at once, as the Go program does
+        self._open()
         return False
 
-    # --- flush and sync -----------------------------------------------------------------------
+    def _open(self) -> None:
+        """From now on records join, and are flushed, without the code below: until as much waits as may, and
+        only if the writer's threads will look after them in time."""
+        chain, slab, background = self._chain, self._chain.slab, self._background
+        if slab is None or self._tail.trouble is not None or not background.looks_in_time:
+            return
+        is_plain = self._pack is None and clock.now_us is clock.SYSTEM
+        if not self._count:
+            if not is_plain or chain.is_full:
+                return
+            self._begin(chain.end, NO_TIMESTAMP)
+        left, most = chain.left, chain.most
+        frames = () if self._frame_bytes else (slab,)
+        limit = min(left.bytes, self._frame_bytes or left.bytes)
+        self._admit(limit, left.records - 1, self._options.max_record_bytes, *frames)
+        if (
+            is_plain
+            and not self._syncs_each_flush
+            and chain.is_on_disk
+            and background.syncs_in_time
+        ):
+            limit = min(most.bytes, self._frame_bytes or most.bytes)
+            self._admit_flush(slab, slab.file.fd, self._tail.looks_ns, limit, most.records - 1)
 
-    def flush(self) -> int:
-        """Everything appended survives a crash of the process, not of the machine, on return. The end
-        address. Raises StorageFull, StorageFailed: nothing is lost, call again; SlabLost."""
-        if self._syncs_each_flush:
-            return self.sync()
-        self._refuse_nested()
-        with self._lock:
-            try:
-                self._tail.refuse()
-                self._flush_locked()
-            except BaseException as error:
-                self._after_error(error)
-                raise
-            return self._chain.end
+    # `flush` is Inlet's: it writes the open frame there, or calls this.
+    def _flush(self) -> int:
+        return self.sync() if self._syncs_each_flush else self._taking(self._write)
 
-    def _flush_locked(self) -> None:
+    def _write(self) -> int:
         self._shut()
         self._cut_frame()
         self._tail.flush()
-        self._background.flushed(needs_sync=self._tail.durable < self._chain.end)
+        if self._tail.durable < self._chain.end:
+            self._background.flushed()
+        return self._chain.end
 
     def sync(self) -> int:
         """Everything appended survives power loss on return. The durable address. Concurrent callers
@@ -292,7 +294,9 @@ class Writer(Inlet):
             with self._lock:
                 tail.refuse()
                 tail.look()
-                self._flush_locked()
+                if self._write_out() is None:
+                    self._write()
+                    self._open()
                 written = tail.take_device()
             if written is not None:  # otherwise the slab was sealed, and synced with that
                 tail.sync_written(*written)
@@ -330,20 +334,20 @@ class Writer(Inlet):
 
     def _tick(self) -> float | None:
         """Does what is due. Returns the seconds until the next look, None to sleep until woken."""
-        background, tail, now = self._background, self._tail, time.monotonic()
-        if now >= background.flush_due_s:
-            background.flushed(needs_sync=False)  # also if it fails
+        background, tail = self._background, self._tail
+        if background.is_due(Task.FLUSH):
+            background.done(Task.FLUSH)  # also if it fails
             self._quietly(self.flush)
         with self._lock:
             try:
                 if not may_be_retried(tail.trouble):
                     return None
                 self._shut()
-                if background.is_seal_due():
+                if background.is_due(Task.SEAL):
                     self._cut_frame()
-                is_open = self._count > 0
-                self._quietly(lambda: background.tend(self._chain, tail, now, is_open=is_open))
-                return background.sleep(self._chain.unread.due_s)
+                for task in background.look(tail.seen(is_open=self._count > 0)):
+                    self._quietly(partial(tail.do, task))
+                return background.rest(failed=tail.trouble is not None)
             except BaseException as error:
                 self._after_error(error)
                 raise
@@ -360,10 +364,9 @@ class Writer(Inlet):
             raise failure
 
     def give_up(self) -> int:
-        """Instead of another `close` after StorageFull or StorageFailed: releases the log with the
-        whole frames that are in its files, and drops what is only in memory. The address after those
-        frames: records before it are in the log, and durable up to `durable`; others are not, and may
-        be appended again. Idempotent; raises UsageError within another call, and nothing else."""
+        """Instead of another `close` after StorageFull or StorageFailed: releases the log with the whole frames in
+        its files, and drops the rest. The address after them: records before it are in the log, and durable up to
+        `durable`; others are not: append them again. Idempotent; raises UsageError within another call only."""
         end = self._close_with(self._tail.keep_whole_frames) if self._is_open else None
         return self._tail.kept if end is None else end
 
@@ -373,9 +376,7 @@ class Writer(Inlet):
         result = None
         with self._lock:
             if not isinstance(self._tail.trouble, LogClosed):
-                self._shut()
-                if may_be_retried(self._tail.trouble):
-                    self._cut_frame()
+                self._end_frame()
                 result = finish()
                 self._begin(0, 0)
                 closed = LogClosed("the writer is closed", hint="open another", path=self.path)
@@ -388,14 +389,17 @@ class Writer(Inlet):
         lifetime.closed(self)
         return result
 
+    def _end_frame(self) -> None:
+        self._shut()
+        if may_be_retried(self._tail.trouble):
+            self._cut_frame()
+
     def _settle(self) -> None:
         """As `close`, at exit: later records are taken, and each is flushed at once."""
         self._refuse_nested()
         self._background.stop()
         with self._lock:
-            self._shut()
-            if may_be_retried(self._tail.trouble):
-                self._cut_frame()
+            self._end_frame()
             failure = self._tail.finish()
             self._is_settled = failure is None
         self._chain.unread.warn(at_once=True)

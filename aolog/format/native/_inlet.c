@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <structmember.h>
 #include <time.h>
+#include <unistd.h>
 
 #define HASHES 0
 #if __has_include(<xxhash.h>) && !defined(AOLOG_WITHOUT_XXHASH)
@@ -27,12 +28,30 @@
 #endif
 
 #define FRAME_HEADER 40
+#define NO_TIMESTAMP INT64_MIN
 #define BODY_MAX (UINT32_MAX - (size_t)FRAME_HEADER - 8) /* frame.BODY_LEN_MAX */
-#define FREED_BYTES (64u << 10) /* a larger body is written without the interpreter's lock */
 
-static PyObject *append_name; /* "_append", interned; never released */
+static PyObject *append_name, *flush_name; /* "_append", "_flush": interned; never released */
 static PyObject *keyword_names[4]; /* key, headers, timestamp, topic: interned; never released */
 enum { KEY, HEADER_PAIRS, TIMESTAMP, DESTINATION };
+
+static int64_t
+now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+#if HASHES
+static long long
+now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+#endif
 
 /* --- Frames --------------------------------------------------------------------------------- */
 
@@ -49,21 +68,13 @@ typedef struct {
     PyObject *pending; /* a list: buffers that are not written, in order */
     PyObject *index;   /* slab.Index: three lists */
     long long base, offset, written, full_at, durable;
-    long long records, frames, least_us, greatest_us;
+    long long records, frames, flushed_records, least_us, greatest_us;
     unsigned int salt;
     int last_kind;
-    Bytes heads; /* headers of frames that are not hashed yet */
+    XXH3_state_t *headers; /* of all frames */
 } Frames;
 
 static PyTypeObject *frames_type; /* never released */
-
-static int64_t
-now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 typedef struct {
     uint8_t bytes[FRAME_HEADER];
@@ -122,7 +133,7 @@ static long long
 count_frame(Frames *self, const Head *head, size_t padded, size_t count, int64_t greatest, int64_t least)
 {
     long long address = self->base + self->offset;
-    bytes_put(&self->heads, head->bytes, FRAME_HEADER); /* reserved before */
+    XXH3_64bits_update(self->headers, head->bytes, FRAME_HEADER);
     if (greatest > self->greatest_us)
         self->greatest_us = greatest;
     if (!self->records || least < self->least_us)
@@ -140,7 +151,7 @@ count_frame(Frames *self, const Head *head, size_t padded, size_t count, int64_t
 static int
 frames_ready(Frames *self)
 {
-    if (self->pending != NULL)
+    if (self->pending != NULL && self->headers != NULL)
         return 1;
     PyErr_SetString(PyExc_ValueError, "not initialized");
     return 0;
@@ -164,11 +175,6 @@ frames_add_open(Frames *self, const Records *records)
     PyObject *frame = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(FRAME_HEADER + padded));
     if (frame == NULL)
         return -1;
-    if (!bytes_reserve(&self->heads, FRAME_HEADER)) {
-        Py_DECREF(frame);
-        PyErr_NoMemory();
-        return -1;
-    }
     char *begin = PyBytes_AsString(frame), *body = begin + FRAME_HEADER;
     records_write(records, bits, body);
     memset(body + length, 0, padded - length);
@@ -214,10 +220,15 @@ frames_init(PyObject *object, PyObject *args, PyObject *keywords)
     Py_XDECREF(before);
     self->written = self->offset;
     self->durable = -1;
-    self->records = self->frames = 0;
-    self->least_us = self->greatest_us = INT64_MIN;
+    self->records = self->frames = self->flushed_records = 0;
+    self->least_us = self->greatest_us = NO_TIMESTAMP;
     self->last_kind = 0;
-    bytes_empty(&self->heads);
+    if (self->headers == NULL)
+        self->headers = XXH3_createState();
+    if (self->headers == NULL || XXH3_64bits_reset(self->headers) == XXH_ERROR) {
+        PyErr_NoMemory();
+        return -1;
+    }
     return 0;
 }
 
@@ -244,7 +255,7 @@ frames_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     frames_clear(self);
-    bytes_free(&((Frames *)self)->heads);
+    XXH3_freeState(((Frames *)self)->headers);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -299,10 +310,6 @@ frames_add_records(PyObject *object, PyObject *args)
         XXH3_64bits_update(state, zeros, padded - length);
         hash = XXH3_64bits_digest(state);
     }
-    if (!bytes_reserve(&self->heads, FRAME_HEADER)) {
-        PyErr_NoMemory();
-        goto done;
-    }
     if (!note_frame(self))
         goto done;
     Head head = make_head(self, length, hash, codec, greatest, (uint64_t)count, bits);
@@ -322,13 +329,10 @@ done:
 }
 
 static PyObject *
-frames_take_heads(PyObject *object, PyObject *Py_UNUSED(ignored))
+frames_headers_hash(PyObject *object, PyObject *Py_UNUSED(ignored))
 {
-    Bytes *heads = &((Frames *)object)->heads;
-    PyObject *taken = PyBytes_FromStringAndSize(heads->at, (Py_ssize_t)heads->len);
-    if (taken != NULL)
-        bytes_empty(heads);
-    return taken;
+    Frames *self = (Frames *)object;
+    return frames_ready(self) ? PyLong_FromUnsignedLongLong(XXH3_64bits_digest(self->headers)) : NULL;
 }
 
 static PyObject *
@@ -345,11 +349,9 @@ frames_put(PyObject *object, PyObject *args)
         return NULL;
     }
     Py_ssize_t end = PyList_Size(self->pending);
-    if (!bytes_reserve(&self->heads, (size_t)Py_SIZE(head)))
-        return PyErr_NoMemory();
     if (PyList_SetSlice(self->pending, end, end, frame) < 0)
         return NULL;
-    bytes_put(&self->heads, PyBytes_AsString(head), (size_t)Py_SIZE(head));
+    XXH3_64bits_update(self->headers, PyBytes_AsString(head), (size_t)Py_SIZE(head));
     self->offset += length;
     Py_RETURN_NONE;
 }
@@ -357,7 +359,7 @@ frames_put(PyObject *object, PyObject *args)
 static PyMethodDef frames_methods[] = {
     {"add_records", frames_add_records, METH_VARARGS,
      "add_records(records, columns, parts, greatest_us, least_us, codec): adds a frame. Its address."},
-    {"take_heads", frames_take_heads, METH_NOARGS, "take_heads(): the headers of frames since the last call."},
+    {"headers_hash", frames_headers_hash, METH_NOARGS, "headers_hash(): XXH3 of the headers of all frames."},
     {"put", frames_put, METH_VARARGS, "put(frame, length): adds the buffers of a frame of another kind."},
     {NULL, NULL, 0, NULL},
 };
@@ -373,6 +375,7 @@ static PyMemberDef frames_members[] = {
     FIELD("durable", T_LONGLONG, durable),
     FIELD("records", T_LONGLONG, records),
     FIELD("frames", T_LONGLONG, frames),
+    FIELD("flushed_records", T_LONGLONG, flushed_records),
     FIELD("least_us", T_LONGLONG, least_us),
     FIELD("greatest_us", T_LONGLONG, greatest_us),
     FIELD("last_kind", T_INT, last_kind),
@@ -413,6 +416,11 @@ typedef struct {
     long long record_max;  /* bytes of a record without the offset of its value */
     PyObject *each;        /* Frames or Payloads: each record becomes a frame at once; or NULL */
     int format_1;          /* `each` is Payloads */
+    PyObject *out;         /* Frames: `flush` writes them by itself; or NULL */
+    int fd;                /* their file */
+    long long until_ns;    /* and until when, by the monotonic clock */
+    long long empty_limit, empty_most; /* `limit` and `most` after that */
+    PyObject *is_locked, *acquire, *release; /* of the writer's lock */
 } Inlet;
 
 static PyObject *
@@ -509,6 +517,8 @@ inlet_take(Inlet *self, PyObject *const *args, Py_ssize_t count, PyObject *names
         return PyLong_FromLongLong(address);
     }
 #endif
+    if (!self->records.count && self->records.now_us == NO_TIMESTAMP)
+        records_begin(&self->records, now_us());
     if (!records_add(&self->records, &record))
         return PyErr_NoMemory();
     self->size += size;
@@ -548,13 +558,22 @@ numbers_from(PyObject *const *args, Py_ssize_t count, Py_ssize_t expected, long 
 }
 
 static PyObject *
+inlet_shut(PyObject *object, PyObject *Py_UNUSED(ignored))
+{
+    ((Inlet *)object)->limit = 0;
+    Py_CLEAR(((Inlet *)object)->out);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
 inlet_begin(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
     Inlet *self = (Inlet *)object;
     long long numbers[2];
     if (!numbers_from(args, count, 2, numbers, "_begin takes an address and a time"))
         return NULL;
-    self->limit = self->size = 0;
+    inlet_shut(object, NULL);
+    self->size = 0;
     self->first = numbers[0];
     records_begin(&self->records, numbers[1]);
     Py_RETURN_NONE;
@@ -584,13 +603,6 @@ inlet_admit(PyObject *object, PyObject *const *args, Py_ssize_t count)
     if (self->first > 0 && self->most > LLONG_MAX - self->first)
         self->most = LLONG_MAX - self->first; /* addresses stay below 2^63 */
     Py_XDECREF(before);
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-inlet_shut(PyObject *object, PyObject *Py_UNUSED(ignored))
-{
-    ((Inlet *)object)->limit = 0;
     Py_RETURN_NONE;
 }
 
@@ -670,23 +682,186 @@ inlet_cut(PyObject *object, PyObject *const *args, Py_ssize_t count)
         address = cut_by_parts(self, args[0], args[1]);
     if (address == NULL)
         return NULL;
-    self->limit = self->size = 0; /* only now: `_end` never goes back */
+    inlet_shut(object, NULL);
+    self->size = 0; /* only now: `_end` never goes back */
     records_begin(&self->records, 0);
     return address;
+}
+
+/* --- flush ---------------------------------------------------------------------------------- */
+
+static PyObject *
+inlet_guard(PyObject *object, PyObject *lock)
+{
+    Inlet *self = (Inlet *)object;
+    PyObject **methods[3] = {&self->is_locked, &self->acquire, &self->release};
+    const char *names[3] = {"_is_owned", "acquire", "release"};
+    for (int i = 0; i < 3; i++) {
+        PyObject *method = PyObject_GetAttrString(lock, names[i]), *before = *methods[i];
+        if (method == NULL)
+            return NULL;
+        *methods[i] = method;
+        Py_XDECREF(before);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+inlet_admit_flush(PyObject *object, PyObject *const *args, Py_ssize_t count)
+{
+#if HASHES
+    Inlet *self = (Inlet *)object;
+    long long numbers[4];
+    if (count < 1 || !numbers_from(args + 1, count - 1, 4, numbers, "_admit_flush takes frames and four numbers"))
+        return NULL;
+    if (self->release != NULL && PyObject_TypeCheck(args[0], frames_type)) {
+        PyObject *before = self->out;
+        Py_INCREF(args[0]);
+        self->out = args[0];
+        Py_XDECREF(before);
+    }
+    self->fd = (int)numbers[0];
+    self->until_ns = now_ns() + numbers[1];
+    self->empty_limit = numbers[2];
+    self->empty_most = numbers[3];
+#endif
+    Py_RETURN_NONE;
+}
+
+#if HASHES
+
+/* The open frame joins the frames, and they are written. The address after them; -1 if `_flush` has to do what is
+ * left. The caller holds the lock, and nothing joins meanwhile. */
+static long long
+write_out(Inlet *self)
+{
+    Frames *frames = (Frames *)self->out;
+    long long end = -1;
+    if (frames == NULL || now_ns() >= self->until_ns)
+        return -1;
+    Py_INCREF((PyObject *)frames);
+    self->limit = 0;
+    if (self->records.count) {
+        if (frames_add_open(frames, &self->records) < 0) {
+            PyErr_Clear(); /* `_flush` meets it again */
+            goto done;
+        }
+        records_begin(&self->records, NO_TIMESTAMP);
+        self->size = 0;
+    }
+    self->first = frames->base + frames->offset;
+    Py_ssize_t parts = PyList_Size(frames->pending);
+    if (parts) {
+        PyObject *part = PyList_GetItem(frames->pending, 0);
+        Py_ssize_t written, length = PyBytes_CheckExact(part) ? Py_SIZE(part) : -1;
+        if (parts != 1 || length != frames->offset - frames->written)
+            goto done;
+        Py_INCREF(part);
+        Py_BEGIN_ALLOW_THREADS
+        written = pwrite(self->fd, PyBytes_AsString(part), (size_t)length, (off_t)frames->written);
+        Py_END_ALLOW_THREADS
+        Py_DECREF(part);
+        if (written != length)
+            goto done;
+        if (PyList_SetSlice(frames->pending, 0, 1, NULL) < 0) {
+            PyErr_Clear();
+            goto done;
+        }
+        frames->written = frames->offset;
+        frames->flushed_records = frames->records;
+    }
+    end = frames->base + frames->offset;
+    if (self->out == (PyObject *)frames && frames->offset < frames->full_at) {
+        self->limit = self->empty_limit;
+        self->most = self->empty_most;
+    }
+done:
+    Py_DECREF((PyObject *)frames);
+    return end;
+}
+
+#endif
+
+static PyObject *
+inlet_write_out(PyObject *object, PyObject *Py_UNUSED(ignored))
+{
+    long long end = -1;
+#if HASHES
+    end = write_out((Inlet *)object);
+#endif
+    if (end < 0)
+        Py_RETURN_NONE;
+    return PyLong_FromLongLong(end);
+}
+
+#if HASHES
+
+/* 1 if it holds the writer's lock now, 0 if this thread or another one held it before, -1 on an error. */
+static int
+try_lock(Inlet *self)
+{
+    PyObject *answer = PyObject_CallNoArgs(self->is_locked);
+    if (answer == NULL)
+        return -1;
+    int held = answer == Py_True;
+    Py_DECREF(answer);
+    if (held)
+        return 0;
+    answer = PyObject_CallFunctionObjArgs(self->acquire, Py_False, NULL);
+    held = answer == Py_True;
+    Py_XDECREF(answer);
+    return answer == NULL ? -1 : held;
+}
+
+#endif
+
+static PyObject *
+inlet_flush(PyObject *object, PyObject *Py_UNUSED(ignored))
+{
+#if HASHES
+    Inlet *self = (Inlet *)object;
+    if (self->out != NULL) {
+        int locked = try_lock(self);
+        if (locked < 0)
+            return NULL;
+        if (locked) {
+            long long end = write_out(self);
+            PyObject *released = PyObject_CallNoArgs(self->release);
+            if (released == NULL)
+                return NULL;
+            Py_DECREF(released);
+            if (end >= 0)
+                return PyLong_FromLongLong(end);
+        }
+    }
+#endif
+    PyObject *flush = PyObject_GetAttr(object, flush_name), *result = flush == NULL ? NULL : PyObject_CallNoArgs(flush);
+    Py_XDECREF(flush);
+    return result;
 }
 
 static int
 inlet_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((Inlet *)self)->each);
+    Inlet *inlet = (Inlet *)self;
+    Py_VISIT(inlet->each);
+    Py_VISIT(inlet->out);
+    Py_VISIT(inlet->is_locked);
+    Py_VISIT(inlet->acquire);
+    Py_VISIT(inlet->release);
     return 0;
 }
 
 static int
 inlet_clear(PyObject *self)
 {
-    Py_CLEAR(((Inlet *)self)->each);
+    Inlet *inlet = (Inlet *)self;
+    Py_CLEAR(inlet->each);
+    Py_CLEAR(inlet->out);
+    Py_CLEAR(inlet->is_locked);
+    Py_CLEAR(inlet->acquire);
+    Py_CLEAR(inlet->release);
     return 0;
 }
 
@@ -727,6 +902,14 @@ static PyMethodDef inlet_methods[] = {
     {"_join", (PyCFunction)(void (*)(void))inlet_join, METH_FASTCALL | METH_KEYWORDS,
      "_join($self, value, *, key=None, headers=(), timestamp=None, topic=None)\n--\n\n"
      "As `append`, if it would not call `_append`; otherwise None, and nothing has changed. Never waits."},
+    {"_guard", inlet_guard, METH_O, "_guard(lock): the writer's lock, a threading.RLock."},
+    {"_admit_flush", (PyCFunction)(void (*)(void))inlet_admit_flush, METH_FASTCALL,
+     "_admit_flush(frames, fd, for_ns, limit, most): `flush` writes them by itself for so long."},
+    {"_write_out", inlet_write_out, METH_NOARGS, "_write_out(): see PythonInlet._write_out."},
+    {"flush", inlet_flush, METH_NOARGS,
+     "flush($self)\n--\n\n"
+     "Everything appended survives a crash of the process, not of the machine, on return. The end\n"
+     "address. Raises StorageFull, StorageFailed: nothing is lost, call again; SlabLost."},
     {"append", (PyCFunction)(void (*)(void))inlet_append, METH_FASTCALL | METH_KEYWORDS,
      "append($self, value, *, key=None, headers=(), timestamp=None, topic=None)\n--\n\n"
      "Appends a record; returns its address. The record is in memory on return. It survives a crash\n"
@@ -842,7 +1025,8 @@ aolog_inlet_begin(PyObject *module)
 {
     const char *names[4] = {"key", "headers", "timestamp", "topic"};
     append_name = PyUnicode_InternFromString("_append");
-    if (append_name == NULL)
+    flush_name = PyUnicode_InternFromString("_flush");
+    if (append_name == NULL || flush_name == NULL)
         return -1;
     for (int k = 0; k < 4; k++)
         if ((keyword_names[k] = PyUnicode_InternFromString(names[k])) == NULL)

@@ -1,9 +1,9 @@
 """The open frame of a writer, and the frames of the slab that grows: compiled, and the Python twins.
 
-`Inlet` is the base class of Writer. It holds the columns of the records taken so far, and its `append` takes
-one more without any Python if nothing else is due. `Frames` is the base class of a slab of format 2: it turns
-columns into frames. `body_of` makes the body of many records at once. They know no files, locks and policies,
-and decide nothing: what is not plain, or exceeds a limit, goes to Python.
+`Inlet` is the base class of Writer. It holds the columns of the records taken so far. Its `append` takes one
+more, and its `flush` writes them, without any Python if nothing else is due. `Frames` is the base class of a slab of format 2: it turns
+columns into frames. `body_of` makes the body of many records at once. They know no policies, and
+decide nothing: what is not plain, exceeds a limit or fails goes to Python.
 
 Frames are compiled only if the build found the system's xxhash.h. The Python twins are the reference.
 """
@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
+import xxhash
+
 from aolog.format.columns import encode_columns
 from aolog.format.frame import CODEC_SHIFT, FLAG_DURABLE, KIND_RECORDS, Buffer, encode_frame
 from aolog.format.native.speed import compiled
 from aolog.format.slab import NO_TIMESTAMP, ORDINALS_MAX, Index
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Sequence
 
     from aolog.format.compression import Packer
@@ -80,6 +83,7 @@ class PythonInlet:
     """
 
     _append: Callable[..., int]  # as `append`; checks, takes the lock, and calls `_put`
+    _flush: Callable[[], int]  # as `flush`; takes the lock
     _first = 0  # address of the first record
     _count = 0  # records
     _end = 0  # the address after the last record, 0 if there is none; any thread may read it
@@ -116,6 +120,14 @@ class PythonInlet:
     ) -> int | None:
         """As `append`, if it would not call `_append`; otherwise None, and nothing has changed. Never waits."""
 
+    def flush(self) -> int:
+        """Everything appended survives a crash of the process, not of the machine, on return. The end
+        address. Raises StorageFull, StorageFailed: nothing is lost, call again; SlabLost."""
+        return self._flush()
+
+    def _guard(self, lock: threading.RLock) -> None:
+        """The writer's lock, which the compiled `flush` takes."""
+
     def _begin(self, first: int, now_us: int) -> None:
         """An empty frame begins at this address, and is shut."""
         self._first, self._now_us, self._count, self._size, self._end = first, now_us, 0, 0, 0
@@ -127,8 +139,17 @@ class PythonInlet:
         frames: of a slab, if each record becomes a frame at once; only compiled ones take it. The Python
         twin takes no record in `append`: all go to `_append`."""
 
+    def _admit_flush(self, frames: object, fd: int, for_ns: int, limit: int, most: int) -> None:
+        """For so many nanoseconds, `flush` and `_write_out` write by themselves: the open frame joins these frames,
+        and they go to the file. After that records join an empty frame, limited as in `_admit`, whose time is
+        that of its first record. The Python twin does not: all flushes go to `_flush`."""
+
+    def _write_out(self) -> int | None:
+        """As `flush`, for a caller that holds the lock. None if something is left to do, for `_flush`."""
+        return None
+
     def _shut(self) -> None:
-        """No record joins from now on: all go to `_append`."""
+        """No record joins from now on: all go to `_append`, and all flushes to `_flush`."""
 
     def _put(
         self,
@@ -168,18 +189,18 @@ class PythonFrames:
     base: address of the slab. offset: where the next frame begins. full_at: a frame at this offset or later
     belongs to the next slab. durable: every byte before this address is on the device. index: grows with the
     frames. least_us, greatest_us: of the records' timestamps, NO_TIMESTAMP if there is none. last_kind: of
-    the last frame, 0 if there is none. Not thread-safe.
+    the last frame, 0 if there is none. flushed_records: those that are in the file. Not thread-safe.
     """
 
     def __init__(self, base: int, offset: int, full_at: int, salt: int, index: Index) -> None:
         self.base, self.offset, self.written, self.full_at = base, offset, offset, full_at
         self.index = index
         self.durable = -1
-        self.records = self.frames = 0
+        self.records = self.frames = self.flushed_records = 0
         self.least_us = self.greatest_us = NO_TIMESTAMP
         self.last_kind = 0
         self._salt = salt
-        self._heads = b""
+        self._headers = xxhash.xxh3_64()
         self.pending: list[Buffer] = []
 
     def add_records(
@@ -213,14 +234,13 @@ class PythonFrames:
 
     def put(self, frame: list[Buffer], length: int) -> None:
         """Adds the bytes of a frame: its header first."""
-        self._heads += bytes(frame[0])
+        self._headers.update(frame[0])
         self.pending.extend(frame)
         self.offset += length
 
-    def take_heads(self) -> bytes:
-        """The headers of the frames since the last call."""
-        taken, self._heads = self._heads, b""
-        return taken
+    def headers_hash(self) -> int:
+        """XXH3 of the headers of all frames."""
+        return self._headers.intdigest()
 
 
 # --- which half -------------------------------------------------------------------------------

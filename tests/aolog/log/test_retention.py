@@ -169,7 +169,7 @@ def test_a_total_may_be_text() -> None:
 
 
 def test_old_slabs_go_though_no_one_appends(log_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aolog.write.background._AGE_CHECK_S", 0.1)
+    monkeypatch.setattr("aolog.write.schedule.PRUNE_S", 0.1)
     keep = aolog.Retention(max_age_s=100.0)
     slabs = written(log_path, 6)
     for i, slab in enumerate(slabs):
@@ -182,7 +182,7 @@ def test_old_slabs_go_though_no_one_appends(log_path: str, monkeypatch: pytest.M
 def test_a_clock_that_was_ahead_keeps_no_slab_and_the_writer_names_it_once(
     log_path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("aolog.write.background._AGE_CHECK_S", 0.1)
+    monkeypatch.setattr("aolog.write.schedule.PRUNE_S", 0.1)
     slabs = written(log_path, 6)
     for i, slab in enumerate(slabs):
         os.utime(slab, (time.time() - 200 + 30 * i,) * 2)  # 200 s to 50 s ago

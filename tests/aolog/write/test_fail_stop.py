@@ -49,7 +49,7 @@ CALLS: dict[str, Callable[[aolog.Writer], object]] = {
 # A call, and a part of the library within it that is interrupted.
 PLACES = [
     ("append", aolog.Writer, "_put"),
-    ("append", aolog.Writer, "_flush_or_admit"),
+    ("append", aolog.Writer, "_flush_if_full"),
     ("append many", FormatTwoSlab, "add_records"),
     ("flush", aolog.Writer, "_cut"),
     ("flush", FormatTwoSlab, "write_pending"),
@@ -62,7 +62,8 @@ PLACES = [
 def test_a_writer_whose_call_was_interrupted_refuses_all_others_until_it_is_opened_again(
     log_path: str, monkeypatch: pytest.MonkeyPatch, how: str, part: type, name: str
 ) -> None:
-    writer = aolog.Writer(log_path, **NEVER)
+    watched = {"storage": WatchedStorage()} if how == "flush" else {}  # so that it is not compiled
+    writer = aolog.Writer(log_path, **NEVER, **watched)
     synced = writer.append(b"synced")
     writer.sync()
     writer.append(b"in memory", key=b"k")
