@@ -68,8 +68,9 @@ def test_an_append_waits_only_where_it_may_block(log_path: str) -> None:
                 at_once(log.append(b"%d" % i, key=b"k", headers=(("h", b""),))) for i in (1, 2)
             ]
             assert taken == [first + 1, first + 2]
+            assert at_once(log.append(b"a record that the frame has no room for" * 30)) is None
             await log.flush()
-            assert at_once(log.append(b"a record that begins a frame")) is None
+            assert at_once(log.append(b"3")) is not None
         assert [record.value for record in read_all(log_path)][:3] == [b"0", b"1", b"2"]
 
     asyncio.run(main())
