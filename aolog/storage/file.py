@@ -137,6 +137,11 @@ class File:
         except OSError as error:
             raise _ours(error, self.path, "write") from error
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether `pwrite_all` is the system's own call: nothing simulates it or counts it."""
+        return type(self) is File and self._system.pwritev is REAL.pwritev
+
     def fill_zeros(self, size: int) -> None:
         """Writes zeros up to `size`, so that a later sync has no extents to convert."""
         at = self.stat().size

@@ -19,8 +19,7 @@ from aolog.log.lock import lock_log, warn_of_limits
 from aolog.log.names import slab_name
 from aolog.log.pruned_records import PrunedUnread
 from aolog.log.retention import prune
-from aolog.storage.file import File, Presence
-from aolog.storage.system import REAL
+from aolog.storage.file import Presence
 from aolog.write.next_slab import begin_format_1_slab, begin_slab, header_after
 from aolog.write.opening import open_for_append
 
@@ -106,12 +105,6 @@ class SlabChain:
         """Bytes of frames that are in memory only."""
         slab = self.slab
         return 0 if slab is None else slab.offset - slab.written
-
-    @property
-    def is_on_disk(self) -> bool:
-        """Whether the slab is written by the system's own calls: nothing simulates or counts them."""
-        is_ours = self.slab is not None and type(self.slab.file) is File
-        return is_ours and self.storage.system.pwritev is REAL.pwritev
 
     @property
     def left(self) -> Most:
