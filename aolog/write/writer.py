@@ -257,7 +257,7 @@ class Writer(Inlet):
         if (
             is_plain
             and not self._syncs_each_flush
-            and chain.is_on_disk
+            and slab.file.is_plain
             and background.syncs_in_time
         ):
             limit = min(most.bytes, self._frame_bytes or most.bytes)
