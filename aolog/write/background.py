@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import StorageFailed
 from aolog.log import lifetime
-from aolog.log.pruned_records import NEVER_S
-from aolog.write.schedule import State, Task, began, done, due, looked
+from aolog.write.schedule import NEVER_S, State, Task, began, done, due, looked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

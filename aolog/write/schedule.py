@@ -19,11 +19,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.log.pruned_records import NEVER_S
-
 if TYPE_CHECKING:
     from aolog.write.options import WriterOptions
 
+NEVER_S = float("inf")
 RETRY_S = 1.0  # between attempts after a failure
 PRUNE_S = 10.0  # between checks of max_age_s while no slab begins
 
