@@ -11,10 +11,11 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
+from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.log.directory import Log
 from aolog.read import seek
 from aolog.read.scan import Scan
+from aolog.spark.listing import check_counts
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -127,11 +128,7 @@ def _within(backlog: _Backlog, log: Log, size: int) -> int:
 
 def _records(backlog: _Backlog) -> int:
     """Records of the log, by ordinals, lost ones included; 1 if unknown."""
-    if backlog.log.format == 1:
-        raise UsageError(
-            f"option maxRecordsPerTrigger: {backlog.log.name!r} is of format 1, which does not count",
-            hint="use maxBytesPerTrigger",
-        )
+    check_counts(backlog.log, "maxRecordsPerTrigger", "use maxBytesPerTrigger")
     begin, end = backlog.begin, backlog.until.ordinal
     return 1 if begin is None or end is None else max(1, end - begin)
 

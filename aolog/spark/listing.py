@@ -99,6 +99,14 @@ def _as_expression(glob: re.Match[str]) -> str:
     return "[^/]*" if glob[0] == "*" else "[^/]"
 
 
+def check_counts(log: Listed, option: str, instead: str) -> None:
+    """Raises UsageError, which names the option, for a log that does not count its records."""
+    if log.format == 1:
+        raise UsageError(
+            f"option {option}: {log.name!r} is of format 1, which does not count", hint=instead
+        )
+
+
 def steadily_all(
     paths: Sequence[str],
     known: Iterable[Found],

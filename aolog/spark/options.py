@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from aolog.errors import UsageError
 from aolog.log.names import check_cursor_name
+from aolog.log.units import DURATION_MAX_S, duration_seconds
 from aolog.spark.options_parsing import directory, naming, refused, size, unknown, whole_number
 from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
 
@@ -59,6 +60,8 @@ class Options(NamedTuple):
     columns_named: bool = False
     max_bytes_per_trigger: int | None = None
     max_records_per_trigger: int | None = None
+    min_records_per_trigger: int | None = None
+    max_trigger_delay_s: float = 15 * 60
     cursor: str | None = None
 
 
@@ -174,6 +177,15 @@ def _number(name: str, log: str, value: Any, what: str, hint: str, least: int) -
     return value
 
 
+def _delay(name: str, text: str) -> float:
+    """Seconds. As for Spark, `min` are minutes, and a number alone is milliseconds."""
+    text = text.strip().lower()
+    found = duration_seconds(f"{text}ms" if text.isdecimal() else text.replace("min", "m"))
+    if found is None or found > DURATION_MAX_S:
+        raise refused(name, f"{text[:40]!r} is no duration", "such as 30s, 15m or 1h")
+    return found
+
+
 def _cursor(name: str, text: str) -> str:
     with naming(name):
         check_cursor_name(text)
@@ -201,11 +213,15 @@ READERS: dict[str, tuple[str, Any]] = {
     "columns": ("columns", _columns),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", size),
     "maxRecordsPerTrigger": ("max_records_per_trigger", whole_number),
+    "minOffsetsPerTrigger": ("min_records_per_trigger", whole_number),
+    "maxTriggerDelay": ("max_trigger_delay_s", _delay),
     "cursor": ("cursor", _cursor),
 }
 _BY_LOWER = {name.lower(): name for name in READERS}
 _OTHERS = {"path", "paths", "includeheaders", "maxoffsetspertrigger"}
-_OF_STREAMS = ("maxBytesPerTrigger", "maxRecordsPerTrigger", "cursor")
+_OF_STREAMS = (
+    "maxBytesPerTrigger", "maxRecordsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "cursor",
+)  # fmt: skip  # a table
 _OF_BATCHES = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _SELECT = ("assign", "subscribe", "subscribePattern")  # one of them at most
 
@@ -235,6 +251,9 @@ def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
     select = [name for name in _SELECT if name.lower() in given]
     if len(select) > 1:
         raise refused(select[0], f"{select[0]} and {select[1]} exclude each other")
+    least, most = known.get("min_records_per_trigger"), known.get("max_records_per_trigger")
+    if least and most and least > most:
+        raise refused("minOffsetsPerTrigger", f"{least} is above maxRecordsPerTrigger, {most}")
     known["columns_named"] = "columns" in known
     if "includeheaders" in given and _boolean("includeHeaders", given["includeheaders"]):
         columns = known.get("columns", tuple(COLUMNS))

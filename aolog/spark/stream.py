@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -29,6 +30,7 @@ from aolog.log.directory import Log
 from aolog.log.pruned_records import pruned_before
 from aolog.read.reader import Reader
 from aolog.spark.backlog import Backlog, Loss
+from aolog.spark.batch_delay import BatchDelay
 from aolog.spark.batch_limits import share
 from aolog.spark.listing import is_wanted, some
 from aolog.spark.planning import Span, check_names, partitions, where
@@ -64,6 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._watching = Watching(options)
+        self._delay = BatchDelay(options)
         self._target: dict[str, int] | None = None  # of Trigger.AvailableNow
         self._unselected: set[str] = set()  # names of logs that were warned of
         self._committed: dict[str, LogPosition] = {}
@@ -105,6 +108,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     new[name] = position_in(log, since)
         self._whole = whole
         self._move_cursors(new, only_new=True)
+        if self._may_wait(limit) and self._delay.holds(backlog, ends):
+            backlog = []
         for name, (until, ordinal) in share(backlog, *self._limits(limit)).items():
             ends[name] = position_in(logs[name], until, ordinal, ends.get(name))
         self._next = ends
@@ -204,6 +209,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seen = self._whole.get(name)
         return seen is not None and seen.uuid == position.uuid and seen.address <= position.address
 
+    def _may_wait(self, limit: ReadLimit) -> bool:
+        """A query that ends at what is there now never waits."""
+        return self._target is None and not isinstance(limit, ReadAllAvailable)
+
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
         """Records and bytes at most. Both options may be set; Spark passes one of them as the limit, or
         ReadAllAvailable if the trigger wants everything."""
@@ -223,6 +232,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(self._options.max_records_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
             return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        if self._options.min_records_per_trigger is not None:
+            return ReadMinRows(self._options.min_records_per_trigger)
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
+import aolog
 from aolog.errors import UsageError
+from aolog.spark import batch_delay
+from aolog.spark.options import read_options
 from tests.aolog.conftest import fill
 from tests.spark.driving import offsets, source, struct, table, write
 from tests.spark.queries import Query, named
@@ -132,3 +136,88 @@ def test_timestamps_of_logs_of_format_1_are_refused_and_others_are_read(tmp_path
     assert [row["offset"] for row in read if row["log"] == "new"] == addresses[1:]
     with pytest.raises(UsageError, match="option endingOffsetsByTimestamp: is a batch's"):
         Query(tmp_path, endingOffsetsByTimestamp=given)
+
+
+# --- a batch that waits ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [{}, {"maxOffsetsPerTrigger": 12}, {"maxBytesPerTrigger": "1g"}])
+def test_a_batch_waits_for_the_least_records_or_the_delay(tmp_path, monkeypatch, most):
+    now = [1000.0]
+    monkeypatch.setattr(batch_delay, "monotonic", lambda: now[0])
+    first = write(tmp_path / "a", 3)
+    query = Query(tmp_path, minOffsetsPerTrigger=10, maxTriggerDelay="30s", **most)
+    assert query.batch() == named(first, "a"), "the first batch does not wait"
+    rows = named(write(tmp_path / "a", 4), "a")
+    rows += named(write(tmp_path / "b", 5), "b")  # a log that comes counts, too
+    assert query.batch() is None
+    now[0] += 29
+    assert query.batch() is None
+    now[0] += 1
+    assert query.batch() == rows, "the delay is over"
+    rows = named(write(tmp_path / "a", 9), "a")
+    assert query.batch() is None
+    rows += named(write(tmp_path / "b", 1), "b")
+    assert query.batch() == rows, "there are enough"
+    now[0] += 1000
+    assert query.batch() is None
+    more = write(tmp_path / "a", 1)
+    assert query.batch() == named(more, "a")
+
+
+def test_a_query_that_ends_at_what_is_there_does_not_wait(tmp_path):
+    write(tmp_path / "a", 3)
+    query = Query(tmp_path, minOffsetsPerTrigger=10)
+    assert query.limit == ReadMinRows(10)
+    query.all()
+    more = write(tmp_path / "a", 2)
+    assert query.batch() is None
+    restarted = Query(tmp_path, checkpoint=query.offset, minOffsetsPerTrigger=10)
+    restarted.reader.prepareForTriggerAvailableNow()
+    assert restarted.batch() == named(more, "a")
+    assert query.batch(ReadAllAvailable()) == named(more, "a"), "as Trigger.Once asks"
+
+
+def test_a_log_that_is_waited_for_is_protected_by_the_cursor(tmp_path):
+    write(tmp_path / "a", 1)
+    query = Query(tmp_path, minOffsetsPerTrigger=100, cursor="spark")
+    query.batch()
+    write(tmp_path / "new", 5)
+    assert query.batch() is None
+    assert [cursor.ordinal for cursor in aolog.cursors(tmp_path / "new")] == [0]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"minOffsetsPerTrigger": "0"}, "option minOffsetsPerTrigger: '0' is no whole number"),
+        ({"minOffsetsPerTrigger": 5, "maxOffsetsPerTrigger": 4}, "5 is above maxRecordsPerTrigger, 4"),
+        ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay: 'soon' is no duration; such as 30s"),
+        ({"maxTriggerDelay": "9" * 50}, "option maxTriggerDelay"),
+    ],
+    ids=str,
+)  # fmt: skip  # a table
+def test_a_wait_that_cannot_be_is_named(tmp_path, options, says):
+    write(tmp_path / "a", 1)
+    with pytest.raises(UsageError) as raised:
+        Query(tmp_path, **options)
+    assert says in str(raised.value)
+    option = next(iter(options))
+    assert f"option {option}: is a stream's" in refusal(tmp_path, **{option: 5})
+
+
+def test_a_log_of_format_1_cannot_be_waited_for(tmp_path):
+    fill(tmp_path / "old", [b"1"], format="queuefka")
+    query = Query(tmp_path, minOffsetsPerTrigger=2)
+    query.all()
+    fill(tmp_path / "old", [b"1"], format="queuefka")
+    with pytest.raises(UsageError, match="minOffsetsPerTrigger: 'old' is of format 1"):
+        query.batch()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("15m", 900), ("2min", 120), ("1500", 1.5), ("500ms", 0.5), ("1h", 3600)]
+)
+def test_a_delay_is_written_as_for_spark(text, seconds):
+    given = {"path": "/x", "maxtriggerdelay": text}
+    assert read_options(given, stream=True).max_trigger_delay_s == seconds

@@ -2,6 +2,7 @@
 and the processes of Python that it starts; what needs no Spark is in the files beside this one."""
 
 import shutil
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -92,3 +93,27 @@ def test_a_writer_in_each_task_has_a_log_of_its_own_and_keeps_what_a_failed_task
     assert sorted(map(int, values)) == [*range(8), *range(100, 104)]
     assert all(aolog.verify(log).ok for log in logs)
     shutil.rmtree(tmp_path)
+
+
+def test_spark_lets_a_stream_wait_for_the_least_records(tmp_path, spark):
+    write(tmp_path / "log", 3)
+    options = {"minOffsetsPerTrigger": 6, "maxTriggerDelay": "1h"}
+    rows = spark.readStream.format("aolog").options(**options).load(str(tmp_path / "log"))
+    query = rows.select("offset").writeStream.format("memory").queryName("waits").start()
+
+    def processed(count):
+        until = time.monotonic() + 100
+        while (found := spark.table("waits").count()) < count and time.monotonic() < until:
+            query.processAllAvailable()
+        return found
+
+    try:
+        assert processed(3) == 3
+        write(tmp_path / "log", 5)
+        for _ in range(3):
+            query.processAllAvailable()
+        assert spark.table("waits").count() == 3
+        write(tmp_path / "log", 1)
+        assert processed(9) == 9
+    finally:
+        query.stop()
