@@ -76,18 +76,21 @@ class Losses:
         self.unknown += gap.records_lost is None
         self._reasons[gap.reason] = self._reasons.get(gap.reason, 0) + 1
 
-    def check(self, path: str, done: str, *, where: str | None = None) -> None:
-        """Raises GapFound if there was a gap. done: what happened to intact records, in one word. where:
-        what lists the gaps, if it is not `aolog verify`."""
-        if not self.gaps:
-            return
+    def __str__(self) -> str:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self._reasons.items()))
         lost = f"{counted(self.records, 'record', ',')} lost"
         if self.unknown:
             lost = f"{lost} and " if self.records else ""
             lost += f"an unknown number in {self.unknown} of them"
+        return f"{counted(self.gaps, 'gap')} met ({reasons}): {lost}"
+
+    def check(self, path: str, done: str, *, where: str | None = None) -> None:
+        """Raises GapFound if there was a gap. done: what happened to intact records, in one word. where:
+        what lists the gaps, if it is not `aolog verify`."""
+        if not self.gaps:
+            return
         raise GapFound(
-            f"{counted(self.gaps, 'gap')} met ({reasons}): {lost}",
+            str(self),
             hint=f"intact records were {done}; {where or self._where_shown()}",
             path=path,
             gaps=self.gaps,

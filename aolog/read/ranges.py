@@ -38,9 +38,10 @@ class Range(NamedTuple):
     until: int
 
 
-def read_range(log: Log, wanted: Range) -> Iterator[RecordFrame | Gap]:
+def read_range(log: Log, wanted: Range, ordinal: int | None = None) -> Iterator[RecordFrame | Gap]:
     """Frames and gaps of the range, in order. Frames are whole except for `skip`; the caller ignores
-    records of the last one from `until` on.
+    records of the last one from `until` on. ordinal: records of the log before `since`, if the range is
+    the log's first: counts them if they are pruned.
 
     Bytes before `until` that cannot be read, with nothing intact after them, are a gap too; a reader
     that follows the log would wait there. Raises NotALog, CodecUnavailable, StorageError.
@@ -51,7 +52,7 @@ def read_range(log: Log, wanted: Range) -> Iterator[RecordFrame | Gap]:
     if first >= last:
         return
     try:
-        place = log.listed(partial(_place, log, wanted))
+        place = log.listed(partial(_place, log, wanted, ordinal))
     except AddressBeyondEnd:  # the log was cut since
         yield Gap(first, last, "torn_or_corrupt", None)
         return
@@ -75,7 +76,7 @@ def read_range(log: Log, wanted: Range) -> Iterator[RecordFrame | Gap]:
         yield Gap(max(scan.address, first), last, "torn_or_corrupt", None)
 
 
-def _place(log: Log, wanted: Range) -> Place:
+def _place(log: Log, wanted: Range, ordinal: int | None) -> Place:
     log.require_slabs()
     begin, since = wanted.begin, wanted.since
     try:
@@ -89,4 +90,4 @@ def _place(log: Log, wanted: Range) -> Place:
         return seek.at_address(log, begin - 1)
     except AddressPruned:  # the scan reports it
         at = max(begin, since)
-        return Place(at, at, None, None)
+        return Place(at, at, None, ordinal if at == since else None)

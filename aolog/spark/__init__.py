@@ -12,8 +12,8 @@ only `kafka_sink` imports a Kafka client. Importing the package imports neither 
 Reading order, for reads: options_parsing and options, schema, listing (which logs exist), planning (which
 task reads what), reading (what a task does), datasource (batches), stream, batch_limits and watching
 (streams), backlog (a stream's progress), scanning (without Spark's data source). For writes: sink_options, sink, routing;
-executor_writer (a Writer inside a task). `monitoring` and `prometheus_listener` read the
-progress. `verification` checks logs in tasks. `pipeline`, `transfer`,
+executor_writer (a Writer inside a task). `skipped` counts what tasks skip;
+`monitoring` and `prometheus_listener` read the progress. `verification` checks logs in tasks. `pipeline`, `transfer`,
 `kafka_sink` and `origins` are the command that moves logs with Spark. `session`, `java` and `shipping`
 prepare Spark and its workers.
 """
@@ -27,6 +27,7 @@ from aolog.spark.executor_writer import writer_per_task
 from aolog.spark.java import ensure_java, make_active, use_this_python
 from aolog.spark.monitoring import QueryLag, lag
 from aolog.spark.scanning import scan
+from aolog.spark.skipped import Lost, counter, losses
 from aolog.spark.verification import LogVerified, Verified, verify
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
-__all__ = ["LogVerified", "QueryLag", "Verified", "ensure_java", "lag", "listener", "register", "scan",
-           "verify", "writer_per_task"]  # fmt: skip  # names
+__all__ = ["LogVerified", "Lost", "QueryLag", "Verified", "ensure_java", "lag", "listener", "losses",
+           "register", "scan", "verify", "writer_per_task"]  # fmt: skip  # names
 
 
 def register(spark: SparkSession) -> None:
@@ -46,7 +47,7 @@ def register(spark: SparkSession) -> None:
     try:
         from aolog.spark.datasource import source_class
 
-        source: Any = source_class()
+        source: Any = source_class(counter(spark))
     except ImportError as error:
         raise UsageError(
             f"PySpark 4.1 or later, and pyarrow, are needed: {error}", hint=install_command("spark")

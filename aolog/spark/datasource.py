@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 class AologDataSource(DataSource):
     """Logs as tables and streams, both ways. Options and columns: aolog/docs/how-to/spark.md."""
 
-    def __init__(self, options: Any, pinned: list[Span] | None = None) -> None:
+    def __init__(self, options: Any, pinned: list[Span] | None = None, losses: Any = None) -> None:
         super().__init__(options)
         self._pinned = pinned
+        self._losses = losses
 
     @classmethod
     def name(cls) -> str:
@@ -54,7 +55,7 @@ class AologDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch. Raises UsageError for invalid options or an invalid schema."""
-        options = read_options(self.options, stream=False)
+        options = read_options(self.options, stream=False)._replace(losses=self._losses)
         _check(schema, options)
         wanted = spans(options, list_logs(options)) if self._pinned is None else self._pinned
         self._pinned = None  # Spark sends this source to each task with the reader
@@ -64,7 +65,7 @@ class AologDataSource(DataSource):
         """The reader of a stream. Raises UsageError for invalid options or an invalid schema."""
         from aolog.spark.stream import StreamReader
 
-        options = read_options(self.options, stream=True)
+        options = read_options(self.options, stream=True)._replace(losses=self._losses)
         _check(schema, options)
         self._pinned = None  # `schema` fixed it as for a batch
         return StreamReader(options, arrow_schema(schema))
@@ -82,7 +83,7 @@ class AologDataSource(DataSource):
         return stream_writer(self.options, schema, overwrite)
 
     def __reduce__(self) -> Any:
-        return parcel(AologDataSource, self.options, self._pinned)
+        return parcel(AologDataSource, self.options, self._pinned, self._losses)
 
 
 def _check(schema: StructType, options: Options) -> None:
@@ -119,9 +120,14 @@ class BatchReader(DataSourceReader):
         return parcel(BatchReader, self._options, [], self._schema)
 
 
-def source_class() -> type[DataSource]:
-    """The class to register. Spark pickles it by value; its instances are `AologDataSource`s."""
-    make = Shipped(AologDataSource)
+def _source(losses: Any, options: Any) -> AologDataSource:
+    return AologDataSource(options, losses=losses)
+
+
+def source_class(losses: Any = None) -> type[DataSource]:
+    """The class to register. Spark pickles it by value; its instances are `AologDataSource`s. losses: as of
+    Options."""
+    make = Shipped(_source, losses)
 
     class Source(DataSource):
         """Logs as tables and streams, both ways."""

@@ -1,7 +1,7 @@
 """`lag`: the loss and the lag of a query, from its progress. Needs no Spark.
 
 The reader of a stream puts them into `latestOffset` (backlog.py), the only part of a progress that a
-source in Python can write.
+source in Python can write. On the driver, what tasks skipped is added (skipped.py).
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import UsageError
 from aolog.record import Lag
+from aolog.spark.skipped import losses_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from aolog.spark.skipped import Lost
 
 NOTHING = Lag(0, 0, 0.0)
 
@@ -22,8 +25,8 @@ class QueryLag(NamedTuple):
     """What a query has not read, and what it has lost.
 
     total: of all logs, after the batch of this progress. logs: by name, the furthest behind first, at
-    most 100. lost: records by reason (`pruned`, `missing`, `foreign`), as far as they could be counted,
-    since the query was started. uncounted: losses by reason without a number of records. lost_by_log:
+    most 100. lost: records by reason (as of `aolog.Gap`), as far as they could be counted, since the query
+    was started, in tasks since `register`. uncounted: losses by reason without a number of records. lost_by_log:
     records by log and reason, at most 100 logs."""
 
     total: Lag
@@ -44,7 +47,8 @@ def lag(progress: Mapping[str, Any] | str) -> QueryLag:
             "no progress of a query that reads logs",
             hint="pass query.lastProgress once it is not None; the first batch after a restart has no report",
         )
-    return _summed([_of_source(report) for report in reports])
+    of_tasks = losses_of(str(found.get("id")))
+    return _summed([*(_of_source(report) for report in reports), *map(_of_task, of_tasks)])
 
 
 def _report(source: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -71,6 +75,12 @@ def _of_source(report: dict[str, Any]) -> QueryLag:
             for log, found in lost["logs"].items()
         },
     )
+
+
+def _of_task(lost: Lost) -> QueryLag:
+    counts = {lost.reason: lost.records} if lost.records else {}
+    uncounted = {lost.reason: lost.uncounted} if lost.uncounted else {}
+    return QueryLag(NOTHING, {}, counts, uncounted, {lost.log: counts} if counts else {})
 
 
 def _summed(found: list[QueryLag]) -> QueryLag:

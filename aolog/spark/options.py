@@ -40,7 +40,8 @@ class Options(NamedTuple):
     """The options of a read. paths: absolute. subscribe, pattern: select logs by name; both None: all.
     begin, end: "earliest", "latest", or addresses by log. begin_times_us, end_times_us: timestamps by
     log, which override them; begin_us, end_us: of all logs, which override these. time_must_exist: a
-    beginning after a log's last record is an error. columns: in this order."""
+    beginning after a log's last record is an error. columns: in this order. losses: counts what tasks
+    skip (skipped.py)."""
 
     paths: tuple[str, ...]
     subscribe: tuple[str, ...] | None = None
@@ -63,6 +64,7 @@ class Options(NamedTuple):
     min_records_per_trigger: int | None = None
     max_trigger_delay_s: float = 15 * 60
     cursor: str | None = None
+    losses: Any = None
 
 
 # --- kinds of values ------------------------------------------------------------------------

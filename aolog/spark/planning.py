@@ -21,6 +21,7 @@ from aolog.log.names import slab_name
 from aolog.read import seek
 from aolog.read.ranges import Range
 from aolog.spark.options import EARLIEST, LATEST
+from aolog.spark.positions import located
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -38,20 +39,22 @@ TASKS_MAX = 100_000
 
 
 class Span(NamedTuple):
-    """Records `[since, until)` of a log."""
+    """Records `[since, until)` of a log. ordinal: records of the log before `since`; None if unknown."""
 
     log: Listed
     since: int
     until: int
+    ordinal: int | None = None
 
 
 class Piece(NamedTuple):
-    """The range of a log that a task reads. Picklable."""
+    """The range of a log that a task reads. Picklable. ordinal: of the span, in its first piece."""
 
     name: str
     path: str
     topic: str | None
     wanted: Range
+    ordinal: int | None = None
 
 
 # --- which records --------------------------------------------------------------------------
@@ -68,7 +71,7 @@ def spans(options: Options, logs: list[Listed]) -> list[Span]:
                 f"option startingOffsets: {since} is after endingOffsets, {until}, in {log.name!r}"
             )
         if since < until:
-            found.append(Span(log, since, until))
+            found.append(Span(log, since, until, located(log, since).ordinal))
     return found
 
 
@@ -206,7 +209,7 @@ def bytes_of(span: Span, partition_bytes: int) -> int:
 def _filled(span: Span, partition_bytes: int) -> list[tuple[int, int]]:
     """The ranges of the span that may hold records. Looks up the size of a file only if the addresses
     after its end could make a task of their own."""
-    log, since, until = span
+    log, since, until, _ = span
     parts = []
     begin = since
     for base, following in pairwise(log.bases):
@@ -234,7 +237,7 @@ def _size(parts: list[tuple[int, int]], within: Range | None = None) -> int:
 
 
 def _cut(span: Span, parts: list[tuple[int, int]], target: int) -> list[Piece]:
-    log, since, until = span
+    log, since, until, _ = span
     if log.format == 1:  # its slabs have no index
         cuts = _slab_cuts(log.bases, since, until, target)
     else:
@@ -242,10 +245,11 @@ def _cut(span: Span, parts: list[tuple[int, int]], target: int) -> list[Piece]:
     inner = sorted({cut for cut in cuts if since < cut < until})
     first = log.bases[max(0, bisect_right(log.bases, since) - 1)]
     begins = [min(first, since), *inner]
-    return [
+    pieces = [
         Piece(log.name, log.path, log.topic, Range(begin, end, since, until))
         for begin, end in zip(begins, [*inner, until], strict=True)
     ]
+    return [pieces[0]._replace(ordinal=span.ordinal), *pieces[1:]]
 
 
 def _even_cuts(parts: list[tuple[int, int]], target: int) -> Iterator[int]:

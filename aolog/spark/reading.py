@@ -16,12 +16,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from aolog.errors import GapFound, NotALog, counted, records_lost, warn
+from aolog.errors import GapFound, NotALog, records_lost, warn
 from aolog.log.directory import Log
 from aolog.read.arrow import to_arrow
 from aolog.read.batch import RecordFrame
 from aolog.read.ranges import read_range
-from aolog.record import Gap
+from aolog.record import Gap, Losses
+from aolog.spark.skipped import count_gap
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -104,12 +105,13 @@ def _read_all(
 
 def _read(piece: Piece, log: Log, schema: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
     frames: list[RecordFrame] = []
-    gaps = lost = held = size = 0
+    losses = Losses()
+    held = size = 0
     width, bodies = _widths(schema, piece)
-    for found in read_range(log, piece.wanted):
+    for found in read_range(log, piece.wanted, piece.ordinal):
         if not isinstance(found, RecordFrame):
             _judge(piece, found, options)
-            gaps, lost = gaps + 1, lost + (found.records_lost or 0)
+            losses.add(found)
             continue
         cost = found.columns.records * width + (found.size if bodies else 0)
         if frames and (size + cost > BATCH_BYTES or held + found.size > _HELD_BYTES):
@@ -119,9 +121,8 @@ def _read(piece: Piece, log: Log, schema: pa.Schema, options: Options) -> Iterat
         held, size = held + found.size, size + cost
     if frames:
         yield from _batches(frames, size, piece, schema)
-    if gaps:
-        count = counted(gaps, "gap")
-        warn("%s: %s, at least %s lost", piece.path, count, counted(lost, "record"))
+    if losses.gaps:
+        warn("%s: %s", piece.path, losses)
 
 
 def _widths(schema: pa.Schema, piece: Piece) -> tuple[int, bool]:
@@ -146,6 +147,7 @@ def _judge(piece: Piece, gap: Gap, options: Options) -> None:
     if gap.reason != "torn" and (options.fail_on_loss if missed else options.fail_on_corruption):
         hint = "set failOnDataLoss to false" if missed else "set onCorruption to skip"
         raise GapFound(text, hint=f"{hint} to skip them", path=piece.path, gap=gap)
+    count_gap(options.losses, piece, gap)
     warn("%s: %s", piece.path, text)
 
 

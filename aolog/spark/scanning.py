@@ -15,6 +15,7 @@ from aolog.errors import UsageError
 from aolog.spark.java import use_this_python
 from aolog.spark.options_parsing import refused
 from aolog.spark.shipping import Shipped
+from aolog.spark.skipped import counter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,6 +54,7 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     suiting = {"maxpartitionbytes": str(_PARTITION_BYTES), "minpartitions": str(cores)}
     listed = {"paths": json.dumps([_path(path) for path in paths])}
     asked = read_options({**suiting, **given, **listed}, stream=False)
+    asked = asked._replace(losses=counter(spark))
     wanted = spans(asked, list_logs(asked))
     cut = partitions(wanted, asked.partition_bytes, asked.min_partitions)
     columns = ddl(asked.columns)

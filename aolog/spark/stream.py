@@ -278,7 +278,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if before is not None and since < log.bases[0]:
             self._report_pruned(log, before, position)
             since = log.bases[0]
-        return Span(log, since, until) if since < until else None
+        ordinal = before.ordinal if before is not None and before.address == since else None
+        return Span(log, since, until, ordinal) if since < until else None
 
     def _report_missing(self, name: str, loss: Loss) -> None:
         """A log of a batch that was planned before is not among the logs."""

@@ -19,6 +19,7 @@ import aolog
 import aolog.spark
 from aolog.errors import UsageError
 from aolog.spark import backlog
+from tests.aolog.conftest import overwrite
 from tests.spark.driving import write
 from tests.spark.queries import Query
 from tests.test_pages import DOCS
@@ -191,3 +192,31 @@ def test_spark_shows_the_lag_of_a_query(tmp_path, spark):
     finally:
         query.stop()
         spark.streams.removeListener(listener)
+
+
+def test_what_tasks_skip_is_counted_on_the_driver_and_in_the_progress(
+    tmp_path, spark, load, caplog
+):
+    addresses = write(tmp_path / "log", 30, value=b"." * 100)
+    slab = next((tmp_path / "log").glob("*.slab"))
+    overwrite(slab, addresses[5], bytes(addresses[15] - addresses[5]))
+    where, skip = str(tmp_path / "log"), {"onCorruption": "skip"}
+
+    def lost():
+        return [found for found in aolog.spark.losses(spark) if found.log in {where, "log"}]
+
+    assert load(where, **skip).count() == 20
+    assert lost() == [(None, where, "corrupt", 10, 0)]
+    assert "a task skipped 10 records (corrupt)" in caplog.text, "in the driver's log"
+    assert aolog.spark.scan(spark, where, **skip).count() == 20
+    assert lost() == [(None, where, "corrupt", 20, 0)]
+    stream = spark.readStream.format("aolog").options(**skip).load(str(tmp_path))
+    sink = stream.writeStream.format("noop")
+    query = sink.option("checkpointLocation", str(tmp_path / "state")).start()
+    try:
+        query.processAllAvailable()
+        found = aolog.spark.lag(query.lastProgress)
+    finally:
+        query.stop()
+    assert (str(query.id), "log", "corrupt", 10, 0) in lost()
+    assert found.lost == found.lost_by_log["log"] == {"corrupt": 10}
