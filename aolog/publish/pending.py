@@ -129,7 +129,7 @@ class PendingLog:
 
     def _begin(self) -> FormatTwoSlab:
         storage = self._storage
-        reach = reach_of(self._path, 0, self._options.slab_bytes)
+        reach = reach_of(self._path, 0, self._options.full_bytes)
         storage.make_directory(self._path, self._options.mode)
         name = pending_name(self._job, storage.system.random_bytes(16).hex(), self._depth)
         self._names.append(name)  # before the file exists, so that discard removes it
@@ -141,7 +141,7 @@ class PendingLog:
             salt=int.from_bytes(storage.system.random_bytes(4), "little"),
             epoch=0,
             created_us=clock.now_us(),
-            slab_bytes=self._options.slab_bytes,
+            slab_bytes=self._options.full_bytes,
             reach=reach,
             compressed=self._options.compression != "none",
         )

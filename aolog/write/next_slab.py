@@ -65,12 +65,12 @@ def begin_slab(
 ) -> FormatTwoSlab:
     """Creates the next slab; its header and its name are durable on return. May be repeated after
     StorageError, but not after SyncFailed: a reader may have the slab open by then."""
-    reach = reach_of(directory.path, following.base, options.slab_bytes)
+    reach = reach_of(directory.path, following.base, options.full_bytes)
     with storage.appearing(directory / slab_name(following.base)) as file:
         header = next_header(
             following,
             salt=int.from_bytes(storage.system.random_bytes(4), "little"),
-            slab_bytes=options.slab_bytes,
+            slab_bytes=options.full_bytes,
             reach=reach,
             boot_id=storage.system.boot_id(),
             inode=file.identity(),

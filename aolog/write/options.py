@@ -64,8 +64,9 @@ class About(NamedTuple):
 class WriterOptions(NamedTuple):
     """The table. Call `checked` before use."""
 
-    slab_bytes: Annotated[int, About("How large", "bytes", 1, SLAB_BYTES_MAX,
-        "Size at which a slab is sealed and the next one begins.")] = SLAB_BYTES
+    slab_bytes: Annotated[int | None, About("How large", "bytes", 1, SLAB_BYTES_MAX,
+        "Size at which a slab is sealed and the next one begins. By default 64 MiB; in a log whose size "
+        "is bounded an eighth of the bound, if that is less.")] = None
     slab_seconds: Annotated[float | None, About("How large", "seconds", 0, 0,
         "Time after its first record at which a slab is sealed.")] = None
     batch_bytes: Annotated[int, About("How large", "bytes", 0, BATCH_BYTES_MAX,
@@ -115,11 +116,11 @@ class WriterOptions(NamedTuple):
                 "format 1 has no compression", hint='use format="aolog", or compression="none"'
             )
         max_bytes = self.bounds.max_bytes
-        if max_bytes is not None and max_bytes < 2 * self.slab_bytes:
+        if max_bytes is not None and max_bytes < 2 * self.full_bytes:
             raise UsageError(
                 f"Retention(max_bytes={max_bytes}) leaves no room for two slabs of "
-                f"{self.slab_bytes} bytes",
-                hint="lower slab_bytes (--slab-bytes), best to an eighth of the total, or raise the total",
+                f"{self.full_bytes} bytes",
+                hint="leave out slab_bytes (--slab-bytes), or raise the total",
             )
         return self
 
@@ -127,6 +128,13 @@ class WriterOptions(NamedTuple):
     def format_1(self) -> bool:
         """Whether the log is of format 1."""
         return self.format == "queuefka"
+
+    @property
+    def full_bytes(self) -> int:
+        """The bytes at which a slab is full. Retention removes whole slabs: eight in a bounded log."""
+        if self.slab_bytes is not None:
+            return self.slab_bytes
+        return max(1, min(SLAB_BYTES, (self.bounds.max_bytes or 8 * SLAB_BYTES) // 8))
 
     @property
     def frame_bytes(self) -> int:
@@ -178,7 +186,7 @@ class Option(NamedTuple):
 
     @property
     def default_text(self) -> str:
-        """The default as people write it; "none" if there is none."""
+        """The default as people write it; "none" for None."""
         if self.default is None:
             return "none"
         if self.about.unit == "bytes":
@@ -228,8 +236,9 @@ def documented(owner: type[_T]) -> type[_T]:
         if option.about.group != group:
             group = option.about.group
             lines.append(f"\n**{group}**\n")
-        known = [option.range_text] if option.range_text else []
-        lines.append(f"{option.name} : {', '.join([*known, f'default {option.default_text}'])}")
+        default = "" if option.default is None else f"default {option.default_text}"
+        known = ", ".join(filter(None, [option.range_text, default]))
+        lines.append(f"{option.name} : {known}" if known else option.name)
         indent = " " * 4
         lines.append(fill(option.about.sentence, 96, initial_indent=indent, subsequent_indent=indent))
     owner.__doc__ = "\n".join(lines)

@@ -142,7 +142,7 @@ class SlabChain:
         directory, storage, options = self._directory, self.storage, self._options
         if options.format_1:
             base = self._following.base
-            self.slab = begin_format_1_slab(directory, storage, base, offset, options.slab_bytes)
+            self.slab = begin_format_1_slab(directory, storage, base, offset, options.full_bytes)
         else:
             self.slab = begin_slab(directory, storage, self._following, options)
         slab = self.slab
@@ -165,7 +165,7 @@ class SlabChain:
         retention = self._retention
         if not retention.bounded:
             return True
-        holder = self._prune(needed=self._options.slab_bytes).holder
+        holder = self._prune(needed=self._options.full_bytes).holder
         if holder is None or retention.when_full == "prune":
             self._full_warn_at_s = 0.0
             return True
@@ -199,7 +199,7 @@ class SlabChain:
         if not self._retention.bounded:
             return False
         try:
-            return self._prune(needed=self._options.slab_bytes if for_slab else 0).slabs > 0
+            return self._prune(needed=self._options.full_bytes if for_slab else 0).slabs > 0
         except AologError as error:
             notices.warn("nothing is pruned: %s", error)
             return False

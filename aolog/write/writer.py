@@ -30,7 +30,6 @@ from aolog.write.log_tail import LogTail, may_be_retried
 from aolog.write.options import (
     BATCH_BYTES,
     MAX_RECORD_BYTES,
-    SLAB_BYTES,
     WriterOptions,
     documented,
 )
@@ -80,7 +79,7 @@ class Writer(Inlet):
         path: str | os.PathLike[str],
         *,
         # how large
-        slab_bytes: int = SLAB_BYTES,
+        slab_bytes: int | None = None,
         slab_seconds: float | None = None,
         batch_bytes: int = BATCH_BYTES,
         max_record_bytes: int = MAX_RECORD_BYTES,

@@ -13,6 +13,7 @@ from aolog.log.retention import check_retention, prune
 from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import resume_at
 from aolog.storage.storage import DIRECTORY_MODE
+from aolog.write.options import SLAB_BYTES
 from bridge.buffer.provider import Message
 from bridge.deliver.losses import LogLosses
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 CURSOR = "buffer"
 READ_BYTES = 256 << 10
-SLAB_BYTES = 64 << 20
 MAX_RECORD_BYTES = 64 << 20  # value, key, headers and topic of a message, with overhead
 # What is kept in memory too until it is flushed, for `recover`. The writer flushes as often.
 UNFLUSHED_BYTES = 1 << 20
@@ -75,13 +75,9 @@ class Backlog:
         if self.blocks:
             bounds = retention.max_bytes, retention.max_age_s, retention.max_slabs
             retention = Retention(*bounds, when_full="error")
-        slab_bytes = SLAB_BYTES
-        if retention.max_bytes is not None:  # so that pruning removes an eighth of the log
-            slab_bytes = max(1, min(slab_bytes, retention.max_bytes // 8))
         self._open_writer = partial(
             Writer,
             path,
-            slab_bytes=slab_bytes,
             retention=retention,
             mode=mode,
             storage=self._storage,

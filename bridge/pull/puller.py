@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from aolog import Reader, Retention, Writer
 from aolog.errors import NotALog, StorageFull, UsageError, records_lost
-from aolog.write.options import SLAB_BYTES
 from bridge.errors import Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.consumed import Omissions
@@ -80,8 +79,7 @@ class Puller:
         if options.begin == "latest":
             self._archive.begin_at(self._ends)
         retention = Retention(max_bytes=options.max_bytes, when_full="error")
-        slab_bytes = min(SLAB_BYTES, (options.max_bytes or 4 * SLAB_BYTES) // 4)
-        self._writer = Writer(options.path, retention=retention, slab_bytes=slab_bytes)
+        self._writer = Writer(options.path, retention=retention)
         if options.max_bytes is not None:
             _log.warning(
                 "%s is bounded: when it has %d bytes, the archive's oldest records that no cursor needs"

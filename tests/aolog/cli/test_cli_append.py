@@ -190,7 +190,7 @@ BAD_OPTIONS = [
     ("--flush-seconds", "soon"),
     ("--flush-seconds", "0"),
     ("--sync-seconds", "9999999w"),
-    ("--retention-max-bytes", "1M"),
+    ("--retention-max-bytes", "1"),
     ("--topic", "x" * 250),
     ("--sync", "often"),
     ("--delimiter", "comma"),

@@ -57,6 +57,18 @@ def total(path: str) -> int:
     return sum(slab.stat().st_size for slab in slab_files(path))
 
 
+def test_a_bounded_log_has_slabs_of_an_eighth_of_its_bound_unless_told_otherwise(
+    log_path: str,
+) -> None:
+    keep = aolog.Retention(max_bytes=200_000)
+    with aolog.Writer(log_path, retention=keep, batch_bytes=0, **NEVER) as writer:
+        for _ in range(400):
+            writer.append(bytes(1000))
+    sizes = [slab.stat().st_size for slab in slab_files(log_path)[:-1]]
+    assert 5 <= len(sizes) <= 7
+    assert all(25_000 <= size < 27_000 for size in sizes)
+
+
 def hold(path: str, n: int, name: str = "c", **options: object) -> None:
     """A cursor that has passed n records."""
     with aolog.Reader(path, cursor=name, **options) as reader:

@@ -224,8 +224,7 @@ def test_only_named_topics_are_accepted_if_some_are_named(tmp_path: Path) -> Non
 
 def test_a_full_log_answers_503_with_retry_after_until_it_is_drained(tmp_path: Path) -> None:
     retention = aolog.Retention(max_bytes=256 << 10, when_full="error")
-    options = {"retention": retention, "slab_bytes": 64 << 10}
-    with ingesting(tmp_path, options=options) as client:
+    with ingesting(tmp_path, options={"retention": retention}) as client:
         batch = (30_000).to_bytes(4, "little") + bytes(30_000)
         client.post("t", batch, BINARY)
         with aolog.Reader(tmp_path / "t", cursor="bridge") as bridge:
