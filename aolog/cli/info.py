@@ -49,7 +49,7 @@ def _describe(log: Log) -> dict[str, Any]:
     first = next((header for i in range(count) if (header := log.slab(i).header)), None)
     last = log.last_header()
     end = seek.latest(log)
-    first_ordinal = seek.earliest(log).ordinal if log.format == 2 else None
+    first_ordinal = seek.earliest(log).ordinal if log.has_headers else None
     counts = first_ordinal is not None and end.ordinal is not None
     greatest_us = NO_TIMESTAMP
     slab = log.slab(count - 1)
@@ -58,7 +58,7 @@ def _describe(log: Log) -> dict[str, Any]:
     first_us, last_us = _timestamps(log, end.ordinal)
     return {
         "log": log.path,
-        "format": log.format,
+        "format": 2 if log.has_headers else 1,
         "compressed": last.compressed if last else None,
         "topic_uuid": str(uuid.UUID(bytes=last.topic_uuid)) if last else None,
         "topic": last.topic if last else None,

@@ -39,8 +39,8 @@ from aolog.log.listing import Listing
 from aolog.log.manifest import names_log, resolve
 from aolog.log.names import PENDING_SUFFIX, UNBORN_SUFFIX, slab_base, slab_name
 from aolog.log.slab_file import Slab
-from aolog.log.walk import Damage
-from aolog.log.walk_format1 import QueuefkaWalker
+from aolog.log.walk import Damage, Walker
+from aolog.queuefka.framing import CHAINED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -55,7 +55,7 @@ _OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth
 _LOOKS_BELOW_MAX = 1_000  # names to look at in a directory that is not a log, to find a log in it
 _LOOKS_MAX = 100  # listings before `listed` stops trying, while slabs keep being removed
 _FORMAT_PROBES = 8  # slabs read to find a log's format if the first ones are damaged
-_NO_UUID = b""  # a log of format 1 has no UUID, so a slab of format 2 in it is another log's
+_NO_UUID = b""  # of a log without headers: a slab with one is another log's
 
 
 def slab_bases(path: str, storage: Storage) -> list[int]:
@@ -124,8 +124,8 @@ class Log:
         self._uuid: bytes | None = None  # None: no header was read yet
         self._uuids: dict[int, bytes | None] = {}  # by base: of the headers that decided it
         self._uuid_bases: list[int] | None = None  # the listing on which it was decided
-        self._format: int | None = None
-        self._format_guess: int | None = None  # used if no slab of this listing shows it
+        self._has_headers: bool | None = None
+        self._guess: bool | None = None  # used if no slab of this listing shows it
         self.refresh()
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class Log:
         self._listing = Listing(*begun, names)  # last: after an exception the next call lists again
         if bases == self.bases:
             return False
-        self.bases, self._format_guess = bases, None
+        self.bases, self._guess = bases, None
         for base, slab in list(self._slabs.items()):
             i = bisect_right(bases, base) - 1
             if i < 0 or bases[i] != base:
@@ -188,7 +188,7 @@ class Log:
         remember that there was none, and would hide it.)"""
         if self.refresh() or self.after(slab.base) is not None:
             return
-        has_ended = slab.format == 1 or slab.seal() is not None  # format 1 does not show it
+        has_ended = not slab.has_headers or slab.seal() is not None  # others do not show it
         if self._listing.is_old(time.monotonic(), has_ended=has_ended):
             self.refresh(force=True)
 
@@ -307,7 +307,7 @@ class Log:
                     file,
                     base,
                     limit=self.limit(i),
-                    log_format=self._first_format,
+                    log_has_headers=self._first_has_headers,
                     is_ours=self._is_ours,
                 )
             self._keep(slab)
@@ -336,7 +336,7 @@ class Log:
     def decide_uuid(self, *, to_write: bool = False) -> None:
         """Decides the log's UUID, from which it follows which slabs are foreign (identity.py). to_write:
         for a writer. Raises IdentityUnclear."""
-        if self._uuid_in(self.bases[0]) is None and self._first_format() == 1:
+        if self._uuid_in(self.bases[0]) is None and not self._first_has_headers():
             self._uuid = _NO_UUID
         else:
             listed = self.path, self.storage, self.bases, self._uuid_in
@@ -355,73 +355,73 @@ class Log:
             self._uuids[base] = None
             limit = self.limit(self.index_of(base))
             with suppress(FileNotFoundError, NewerFormat, StorageError):  # pruned, or unreadable
-                slab = Slab(self.open_file(base), base, limit=limit, log_format=lambda: 2)
+                slab = Slab(self.open_file(base), base, limit=limit, log_has_headers=lambda: True)
                 if slab.header is not None:
                     self._keep(slab)
                     self._uuids[base] = slab.header.topic_uuid
         return self._uuids[base]
 
-    def _first_format(self) -> int:
-        """The log's format: of the first slab that shows one, or a guess. A log has one format: a
-        writer refuses to mix them."""
-        if self._format is None and self._format_guess is None:
-            guess = self._guess_format()  # first: a writer may write meanwhile
-            found = filter(None, map(self._format_shown_by, self.bases[:_FORMAT_PROBES]))
-            self._format = next(found, None) or (2 if self._has_traces_of_format_2() else None)
-            if self._format is None:
-                self._format_guess = guess
-        return self._format or self._format_guess or 2
+    def _first_has_headers(self) -> bool:
+        """Whether the log's format has headers: as the first slab does that shows it, or a guess. A log has
+        one format: a writer refuses to mix them."""
+        if self._has_headers is None and self._guess is None:
+            guess = self._guess_headers()  # first: a writer may write meanwhile
+            probed = map(self._shows_headers, self.bases[:_FORMAT_PROBES])
+            shown = next((each for each in probed if each is not None), None)
+            self._has_headers = self._has_traces_of_headers() or None if shown is None else shown
+            self._guess = guess if self._has_headers is None else None
+        return False not in {self._has_headers, self._guess}
 
-    def _has_traces_of_format_2(self) -> bool:
+    def _has_traces_of_headers(self) -> bool:
         return (
-            bool(self.unborn)  # a slab of format 1 never has a temporary name
+            bool(self.unborn)  # a slab without a header never has a temporary name
             or self._has_pending
             or any(cursor_uuids(self.path, self.storage))
             or names_log(self.path, self.storage)
         )
 
-    def _guess_format(self) -> int | None:
-        """If nothing is intact: a slab of format 2 gets its name with the whole prelude written."""
+    def _guess_headers(self) -> bool | None:
+        """If nothing is intact: a slab with a header gets its name with the whole prelude written."""
         try:
             with self.open_file(self.bases[0]) as file:
-                return 2 if file.stat().size >= DATA_BEGIN else 1
+                return file.stat().size >= DATA_BEGIN
         except FileNotFoundError:
             return None
 
     @property
     def shows_format(self) -> bool:
-        """Whether anything in the log shows its format; otherwise `format` is a guess."""
-        return self._first_format() == self._format
+        """Whether anything in the log shows its format; otherwise `has_headers` is a guess."""
+        return self._first_has_headers() == self._has_headers
 
-    def take_for_format_1(self) -> None:
-        """Replaces the guess: the caller writes format 1."""
+    def take_as_headerless(self) -> None:
+        """Replaces the guess: the caller writes slabs without headers."""
         assert not self.shows_format
-        self._format_guess = 1
+        self._guess = False
 
-    def _format_shown_by(self, base: int) -> int | None:
-        """The format that a slab shows; None if nothing in it is intact, or it was pruned."""
+    def _shows_headers(self, base: int) -> bool | None:
+        """Whether a slab's format has headers; None if nothing in it is intact, or it was pruned."""
         try:
             file = self.open_file(base)
         except FileNotFoundError:
             return None
         with file:
             if file.pread(HEADER_LEN, 0).startswith(MAGIC[:4]):
-                return 2
-            first = QueuefkaWalker(file, 0).next()
-            if isinstance(first, Frame):  # first: its records may contain a slab of format 2
-                return 1
+                return True
+            first = Walker(file, CHAINED, 0).next()
+            if isinstance(first, Frame):  # first: its records may contain a slab with a header
+                return False
             if decode_slab_header(file.pread(HEADER_LEN, HEADER_COPIES[1])) is not None:
-                return 2
+                return True
             limit = self.limit(self.index_of(base))
-            if Slab(file, base, limit=limit, log_format=lambda: 2).seal() is not None:
-                return 2
-            return 1 if isinstance(first, Damage) else None
+            if Slab(file, base, limit=limit, log_has_headers=lambda: True).seal() is not None:
+                return True
+            return False if isinstance(first, Damage) else None
 
     @property
-    def format(self) -> int:
-        """1 or 2."""
+    def has_headers(self) -> bool:
+        """Whether its slabs have headers, marks and seals, and count records: format 2."""
         self.require_slabs()
-        return self._first_format()
+        return self._first_has_headers()
 
     def find(self, reached: Callable[[SlabHeader], bool]) -> int:
         """The index of the last slab whose header satisfies a condition that, once false, stays
@@ -445,6 +445,6 @@ class Log:
             return None
 
     def last_header(self) -> SlabHeader | None:
-        """The last header that is intact; None in format 1."""
+        """The last header that is intact; None if there is none."""
         headers = map(self.header, reversed(range(len(self.bases))))
         return next(filter(None, headers), None)

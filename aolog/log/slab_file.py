@@ -35,8 +35,8 @@ from aolog.format.slab import (
     decode_slab_header,
     decode_trailer,
 )
-from aolog.log.walk import Walker, outcomes
-from aolog.log.walk_format1 import QueuefkaWalker
+from aolog.log.walk import Salted, Walker, outcomes
+from aolog.queuefka.framing import CHAINED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def seal_at_end(file: File, end: int) -> tuple[Seal, Frame] | None:
     if found is None:
         return None
     offset, salt = found
-    frame = Walker(file, salt, offset, limit=end).next()
+    frame = Walker(file, Salted(salt), offset, limit=end).next()
     if not isinstance(frame, Frame) or frame.header.kind != KIND_SEAL or frame.end != end:
         return None
     seal = decode_seal_body(frame.body)
@@ -60,8 +60,9 @@ def seal_at_end(file: File, end: int) -> tuple[Seal, Frame] | None:
 class Slab:
     """An opened slab file. Not thread-safe.
 
-    format: 1 or 2. header: None in format 1, and if no copy is valid because all are lost or all are
-    another log's: then the whole slab is damage. foreign: the UUID of that other log. limit: the
+    has_headers: whether its format has headers, marks and seals, and counts records: format 2. header:
+    None if it has none, and if no copy is valid because all are lost or all are another log's: then the
+    whole slab is damage. foreign: the UUID of that other log. limit: the
     offset at which the slab ends by its successor's name; None for the log's last slab. is_sealed:
     whether the last frame that `end` found is a seal. is_ours: whether a header that was found in
     the slab at a base has the log's UUID.
@@ -73,7 +74,7 @@ class Slab:
         base: int,
         *,
         limit: int | None,
-        log_format: Callable[[], int],
+        log_has_headers: Callable[[], bool],
         is_ours: Callable[[int, SlabHeader], bool] = lambda _base, _header: True,
     ) -> None:
         self.file = file
@@ -91,8 +92,8 @@ class Slab:
         # A log has one format. A slab that is too short or too damaged to show its format has the
         # log's: a damaged header of format 2 is never read as format 1, nor a torn length as 2.
         first = file.pread(HEADER_LEN, 0)
-        self.format = 2 if first.startswith(MAGIC[:4]) else log_format()
-        if self.format == 2:
+        self.has_headers = first.startswith(MAGIC[:4]) or log_has_headers()
+        if self.has_headers:
             self._read_header(first)
 
     def close(self) -> None:
@@ -102,7 +103,12 @@ class Slab:
     @property
     def data_begin(self) -> int:
         """The offset of the first frame."""
-        return DATA_BEGIN if self.format == 2 else 0
+        return DATA_BEGIN if self.has_headers else 0
+
+    @property
+    def lacks_header(self) -> bool:
+        """Whether nothing in it can be read: its format has a header, and no copy is valid."""
+        return self.has_headers and self.header is None
 
     @property
     def compressed(self) -> bool:
@@ -144,7 +150,7 @@ class Slab:
 
     def seal(self) -> Seal | None:
         """The slab's seal; None if it has no intact one."""
-        if self._seal is not None or self.format == 1:
+        if self._seal is not None or not self.has_headers:
             return self._seal
         found = seal_at_end(self.file, self.end_offset)
         if found is not None and self._counts(found[0].header):
@@ -166,12 +172,12 @@ class Slab:
 
     def walker(self, offset: int | None = None) -> Walker:
         """A walker over the frames from the beginning of a frame on (default: the slab's first frame).
-        Needs a header in format 2."""
+        Needs the header, if the format has one."""
         offset = self.data_begin if offset is None else offset
-        if self.format == 1:
-            return QueuefkaWalker(self.file, offset, limit=self.limit)
+        if not self.has_headers:
+            return Walker(self.file, CHAINED, offset, limit=self.limit)
         assert self.header is not None
-        return Walker(self.file, self.header.salt, offset, limit=self.limit)
+        return Walker(self.file, Salted(self.header.salt), offset, limit=self.limit)
 
     def index(self) -> Index:
         """The seal's index, or the index of the intact frames. Each call walks over the new frames."""
@@ -185,11 +191,11 @@ class Slab:
         """The end of the intact frames, the seal included: the offset after the last one, the number of
         records in the slab before it, and their greatest timestamp. Reads bodies too: after a crash a
         header may exist without its body. If the slab's header is lost, the whole slab is damage and
-        ends at its `end_offset`. In format 1 only the offset has a meaning. Each call walks over the
+        ends at its `end_offset`. Without headers only the offset has a meaning. Each call walks over the
         new frames."""
         if (seal := self.seal()) is not None:
             return Mark(self.end_offset, seal.records, seal.greatest_us)
-        if self.format == 2 and self.header is None:
+        if self.lacks_header:
             return Mark(self.end_offset, 0, NO_TIMESTAMP)
         return self._walk()
 

@@ -17,7 +17,7 @@ intact.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from aolog.format.frame import (
     ALIGNMENT,
@@ -31,7 +31,7 @@ from aolog.format.frame import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from aolog.storage.file import File
 
@@ -74,20 +74,95 @@ def outcomes(walker: Walker) -> Iterator[Outcome]:
                 return
 
 
-class Walker:
-    """The frames of a format-2 slab from `offset` on. Not thread-safe.
+class Framing(Protocol):
+    """How the frames of a slab follow one another: what a walker does not know of a format. Pure, but for the
+    reads of `search`. chunk: bytes of the slab from the offset `chunk_at` on."""
 
-    limit: the offset at which the slab ends by its successor's name; None: at the end of the file.
-    walk_format1.py has the subclass for format 1.
-    """
+    @property
+    def header_len(self) -> int:
+        """The bytes of a frame's header."""
+
+    def frame_len(self, chunk: bytes, at: int, offset: int) -> int | None:
+        """The length of the frame at `offset` by its header, which is at `at` in the chunk; None if the
+        header is not intact."""
+
+    def intact(
+        self, chunk: bytes, view: memoryview, chunk_at: int, offset: int, most: int
+    ) -> list[Frame]:
+        """The intact frames from `offset` on that the chunk contains, at most `most`."""
+
+    def near(self, chunk: bytes, view: memoryview, chunk_at: int, begin: int) -> int | None:
+        """The offset of the next intact frame in the chunk, after bad bytes at `begin`."""
+
+    def search(self, pread: Callable[[int, int], bytes], begin: int, end: int) -> Iterator[int]:
+        """The offsets before `end` at which the next frame after bad bytes at `begin` may begin."""
+
+
+class Salted:
+    """The frames of a slab with headers, format 2: each frame's header has a hash with the slab's salt."""
 
     header_len = FRAME_HEADER_LEN
 
-    def __init__(self, file: File, salt: int, offset: int, *, limit: int | None = None) -> None:
+    def __init__(self, salt: int) -> None:
+        self._salt = salt
+
+    def frame_len(self, chunk: bytes, at: int, offset: int) -> int | None:
+        """As Framing."""
+        header = decode_header(chunk, at, offset, self._salt)
+        return None if header is None else header.frame_len
+
+    def intact(
+        self, chunk: bytes, view: memoryview, chunk_at: int, offset: int, most: int
+    ) -> list[Frame]:
+        """As Framing."""
+        return intact_frames(chunk, view, chunk_at, offset, self._salt, most)
+
+    def near(self, chunk: bytes, view: memoryview, chunk_at: int, begin: int) -> int | None:
+        """As Framing."""
+        for offset, header in self._headers(chunk, chunk_at, begin + ALIGNMENT):
+            frame = view[offset - chunk_at :][: header.frame_len]
+            if len(frame) == header.frame_len and body_matches(header, frame[FRAME_HEADER_LEN:]):
+                return offset
+        return None
+
+    def search(self, pread: Callable[[int, int], bytes], begin: int, end: int) -> Iterator[int]:
+        """As Framing: each intact header. Reads pieces, small ones first; each header is whole in one."""
+        at, size = begin + ALIGNMENT, _SEARCH_BYTES
+        while at + FRAME_HEADER_LEN <= end:
+            chunk = pread(min(size, end - at), at)
+            yield from (offset for offset, _ in self._headers(chunk, at, at))
+            if len(chunk) < FRAME_HEADER_LEN:
+                return
+            at += (len(chunk) - FRAME_HEADER_LEN) // ALIGNMENT * ALIGNMENT + ALIGNMENT
+            size = min(2 * size, CHUNK_BYTES)
+
+    def _headers(
+        self, chunk: bytes, chunk_at: int, begin: int
+    ) -> Iterator[tuple[int, FrameHeader]]:
+        """The intact headers from `begin` on, with their offsets."""
+        i = chunk.find(MAGIC_BYTES, begin - chunk_at)
+        while 0 <= i <= len(chunk) - FRAME_HEADER_LEN:
+            offset = chunk_at + i
+            if offset % ALIGNMENT == 0:
+                header = decode_header(chunk, i, offset, self._salt)
+                if header is not None:
+                    yield offset, header
+            i = chunk.find(MAGIC_BYTES, i + 1)
+
+
+class Walker:
+    """The frames of a slab from `offset` on. Not thread-safe.
+
+    limit: the offset at which the slab ends by its successor's name; None: at the end of the file.
+    """
+
+    def __init__(
+        self, file: File, framing: Framing, offset: int, *, limit: int | None = None
+    ) -> None:
         self.offset = offset
         self.limit = limit
         self._file = file
-        self._salt = salt
+        self._framing = framing
         self._chunk = b""
         self._chunk_view = memoryview(b"")
         self._chunk_at = offset
@@ -121,9 +196,7 @@ class Walker:
         return frames
 
     def _intact(self, offset: int, most: int) -> list[Frame]:
-        return intact_frames(
-            self._chunk, self._chunk_view, self._chunk_at, offset, self._salt, most
-        )
+        return self._framing.intact(self._chunk, self._chunk_view, self._chunk_at, offset, most)
 
     def _load(self, offset: int, size: int) -> int:
         """Reads `size` bytes at `offset` into the chunk, fewer at the end. Returns their number."""
@@ -141,18 +214,13 @@ class Walker:
         self._chunk_at = offset
         return min(size, len(self._chunk))
 
-    def _frame_len(self, offset: int) -> int | None:
-        """The length of the frame at `offset` by its header, which is in the chunk; None if the header
-        is not intact."""
-        header = decode_header(self._chunk, offset - self._chunk_at, offset, self._salt)
-        return None if header is None else header.frame_len
-
     def _load_frame(self, offset: int) -> bool:
         """Whether there is a header at `offset`, and the frame ends before the end. Then the whole frame
         is in the chunk."""
-        if self._load(offset, self.header_len) < self.header_len:
+        header_len = self._framing.header_len
+        if self._load(offset, header_len) < header_len:
             return False
-        length = self._frame_len(offset)
+        length = self._framing.frame_len(self._chunk, offset - self._chunk_at, offset)
         if length is None:
             return False
         if offset + length - self._chunk_at > len(self._chunk):
@@ -193,7 +261,7 @@ class Walker:
         if (again := self._frame_at(begin)) is not None:
             self.offset = again.end
             return again
-        found = self._search(begin + ALIGNMENT, end)
+        found = self._search(begin, end)
         self._forget()
         if found is None:
             self._searched = seen
@@ -216,44 +284,15 @@ class Walker:
         """The next intact frame in the chunk, if the file still has the same bad bytes before it.
         Without this, each damaged place would read a chunk again."""
         at = begin - self._chunk_at
-        for offset, header in _headers(self._chunk, self._chunk_at, begin + ALIGNMENT, self._salt):
-            frame = self._chunk_view[offset - self._chunk_at :][: header.frame_len]
-            if len(frame) < header.frame_len or not body_matches(header, frame[FRAME_HEADER_LEN:]):
-                continue
-            bad = self._chunk_view[at : at + offset - begin]
-            return offset if self._file.pread(len(bad), begin) == bad else None
-        return None
-
-    def _chunks(self, begin: int, end: int) -> Iterator[tuple[bytes, int]]:
-        """The bytes in [begin, end) in pieces with their offsets, small ones first. Each header is
-        whole in one of the pieces."""
-        at, size = begin, _SEARCH_BYTES
-        while at + FRAME_HEADER_LEN <= end:
-            chunk = self._file.pread(min(size, end - at), at)
-            yield chunk, at
-            if len(chunk) < FRAME_HEADER_LEN:
-                return
-            at += (len(chunk) - FRAME_HEADER_LEN) // ALIGNMENT * ALIGNMENT + ALIGNMENT
-            size = min(2 * size, CHUNK_BYTES)
+        offset = self._framing.near(self._chunk, self._chunk_view, self._chunk_at, begin)
+        if offset is None:
+            return None
+        bad = self._chunk_view[at : at + offset - begin]
+        return offset if self._file.pread(len(bad), begin) == bad else None
 
     def _search(self, begin: int, end: int) -> int | None:
-        """The offset of the first intact frame in [begin, end)."""
-        for chunk, at in self._chunks(begin, end):
-            for offset, _ in _headers(chunk, at, at, self._salt):
-                if self._frame_at(offset) is not None:
-                    return offset
+        """The offset of the next intact frame after the bad bytes at `begin`, before `end`."""
+        for offset in self._framing.search(self._file.pread, begin, end):
+            if self._frame_at(offset) is not None:
+                return offset
         return None
-
-
-def _headers(
-    chunk: bytes, chunk_at: int, begin: int, salt: int
-) -> Iterator[tuple[int, FrameHeader]]:
-    """The intact headers from `begin` on, with their offsets. chunk: the bytes from `chunk_at` on."""
-    i = chunk.find(MAGIC_BYTES, begin - chunk_at)
-    while 0 <= i <= len(chunk) - FRAME_HEADER_LEN:
-        offset = chunk_at + i
-        if offset % ALIGNMENT == 0:
-            header = decode_header(chunk, i, offset, salt)
-            if header is not None:
-                yield offset, header
-        i = chunk.find(MAGIC_BYTES, i + 1)

@@ -73,7 +73,7 @@ class SlabAudit:
     def __init__(self, slab: Slab, path: Inside) -> None:
         self.base = slab.base
         self.path = path
-        self.format = slab.format
+        self.has_headers = slab.has_headers
         self.header = slab.header
         self.foreign = slab.foreign  # the UUID of another log, if no header copy is this log's
         self.data_begin = slab.data_begin
@@ -133,7 +133,7 @@ class SlabAudit:
         if kind == KIND_SEAL:
             return
         header = self.header
-        if header is None:  # format 1: its frame header has these two fields
+        if header is None:  # a frame's header has these two fields
             self._hash.update(b"%d %d %d;" % (offset, body_len, body_hash))
         else:
             self._hash.update(encode_header(head, offset, header.salt))
@@ -217,8 +217,8 @@ def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Au
     if (last := scan.slab) is not None:
         bases = bases[: log.index_of(last.base) + 1]
         tail = end - last.base, last.end_offset
-        # In format 1 zeros count too: the Go program takes them for records.
-        if found is None and (last.format == 1 or not last.file.is_blank(*tail)):
+        # Without headers zeros count too: the Go program takes them for records.
+        if found is None and (not last.has_headers or not last.file.is_blank(*tail)):
             tail_bytes = tail[1] - tail[0]
     listed = []
     for i, base in enumerate(bases):
@@ -239,7 +239,7 @@ def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:
     found.tally()
     found.stat = slab.file.stat()
     found.limit = slab.limit
-    if found.format == 1:
+    if not found.has_headers:
         return found
     found.copies = tuple(
         decode_slab_header(slab.file.pread(HEADER_LEN, at)) for at in HEADER_COPIES

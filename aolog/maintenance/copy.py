@@ -47,8 +47,10 @@ def copied_bytes(found: Audit) -> int:
     """Upper bound of the size of the copy's slabs. Damage becomes holes, which take no space."""
     size = found.tail_bytes
     for slab in found.slabs:
-        size += slab.size if slab.format == 1 else DATA_BEGIN
-        size += sum(end - begin for begin, end in slab.runs) if slab.format == 2 else 0
+        if slab.has_headers:
+            size += DATA_BEGIN + sum(end - begin for begin, end in slab.runs)
+        else:
+            size += slab.size
     return size
 
 
@@ -117,7 +119,7 @@ def _copy_slab(
             return header
         return header._replace(topic_uuid=new_uuid)
 
-    if slab.format == 1:
+    if not slab.has_headers:
         _copy_ranges(original, [(0, slab.size)], copy)
     elif slab.header is None:
         copy.pwrite_all([MAGIC[: slab.size]], 0)

@@ -176,7 +176,7 @@ def _free_place(into: str, log: Log) -> Inside:
 
 def _uuid(log: Log, found: Audit) -> bytes | None:
     """The log's UUID; None in format 1. Raises HeaderLost if no slab has an intact header of its own."""
-    if log.format == 1:
+    if not log.has_headers:
         return None
     for slab in found.slabs:
         if slab.header is not None:

@@ -49,9 +49,9 @@ _HASHED_PER_BYTE = 16
 
 
 def salvage_slab(slab: SlabAudit, storage: Storage) -> Iterator[dict[str, Any]]:
-    """The remains in a slab of format 2, in order, one object for each record, marked as unverified;
+    """The remains in a slab with headers, in order, one object for each record, marked as unverified;
     nothing from a slab of another log. Reads only."""
-    if slab.format == 1 or slab.foreign is not None:
+    if not slab.has_headers or slab.foreign is not None:
         return
     at = slab.data_begin
     ranges = []

@@ -72,7 +72,7 @@ def judge(log: Log, found: Audit) -> Report:
     problems = [finding.message for finding in findings if finding.damage]
     durable = found.slabs[0].base if found.slabs else 0
     for slab in found.slabs:
-        if slab.runs and slab.format == 2:
+        if slab.runs and slab.has_headers:
             durable = max(durable, slab.base + slab.durable)
     known = [gap for gap in found.gaps if own.covers(gap)]
     return Report(
@@ -112,7 +112,7 @@ def _seal_state(slab: SlabAudit, successor: SlabHeader | None) -> SealState:
 def _of_slab(slab: SlabAudit, seal: SealState, *, any_header: bool) -> list[Finding]:
     """any_header: whether any slab of the log has a header; otherwise an emptied slab is damage, because
     repair refuses such a log."""
-    if slab.format == 1:
+    if not slab.has_headers:
         return []
     found = []
 

@@ -27,7 +27,7 @@ _HEAD_LEN = 8  # of format 1's first frame: length and hash
 
 def identity(log: Log, address: int) -> tuple[bytes, int]:
     """(topic UUID, epoch) that a position at `address` is committed with: those of its slab."""
-    if log.format == 1:
+    if not log.has_headers:
         return log.bases[0].to_bytes(8, "little") + _first_head(log, 0), 0
     after = max(log.index_of(address), 0) + 1
     for i in chain(reversed(range(after)), range(after, len(log.bases))):  # headers may be lost
@@ -53,8 +53,8 @@ def resume(log: Log, position: Position) -> Place:
 def check_course(log: Log, position: Position) -> None:
     """Raises CursorForeign, CursorDiverged if the log has another history below the position, and
     FileNotFoundError if a slab is pruned meanwhile."""
-    if log.format == 1:
-        _check_format_1(log, position)
+    if not log.has_headers:
+        _check_first_frame(log, position)
         return
     uuid = None
     for i in reversed(range(len(log.bases))):
@@ -101,7 +101,7 @@ def check_end(log: Log, position: Position) -> None:
     )
 
 
-def _check_format_1(log: Log, position: Position) -> None:
+def _check_first_frame(log: Log, position: Position) -> None:
     base = int.from_bytes(position.topic_uuid[:8], "little")
     i = log.index_of(base)
     if i < 0 or log.bases[i] != base:

@@ -31,7 +31,7 @@ def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) 
     if end.ordinal is not None and ordinal is not None:
         records = max(0, end.ordinal - ordinal)
     if end.address <= here or records == 0:
-        return Lag(0 if log.format == 2 else records, 0, 0.0)
+        return Lag(0 if log.has_headers else records, 0, 0.0)
     size = 0
     for i in range(max(log.index_of(here), 0), len(log.bases)):
         slab = log.slab(i)

@@ -85,7 +85,7 @@ def _place(log: Log, wanted: Range, ordinal: int | None) -> Place:
         i = log.index_of(begin)
         if i >= 0 and log.bases[i] == begin:
             header = log.slab(i).header
-            if header is not None or log.slab(i).format == 1:
+            if not log.slab(i).lacks_header:
                 return Place(begin, begin, None, None if header is None else header.base_ordinal)
         return seek.at_address(log, begin - 1)
     except AddressPruned:  # the scan reports it

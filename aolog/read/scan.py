@@ -288,11 +288,11 @@ class Scan:
             self._bridge_hole(slab, first=i == 0)
         self.slab = slab
         self._passed_foreign |= slab.foreign is not None
-        if slab.header is not None or slab.format == 1:
+        if not slab.lacks_header:
             self._walker = slab.walker(offset)
         elif slab.limit is None:
             # A header is durable before its slab has a name: it was there. If this is such a slab:
-            # of format 1, a power cut may take the first bytes and leave others.
+            # of a log without headers, a power cut may take the first bytes and leave others.
             reason: GapReason = "corrupt" if self.log.shows_format else "torn_or_corrupt"
             if slab.foreign is not None:
                 reason = "foreign"
@@ -305,7 +305,7 @@ class Scan:
     def _bridge_hole(self, slab: Slab, *, first: bool) -> None:
         """Adds the bytes between the last intact byte and a slab just opened to the gap."""
         head = slab.header
-        if head is None and slab.format == 2:
+        if slab.lacks_header:
             return  # part of a hole: the next slab with a header counts it
         passed_foreign, self._passed_foreign = self._passed_foreign, False
         end = slab.base if head is None else min(head.predecessor_end, slab.base)
@@ -316,7 +316,7 @@ class Scan:
             reason: GapReason = "missing"
             if passed_foreign:
                 reason = "foreign"
-            elif head is None:  # format 1: the bases alone say where a slab should be
+            elif head is None:  # the bases alone say where a slab should be
                 is_gone = first and self._left_end < slab.base
                 reason = "pruned" if is_gone else "torn_or_corrupt"
             elif head.predecessor_base == self._left_base:

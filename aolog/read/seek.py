@@ -59,7 +59,7 @@ def find(log: Log, where: Start, ordinal: int | None) -> Place:
 def _first_ordinal(slab: Slab) -> int | None:
     if slab.header is not None:
         return slab.header.base_ordinal
-    return 0 if slab.format == 2 and slab.base == 0 else None
+    return 0 if slab.has_headers and slab.base == 0 else None
 
 
 def earliest(log: Log) -> Place:
@@ -73,14 +73,14 @@ def latest(log: Log) -> Place:
     slab = log.slab(len(log.bases) - 1)
     end = slab.end()
     first = _first_ordinal(slab)
-    ordinal = None if first is None or slab.format == 1 else first + end.ordinal
+    ordinal = None if first is None or not slab.has_headers else first + end.ordinal
     return Place(slab.base + end.offset, slab.base, end.offset, ordinal)
 
 
 def durable(log: Log) -> int | None:
-    """Everything before this address survives power loss; more may. None in format 1."""
+    """Everything before this address survives power loss; more may. None if slabs have no marks."""
     slab = log.slab(len(log.bases) - 1)
-    if slab.format == 1:
+    if not slab.has_headers:
         return None
     return slab.base + (slab.end().offset if slab.seal() is not None else slab.marked())
 
@@ -109,15 +109,15 @@ def at_address(log: Log, address: int) -> Place:
             path=log.path,
             end=end,
         )
-    while i > 0 and slab.format == 2 and slab.header is None:
+    while i > 0 and slab.lacks_header:
         i -= 1  # part of a hole, which is reported and counted from the intact byte before it
         slab = log.slab(i)
     return _within(slab, address - slab.base)
 
 
 def _within(slab: Slab, offset: int) -> Place:
-    if slab.format == 1:
-        return _within_format_1(slab, offset)
+    if not slab.has_headers:
+        return _within_chain(slab, offset)
     if slab.header is None:
         return Place(slab.base, slab.base, None, _first_ordinal(slab))
     at, ordinal, frame = slab.chain(slab.index().at_offset(offset), lambda f: f.end > offset)
@@ -133,8 +133,8 @@ def _within(slab: Slab, offset: int) -> Place:
     return Place(slab.base + max(offset, at), slab.base, at, ordinal + inside)
 
 
-def _within_format_1(slab: Slab, offset: int) -> Place:
-    """An address inside a frame means the next frame: a frame of format 1 has one record."""
+def _within_chain(slab: Slab, offset: int) -> Place:
+    """Without headers a frame has one record: an address inside it means the next frame."""
     at, _, frame = slab.chain(None, lambda f: f.offset >= offset)
     if frame is not None and frame.offset == offset:
         at = offset
@@ -143,8 +143,8 @@ def _within_format_1(slab: Slab, offset: int) -> Place:
 
 def at_ordinal(log: Log, ordinal: int) -> Place:
     """The record with this number of records of the log before it. Raises AddressPruned,
-    AddressBeyondEnd, and UsageError in format 1, which does not count records."""
-    _require_format_2(log, "ordinals")
+    AddressBeyondEnd, and UsageError if the log does not count records."""
+    _require_headers(log, "ordinals")
     i = log.find(lambda header: header.base_ordinal <= ordinal)
     slab = log.slab(i)
     first = _first_ordinal(slab)
@@ -180,7 +180,7 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
 def at_time(log: Log, timestamp_us: int) -> Place:
     """The first record, in the order of the log, with this timestamp or a later one; otherwise the
     end of the log."""
-    _require_format_2(log, "timestamps")
+    _require_headers(log, "timestamps")
     i = log.find(lambda header: header.greatest_before_us < timestamp_us)
     while i < len(log.bases):
         place = _time_within(log.slab(i), timestamp_us)
@@ -221,6 +221,6 @@ def _time_within(slab: Slab, timestamp_us: int) -> Place | None:
     return None
 
 
-def _require_format_2(log: Log, what: str) -> None:
-    if log.format == 1:
+def _require_headers(log: Log, what: str) -> None:
+    if not log.has_headers:
         raise UsageError(f"{log.path}: format 1 has no {what}", hint="seek by address", path=None)

@@ -50,15 +50,15 @@ class Found(NamedTuple):
 
 class Listed(NamedTuple):
     """A log at the time of a look. bases: of its slabs, ascending. end: after its last intact frame.
-    ordinal: records before the end, None if they are not counted. format: 1 or 2. topic: the log's
-    default. uuid: in hex; None in format 1, and if the last slab's header is lost."""
+    ordinal: records before the end, None if they are not counted. has_headers: see Log. topic: the log's
+    default. uuid: in hex; None without headers, and if the last slab's is lost."""
 
     name: str
     path: str
     bases: tuple[int, ...]
     end: int
     ordinal: int | None
-    format: int
+    has_headers: bool
     topic: str | None
     uuid: str | None = None
 
@@ -101,7 +101,7 @@ def _as_expression(glob: re.Match[str]) -> str:
 
 def check_counts(log: Listed, option: str, instead: str) -> None:
     """Raises UsageError, which names the option, for a log that does not count its records."""
-    if log.format == 1:
+    if not log.has_headers:
         raise UsageError(
             f"option {option}: {log.name!r} is of format 1, which does not count", hint=instead
         )
@@ -162,7 +162,7 @@ def look(found: Found, log: Log) -> Listed:
         topic, uuid = (None, None) if head is None else (head.topic, head.topic_uuid.hex())
         end, ordinal = place.address, place.ordinal
         bases = tuple(log.bases)
-        return Listed(found.name, found.path, bases, end, ordinal, slab.format, topic, uuid)
+        return Listed(found.name, found.path, bases, end, ordinal, slab.has_headers, topic, uuid)
 
     return log.listed(last)
 

@@ -146,7 +146,7 @@ def _checked(log: Listed, address: int, option: str, options: Options) -> int:
 
 
 def _at_time(log: Listed, timestamp_us: int, option: str, *, must_exist: bool) -> int:
-    if log.format == 1:
+    if not log.has_headers:
         raise UsageError(
             f"option {option}: {log.name!r} is of format 1, which has no timestamps",
             hint="exclude the log with subscribe, or use offsets",
@@ -238,7 +238,7 @@ def _size(parts: list[tuple[int, int]], within: Range | None = None) -> int:
 
 def _cut(span: Span, parts: list[tuple[int, int]], target: int) -> list[Piece]:
     log, since, until, _ = span
-    if log.format == 1:  # its slabs have no index
+    if not log.has_headers:  # nor an index
         cuts = _slab_cuts(log.bases, since, until, target)
     else:
         cuts = [_near_slab(log.bases, cut, target) for cut in _even_cuts(parts, target)]

@@ -47,7 +47,7 @@ def position_in(
     position, whose UUID counts if the log's is unknown now."""
     if ordinal is None and address == log.end:
         ordinal = log.ordinal
-    elif ordinal is None and address == 0 and log.format != 1:
+    elif ordinal is None and address == 0 and log.has_headers:
         ordinal = 0
     return LogPosition(address, log.uuid or (before and before.uuid), ordinal=ordinal)
 
@@ -55,7 +55,7 @@ def position_in(
 def located(log: Listed, address: int) -> LogPosition:
     """As `position_in`; looks up the ordinal, which may need to open the log."""
     position = position_in(log, address)
-    if position.ordinal is not None or log.format == 1:
+    if position.ordinal is not None or not log.has_headers:
         return position
     with suppress(AologError, FileNotFoundError), Log(log.path, Storage()) as opened:
         return position._replace(ordinal=opened.listed(lambda: at_address(opened, address)).ordinal)

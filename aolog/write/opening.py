@@ -14,7 +14,7 @@ from aolog.format.slab import SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.identity import cursor_uuids
 from aolog.log.names import CURSOR_DIRECTORY, NOT_FOREIGN
-from aolog.log.walk_format1 import QueuefkaWalker
+from aolog.queuefka.recovery import is_unfinished
 from aolog.write.cut_tail import cut_tail
 from aolog.write.next_slab import REACH_SPARE
 from aolog.write.recovery_cases import FOUND, Case, LastSlab, decide
@@ -62,15 +62,14 @@ def _inspect(log: Log) -> tuple[LastSlab | None, int, _Known | None]:
     stat = slab.file.stat()
     header = slab.header
     end, records, greatest_us = slab.end()
-    if slab.format == 1:
-        is_claimed = QueuefkaWalker(slab.file, end).claims_more_than_there_is
+    if not slab.has_headers:
         last = LastSlab(
             format=1,
             base=slab.base,
             size=stat.size,
             end_of_frames=end,
             reach=0,
-            unfinished=end < stat.size and is_claimed(end),
+            unfinished=end < stat.size and is_unfinished(slab.file, end, stat.size),
         )
         return last, stat.size, None
     tail_end = end if header is None else _tail_end(slab, end, stat.size)
@@ -131,11 +130,11 @@ def refuse_foreign(log: Log, *, format_1: bool) -> None:
                 path=log.path,
             )
     elif format_1 and not log.shows_format:
-        log.take_for_format_1()  # a power cut may destroy the first bytes of its first slab
-    elif (log.format == 1) != format_1:
-        its = "queuefka" if log.format == 1 else "aolog"
+        log.take_as_headerless()  # a power cut may destroy the first bytes of its first slab
+    elif log.has_headers is format_1:
+        number, its = (2, "aolog") if log.has_headers else (1, "queuefka")
         raise UsageError(
-            f"{log.path}: the log is of format {log.format}", hint=f'open it with format="{its}"'
+            f"{log.path}: the log is of format {number}", hint=f'open it with format="{its}"'
         )
 
 
@@ -150,7 +149,7 @@ def open_for_append(
     IdentityUnclear if its slabs and cursors contradict each other, and TopicMismatch.
     """
     refuse_foreign(log, format_1=format_1)
-    if log.bases and log.format == 2:
+    if log.bases and log.has_headers:
         log.decide_uuid(to_write=True)
     last, tail_end, found = _inspect(log)
     random_bytes = log.storage.system.random_bytes

@@ -25,8 +25,8 @@ from aolog.format.frame import Frame as LogFrame
 from aolog.format.slab import Index, Seal, SlabHeader, encode_seal
 from aolog.log.directory import Log
 from aolog.log.walk import Damage as WalkDamage
-from aolog.log.walk import Tail, Walker
-from aolog.log.walk_format1 import QueuefkaWalker
+from aolog.log.walk import Salted, Tail, Walker
+from aolog.queuefka.framing import CHAINED
 from aolog.read.batch import RecordFrame
 from aolog.read.scan import Scan
 from aolog.read.seek import earliest
@@ -255,7 +255,7 @@ def _walk(path: str, slab: bytes, log_format: int) -> str:
     file = Storage().open_read(Inside(path, NAME))
     seen = set()
     try:
-        walker = Walker(file, SALT, begin) if log_format == 2 else QueuefkaWalker(file, begin)
+        walker = Walker(file, Salted(SALT) if log_format == 2 else CHAINED, begin)
         at = begin
         for _ in range(len(slab) + 2):
             found = walker.next()

@@ -72,7 +72,7 @@ MUTANTS = {one.name: one for one in (
            case="flush_is_no_sync"),
     Mutant("each damaged place reads a chunk again", "ends", "aolog.log:Walker._near", c.nothing,
            "damage_matrix::test_bytes_read_grow_as_the_log_does[7-batches]"),
-    Mutant("a search in format 1 has no bound", "ends", "aolog.log:QueuefkaWalker._claims",
+    Mutant("a search in format 1 has no bound", "ends", "aolog.queuefka:_claims",
            lambda claims: lambda *args: ((at, 0) for at, _ in claims(*args)),
            "walk::test_a_search_in_format_1_ends_at_its_bound_and_cuts_nothing"),
     Mutant("a failed sync is tried again", "fsync", SYNC, c.tried_again, LYING),

@@ -102,7 +102,7 @@ def test_a_slab_torn_in_its_first_frame_is_emptied_and_used(tmp_path, left):
 
 
 def test_a_tail_that_is_searched_in_vain_up_to_the_bound_is_not_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr("aolog.log.walk_format1.QueuefkaWalker.SEARCH_BYTES_MAX", 100_000)
+    monkeypatch.setattr("aolog.queuefka.recovery.SEARCH_BYTES_MAX", 100_000)
     path = tmp_path / "log" / ("0" * 20 + ".slab")
     path.parent.mkdir()
     intact = b"".join(format1.encode_record(b"intact"))

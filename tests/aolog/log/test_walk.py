@@ -7,9 +7,9 @@ import random
 import pytest
 
 from aolog.format.frame import Frame, encode_frame
-from aolog.log.walk import CHUNK_BYTES, Damage, Outcome, Tail, Walker
-from aolog.log.walk_format1 import QueuefkaWalker
-from aolog.queuefka import format1
+from aolog.log.walk import CHUNK_BYTES, Damage, Outcome, Salted, Tail, Walker
+from aolog.queuefka import format1, recovery
+from aolog.queuefka.framing import CHAINED
 from aolog.storage.directory import beside
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
@@ -74,7 +74,7 @@ def chain(count: int = 9, size: int = 100) -> Chain:
     return Chain([rng.randbytes(size + i) for i in range(count)])
 
 
-def walk(walker: Walker | QueuefkaWalker) -> list[Outcome]:
+def walk(walker: Walker) -> list[Outcome]:
     """All outcomes, the tail last. Bodies are copied: views live no longer than their chunk."""
     outcomes: list[Outcome] = []
     while not outcomes or not isinstance(outcomes[-1], Tail):
@@ -98,7 +98,7 @@ def test_frames_of_one_length_are_read_once(slab, kib):
     size = kib << 10
     made = chain(max(12, 20 * CHUNK_BYTES // size), size)
     file = slab(bytes(made.contents))
-    assert bodies(walk(Walker(file, SALT, BEGIN))) == made.bodies
+    assert bodies(walk(Walker(file, Salted(SALT), BEGIN))) == made.bodies
     assert file.bytes_read < 1.1 * len(made.contents) + 3 * CHUNK_BYTES
 
 
@@ -106,7 +106,7 @@ def test_frames_of_one_length_are_read_once(slab, kib):
 def test_what_lies_beyond_the_limit_is_never_read(slab, at):
     made = chain()
     for limit in (made.offsets[at], made.offsets[at] + 8):
-        outcomes = walk(Walker(slab(bytes(made.contents)), SALT, BEGIN, limit=limit))
+        outcomes = walk(Walker(slab(bytes(made.contents)), Salted(SALT), BEGIN, limit=limit))
         assert bodies(outcomes) == made.bodies[:at]
         assert outcomes[-1][:2] == (made.offsets[at], limit)
 
@@ -124,7 +124,7 @@ def test_whatever_is_overwritten_every_untouched_frame_is_delivered(slab, seed):
         end = min(len(copy), begin + rng.choice([1, 8, 512, 4096, 50000]))
         junk = bytes(end - begin) if rng.random() < 0.5 else rng.randbytes(end - begin)
         copy[begin:end] = junk
-    outcomes = walk(Walker(slab(bytes(copy)), SALT, BEGIN))
+    outcomes = walk(Walker(slab(bytes(copy)), Salted(SALT), BEGIN))
     delivered = [found.offset for found in outcomes if isinstance(found, Frame)]
     places = zip(made.offsets, made.ends, strict=True)
     assert delivered == [a for a, b in places if copy[a:b] == made.contents[a:b]]
@@ -140,7 +140,7 @@ def test_whatever_is_overwritten_every_untouched_frame_is_delivered(slab, seed):
 
 def test_a_frame_larger_than_a_read_is_found_right_after_a_damaged_short_one(slab):
     made = Chain([b"", bytes(1 << 20), b"last"])
-    outcomes = walk(Walker(slab(made.damaged(BEGIN + 5)), SALT, BEGIN))
+    outcomes = walk(Walker(slab(made.damaged(BEGIN + 5)), Salted(SALT), BEGIN))
     assert damages(outcomes) == [Damage(BEGIN, made.offsets[1])]
     assert bodies(outcomes) == made.bodies[1:]
 
@@ -150,7 +150,7 @@ def test_a_frame_larger_than_a_read_is_found_right_after_a_damaged_short_one(sla
 
 def test_asking_again_for_a_large_tail_does_not_search_it_again(slab):
     file = slab(bytes(chain().contents) + (b"\xa0\xf2" + bytes(62)) * (CHUNK_BYTES // 16))
-    walker = Walker(file, SALT, BEGIN)
+    walker = Walker(file, Salted(SALT), BEGIN)
     tail = walk(walker)[-1]
     searched = file.bytes_read
     for _ in range(10):
@@ -169,7 +169,7 @@ def test_a_whole_frame_of_the_slab_stored_as_a_payload_is_never_returned(slab, d
     outer = [bytes(shift) + nested * 3 for shift in range(16)]
     made = Chain([b"first", *outer, b"last"])
     hits = [] if damage is None else [made.offsets[i] + damage for i in range(1, 17)]
-    outcomes = walk(Walker(slab(made.damaged(*hits)), SALT, BEGIN))
+    outcomes = walk(Walker(slab(made.damaged(*hits)), Salted(SALT), BEGIN))
     assert b"never seen" not in bodies(outcomes)
     assert bodies(outcomes) == (made.bodies if damage is None else [b"first", b"last"])
 
@@ -189,7 +189,7 @@ def test_every_second_frame_damaged_takes_time_linear_in_the_bytes(slab, count, 
     made = Chain([b"x" * size] * count)
     contents = made.damaged(*(offset + within for offset in made.offsets[::2]))
     file = slab(contents)
-    assert len(damages(walk(Walker(file, SALT, BEGIN)))) == count // 2
+    assert len(damages(walk(Walker(file, Salted(SALT), BEGIN)))) == count // 2
     assert_linear(file, len(contents))
 
 
@@ -197,7 +197,7 @@ def test_many_right_headers_over_wrong_bodies_take_time_linear_in_the_bytes(slab
     made = Chain([bytes(300_000)] * 40)
     contents = made.damaged(*(offset + 1000 for offset in made.offsets[:-1]))
     file = slab(contents)
-    outcomes = walk(Walker(file, SALT, BEGIN))
+    outcomes = walk(Walker(file, Salted(SALT), BEGIN))
     assert damages(outcomes) == [Damage(BEGIN, made.offsets[-1])]
     assert_linear(file, len(contents))
 
@@ -215,16 +215,17 @@ def unfinished(payload: bytes) -> bytes:
 
 
 def test_a_search_in_format_1_ends_at_its_bound_and_cuts_nothing(slab, monkeypatch):
-    walker = QueuefkaWalker(slab(unfinished((5000).to_bytes(4, "little") * 4000)), 0)
-    assert walk(walker)[-1].begin == SECOND
-    monkeypatch.setattr(QueuefkaWalker, "SEARCH_BYTES_MAX", 100_000)
-    assert not walker.claims_more_than_there_is(SECOND)
+    contents = unfinished((5000).to_bytes(4, "little") * 4000)
+    file = slab(contents)
+    assert walk(Walker(file, CHAINED, 0))[-1].begin == SECOND
+    monkeypatch.setattr(recovery, "SEARCH_BYTES_MAX", 100_000)
+    assert not recovery.is_unfinished(file, SECOND, len(contents))
     monkeypatch.undo()
-    assert walker.claims_more_than_there_is(SECOND)
+    assert recovery.is_unfinished(file, SECOND, len(contents))
 
 
 def test_a_search_in_format_1_reads_no_byte_for_each_offset(slab):
     contents = unfinished(b"plain text has no small numbers in it. " * (CHUNK_BYTES // 10))
     file = slab(contents)
-    assert QueuefkaWalker(file, 0).claims_more_than_there_is(SECOND)
+    assert recovery.is_unfinished(file, SECOND, len(contents))
     assert_linear(file, len(contents))
