@@ -109,7 +109,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One for each task. An empty one if there are no records: Spark needs at least one."""
         options = self._options
-        cut = partitions(self._wanted, options.partition_bytes, options.min_partitions)
+        cut = partitions(self._wanted, *options.of_tasks())
         return [partition_of(pieces) for pieces in cut] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -57,6 +57,7 @@ class Options(NamedTuple):
     fail_on_corruption: bool = True
     partition_bytes: int = PARTITION_BYTES
     min_partitions: int = 1
+    max_records_per_partition: int | None = None
     columns: tuple[str, ...] = DEFAULT_COLUMNS
     columns_named: bool = False
     max_bytes_per_trigger: int | None = None
@@ -65,6 +66,10 @@ class Options(NamedTuple):
     max_trigger_delay_s: float = 15 * 60
     cursor: str | None = None
     losses: Any = None
+
+    def of_tasks(self) -> tuple[int, int, int | None]:
+        """What `partitions` takes."""
+        return self.partition_bytes, self.min_partitions, self.max_records_per_partition
 
 
 # --- kinds of values ------------------------------------------------------------------------
@@ -212,6 +217,7 @@ READERS: dict[str, tuple[str, Any]] = {
     "onCorruption": ("fail_on_corruption", partial(_boolean, yes="fail", no="skip")),
     "maxPartitionBytes": ("partition_bytes", size),
     "minPartitions": ("min_partitions", whole_number),
+    "maxRecordsPerPartition": ("max_records_per_partition", whole_number),
     "columns": ("columns", _columns),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", size),
     "maxRecordsPerTrigger": ("max_records_per_trigger", whole_number),

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError, warn
+from aolog.errors import AddressBeyondEnd, AddressPruned, AologError, UsageError, warn
 from aolog.log.directory import Log
 from aolog.log.names import slab_name
 from aolog.read import seek
 from aolog.read.ranges import Range
+from aolog.spark.listing import check_counts
 from aolog.spark.options import EARLIEST, LATEST
 from aolog.spark.positions import located
 from aolog.storage.storage import Storage
@@ -165,11 +168,16 @@ def _at_time(log: Listed, timestamp_us: int, option: str, *, must_exist: bool) -
 
 
 def partitions(
-    wanted: Iterable[Span], partition_bytes: int, min_partitions: int = 1
+    wanted: Iterable[Span],
+    partition_bytes: int,
+    min_partitions: int = 1,
+    max_records: int | None = None,
 ) -> list[tuple[Piece, ...]]:
-    """The pieces of each task, in the order of names and addresses; empty without records. Sizes that
-    would make more than TASKS_MAX tasks are raised, with a warning."""
-    filled = [(span, _filled(span, partition_bytes)) for span in wanted]
+    """The pieces of each task, in the order of names and addresses; empty without records. max_records:
+    of a task; counts records that damage lost, too. Sizes that would make more than TASKS_MAX tasks are
+    raised, with a warning. Raises UsageError for max_records in format 1, which counts none."""
+    counted = _by_records(wanted, max_records)
+    filled = [(span, _filled(span, partition_bytes)) for span, _ in counted]
     total = sum(_size(parts) for _, parts in filled)
     if not total:
         return []
@@ -182,23 +190,69 @@ def partitions(
         target = least
     pieces: list[Piece] = []
     costs: list[int] = []
-    for span, parts in filled:
+    records: list[float] = []  # shares of a task's maximum
+    for (span, parts), (_, share) in zip(filled, counted, strict=True):
         for piece in _cut(span, parts, target):
             pieces.append(piece)
             costs.append(_OPEN_BYTES + _size(parts, piece.wanted))
+            records.append(share)
     room = min(partition_bytes + _OPEN_BYTES, math.ceil(sum(costs) / min_partitions))
     found: list[tuple[Piece, ...]] = []
     together: list[Piece] = []
-    size = 0
-    for i, (piece, cost) in enumerate(zip(pieces, costs, strict=True)):
+    size, full = 0, 0.0
+    for i, (piece, cost, share) in enumerate(zip(pieces, costs, records, strict=True)):
         few = len(found) + 1 + len(pieces) - i <= min_partitions
-        if together and (size + cost > room or few):
+        if together and (size + cost > room or full + share > 1 or few):
             found.append(tuple(together))
-            together, size = [], 0
+            together, size, full = [], 0, 0.0
         together.append(piece)
-        size += cost
+        size, full = size + cost, full + share
     found.append(tuple(together))
     return found
+
+
+def _by_records(wanted: Iterable[Span], most: int | None) -> list[tuple[Span, float]]:
+    """The spans, cut so that none has more records, each with its share of the maximum. A span whose
+    records cannot be counted, as after some damage, stays whole."""
+    if most is None:
+        return [(span, 0.0) for span in wanted]
+    counted = [(span, *_ordinals(span)) for span in wanted]
+    total = sum(end - begin for _, begin, end in counted)
+    if most * TASKS_MAX < total:
+        least = math.ceil(total / TASKS_MAX)
+        warn("option maxRecordsPerPartition: %s records a task, not %s", least, most)
+        most = least
+    found = []
+    for span, begin, end in counted:
+        count = math.ceil((end - begin) / most)
+        ordinals = [begin + (end - begin) * k // count for k in range(1, count)]
+        inner = sorted(
+            {cut for cut in _at_ordinals(span, ordinals) if span.since < cut < span.until}
+        )
+        bounds = pairwise([span.since, *inner, span.until])
+        share = (end - begin) / max(1, count) / most
+        found += [
+            (Span(span.log, low, high, span.ordinal if low == span.since else None), share)
+            for low, high in bounds
+        ]
+    return found
+
+
+def _ordinals(span: Span) -> tuple[int, int]:
+    """The ordinals at both ends; equal if they are unknown."""
+    check_counts(span.log, "maxRecordsPerPartition", "use maxPartitionBytes")
+    with suppress(AologError, FileNotFoundError), Log(span.log.path, Storage()) as log:
+        bounds = span.since, span.until
+        ends = [log.listed(partial(seek.at_address, log, at)).ordinal for at in bounds]
+        if ends[0] is not None and ends[1] is not None:
+            return ends[0], ends[1]
+    return 0, 0
+
+
+def _at_ordinals(span: Span, ordinals: list[int]) -> list[int]:
+    with suppress(AologError, FileNotFoundError), Log(span.log.path, Storage()) as log:
+        return [log.listed(partial(seek.at_ordinal, log, each)).address for each in ordinals]
+    return []  # pruned meanwhile, which the task reports
 
 
 def bytes_of(span: Span, partition_bytes: int) -> int:

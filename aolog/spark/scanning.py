@@ -56,7 +56,7 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     asked = read_options({**suiting, **given, **listed}, stream=False)
     asked = asked._replace(losses=counter(spark))
     wanted = spans(asked, list_logs(asked))
-    cut = partitions(wanted, asked.partition_bytes, asked.min_partitions)
+    cut = partitions(wanted, *asked.of_tasks())
     columns = ddl(asked.columns)
     schema = arrow_schema(cast("StructType", StructType.fromDDL(columns)))
     return spark.range(0, len(cut), 1, max(1, len(cut))).mapInArrow(

@@ -259,8 +259,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             span = self._part(name, log, before.get(name), position)
             if span is not None:
                 wanted.append(span)
-        options = self._options
-        cut = partitions(wanted, options.partition_bytes, options.min_partitions)
+        cut = partitions(wanted, *self._options.of_tasks())
         return [partition_of(pieces) for pieces in cut]
 
     def _part(

@@ -9,10 +9,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
 import aolog
 from aolog.errors import UsageError
-from aolog.spark import batch_delay
+from aolog.spark import batch_delay, planning
 from aolog.spark.options import read_options
-from tests.aolog.conftest import fill
-from tests.spark.driving import offsets, source, struct, table, write
+from tests.aolog.conftest import fill, overwrite
+from tests.spark.driving import offsets, source, struct, table, tasks, write
 from tests.spark.queries import Query, named
 
 pytestmark = pytest.mark.usefixtures("looks_at_once")
@@ -221,3 +221,82 @@ def test_a_log_of_format_1_cannot_be_waited_for(tmp_path):
 def test_a_delay_is_written_as_for_spark(text, seconds):
     given = {"path": "/x", "maxtriggerdelay": text}
     assert read_options(given, stream=True).max_trigger_delay_s == seconds
+
+
+# --- records of a task ----------------------------------------------------------------------
+
+
+def sizes_of(path, **options):
+    """Rows of each task, and the offsets of all."""
+    found = tasks(path, columns="offset", **options)
+    sizes = [sum(batch.num_rows for batch in batches) for batches in found]
+    return sizes, [offset for b in found for each in b for offset in each["offset"].to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "others", [{}, {"minPartitions": 7}, {"maxPartitionBytes": "50k"}], ids=str
+)
+def test_no_task_has_more_records_and_each_is_read_once(tmp_path, others):
+    with aolog.Writer(tmp_path / "log", slab_bytes=100_000) as log:
+        addresses = [
+            each for size in (500, 7, 493) for each in log.append_many([bytes(99)] * size).tolist()
+        ]
+    for most in (1000, 999, 300, 77):
+        sizes, read = sizes_of(tmp_path / "log", maxRecordsPerPartition=most, **others)
+        assert read == addresses
+        assert max(sizes) <= most
+        if not others:
+            assert len(sizes) == -(-1000 // most)
+            assert max(sizes) - min(sizes) <= 1, "even shares"
+
+
+def test_small_logs_share_a_task_up_to_its_records(tmp_path):
+    for i in range(10):
+        write(tmp_path / f"{i}", 4)
+    sizes, read = sizes_of(tmp_path, maxRecordsPerPartition=10)
+    assert sizes == [8] * 5
+    assert len(read) == 40
+    sizes, _ = sizes_of(tmp_path, maxRecordsPerPartition=3)
+    assert sizes == [2] * 20
+
+
+def test_a_part_of_a_log_is_cut_by_its_own_records(tmp_path):
+    addresses = write(tmp_path / "log", 30)
+    given = {
+        "startingOffsets": json.dumps({"log": addresses[4]}),
+        "endingOffsets": json.dumps({"log": addresses[24]}),
+    }
+    assert sizes_of(tmp_path, maxRecordsPerPartition=5, **given) == ([5] * 4, addresses[4:24])
+    query = Query(tmp_path / "log", maxRecordsPerPartition=6, maxRecordsPerTrigger=20)
+    assert query.batch() == named(addresses[:20], "log")
+    start = json.loads(query.offset)
+    end = query.reader.latestOffset(start, ReadAllAvailable())
+    assert len(query.reader.partitions({}, start)) == 4
+    assert len(query.reader.partitions(start, end)) == 2
+
+
+def test_damage_between_two_tasks_is_one_gap(tmp_path, caplog):
+    addresses = write(tmp_path / "log", 30, value=b"." * 100)
+    slab = next((tmp_path / "log").glob("*.slab"))
+    overwrite(slab, addresses[5], bytes(addresses[15] - addresses[5]))
+    sizes, read = sizes_of(tmp_path, maxRecordsPerPartition=8, onCorruption="skip")
+    assert read == addresses[:5] + addresses[15:]
+    assert max(sizes) <= 8
+    (told,) = [r.getMessage() for r in caplog.records if "cannot be read" in r.getMessage()]
+    assert "10 records" in told
+
+
+def test_a_maximum_that_cannot_be_is_named_and_makes_no_tasks_without_end(
+    tmp_path, monkeypatch, caplog
+):
+    write(tmp_path / "log", 300)
+    monkeypatch.setattr(planning, "TASKS_MAX", 20)
+    sizes, _ = sizes_of(tmp_path / "log", maxRecordsPerPartition=1)
+    assert sizes == [15] * 20
+    assert "option maxRecordsPerPartition: 15 records a task, not 1" in caplog.text
+    assert "'0' is no whole number" in refusal(tmp_path, maxRecordsPerPartition=0)
+    fill(tmp_path / "old", [b"old"], format="queuefka")
+    with pytest.raises(
+        UsageError, match=r"maxRecordsPerPartition: 'old' is of format 1.*maxPartition"
+    ):
+        sizes_of(tmp_path, maxRecordsPerPartition=1)
