@@ -13,14 +13,16 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from aolog.errors import counted
-from bridge.kafka.client import ANSWER_S, AUTO_CREATE, CLIENT_LOG, NotReachable, lacking, words
+from bridge.kafka.client import ANSWER_S, AUTO_CREATE, NotReachable, lacking, made, words
 from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, kind_of
 from bridge.kafka.lane import Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
 CreateTopics: TypeAlias = Literal["auto", "never"]
@@ -58,32 +60,29 @@ class TopicCreation:
         raise NotReachable(f"topic {topic!r}: {error.str()}")
 
     def _ask(self, topic: str) -> None:
-        """Asks the cluster to create the topic, every ten seconds at most."""
-        if self._create_topics == "never":
-            return
-        now_s = time.monotonic()
+        """Asks the cluster, every ten seconds at most, to create the topic, and for what prevents that."""
+        now_s, creates = time.monotonic(), self._create_topics != "never"
         if now_s - self._asked_s.get(topic, -AGAIN_S) < AGAIN_S:
+            return
+        if not creates and not _may_collide(topic):
             return
         self._asked_s[topic] = now_s
         self._refused.pop(topic, None)
-        producer = Producer({**self._settings, AUTO_CREATE: True}, logger=CLIENT_LOG)
+        client = made(Producer, {**self._settings, AUTO_CREATE: creates})
         try:
-            error = producer.list_topics(topic, timeout=ANSWER_S).topics[topic].error
+            error = client.list_topics(topic, timeout=ANSWER_S).topics[topic].error
+            others = client.list_topics(timeout=ANSWER_S).topics if _may_collide(topic) else {}
         except KafkaException as failure:
-            self._refused[topic] = words(failure)
-            return
-        kind = None if error is None else kind_of(error.name())
-        if error is None or kind in {Kind.TOPIC_MISSING, Kind.WAITING}:
-            return  # it appears in a moment, or the cluster creates no topics by itself
-        reason = error.str()
-        if kind is Kind.TOPIC_FORBIDDEN:
-            reason = "the right Create is missing"
-        self._refused[topic] = reason
+            refused = words(failure) if creates else None
+        else:
+            refused = _collision(topic, others) or (_refusal(error) if creates else None)
+        if refused is not None:
+            self._refused[topic] = refused
 
     def _found(self, topic: str, metadata: TopicMetadata) -> None:
         """Logs that the cluster has created the topic, if it was asked to."""
         self._refused.pop(topic, None)
-        if self._asked_s.pop(topic, None) is None:
+        if self._asked_s.pop(topic, None) is None or self._create_topics == "never":
             return
         partitions = metadata.partitions.values()
         _log.warning(
@@ -96,11 +95,35 @@ class TopicCreation:
         )
 
     def _why_missing(self, topic: str) -> str:
-        text = f"there is no topic {topic!r}"
+        text, refused = f"there is no topic {topic!r}", self._refused.get(topic)
         if self._create_topics == "never":
-            return f"{text}, and --create-topics=never creates none"
-        refused = self._refused.get(topic)
+            text += ", and --create-topics=never creates none"
+            return text if refused is None else f"{text}: {refused}"
         return text if refused is None else f"{text}, and the cluster did not create it: {refused}"
+
+
+def _refusal(error: KafkaError | None) -> str | None:
+    """Why the cluster does not create a topic, by its answer; None if it may."""
+    kind = None if error is None else kind_of(error.name())
+    if error is None or kind in {Kind.TOPIC_MISSING, Kind.WAITING}:
+        return None  # it appears in a moment, or the cluster creates no topics by itself
+    return "the right Create is missing" if kind is Kind.TOPIC_FORBIDDEN else error.str()
+
+
+def _may_collide(topic: str) -> bool:
+    return "." in topic or "_" in topic
+
+
+def _collision(topic: str, others: Iterable[str]) -> str | None:
+    """Kafka creates no two topics of one name in its metrics, which have _ for . (It does not say so.)"""
+    name = topic.replace(".", "_")
+    for other in others:
+        if other != topic and other.replace(".", "_") == name:
+            return (
+                f"its name collides with that of topic {other!r}, because Kafka's metrics have _ for . in "
+                "a topic's name; send its records elsewhere with a route, or delete the other topic"
+            )
+    return None
 
 
 def impossible_name(topic: str) -> Refusal:

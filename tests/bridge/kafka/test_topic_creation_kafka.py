@@ -81,6 +81,23 @@ def test_missing_topics_that_are_never_created_are_waited_for_and_named(
     assert_arrived(records_of(log), committed_in(kafka, unknown), topic=unknown)
 
 
+@pytest.mark.parametrize("creates", [(), NEVER], ids=["auto", "never"])
+def test_a_topic_that_collides_with_another_one_is_waited_for_with_that_reason(
+    kafka: KafkaServer, log: Path, start: Start, unknown: str, creates: tuple[str, ...]
+) -> None:
+    """Kafka's metrics show . as _, so it creates no a_b beside a.b, and answers only that there is none."""
+    there, wanted = f"{unknown}.a_b", f"{unknown}_a.b"
+    kafka.create_topic(there)
+    fill(log, 10)
+    process = start(wanted, *creates)
+    named = f"its name collides with that of topic '{there}'"
+    status = process.until(lambda s: named in str(s["error"]))
+    assert f"there is no topic '{wanted}'" in status["error"]
+    assert status["acknowledged"] == 0
+    assert wanted not in topics_of(kafka)
+    assert process.terminate() == 0
+
+
 def test_no_command_that_looks_creates_the_topic_that_it_looks_at(
     kafka: KafkaServer, log: Path, bridge: Start, unknown: str
 ) -> None:
