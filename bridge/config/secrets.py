@@ -39,17 +39,19 @@ Stamps: TypeAlias = dict[str, tuple[int, int, int] | None]
 class Setting(NamedTuple):
     """A value; its text is shown only if it is no secret. source: "file ..." or "environment ...",
     None if it was written out. exposure: how others on this machine can read a secret, and what to
-    do; None if no way is known. path: the file that the value was read from."""
+    do; None if no way is known. path: the file that the value was read from. base: where the value
+    begins, if it is a path itself."""
 
     value: SecretStr
     source: str | None
     secret: bool
     exposure: str | None = None
     path: Path | None = None
+    base: Path | None = None
 
     def read_again(self) -> Setting:
         """With what its file holds now. Raises ValueError."""
-        return self if self.path is None else _from_file(self.path, secret=self.secret)
+        return self if self.path is None else _from_file(self.path, self.base, secret=self.secret)
 
     def shown(self) -> str:
         """For people."""
@@ -71,6 +73,7 @@ def setting_of(key: str, value: object, base: Path) -> Setting | str:
     if isinstance(value, Setting):
         return value  # an option of the command line
     source = None
+    names_a_file = _NAMES_A_FILE.search(key) is not None
     secret = _SECRET.search(key) is not None
     if isinstance(value, Mapping):
         ((kind, where),) = value.items()
@@ -82,7 +85,7 @@ def setting_of(key: str, value: object, base: Path) -> Setting | str:
             value, source = os.environ[where], f"environment {where}"
         else:
             try:
-                return _from_file(base / where, secret=secret)
+                return _from_file(base / where, base if names_a_file else None, secret=secret)
             except ValueError as error:
                 return str(error)
     elif isinstance(value, bool):
@@ -95,9 +98,13 @@ def setting_of(key: str, value: object, base: Path) -> Setting | str:
         return "contains a NUL"
     if not (_is_text(key) and _is_text(value)):
         return "has no UTF-8 form"
-    if _NAMES_A_FILE.search(key) and value not in _NO_FILES:
-        value = str(base / value)
+    if names_a_file:
+        value = _located(value, base)
     return Setting(SecretStr(value), source, secret)
+
+
+def _located(path: str, base: Path) -> str:
+    return path if path in _NO_FILES else str(base / path)
 
 
 def unreadable_file(settings: Mapping[str, Any]) -> str | None:
@@ -129,8 +136,8 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _from_file(path: Path, *, secret: bool) -> Setting:
-    """Raises ValueError, which never quotes the value."""
+def _from_file(path: Path, base: Path | None, *, secret: bool) -> Setting:
+    """base: see Setting. Raises ValueError, which never quotes the value."""
     try:
         value, mode = read_text(path), path.stat().st_mode
     except OSError as error:
@@ -145,7 +152,9 @@ def _from_file(path: Path, *, secret: bool) -> Setting:
     exposure = None
     if secret and mode & stat.S_IROTH:
         exposure = f"every user of this machine can read {path}; chmod o= it"
-    return Setting(SecretStr(value), f"file {path}", secret, exposure, path)
+    if base is not None:
+        value = _located(value, base)
+    return Setting(SecretStr(value), f"file {path}", secret, exposure, path, base)
 
 
 def stamps(settings: Mapping[str, Setting]) -> Stamps:

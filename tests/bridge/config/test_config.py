@@ -378,6 +378,28 @@ def test_a_file_that_a_setting_names_and_nobody_can_read_is_named_with_the_reaso
     assert caught.value.problems == [f"clusters.main.settings.{key}: {problem}"]
 
 
+def test_a_path_that_a_file_holds_begins_at_the_configuration_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after the file has changed, and in the environment."""
+    for name in ("ca.pem", "other.pem"):
+        (tmp_path / name).touch()
+    (tmp_path / "where").write_text("ca.pem\n")
+    (tmp_path / "bridge.toml").write_text(
+        with_settings('"ssl.ca.location" = {file = "where"}\n"ssl.key.location" = {env = "KEY"}')
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setenv("KEY", "other.pem")
+    config = load(str(tmp_path / "bridge.toml"), {})
+    found = config.clusters["main"].client_settings()
+    assert found["ssl.ca.location"] == str(tmp_path / "ca.pem")
+    assert found["ssl.key.location"] == str(tmp_path / "other.pem")
+    (tmp_path / "where").write_text("other.pem")
+    found = config.read_again().clusters["main"].client_settings()
+    assert found["ssl.ca.location"] == str(tmp_path / "other.pem")
+
+
 def test_a_fifo_and_a_directory_of_certificates_are_no_reason_to_wait_or_to_refuse(
     tmp_path: Path,
 ) -> None:
