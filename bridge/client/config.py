@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_pascal
 
 from aolog.errors import AologError
@@ -42,10 +42,19 @@ Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 Source: TypeAlias = "Given | Options"
 TopicName: TypeAlias = Annotated[str, Field(pattern=f"^{TOPIC_NAME}$")]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
+_ALWAYS_S = 1.0  # between heartbeats that are always sent: more of them would say no more
 _log = logging.getLogger("bridge.client")
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _STRING_OR_COMMENT = re.compile(rf"{_STRING}|#[^\n]*|//[^\n]*")
 _STRING_OR_SPARE_COMMA = re.compile(rf"{_STRING}|,(?=\s*[,}}\]])")
+
+
+def _interval_s(written: float | None) -> float | None:
+    """-1 disables heartbeats, and 0 sends or expects them always, as hazdev-broker's comments say."""
+    return None if written is None or written < 0 else written or _ALWAYS_S
+
+
+HeartbeatInterval: TypeAlias = Annotated[float | None, AfterValidator(_interval_s)]
 TableT = TypeVar("TableT", bound="Table")
 
 
@@ -71,7 +80,7 @@ class ClientTable(Table):
 
     type: Literal["ProducerConfig", "KafkaProducerConfig", "ConsumerConfig", "KafkaConsumerConfig"]
     properties: dict[str, Any]
-    heartbeat_interval: Seconds | None = Field(None, description="seconds")
+    heartbeat_interval: HeartbeatInterval = Field(None, description="seconds")
     signing: SigningTable | None = None
     topics: dict[TopicName, dict[str, Any]] = Field({}, description="settings of single topics")
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from bridge.client.config import (
     ClientTable,
+    HeartbeatInterval,
     Options,
     Seconds,
     Table,
@@ -27,15 +28,6 @@ from bridge.client.errors import Problem, WrongType, refuse
 
 FilePath: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 NamePart: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00/]*$", max_length=100)]
-_ALWAYS_S = 1.0  # between heartbeats that are always sent: more of them would say no more
-
-
-def _interval_s(written: float | None) -> float | None:
-    """-1 disables heartbeats, and 0 sends or expects them always, as hazdev-broker's comments say."""
-    return None if written is None or written < 0 else written or _ALWAYS_S
-
-
-HeartbeatInterval: TypeAlias = Annotated[float | None, AfterValidator(_interval_s)]
 _LOG, _POISON = ".aolog", ".poison"
 
 

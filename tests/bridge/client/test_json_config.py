@@ -186,7 +186,7 @@ def test_less_than_all_acks_turns_idempotence_off_unless_it_is_asked_for():
         (of_producer(**{"linger.ms\ud800": 1}), WrongType, "no UTF-8 form"),
         (of_producer(**{"client.id": "\ud800"}), WrongType, "no UTF-8 form"),
         (of_producer(**{"producer.type": "later"}), WrongType, "producer.type"),
-        (of_producer() | {"HeartbeatInterval": 0}, WrongType, "HeartbeatInterval"),
+        (of_producer() | {"HeartbeatInterval": "0"}, WrongType, "HeartbeatInterval"),
         ({"Type": "ProducerConfig", "Properties": {}}, WrongConfiguration, "bootstrap.servers"),
         (of_producer(**{"bootstrap.servers": "no port:x"}), WrongType, "bootstrap.servers"),
         ({"HazdevBrokerConfig": of_producer(), "Topic": ""}, MissingTopic, "Topic"),
@@ -224,6 +224,12 @@ def test_a_secret_may_be_in_a_file_or_the_environment_and_is_never_shown(tmp_pat
     monkeypatch.delenv("USER_OF_KAFKA")
     with pytest.raises(WrongType, match="USER_OF_KAFKA"):
         load(file, "producer")
+
+
+@pytest.mark.parametrize(("written", "seconds"), [(30, 30), (0.5, 0.5), (0, 1), (-1, None)])
+def test_a_heartbeat_interval_is_taken_as_hazdev_brokers_comments_recommend(written, seconds):
+    config = of_producer() | {"HeartbeatInterval": written}
+    assert load(config, "producer").heartbeat_s == seconds
 
 
 HAZDEV_CONSUMER = """{
