@@ -27,7 +27,7 @@ from bridge.client.metrics import families
 from bridge.client.positions import Positions, is_incremental
 from bridge.client.received import Received, received
 from bridge.config.names import is_topic_name
-from bridge.kafka.client import ALL_DOWN, CLIENT_LOG, away, words
+from bridge.kafka.client import ALL_DOWN, away, made, words
 from bridge.kafka.consumed import LeftOut, Omissions
 from bridge.kafka.error_table import Kind, ends_reading, kind_of, row_of
 
@@ -73,9 +73,7 @@ class Consumer:
 
             self._verifier = verifier_of(options.signing, options.base)
         self.last_error: str | None = None
-        self._consumer = KafkaConsumer(
-            {**self._settings, "error_cb": self._on_error}, logger=CLIENT_LOG
-        )
+        self._consumer = made(KafkaConsumer, {**self._settings, "error_cb": self._on_error})
         self._positions = Positions(
             self._consumer, incremental=is_incremental(self._settings), keeper=keeper
         )
@@ -277,12 +275,12 @@ class Consumer:
         if not is_topic_name(topic):
             raise MissingTopic([f"{topic!r} is not a topic's name"])
         until_s = until(timeout_ms)
-        reader = KafkaConsumer(
+        reader = made(
+            KafkaConsumer,
             {
                 **self._settings, "enable.partition.eof": True, _RESET: "error",
                 "enable.auto.commit": False,
             },
-            logger=CLIENT_LOG,
         )  # fmt: skip  # one call
         found: list[Received] = []
         try:

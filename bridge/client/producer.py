@@ -23,7 +23,7 @@ from bridge.client.errors import ClientClosed, MissingTopic, SendFailed
 from bridge.client.heartbeat import HeartbeatSender
 from bridge.client.metrics import families
 from bridge.config.names import is_topic_name
-from bridge.kafka.client import ALL_DOWN, CLIENT_LOG, away, let_go
+from bridge.kafka.client import ALL_DOWN, away, let_go, made
 from bridge.kafka.client_queue import over_queue, queue_kbytes_of
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Producer:
     def _make(self, settings: dict[str, str]) -> KafkaProducer:
         fast = {"linger.ms": 0} if self._is_sync else {}  # nothing to wait for
         with_defaults: dict[str, Any] = {**fast, **client_settings(settings, "producer")}
-        producer = KafkaProducer({**with_defaults, "error_cb": self._on_error}, logger=CLIENT_LOG)
+        producer = made(KafkaProducer, {**with_defaults, "error_cb": self._on_error})
         self._queue_kbytes[producer] = queue_kbytes_of(with_defaults)
         return producer
 

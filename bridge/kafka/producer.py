@@ -188,7 +188,7 @@ class Cluster:
             return Put(sent, Refusal(error.str(), error.name()))
         if error.code() == self._reported_later:
             return Put(sent, None, spoiled=True)
-        self._fail(error, None)
+        self._fail(error)
         return Put(sent, None)
 
     def _queue(self, messages: Rows) -> tuple[int, KafkaError | None]:
@@ -245,7 +245,7 @@ class Cluster:
             if self._named():
                 self._events = deque(with_names(self._events))
             else:
-                self._fail(error.args[0], None)
+                self._fail(error.args[0])
             self._generation += 1
 
     def _named(self) -> bool:
@@ -293,7 +293,7 @@ class Cluster:
         if error.code() == ALL_DOWN and not self._closed_for_idleness:
             self.reachable = False
         if error.fatal() or kind_of(error.name()) is Kind.LOCKED_OUT:
-            self._fail(error, None)
+            self._fail(error)
         else:
             _log.debug("%s", error)
 
@@ -319,16 +319,27 @@ class Cluster:
     def _fail(
         self,
         error: KafkaError,
-        lane: LaneKey | None,
+        lane: LaneKey | None = None,
         address: int | None = None,
         time_ms: int | None = None,
     ) -> None:
-        kind = kind_of(error.name())
-        if kind is Kind.LOCKED_OUT:
+        """Reports a failure: the record's that these name, or the producer's. Not one that follows from
+        another record's, which is reported by itself."""
+        if lane is not None and kind_of(error.name()) is Kind.CONSEQUENCE:
+            return
+        event = self._event_of(error)
+        if isinstance(event, Failed):
+            event = event._replace(lane=lane, address=address, time_ms=time_ms)
+        self._report(event)
+
+    def _event_of(self, error: KafkaError) -> Any:
+        """What a failure means."""
+        if kind_of(error.name()) is Kind.LOCKED_OUT:
             self._locked_out(error)
-        if lane is None or kind is not Kind.CONSEQUENCE:
-            reason = f"{error.name()}: {error.str()}"
-            self._events.append(Failed(reason, error.name(), lane, address, time_ms))
+        return Failed(f"{error.name()}: {error.str()}", error.name())
+
+    def _report(self, event: Any) -> None:
+        self._events.append(event)
 
     def _on_stats(self, generation: int, retries: dict[str, int], text: str) -> None:
         """retries: of this producer, by broker; updated."""
@@ -368,7 +379,7 @@ class Cluster:
             # A bootstrap server answers also where no broker can be reached that it advertises.
             self.reachable = self.reachable or (self._away is None and self._silent is None)
         elif kind_of(found.error.name()) is Kind.LOCKED_OUT:
-            self._fail(found.error, None)
+            self._fail(found.error)
         return self._creation.partitions(topic, found)
 
     def _look_for(self, topic: str, answer_s: float = ANSWER_S) -> TopicMetadata:

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from aolog.errors import UsageError
+from aolog.errors import RecordRefused, UsageError
+from aolog.write.validate import check_headers
 from bridge.config.names import is_topic_name
 from bridge.errors import Rejected
 from bridge.kafka.client import (
     ALL_DOWN,
     ANSWER_S,
-    CLIENT_LOG,
     DEFAULTS,
     FIXED,
     NotReachable,
     away,
     let_go,
+    made,
     words,
 )
 from bridge.kafka.client_queue import QUEUE_KBYTES, over_queue, queue_kbytes_of
@@ -126,7 +127,7 @@ class KafkaProvider:
         raise NotReachable(f"{failure} ({self._last_error})")
 
     def _make(self) -> Producer:
-        self._producer = Producer(self._settings, logger=CLIENT_LOG)
+        self._producer = made(Producer, self._settings)
         return self._producer
 
     def _end_producer(self) -> None:
@@ -213,9 +214,13 @@ class KafkaProvider:
         """Puts a message into the client's queue; waits for room. Raises Rejected, NotReachable if
         another message fails meanwhile, and KafkaException, perhaps about other messages."""
         topic, value, key, headers, timestamp_us = message
-        if (why := over_queue(len(value or b""), self._queue_kbytes)) is not None:
+        try:  # the client ends the process where a header's name has no UTF-8 form
+            all_headers: Any = list(check_headers(headers)[0]) if headers else []
+            why = over_queue(len(value or b""), self._queue_kbytes)
+        except (RecordRefused, TypeError) as error:
+            raise Rejected(f"the client cannot take the message: {error}") from None
+        if why is not None:
             raise Rejected(f"{TOO_LARGE}: {why}")
-        all_headers: Any = list(headers)
         while True:
             try:
                 producer.produce(
@@ -228,6 +233,8 @@ class KafkaProvider:
                 if kind_of(error.args[0].name()) is Kind.POISON:
                     raise Rejected(words(error)) from None
                 raise
+            except (TypeError, ValueError, OverflowError) as error:
+                raise Rejected(f"the client cannot take the message: {error}") from None
             else:
                 return
             self._poll()

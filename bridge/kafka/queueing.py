@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException, Producer
 
 from aolog.format.native.speed import backend
-from bridge.kafka.client import CLIENT_LOG
+from bridge.kafka.client import made
 
 if TYPE_CHECKING:
     from aolog.format.native.speed import Rows
@@ -88,7 +88,7 @@ def _compiled() -> tuple[Any, str]:
         )
         path = str(compiled.__file__)
         compiled.begin()
-        Producer({_PLUGINS: path, "log_level": 0}, logger=CLIENT_LOG)
+        made(Producer, {_PLUGINS: path, "log_level": 0})
         return (compiled if compiled.sink() is not None else None), path
     except (ImportError, OSError, AttributeError, KafkaException) as error:
         _log.debug("records are queued by one call each: %s", error)

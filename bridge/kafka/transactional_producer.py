@@ -323,13 +323,8 @@ class TransactionalCluster(Cluster):
     def _on_failure(
         self, generation: int, address: int, time_ms: int, error: KafkaError | None, message: Any
     ) -> None:
-        if (
-            error is not None
-            and generation == self._generation
-            and kind_of(error.name()) is not Kind.CONSEQUENCE
-        ):
-            lane = message.topic(), message.partition()
-            self._fail(error, lane, address, time_ms)
+        if error is not None and generation == self._generation:
+            self._fail(error, (message.topic(), message.partition()), address, time_ms)
 
     def _sent_by(self, statistics: Mapping[str, Any]) -> dict[LaneKey, Sent]:
         """Records that no leader was asked to store wait for the coordinator while that is silent; so
@@ -351,19 +346,12 @@ class TransactionalCluster(Cluster):
             leader = f"{coordinator['nodename']}, its coordinator"
         return {**sent, _TRANSACTION: Sent(int(waits), self._answers, leader)}
 
-    def _fail(
-        self,
-        error: KafkaError,
-        lane: LaneKey | None,
-        address: int | None = None,
-        time_ms: int | None = None,
-    ) -> None:
+    def _event_of(self, error: KafkaError) -> TransactionEvent:
         outcome = self._outcome(error)
-        if isinstance(outcome, Unanswered):
-            outcome = Failed(outcome.reason)
-        if isinstance(outcome, Failed):
-            outcome = outcome._replace(lane=lane, address=address, time_ms=time_ms)
-        self._failures.append(outcome)
+        return Failed(outcome.reason) if isinstance(outcome, Unanswered) else outcome
+
+    def _report(self, event: TransactionEvent) -> None:
+        self._failures.append(event)
 
     def _broke(self, error: KafkaException) -> Broke | Impossible:
         """Of a call after which the producer cannot be used, whatever the error."""

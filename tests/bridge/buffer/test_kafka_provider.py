@@ -56,6 +56,31 @@ def test_messages_arrive_in_the_partitions_of_java_with_all_they_carry(
     assert values_by_key(keyed) == {b"k%d" % k: list(range(k, 2_000, 7)) for k in range(7)}
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"headers": (("\ud800", b"x"),)},  # ended the process
+        {"headers": ((b"name", b"x"),)},
+        {"headers": 5},
+        {"value": 5},
+        {"key": "\ud800"},
+        {"timestamp_us": 2**80},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_what_can_be_no_message_is_rejected_also_without_a_buffer(
+    broker: EmbeddedBroker, wrong: dict[str, Any]
+) -> None:
+    provider = KafkaProvider(broker.bootstrap_servers)
+    provider.open()
+    with pytest.raises(Rejected):
+        provider.send(Message(TOPIC, b"x")._replace(**wrong))
+    provider.send(Message(TOPIC, b"y", headers=(("name", None),)))
+    assert not provider.flush()
+    provider.close()
+    assert [m.value() for m in consume_any(broker.bootstrap_servers)] == [b"y"]
+
+
 def test_a_message_larger_than_the_clients_queue_is_rejected_and_others_arrive(
     broker: EmbeddedBroker,
 ) -> None:

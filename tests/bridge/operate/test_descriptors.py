@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import ssl
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -82,29 +83,36 @@ def test_a_lack_of_descriptors_is_waited_out(
 
 
 _WITHOUT_DESCRIPTORS = """
-import os, resource, sys
+import resource, sys
 from confluent_kafka import KafkaException
 from aolog.errors import StorageFailed
 from bridge.kafka.client import admin_client
+from bridge.kafka.provider import KafkaProvider
 
-def failure():
-    settings = {"security.protocol": "SSL", "ssl.ca.location": sys.argv[1], "log_level": 0}
+wrong, good = ({"security.protocol": "SSL", "ssl.ca.location": file, "log_level": 0} for file in sys.argv[1:])
+provider = KafkaProvider("127.0.0.1:1", good)
+
+def failure(call):
     try:
-        admin_client({"bootstrap.servers": "127.0.0.1:1", **settings})
+        call()
     except (KafkaException, StorageFailed) as error:
-        return f"{type(error).__name__}: {error}"
+        print(f"{type(error).__name__}: {error}")
 
-print(failure())
+failure(lambda: admin_client({"bootstrap.servers": "127.0.0.1:1", **wrong}))
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, 64))  # stdin, stdout and stderr are open
-print(failure())
+failure(lambda: admin_client({"bootstrap.servers": "127.0.0.1:1", **wrong}))
+failure(provider.open)
 """
 
 
 def test_a_certificate_that_no_descriptor_is_free_for_is_not_called_wrong(tmp_path: Path) -> None:
     """The client's error is that of a bad file in both cases."""
+    if (good := ssl.get_default_verify_paths().cafile) is None:
+        pytest.skip("this system has no file of certificates")
     (tmp_path / "ca.pem").touch()
-    command = [sys.executable, "-c", _WITHOUT_DESCRIPTORS, str(tmp_path / "ca.pem")]
+    command = [sys.executable, "-c", _WITHOUT_DESCRIPTORS, str(tmp_path / "ca.pem"), good]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    wrong, lacking = done.stdout.splitlines()
+    wrong, *lacking = done.stdout.splitlines()
     assert wrong.startswith("KafkaException: ")
-    assert lacking.startswith("StorageFailed: cannot make a client of Kafka: Too many open files")
+    said = "StorageFailed: cannot make a client of Kafka: Too many open files"
+    assert [line[: len(said)] for line in lacking] == [said, said]
