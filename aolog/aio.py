@@ -53,27 +53,22 @@ class Worker:
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
         self.ended = False
-        self._begun = 0  # calls; only the loop's thread changes it
-        self._finished = 0  # of them; only this thread changes it
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether every call that was begun has been executed."""
-        return self._begun == self._finished
+        self.begun = 0  # calls; only the loop's thread changes it
+        self.executed = 0  # of them; only this thread changes it
 
     def begin(self, call: Callable[[], _T]) -> asyncio.Future[_T]:
         """Starts a call after the earlier ones. Returns its future. Raises LogClosed after `end`."""
         if self.ended:
             raise LogClosed("it is closed", hint="open another")
         future = asyncio.get_running_loop().run_in_executor(self._executor, self._execute, call)
-        self._begun += 1
+        self.begun += 1
         return future
 
     def _execute(self, call: Callable[[], _T]) -> _T:
         try:
             return call()
         finally:
-            self._finished += 1
+            self.executed += 1
 
     async def run(self, call: Callable[[], _T]) -> _T:
         """The result of a call. If the task is cancelled, the call goes on, and its error is logged."""
@@ -149,10 +144,10 @@ class Writer:
         topic: str | None = None,
     ) -> int:
         """See `aolog.Writer.append`. It waits, and other tasks run, only where that one may block."""
-        if self._appends.is_idle:  # otherwise it would overtake an earlier call
-            address = join(
-                self.log, value, key=key, headers=headers, timestamp=timestamp, topic=topic
-            )
+        writer, appends = self._writer, self._appends
+        # Otherwise it would overtake an earlier call. Attributes: properties would take a fifth of the time.
+        if writer is not None and appends.begun == appends.executed:
+            address = join(writer, value, key, headers, timestamp, topic)
             if address is not None:
                 return address
         return await self._appends.run(

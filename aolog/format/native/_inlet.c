@@ -33,7 +33,6 @@
 
 static PyObject *append_name, *flush_name; /* "_append", "_flush": interned; never released */
 static PyObject *keyword_names[4]; /* key, headers, timestamp, topic: interned; never released */
-enum { KEY, HEADER_PAIRS, TIMESTAMP, DESTINATION };
 
 static int64_t
 now_us(void)
@@ -470,15 +469,13 @@ sort_keywords(PyObject *const *given, PyObject *names, PyObject *sorted[4])
     return 1;
 }
 
-/* Takes the record that the arguments of `append` describe. Returns its address; NULL without an error if it goes
- * to Python, and then nothing has changed. */
+/* Takes a record. fields: value, key, headers, timestamp, topic, of which all but the first may be NULL. Returns its
+ * address; NULL without an error if it goes to Python, and then nothing has changed. */
 static PyObject *
-inlet_take(Inlet *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+inlet_take(Inlet *self, PyObject *const *fields)
 {
-    PyObject *other[4] = {NULL, NULL, NULL, NULL};
     Record record;
-    if (!self->limit || count != 1 || (names != NULL && !sort_keywords(args + 1, names, other)) ||
-        !record_measure(&record, args[0], other[KEY], other[HEADER_PAIRS], other[TIMESTAMP], other[DESTINATION]))
+    if (!self->limit || !record_measure(&record, fields[0], fields[1], fields[2], fields[3], fields[4]))
         return NULL;
     long long size = (long long)record.size;
     if (size - OFFSET > self->record_max || size >= self->limit - self->size ||
@@ -491,7 +488,7 @@ inlet_take(Inlet *self, PyObject *const *args, Py_ssize_t count, PyObject *names
         if (record.size != record.value_len + OFFSET || length >= self->limit ||
             !payloads_has_room(slab, record.value_len))
             return NULL;
-        long long address = payloads_add(slab, args[0]);
+        long long address = payloads_add(slab, fields[0]);
         if (address < 0)
             return NULL;
         self->limit -= length;
@@ -528,14 +525,20 @@ inlet_take(Inlet *self, PyObject *const *args, Py_ssize_t count, PyObject *names
 static PyObject *
 inlet_append(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    PyObject *address = inlet_take((Inlet *)object, args, count, names);
+    PyObject *fields[5] = {count == 1 ? args[0] : NULL, NULL, NULL, NULL, NULL}, *address = NULL;
+    if (count == 1 && (names == NULL || sort_keywords(args + 1, names, fields + 1)))
+        address = inlet_take((Inlet *)object, fields);
     return address != NULL || PyErr_Occurred() ? address : inlet_pass_on(object, args, count, names);
 }
 
 static PyObject *
-inlet_join(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names)
+inlet_join(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
-    PyObject *address = inlet_take((Inlet *)object, args, count, names);
+    if (count != 5) {
+        PyErr_SetString(PyExc_TypeError, "_join takes value, key, headers, timestamp and topic");
+        return NULL;
+    }
+    PyObject *address = inlet_take((Inlet *)object, args);
     if (address != NULL || PyErr_Occurred())
         return address;
     Py_RETURN_NONE;
@@ -899,9 +902,9 @@ static PyMethodDef inlet_methods[] = {
      "_put(value, key, headers, timestamp, topic, size): takes a checked record. Its address."},
     {"_cut", (PyCFunction)(void (*)(void))inlet_cut, METH_FASTCALL,
      "_cut(frames, pack): the records become a frame. Its address, None if there are none."},
-    {"_join", (PyCFunction)(void (*)(void))inlet_join, METH_FASTCALL | METH_KEYWORDS,
-     "_join($self, value, *, key=None, headers=(), timestamp=None, topic=None)\n--\n\n"
-     "As `append`, if it would not call `_append`; otherwise None, and nothing has changed. Never waits."},
+    {"_join", (PyCFunction)(void (*)(void))inlet_join, METH_FASTCALL,
+     "_join(value, key, headers, timestamp, topic): as `append`, if that would not call `_append`; otherwise None,\n"
+     "and nothing has changed. Never waits."},
     {"_guard", inlet_guard, METH_O, "_guard(lock): the writer's lock, a threading.RLock."},
     {"_admit_flush", (PyCFunction)(void (*)(void))inlet_admit_flush, METH_FASTCALL,
      "_admit_flush(frames, fd, for_ns, limit, most): `flush` writes them by itself for so long."},

@@ -112,13 +112,12 @@ class PythonInlet:
     def _join(
         self,
         value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Headers = (),
-        timestamp: SupportsIndex | None = None,
-        topic: str | None = None,
+        key: bytes | None,
+        headers: Headers,
+        timestamp: SupportsIndex | None,
+        topic: str | None,
     ) -> int | None:
-        """As `append`, if it would not call `_append`; otherwise None, and nothing has changed. Never waits."""
+        """As `append`, if that would not call `_append`; otherwise None, and nothing has changed. Never waits."""
 
     def flush(self) -> int:
         """Everything appended survives a crash of the process, not of the machine, on return. The end

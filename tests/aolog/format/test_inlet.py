@@ -62,8 +62,8 @@ class Reference:
         self._admit(limit, most, record_max, *frames)
         return self
 
-    def join(self: Any, value: Any, **other: Any) -> int | None:
-        joined: int | None = self._join(value, **other)
+    def join(self: Any, **record: Any) -> int | None:
+        joined: int | None = self._join(*(NONE | record).values())
         return joined
 
     def shut(self: Any) -> None:
@@ -215,7 +215,7 @@ def test_a_record_joins_where_append_would_take_it_and_otherwise_nothing_changes
             assert (taken, joined.state()) == (None, before[0])
             break
         assert (taken, joined.state()) == (expected, appended.state())
-    assert PythonTaker(BASE).admit().join(b"always") is None
+    assert PythonTaker(BASE).admit().join(value=b"always") is None
 
 
 @settings(max_examples=300)
