@@ -3,7 +3,7 @@
     python -m bench --help
 
     sizes, payloads     what is appended and read: the same bytes for all, from a seed
-    peers/              a file each: aolog, msgpack, pyarrow IPC, lmdb, sqlite, RocksDB
+    peers/              a file each: aolog, msgpack, pyarrow IPC, lmdb, sqlite, RocksDB; small programs in Go and C
     limits              the same bytes written, read and hashed with nothing in between
     cases/              a file each: who runs, what is timed; or what is probed
     measure             rounds, medians, ratios; a contender's work is proved before it counts

@@ -73,7 +73,7 @@ def main(
     """Measure aolog beside msgpack, pyarrow IPC, lmdb, sqlite, RocksDB and raw files; the bridge beside
     the Kafka client alone; Spark on logs beside Spark on its own files; their memory; and how costs
     grow. All contenders of a case take turns, so compare within a run. Needs the packages of `pip
-    install '.[bench]'`; missing ones are left out, and so is Apache Kafka without Java."""
+    install '.[bench]'`; missing ones are left out, and so are Apache Kafka without Java and the peer in Go without Go."""
     if publish and size != "normal":
         raise click.UsageError("--publish measures at its own sizes")
     cases = [

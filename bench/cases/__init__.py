@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["CASES", "CASES_ON_REQUEST", "CASES_WITH_TARGETS", "groups_of_case"]
 
 CASES = (
-    "append", "append_many", "append_arrow", "append_large", "read", "read_large", "arrow", "seek",
+    "append", "append_many", "append_arrow", "append_large", "forms", "read", "read_large", "arrow", "seek",
     "follow", "durability", "opening", "memory", "scale", "compression", "throughput",
     "latency", "delivery", "backlog", "poison", "client", "pull", "spark", "instructions",
 )  # fmt: skip  # a table
 CASES_WITH_TARGETS = (
-    "append", "append_many", "append_arrow", "append_large", "read", "read_large", "arrow", "seek",
+    "append", "append_many", "append_arrow", "append_large", "forms", "read", "read_large", "arrow", "seek",
     "follow", "durability", "opening", "memory", "scale", "throughput", "latency", "backlog",
     "poison", "client", "pull", "spark",
 )  # fmt: skip  # a table
