@@ -18,7 +18,7 @@ MODULE = "aolog.format.native._speed"
 
 
 class CMutant(NamedTuple):
-    """clause: what breaks: frames, limits, columns, or what the readers use. before: text that occurs once in
+    """clause: what breaks: frames, limits, columns, reading, flushing, or payloads of format 1. before: text that occurs once in
     the C files of aolog/format/native, so code may move between them. after: what replaces it. test: which
     must fail, as of `Mutant`."""
 
@@ -70,6 +70,11 @@ GIVEN = "inlet::test_frames_of_given_bodies_are_the_same"
 BODY = "inlet::test_a_body_of_columns_is_that_of_its_records"
 BOUNDS = "inlet::test_a_record_joins_until_a_bound_and_goes_to_the_writer_from_there_on"
 EACH = "inlet::test_a_frame_a_record_is_made_without_the_writer_until_something_is_due"
+TURNS = "inlet::test_a_flush_is_the_writer_s_if_another_call_is_under_way_or_something_is_due"
+PAYLOADS = "queuefka/test_growing_slab::test_both_halves_make_the_same_frames_of_the_same_values"
+FILES = (
+    "queuefka/test_growing_slab::test_an_append_leaves_the_same_files_with_and_without_the_inlet"
+)
 ROWS = "speed::test_rows_are_the_same"
 
 C_MUTANTS = {one.name: one for one in (
@@ -90,7 +95,8 @@ C_MUTANTS = {one.name: one for one in (
     CMutant("a slab's greatest timestamp is its last", "frames", "if (greatest > self->greatest_us)\n", "", GIVEN),
     CMutant("the index has twice the entries", "frames", "INDEX_SPACING (16 << 10)", "INDEX_SPACING (8 << 10)",
             "inlet::test_the_index_has_an_entry_for_each_16_kib"),
-    CMutant("headers of frames are dropped", "frames", "bytes_put(&self->heads, head->bytes, FRAME_HEADER);", "", GIVEN),
+    CMutant("the seal does not cover the headers", "frames", "XXH3_64bits_update(self->headers, head->bytes, FRAME_HEADER);",
+            "(void)head;", GIVEN),
     CMutant("the open frame takes a byte too many", "limits", "size >= self->limit - self->size",
             "size > self->limit - self->size", BOUNDS),
     CMutant("the open frame takes a record too many", "limits", "(long long)self->records.count >= self->most",
@@ -99,8 +105,7 @@ C_MUTANTS = {one.name: one for one in (
             BOUNDS),
     CMutant("a full slab takes a frame", "limits", "before >= frames->full_at", "before > frames->full_at", EACH),
     CMutant("frames a record never fill the memory", "limits", "self->limit -= frames->offset - before;", "", EACH),
-    CMutant("a cut frame keeps its size", "limits", "self->limit = self->size = 0; /* only", "self->limit = 0; /* only",
-            HALVES),
+    CMutant("a cut frame keeps its size", "limits", "self->size = 0; /* only now", "/* only now", HALVES),
     CMutant("a key's offset is not counted", "limits", "record->size += record->key_len + OFFSET;",
             "record->size += record->key_len;", HALVES),
     CMutant("a topic may be longer than a slab's header holds", "limits", "TOPIC_MAX 249", "TOPIC_MAX 250", BODY),
@@ -129,5 +134,22 @@ C_MUTANTS = {one.name: one for one in (
             "speed::test_groups_are_the_same"),
     CMutant("a shorter file is the one that was meant", "reading", "found.stx_size >= size", "1",
             "speed::test_a_name_leads_to_a_file_of_this_inode_device_and_size_alone"),
+    CMutant("a flush that is due to the writer is not", "flushing", "frames == NULL || now_ns() >= self->until_ns",
+            "frames == NULL", TURNS),
+    CMutant("a flush enters another call", "flushing", "    if (held)\n        return 0;\n", "", TURNS),
+    CMutant("a flush that failed counts as done", "flushing", "if (written != length)\n            goto done;", "",
+            "inlet::test_a_flush_that_fails_is_the_writer_s_and_loses_nothing"),
+    CMutant("a flush does not count its records", "flushing", "frames->flushed_records = frames->records;", "",
+            "inlet::test_a_flush_writes_what_python_s_frames_would_be"),
+    CMutant("a record after a flush has the time of those before", "flushing",
+            "records_begin(&self->records, NO_TIMESTAMP);", "records_begin(&self->records, self->records.now_us);",
+            "inlet::test_a_record_that_comes_after_a_flush_has_its_own_time"),
+    CMutant("a payload's hash has another seed", "payloads", "XXH32(payload, length, 0)", "XXH32(payload, length, 1)",
+            PAYLOADS),
+    CMutant("a long payload comes before its header", "payloads", "payloads_settle(self) && PyList_Append",
+            "PyList_Append", PAYLOADS),
+    CMutant("a full slab takes a payload", "payloads", "self->full_at - self->offset > PAYLOAD_HEADER",
+            "self->full_at - self->offset >= PAYLOAD_HEADER", FILES),
+    CMutant("payloads in memory have no bound", "payloads", "length >= self->limit ||", "", FILES),
 )}  # fmt: skip  # a table
 """By name. CI runs the first of each clause."""
