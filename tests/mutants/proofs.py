@@ -35,7 +35,7 @@ PROOFS = {
     "addresses": """
         recovery_table::test_an_epoch_begins_above_the_file_and_above_every_cursor
         recovery_table::test_an_epoch_begins_above_the_reach_unless_the_page_cache_is_the_same
-        opening::test_a_copied_log_is_case_k_and_never_gives_an_address_twice
+        opening::test_a_copied_log_is_copied_and_never_gives_an_address_twice
         opening::test_an_inode_of_another_generation_is_another_file
         opening::test_a_restore_in_place_is_recognised_by_a_cursor_past_the_end_and_by_nothing_else
         regressions::test_two_copies_of_a_log_do_not_give_out_the_same_addresses
@@ -50,7 +50,7 @@ PROOFS = {
         fail_stop::test_a_slab_is_not_made_anew_while_a_follower_may_have_it_open
     """,
     "gaps": """
-        opening::test_a_last_slab_without_header_is_case_g_and_kept_whole
+        opening::test_a_last_slab_without_header_is_header_lost_and_kept_whole
         gaps::test_gaps_are_exact_and_every_other_record_is_read
         gaps::test_the_oracle_of_the_matrix_says_what_this_table_says
         damage_matrix::test_damage_costs_what_it_touches_however_one_reads
@@ -64,7 +64,7 @@ PROOFS = {
     """,
     "kept": """
         opening::test_recovery_takes_the_steps_that_it_says
-        opening::test_a_torn_frame_is_case_f_cut_copied_and_told
+        opening::test_a_torn_frame_is_unsealed_torn_cut_copied_and_told
         regressions::test_what_was_kept_aside_is_not_overwritten_by_what_is_cut_at_the_same_place
         recovery_table::test_what_is_cut_is_copied_aside_unless_it_is_zeros
     """,

@@ -207,7 +207,7 @@ def test_a_slab_of_format_2_in_a_log_of_format_1_is_foreign(
 # --- a writer ---------------------------------------------------------------------------------
 
 
-def test_a_last_slab_of_another_log_is_case_l_named_and_kept_whole(
+def test_a_last_slab_of_another_log_is_foreign_named_and_kept_whole(
     make: Callable[[int], tuple[Log, Log]], caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, theirs = make(5)
