@@ -140,7 +140,7 @@ def _check_log(path: str, storage: Storage, *, locked: bool) -> None:
     if not locked:
         _lock_patiently(path, storage).close()
     with Log(path, storage) as opened:
-        refuse_foreign(opened, format_1=False)
+        refuse_foreign(opened, has_headers=True)
 
 
 def _try_to_write(root: str, storage: Storage) -> None:

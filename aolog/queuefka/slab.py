@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog.format.frame import Buffer
+    from aolog.storage.directory import Directory, Inside
     from aolog.storage.file import File
+    from aolog.storage.storage import Storage
 
 
 class PythonPayloads:
@@ -58,6 +60,7 @@ class QueuefkaSlab(Payloads):
     """A slab of format 1: one record a frame."""
 
     data_begin = 0
+    rolls_at_once = True  # once it is full the next slab begins, as the Go program does
     greatest_us = NO_TIMESTAMP
     lacks_mark = False  # nor does it have marks
     zeros_end = 1 << 63  # none: a reader of the format would take zeros for records
@@ -88,6 +91,25 @@ class QueuefkaSlab(Payloads):
         """Nothing but a write: the format has no seal."""
         del now_us
         self.write_pending()
+
+
+def begin_slab(
+    directory: Directory,
+    storage: Storage,
+    name: Inside,
+    base: int,
+    offset: int | None,
+    slab_bytes: int,
+) -> QueuefkaSlab:
+    """A new slab at `base`, its name durable on return. offset: continues the existing slab at this offset
+    instead."""
+    file = storage.create(name) if offset is None else storage.open_write(name)
+    try:
+        storage.sync_directory(directory)  # its creator may have been killed before this
+    except BaseException:
+        file.close()
+        raise
+    return QueuefkaSlab(file, base, offset or 0, slab_bytes)
 
 
 def put_values(values: list[bytes], make_room: Callable[[], QueuefkaSlab]) -> list[bytearray]:

@@ -44,6 +44,7 @@ class FormatTwoSlab(Frames):
     """A slab of format 2, created by this writer."""
 
     data_begin = DATA_BEGIN
+    rolls_at_once = False  # the next slab begins with the next record
 
     def __init__(self, file: File, header: SlabHeader) -> None:
         full_at = max(header.slab_bytes, DATA_BEGIN + 1)  # a slab holds at least one frame

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aolog.errors import UsageError
 from aolog.format.slab import ADDRESS_END
 from aolog.log.names import slab_name
-from aolog.queuefka.slab import QueuefkaSlab
+from aolog.queuefka import slab as queuefka
 from aolog.storage import clock
 from aolog.write.active_slab import FormatTwoSlab
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aolog.format.slab import SlabHeader
     from aolog.storage.directory import Directory
     from aolog.storage.storage import Storage
+    from aolog.write.active_slab import ActiveSlab
     from aolog.write.options import WriterOptions
 
 _EPOCH_MAX = (1 << 32) - 1  # a header's field
@@ -61,12 +62,21 @@ def next_header(following: SlabHeader, **own: Any) -> SlabHeader:
 
 
 def begin_slab(
-    directory: Directory, storage: Storage, following: SlabHeader, options: WriterOptions
-) -> FormatTwoSlab:
-    """Creates the next slab; its header and its name are durable on return. May be repeated after
-    StorageError, but not after SyncFailed: a reader may have the slab open by then."""
-    reach = reach_of(directory.path, following.base, options.full_bytes)
-    with storage.appearing(directory / slab_name(following.base)) as file:
+    directory: Directory,
+    storage: Storage,
+    following: SlabHeader,
+    options: WriterOptions,
+    offset: int | None = None,
+) -> ActiveSlab:
+    """Creates the next slab; its header, if it has one, and its name are durable on return. offset: continues
+    the existing slab of format 1 at this offset instead. May be repeated after StorageError, but not
+    after SyncFailed: a reader may have the slab open by then."""
+    base = following.base
+    name = directory / slab_name(base)
+    reach = reach_of(directory.path, base, max(options.full_bytes, offset or 0))
+    if not options.has_headers:
+        return queuefka.begin_slab(directory, storage, name, base, offset, options.full_bytes)
+    with storage.appearing(name) as file:
         header = next_header(
             following,
             salt=int.from_bytes(storage.system.random_bytes(4), "little"),
@@ -79,19 +89,3 @@ def begin_slab(
         )
         file.pwrite_all([header.encode_prelude()], 0)
     return FormatTwoSlab(file, header)
-
-
-def begin_format_1_slab(
-    directory: Directory, storage: Storage, base: int, offset: int | None, slab_bytes: int
-) -> QueuefkaSlab:
-    """A new format-1 slab at `base`, its name durable on return. offset: continue the existing slab
-    at this offset instead. Raises UsageError if addresses would pass 2^63."""
-    reach_of(directory.path, base, max(slab_bytes, offset or 0))
-    name = directory / slab_name(base)
-    file = storage.create(name) if offset is None else storage.open_write(name)
-    try:
-        storage.sync_directory(directory)  # its creator may have been killed before this
-    except BaseException:
-        file.close()
-        raise
-    return QueuefkaSlab(file, base, offset or 0, slab_bytes)

@@ -64,11 +64,11 @@ def _inspect(log: Log) -> tuple[LastSlab | None, int, _Known | None]:
     end, records, greatest_us = slab.end()
     if not slab.has_headers:
         last = LastSlab(
-            format=1,
             base=slab.base,
             size=stat.size,
             end_of_frames=end,
             reach=0,
+            queuefka=True,
             unfinished=end < stat.size and is_unfinished(slab.file, end, stat.size),
         )
         return last, stat.size, None
@@ -77,7 +77,6 @@ def _inspect(log: Log) -> tuple[LastSlab | None, int, _Known | None]:
     if same_boot and (marked := max(slab.marked(), slab.data_begin)) < end:
         _write_again(log, slab, marked, end)
     last = LastSlab(
-        format=2,
         base=slab.base,
         size=stat.size,
         end_of_frames=end,
@@ -116,7 +115,7 @@ def _tail_end(slab: Slab, begin: int, end: int) -> int:
     return begin
 
 
-def refuse_foreign(log: Log, *, format_1: bool) -> None:
+def refuse_foreign(log: Log, *, has_headers: bool) -> None:
     """Raises NotALog if the directory has other files and no slab, UsageError if the log has the other
     format. If nothing shows the log's format, it is the writer's."""
     if not log.bases:
@@ -129,9 +128,9 @@ def refuse_foreign(log: Log, *, format_1: bool) -> None:
                 hint="name an empty directory, or one that does not exist",
                 path=log.path,
             )
-    elif format_1 and not log.shows_format:
+    elif not has_headers and not log.shows_format:
         log.take_as_headerless()  # a power cut may destroy the first bytes of its first slab
-    elif log.has_headers is format_1:
+    elif log.has_headers is not has_headers:
         number, its = (2, "aolog") if log.has_headers else (1, "queuefka")
         raise UsageError(
             f"{log.path}: the log is of format {number}", hint=f'open it with format="{its}"'
@@ -139,16 +138,16 @@ def refuse_foreign(log: Log, *, format_1: bool) -> None:
 
 
 def open_for_append(
-    log: Log, *, format_1: bool = False, topic: str | None = None
+    log: Log, *, has_headers: bool = True, topic: str | None = None
 ) -> tuple[Opening, SlabHeader, int | None]:
     """Recovers the log. The caller holds the writer's lock.
 
     The second value is what the next slab's header says of the slabs before it (next_slab.py). The
-    third value is the offset at which a format-1 slab is continued, otherwise None. Raises,
+    third value is the offset at which the last slab is continued, otherwise None. Raises,
     before it changes anything: what `refuse_foreign` raises, HeaderLost if the log's identity is lost,
     IdentityUnclear if its slabs and cursors contradict each other, and TopicMismatch.
     """
-    refuse_foreign(log, format_1=format_1)
+    refuse_foreign(log, has_headers=has_headers)
     if log.bases and log.has_headers:
         log.decide_uuid(to_write=True)
     last, tail_end, found = _inspect(log)
@@ -170,7 +169,7 @@ def open_for_append(
             path=log.slab_path(last.base),
         )
     end = last.end_of_frames
-    if last.format == 1:
+    if last.queuefka:
         aside, cut = cut_tail(log, decision, last, tail_end)
         offset = None
         if decision.next_base is None:

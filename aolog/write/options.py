@@ -109,9 +109,9 @@ class WriterOptions(NamedTuple):
         check_topic(self.topic)
         check_retention(self.retention)
         packer(self.compression, self.compression_level)
-        if self.format_1 and self.topic is not None:
+        if not self.has_headers and self.topic is not None:
             raise UsageError("format 1 has no place for a topic")
-        if self.format_1 and self.compression != "none":
+        if not self.has_headers and self.compression != "none":
             raise UsageError(
                 "format 1 has no compression", hint='use format="aolog", or compression="none"'
             )
@@ -125,9 +125,9 @@ class WriterOptions(NamedTuple):
         return self
 
     @property
-    def format_1(self) -> bool:
-        """Whether the log is of format 1."""
-        return self.format == "queuefka"
+    def has_headers(self) -> bool:
+        """Whether slabs have headers, and records more than a value: not in format 1."""
+        return self.format != "queuefka"
 
     @property
     def full_bytes(self) -> int:
@@ -139,7 +139,7 @@ class WriterOptions(NamedTuple):
     @property
     def frame_bytes(self) -> int:
         """The bytes at which the open frame ends. Every record of format 1 is a frame."""
-        return 0 if self.format_1 else self.batch_bytes
+        return self.batch_bytes if self.has_headers else 0
 
     @property
     def unwritten_bytes(self) -> int:

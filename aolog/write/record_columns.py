@@ -27,7 +27,7 @@ class RecordChecks:
     """See the module. Each call raises RecordRefused, and RecordTooLarge for a record or for all."""
 
     def __init__(self, options: WriterOptions) -> None:
-        self._format_1 = options.format_1
+        self._has_columns = options.has_headers
         self._max_record_bytes = options.max_record_bytes
         self._pack = packer(options.compression, options.compression_level)
 
@@ -43,7 +43,7 @@ class RecordChecks:
         """A record for the open frame, checked."""
         record = check_record(value, key, headers, timestamp, topic)
         check_sizes(0, record[5] - OFFSET_BYTES, self._max_record_bytes)
-        if self._format_1:
+        if not self._has_columns:
             check_storable(*record[:5])
         return record
 
@@ -57,7 +57,7 @@ class RecordChecks:
     ) -> Body | list[bytes]:
         """Values with an entry of each other column, as one frame; in format 1 only values."""
         other = (keys, headers, timestamps, topics)
-        if self._format_1 and all(column is None for column in other):
+        if not self._has_columns and all(column is None for column in other):
             return self._plain(list(values))
         return self._frame(
             _columns_of(
@@ -77,7 +77,7 @@ class RecordChecks:
         return self._frame(arrow.from_arrow(batch, self._max_record_bytes, clock.now_us()))
 
     def _frame(self, body: Body) -> Body:
-        if self._format_1:
+        if not self._has_columns:
             raise RecordRefused("format 1 has no columns", hint="use append_many with values alone")
         return body if self._pack is None or not body.records else body.packed(self._pack)
 

@@ -70,7 +70,6 @@ FOUND = {
 class LastSlab(NamedTuple):
     """What was found. Offsets are relative to the slab."""
 
-    format: int
     base: int
     size: int
     end_of_frames: int  # offset after the last intact frame, the seal included
@@ -82,7 +81,8 @@ class LastSlab(NamedTuple):
     blank: bool = True  # only zeros from end_of_frames to size
     same_file: bool = True  # the file has the inode that its header names
     same_boot: bool = True  # the machine was not restarted since the header was written
-    unfinished: bool = False  # format 1: the tail is one frame whose end is missing
+    queuefka: bool = False  # of format 1
+    unfinished: bool = False  # and the tail is one frame whose end is missing
 
 
 class Decision(NamedTuple):
@@ -103,8 +103,8 @@ def decide(last: LastSlab | None, *, cursors: list[int], jump: Callable[[], int]
     """
     if last is None:
         return Decision(Case.FRESH, None, False, 0, True)
-    if last.format == 1:
-        return _decide_format_1(last)
+    if last.queuefka:
+        return _decide_queuefka(last)
     if not last.has_header:
         if not last.has_predecessor:
             return Decision(Case.ONLY_LOST, None, False, None, False)
@@ -135,7 +135,7 @@ def _above(last: LastSlab, cursors: list[int], jump: Callable[[], int] | None) -
     return above + padding(above)
 
 
-def _decide_format_1(last: LastSlab) -> Decision:
+def _decide_queuefka(last: LastSlab) -> Decision:
     if last.size == last.end_of_frames:
         return Decision(Case.QUEUEFKA, None, False, None, False)
     if last.unfinished:

@@ -20,7 +20,7 @@ from aolog.log.names import slab_name
 from aolog.log.pruned_records import PrunedUnread
 from aolog.log.retention import prune
 from aolog.storage.file import Presence
-from aolog.write.next_slab import begin_format_1_slab, begin_slab, header_after
+from aolog.write.next_slab import begin_slab, header_after
 from aolog.write.opening import open_for_append
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class SlabChain:
 
                 roll_forward(log)
             self.opening, self._following, offset = open_for_append(
-                log, format_1=options.format_1, topic=options.topic
+                log, has_headers=options.has_headers, topic=options.topic
             )
             for name in log.unborn:  # a slab that was never renamed holds no record
                 self.storage.unlink(log.directory / name)
@@ -122,6 +122,11 @@ class SlabChain:
         """Whether the next frame belongs to the next slab."""
         return self.slab is not None and self.slab.offset >= self.slab.full_at
 
+    @property
+    def must_roll(self) -> bool:
+        """Whether the next slab begins now, and not with the next record."""
+        return self.is_full and self.slab is not None and self.slab.rolls_at_once
+
     def close_slab(self, slab: ActiveSlab) -> None:
         """The slab is sealed and durable: the next one follows it."""
         self._following = header_after(self._following, slab.offset, slab.records, slab.greatest_us)
@@ -138,14 +143,10 @@ class SlabChain:
         return True
 
     def _create_slab(self, offset: int | None = None) -> None:
-        """offset: continue the existing slab of format 1 at this offset instead."""
-        directory, storage, options = self._directory, self.storage, self._options
-        if options.format_1:
-            base = self._following.base
-            self.slab = begin_format_1_slab(directory, storage, base, offset, options.full_bytes)
-        else:
-            self.slab = begin_slab(directory, storage, self._following, options)
-        slab = self.slab
+        """offset: continue the existing slab at this offset instead."""
+        directory, storage = self._directory, self.storage
+        slab = begin_slab(directory, storage, self._following, self._options, offset)
+        self.slab = slab
         self.presence = Presence(slab.file, directory, slab_name(slab.base), storage.system)
 
     def warn_if_moved(self) -> None:

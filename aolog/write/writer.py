@@ -233,8 +233,8 @@ class Writer(Inlet):
             if self._syncs_each_flush:
                 return True
             self._quietly(self._write)
-        if self._options.format_1 and chain.is_full:
-            self._quietly(self._tail.make_room)  # at once, as the Go program does
+        if chain.must_roll:
+            self._quietly(self._tail.make_room)
         self._open()
         return False
 

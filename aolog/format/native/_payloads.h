@@ -1,5 +1,5 @@
 /* Payloads: the frames of a slab of format 1 (queuefka's) that grows; the Python twin is PythonPayloads in
- * aolog/queuefka/payloads.py.
+ * aolog/queuefka/slab.py.
  *
  * Only for _inlet.c, after xxhash.h. A frame is a length, a hash and a payload. Short ones are gathered in one
  * buffer; a long payload stays the caller's object.
@@ -10,7 +10,7 @@
 #include "_records.h"
 
 #define PAYLOAD_HEADER 8
-#define PAYLOAD_MAX 0xFF000000u    /* payloads.PAYLOAD_LEN_MAX */
+#define PAYLOAD_MAX 0xFF000000u    /* format1.PAYLOAD_LEN_MAX */
 #define GATHERED_BYTES (64u << 10) /* stay in a core's second-level cache until they are copied */
 #define SHORT_BYTES (16u << 10)    /* copying a longer payload costs more than a buffer of its own */
 
@@ -212,7 +212,7 @@ static PyGetSetDef payloads_properties[] = {
 };
 
 static PyType_Slot payloads_slots[] = {
-    {Py_tp_doc, "The frames of a slab of format 1: see queuefka.payloads.PythonPayloads."},
+    {Py_tp_doc, "The frames of a slab of format 1: see aolog/queuefka/slab.py."},
     {Py_tp_init, payloads_init},
     {Py_tp_traverse, payloads_traverse},
     {Py_tp_clear, payloads_clear},

@@ -23,11 +23,11 @@ def combinations():
         )
         if has_header and foreign:
             continue
-        for format_, tail in product((1, 2), (0, 1, 17, 64)):
+        for queuefka, tail in product(BOOLEANS, (0, 1, 17, 64)):
             for cursors in ([], *([place] for place in places), [places[0], places[3]]):
                 yield (
                     LastSlab(
-                        format=format_,
+                        queuefka=queuefka,
                         base=BASE,
                         size=END + tail,
                         end_of_frames=END,
@@ -54,11 +54,11 @@ def decided(last: LastSlab | None, cursors: list[int]) -> Decision:
 
 # The table of FORMAT.md in other words: a condition a row, independent of the code's order.
 def is_2(s: LastSlab) -> bool:
-    return s.format == 2 and s.has_header
+    return not s.queuefka and s.has_header
 
 
 def is_lost(s: LastSlab) -> bool:
-    return s.format == 2 and not s.has_header
+    return not s.queuefka and not s.has_header
 
 
 def is_original(s: LastSlab, cursors: list[int]) -> bool:
@@ -80,9 +80,9 @@ ROWS = {
     Case.ONLY_LOST: lambda s, _: s and is_lost(s) and not s.has_predecessor,
     Case.COPIED: lambda s, c: s and is_2(s) and s.sealed and not is_original(s, c),
     Case.FOREIGN: lambda s, _: s and is_lost(s) and s.has_predecessor and s.foreign,
-    Case.QUEUEFKA: lambda s, _: s and s.format == 1 and not tail(s),
-    Case.QUEUEFKA_TORN: lambda s, _: s and s.format == 1 and tail(s) and s.unfinished,
-    Case.QUEUEFKA_BAD: lambda s, _: s and s.format == 1 and tail(s) and not s.unfinished,
+    Case.QUEUEFKA: lambda s, _: s and s.queuefka and not tail(s),
+    Case.QUEUEFKA_TORN: lambda s, _: s and s.queuefka and tail(s) and s.unfinished,
+    Case.QUEUEFKA_BAD: lambda s, _: s and s.queuefka and tail(s) and not s.unfinished,
 }
 
 NEW_EPOCH = {
@@ -119,7 +119,7 @@ def test_what_is_cut_is_copied_aside_unless_it_is_zeros():
     for last, cursors in COMBINATIONS:
         decision = decided(last, cursors)
         if last is not None and decision.cut_at is not None:
-            assert decision.aside == (last.format == 1 or not last.blank)
+            assert decision.aside == (last.queuefka or not last.blank)
         else:
             assert not decision.aside
 
@@ -159,5 +159,5 @@ def test_an_epoch_begins_above_the_reach_unless_the_page_cache_is_the_same():
 
 
 def test_a_format_1_slab_that_is_torn_from_its_first_byte_is_emptied_and_used():
-    last = LastSlab(format=1, base=BASE, size=5, end_of_frames=0, reach=0, unfinished=True)
+    last = LastSlab(BASE, size=5, end_of_frames=0, reach=0, queuefka=True, unfinished=True)
     assert decided(last, []) == Decision(Case.QUEUEFKA_TORN, 0, True, None, False)
