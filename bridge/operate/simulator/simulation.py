@@ -69,16 +69,21 @@ class _Child:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             text=True, start_new_session=True,
         )  # fmt: skip  # one call
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True, name="reports")
+        self._reader.start()
 
     def _read(self) -> None:
+        """Until the process ends. Closes what it reads: nobody else knows when it is done."""
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            found = json.loads(line)
-            if "crashed" in found:
-                self.crashed = found
-            else:
-                self.last = found
+        with self._process.stdout as reports:
+            for line in reports:
+                if not line.endswith("\n"):  # the process was killed
+                    break
+                found = json.loads(line)
+                if "crashed" in found:
+                    self.crashed = found
+                else:
+                    self.last = found
 
     def tell(self, **what: object) -> None:
         assert self._process.stdin is not None
@@ -97,10 +102,10 @@ class _Child:
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            with suppress(OSError):  # what was not sent to it
-                stream.close()
+        assert self._process.stdin is not None
+        with suppress(OSError):  # what was not sent to it
+            self._process.stdin.close()
+        self._reader.join()
 
 
 @dataclass

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -141,6 +144,30 @@ def test_a_setting_out_of_range_is_refused_and_changes_nothing(
     with pytest.raises(UsageError):
         simulation.set(**wrong)
     assert simulation.snapshot()["settings"] == before
+
+
+def test_a_program_that_ends_while_its_reports_are_read_raises_in_no_thread(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(simulation)
+    raised: list[object] = []
+    reading = threading.Event()
+
+    def slowly(line: str) -> object:
+        reading.set()
+        time.sleep(0.5)
+        return json.loads(line)
+
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    slow_json = SimpleNamespace(loads=slowly, dumps=json.dumps)
+    monkeypatch.setattr("bridge.operate.simulator.simulation.json", slow_json)
+    readers = [thread for thread in threading.enumerate() if thread.name == "reports"]
+    assert readers
+    reading.clear()
+    assert reading.wait(20)
+    simulation.reset(Settings(rate=0))
+    wait_until(lambda: not any(reader.is_alive() for reader in readers), 20)
+    assert not raised
 
 
 def runs(pid: str) -> bool:
