@@ -134,7 +134,8 @@ class LogSource:
                 )
         except (CursorForeign, CursorDiverged) as error:
             raise type(error)(
-                f"the cluster's cursor record does not fit the log: {error}",
+                f"the cluster's cursor record does not fit the log: {error}; or this is the original, and "
+                "a copy to which a writer has written was delivered since: then the copy goes on",
                 hint="compare both; another --cursor starts from the beginning and sends all again",
                 path=reader.path,
             ) from None
