@@ -11,8 +11,9 @@ only `kafka_sink` imports a Kafka client. Importing the package imports neither 
 
 Reading order, for reads: options_parsing and options, schema, listing (which logs exist), planning (which
 task reads what), reading (what a task does), datasource (batches), stream, batch_limits and watching
-(streams), backlog (a stream's progress), scanning (without Spark's data source). For writes: sink_options, sink, routing;
-executor_writer (a Writer inside a task). `skipped` counts what tasks skip;
+(streams), backlog (a stream's progress), scanning (without Spark's data source), pushdown and query_filters (what
+a filter excludes). For writes: sink_options, sink, batch_content, routing; executor_writer (a Writer inside a
+task). `skipped` counts what tasks skip;
 `monitoring` and `prometheus_listener` read the progress. `verification` checks logs in tasks. `pipeline`, `transfer`,
 `kafka_sink` and `origins` are the command that moves logs with Spark. `session`, `java` and `shipping`
 prepare Spark and its workers.
@@ -45,7 +46,7 @@ def register(spark: SparkSession) -> None:
     Connect, aolog must be installed on the server, and the paths are the server's. Raises UsageError
     without a PySpark that has data sources in Python."""
     try:
-        from aolog.spark.datasource import source_class
+        from aolog.spark.datasource import PUSHES, source_class
 
         source: Any = source_class(counter(spark))
     except ImportError as error:
@@ -54,6 +55,8 @@ def register(spark: SparkSession) -> None:
         ) from None
     use_this_python(spark)
     spark.dataSource.register(source)
+    if PUSHES:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     make_active(spark)
 
 

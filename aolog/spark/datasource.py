@@ -10,25 +10,32 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from aolog.errors import AologError, UsageError
 from aolog.spark.listing import list_logs
 from aolog.spark.options import read_options
 from aolog.spark.planning import Span, partitions, spans
+from aolog.spark.pushdown import condition_of_filter, narrowed
 from aolog.spark.reading import partition_of, pieces_in, read_pieces
 from aolog.spark.schema import check_schema, ddl
 from aolog.spark.shipping import Shipped, parcel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from aolog.spark.options import Options
+    from aolog.spark.pushdown import Condition
+
+# Spark 4.1 to 4.3 keep one plan for each load, not for each query: a query with a filter leaves its tasks to
+# the load's next query, which then misses rows. The release that plans each query for itself also
+# brought this method.
+PUSHES = hasattr(DataSourceReader, "pushLimit")
 
 
 class AologDataSource(DataSource):
@@ -59,7 +66,7 @@ class AologDataSource(DataSource):
         _check(schema, options)
         wanted = spans(options, list_logs(options)) if self._pinned is None else self._pinned
         self._pinned = None  # Spark sends this source to each task with the reader
-        return BatchReader(options, wanted, arrow_schema(schema))
+        return (PushingReader if PUSHES else BatchReader)(options, wanted, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """The reader of a stream. Raises UsageError for invalid options or an invalid schema."""
@@ -101,23 +108,45 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 class BatchReader(DataSourceReader):
     """Reads the fixed spans. Picklable; `read` runs in tasks, and uses only its partition."""
 
-    def __init__(self, options: Options, wanted: list[Span], schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        options: Options,
+        wanted: list[Span],
+        schema: pa.Schema,
+        conditions: Sequence[Condition] = (),
+    ) -> None:
         self._options = options
         self._wanted = wanted
         self._schema = schema
+        self._conditions = list(conditions)
 
     def partitions(self) -> list[InputPartition]:
         """One for each task. An empty one if there are no records: Spark needs at least one."""
         options = self._options
-        cut = partitions(self._wanted, *options.of_tasks())
+        wanted = narrowed(self._wanted, self._conditions)
+        cut = partitions(wanted, *options.of_tasks())
         return [partition_of(pieces) for pieces in cut] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Batches of the partition's records. Raises GapFound, StorageError."""
-        return read_pieces(pieces_in(partition), self._schema, self._options)
+        return read_pieces(pieces_in(partition), self._schema, self._options, self._conditions)
 
     def __reduce__(self) -> Any:
-        return parcel(BatchReader, self._options, [], self._schema)
+        return parcel(type(self), self._options, [], self._schema, self._conditions)
+
+
+class PushingReader(BatchReader):
+    """The same, with Spark's filters. Spark refuses a reader with `pushFilters` if
+    `spark.sql.python.filterPushdown.enabled` is false."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 -- Spark's name
+        """Takes the filters that a log can look up. Yields the others, which Spark evaluates."""
+        for each in filters:
+            condition = condition_of_filter(each)
+            if condition is None or condition.column not in self._schema.names:
+                yield each
+            else:
+                self._conditions.append(condition)
 
 
 def _source(losses: Any, options: Any) -> AologDataSource:

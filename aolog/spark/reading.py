@@ -22,14 +22,16 @@ from aolog.read.arrow import to_arrow
 from aolog.read.batch import RecordFrame
 from aolog.read.ranges import read_range
 from aolog.record import Gap, Losses
+from aolog.spark.pushdown import Frames, keep_rows
 from aolog.spark.skipped import count_gap
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from aolog.spark.options import Options
     from aolog.spark.planning import Piece
+    from aolog.spark.pushdown import Condition
 
 BATCH_BYTES = 3 << 20  # less costs time at each transfer to the JVM, more costs memory
 _BATCH_MAX = 4 << 20  # of a single frame; larger ones are cut
@@ -58,13 +60,21 @@ def pieces_in(partition: InputPartition) -> tuple[Piece, ...]:
 
 
 def read_pieces(
-    pieces: Iterable[Piece], schema: pa.Schema, options: Options
+    pieces: Iterable[Piece],
+    schema: pa.Schema,
+    options: Options,
+    conditions: Sequence[Condition] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the pieces, in their order; none if there are no records. schema: of the batches;
-    Spark accepts no other. Raises GapFound for lost records unless the options allow them,
+    Spark accepts no other. conditions: on columns of the schema; rows for which one does not hold are
+    left out. Raises GapFound for lost records unless the options allow them,
     StorageError, CodecUnavailable."""
     with _ending_quietly():
-        yield from _read_all(pieces, schema, options)
+        for piece, log in _opened(pieces, options):
+            for batch in _read(piece, log, schema, options, conditions):
+                kept = keep_rows(batch, conditions)
+                if kept.num_rows:
+                    yield kept
 
 
 @contextmanager
@@ -85,9 +95,7 @@ def _ending_quietly() -> Iterator[None]:
     signal.signal(signal.SIGPIPE, before)  # the next task of this process may not be ours
 
 
-def _read_all(
-    pieces: Iterable[Piece], schema: pa.Schema, options: Options
-) -> Iterator[pa.RecordBatch]:
+def _opened(pieces: Iterable[Piece], options: Options) -> Iterator[tuple[Piece, Log]]:
     for piece in pieces:
         try:
             log = Log(piece.path, Storage())
@@ -98,20 +106,29 @@ def _read_all(
             _judge(piece, Gap(begin, end, "missing", None), options)
             continue
         try:
-            yield from _read(piece, log, schema, options)
+            yield piece, log
         finally:
             log.close()
 
 
-def _read(piece: Piece, log: Log, schema: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
+def _read(
+    piece: Piece,
+    log: Log,
+    schema: pa.Schema,
+    options: Options,
+    conditions: Sequence[Condition],
+) -> Iterator[pa.RecordBatch]:
     frames: list[RecordFrame] = []
     losses = Losses()
     held = size = 0
     width, bodies = _widths(schema, piece)
+    chosen = Frames(conditions, piece.topic)
     for found in read_range(log, piece.wanted, piece.ordinal):
         if not isinstance(found, RecordFrame):
             _judge(piece, found, options)
             losses.add(found)
+            continue
+        if not chosen.may_hold(found):
             continue
         cost = found.columns.records * width + (found.size if bodies else 0)
         if frames and (size + cost > BATCH_BYTES or held + found.size > _HELD_BYTES):

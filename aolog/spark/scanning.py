@@ -21,18 +21,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from aolog.spark.options import Options
     from aolog.spark.planning import Piece
+    from aolog.spark.pushdown import Condition
 
 _PARTITION_BYTES = 256 << 20  # twice a source's
 _NOT_HERE = {"path": "pass it before the options", "paths": "pass them before the options"}
 
 
-def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object) -> DataFrame:
+def scan(
+    spark: SparkSession,
+    *paths: str | os.PathLike[str],
+    where: str | Column | None = None,
+    **options: object,
+) -> DataFrame:
     """The rows of `spark.read.format("aolog").options(**options).load(paths)`, in less time if there
-    are many millions. maxPartitionBytes defaults to 256 MiB, minPartitions to the session's default
+    are many millions. where: a filter, as of `DataFrame.where`; its terms on `log`, `offset`,
+    `timestamp` and `topic` choose what is read (pushdown.py), and the plan shows them. columns: those
+    of the result; only these and the filter's are built. maxPartitionBytes defaults to 256 MiB, minPartitions to the session's default
     parallelism. The call lists the logs and fixes their ends. Paths must be the same directories on
     every executor. Raises UsageError, also for a session of Spark Connect, and StorageError on the
     driver; Spark's errors for failures in tasks."""
@@ -44,7 +52,8 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     from aolog.spark.listing import list_logs
     from aolog.spark.options import read_options
     from aolog.spark.planning import partitions, spans
-    from aolog.spark.schema import ddl
+    from aolog.spark.pushdown import narrowed
+    from aolog.spark.schema import COLUMNS, ddl
 
     given = {name.lower(): _text(name, v) for name, v in options.items() if v is not None}
     for name, problem in _NOT_HERE.items():
@@ -55,19 +64,28 @@ def scan(spark: SparkSession, *paths: str | os.PathLike[str], **options: object)
     listed = {"paths": json.dumps([_path(path) for path in paths])}
     asked = read_options({**suiting, **given, **listed}, stream=False)
     asked = asked._replace(losses=counter(spark))
-    wanted = spans(asked, list_logs(asked))
+    wanted, columns = spans(asked, list_logs(asked)), asked.columns
+    conditions: list[Condition] = []
+    if where is not None:
+        from aolog.spark.query_filters import columns_of, conditions_of
+
+        tried = spark.range(0).mapInArrow(Shipped(_nothing), ddl(COLUMNS)).where(where)
+        columns = tuple(dict.fromkeys((*columns, *columns_of(tried))))
+        conditions = conditions_of(tried)
+        wanted = narrowed(wanted, conditions)
     cut = partitions(wanted, *asked.of_tasks())
-    columns = ddl(asked.columns)
-    schema = arrow_schema(cast("StructType", StructType.fromDDL(columns)))
-    return spark.range(0, len(cut), 1, max(1, len(cut))).mapInArrow(
-        Shipped(_read, cut, schema, asked), columns
-    )
+    schema = arrow_schema(cast("StructType", StructType.fromDDL(ddl(columns))))
+    read = Shipped(_read, cut, schema, asked, conditions)
+    read.__name__ = f"scan PushedFilters: [{', '.join(map(str, conditions))}]"
+    made = spark.range(0, len(cut), 1, max(1, len(cut))).mapInArrow(read, ddl(columns))
+    return made if where is None else made.where(where).select(*asked.columns)
 
 
 def _read(
     cut: list[tuple[Piece, ...]],
     schema: pa.Schema,
     options: Options,
+    conditions: list[Condition],
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """In a task. Its input rows are indexes into `cut`."""
@@ -75,7 +93,13 @@ def _read(
 
     for batch in batches:
         for task in batch.column(0).to_pylist():
-            yield from read_pieces(cut[task], schema, options)
+            yield from read_pieces(cut[task], schema, options, conditions)
+
+
+def _nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For a frame that has only a plan."""
+    del batches
+    yield from ()
 
 
 def refuse_connect(spark: SparkSession, instead: str) -> None:

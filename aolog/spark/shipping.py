@@ -73,9 +73,11 @@ def parcel(function: Callable[..., Any], *arguments: object) -> tuple[_Opener, t
 
 
 class Shipped:
-    """A function of this package, with its first arguments, for workers to call."""
+    """A function of this package, with its first arguments, for workers to call. __name__: what Spark's plan
+    shows."""
 
     def __init__(self, function: Callable[..., Any], *bound: object) -> None:
+        self.__name__ = function.__name__
         self._function = function
         self._bound = bound
 

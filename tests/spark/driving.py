@@ -7,12 +7,15 @@ import json
 
 import pyarrow as pa
 from pyspark.cloudpickle import dumps, loads
-from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from pyspark.sql.types import StructType
 
 import aolog
-from aolog.spark.datasource import AologDataSource, arrow_schema
-from aolog.spark.schema import COLUMNS
+from aolog.spark.datasource import AologDataSource, PushingReader, arrow_schema
+from aolog.spark.listing import list_logs
+from aolog.spark.options import read_options
+from aolog.spark.planning import spans
+from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS, ddl
 
 _TYPES = {
     "binary": "binary", "string": "string", "int": "integer", "bigint": "long",
@@ -83,3 +86,24 @@ def table(path, schema: StructType | None = None, **options) -> pa.Table:
 
 def offsets(path, **options) -> list[int]:
     return table(path, **options)["offset"].to_pylist()
+
+
+def pushing(path, columns=DEFAULT_COLUMNS, **options) -> PushingReader:
+    read = read_options({"path": str(path), "columns": ",".join(columns), **options}, stream=False)
+    schema = arrow_schema(struct(*columns))
+    return PushingReader(read, spans(read, list_logs(read)), schema)
+
+
+class Pushed(DataSource):
+    """The source as it is with a Spark that plans each query for itself."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "pushed"
+
+    def schema(self) -> str:
+        return ddl(DEFAULT_COLUMNS)
+
+    def reader(self, schema):
+        del schema
+        return pushing(self.options["path"])
