@@ -1,0 +1,375 @@
+/* Frames: the frames of a slab of format 2 that grows; the Python twin is PythonFrames in inlet.py.
+ *
+ * Only for _inlet.c. They exist only if the build found the system's xxhash.h; otherwise Python makes the frames,
+ * and HASHES is 0.
+ */
+#ifndef AOLOG_FRAMES_H
+#define AOLOG_FRAMES_H
+
+#include "_records.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+#define HASHES 0
+#if __has_include(<xxhash.h>) && !defined(AOLOG_WITHOUT_XXHASH)
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+#if XXH_VERSION_NUMBER >= 800 /* before that, xxh3 was not final */
+#undef HASHES
+#define HASHES 1
+#endif
+#endif
+
+#define FRAME_HEADER 40
+#define NO_TIMESTAMP INT64_MIN
+#define BODY_MAX (UINT32_MAX - (size_t)FRAME_HEADER - 8) /* frame.BODY_LEN_MAX */
+
+#if HASHES
+
+#define KIND_RECORDS 1
+#define FLAG_DURABLE 1
+#define CODEC_SHIFT 4
+#define INDEX_SPACING (16 << 10) /* slab.INDEX_SPACING */
+#define ORDINALS_FULL (UINT32_MAX - (1u << 30)) /* active_slab: no further frame after it */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *pending; /* a list: buffers that are not written, in order */
+    PyObject *index;   /* slab.Index: three lists */
+    long long base, offset, written, full_at, durable;
+    long long records, frames, flushed_records, least_us, greatest_us;
+    unsigned int salt;
+    int last_kind;
+    XXH3_state_t *headers; /* of all frames */
+} Frames;
+
+static PyTypeObject *frames_type; /* never released */
+
+typedef struct {
+    uint8_t bytes[FRAME_HEADER];
+} Head;
+
+static void
+put_le(uint8_t *to, uint64_t number, int bytes)
+{
+    memcpy(to, &number, (size_t)bytes); /* frame.py refuses machines that are not little-endian */
+}
+
+/* The header of a frame of records at the end of the slab: see frame.py. */
+static Head
+make_head(const Frames *self, uint64_t body_len, uint64_t body_hash, int codec, int64_t stamp, uint64_t count,
+          uint32_t bits)
+{
+    Head head;
+    uint8_t *at = head.bytes;
+    int flags = codec << CODEC_SHIFT | (self->durable == self->base + self->offset ? FLAG_DURABLE : 0);
+    uint32_t seed = self->salt ^ (uint32_t)(self->offset >> 3);
+    at[0] = 0xA0;
+    at[1] = 0xF2;
+    at[2] = KIND_RECORDS;
+    at[3] = (uint8_t)flags;
+    put_le(at + 4, body_len, 4);
+    put_le(at + 8, body_hash, 8);
+    put_le(at + 16, (uint64_t)stamp, 8);
+    put_le(at + 24, (uint64_t)self->records, 4);
+    put_le(at + 28, count, 4);
+    put_le(at + 32, bits, 4);
+    put_le(at + 36, XXH32(at, FRAME_HEADER - 4, seed), 4);
+    return head;
+}
+
+/* Notes the frame in the index if it is due; false if there is no memory. Runs no Python code. */
+static int
+note_frame(Frames *self)
+{
+    PyObject *offsets = PyTuple_GetItem(self->index, 0);
+    Py_ssize_t entries = PyList_Size(offsets);
+    if (entries && self->offset - PyLong_AsLongLong(PyList_GetItem(offsets, entries - 1)) < INDEX_SPACING)
+        return 1;
+    long long entry[3] = {self->offset, self->records, self->greatest_us};
+    for (int i = 0; i < 3; i++) {
+        PyObject *number = PyLong_FromLongLong(entry[i]);
+        int failed = number == NULL || PyList_Append(PyTuple_GetItem(self->index, i), number) < 0;
+        Py_XDECREF(number);
+        if (failed)
+            return 0; /* columns of different lengths: the writer has failed */
+    }
+    return 1;
+}
+
+/* Counts a frame that is in `pending`. Returns its address. */
+static long long
+count_frame(Frames *self, const Head *head, size_t padded, size_t count, int64_t greatest, int64_t least)
+{
+    long long address = self->base + self->offset;
+    XXH3_64bits_update(self->headers, head->bytes, FRAME_HEADER);
+    if (greatest > self->greatest_us)
+        self->greatest_us = greatest;
+    if (!self->records || least < self->least_us)
+        self->least_us = least;
+    self->frames++;
+    self->last_kind = KIND_RECORDS;
+    if (self->records > (long long)ORDINALS_FULL)
+        self->full_at = 0;
+    self->records += (long long)count;
+    self->offset += FRAME_HEADER + (long long)padded;
+    return address;
+}
+
+/* Whether it was initialized; raises otherwise. */
+static int
+frames_ready(Frames *self)
+{
+    if (self->pending != NULL && self->headers != NULL)
+        return 1;
+    PyErr_SetString(PyExc_ValueError, "not initialized");
+    return 0;
+}
+
+/* Adds the records as one frame. Returns its address; -1 on an error, and nothing is added. */
+static long long
+frames_add_open(Frames *self, const Records *records)
+{
+    size_t length, padded;
+    if (!frames_ready(self))
+        return -1;
+    uint32_t bits = records_layout(records, &length);
+    if (length > BODY_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "the body exceeds a frame");
+        return -1;
+    }
+    padded = aligned(length);
+    if (!note_frame(self))
+        return -1;
+    PyObject *frame = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(FRAME_HEADER + padded));
+    if (frame == NULL)
+        return -1;
+    char *begin = PyBytes_AsString(frame), *body = begin + FRAME_HEADER;
+    records_write(records, bits, body);
+    memset(body + length, 0, padded - length);
+    uint64_t hash = XXH3_64bits(body, padded);
+    Head head = make_head(self, length, hash, 0, records->greatest_us, records->count, bits);
+    memcpy(begin, head.bytes, FRAME_HEADER);
+    int failed = PyList_Append(self->pending, frame) < 0;
+    Py_DECREF(frame);
+    if (failed)
+        return -1;
+    return count_frame(self, &head, padded, records->count, records->greatest_us, records->least_us);
+}
+
+static PyObject *
+frames_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(keywords))
+{
+    Frames *self = (Frames *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    return (PyObject *)self;
+}
+
+static int
+frames_init(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"base", "offset", "full_at", "salt", "index", NULL};
+    Frames *self = (Frames *)object;
+    PyObject *index;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "LLLIO!", names, &self->base, &self->offset, &self->full_at,
+                                     &self->salt, &PyTuple_Type, &index))
+        return -1;
+    for (int i = 0; i < 3; i++)
+        if (PyTuple_Size(index) != 3 || !PyList_CheckExact(PyTuple_GetItem(index, i))) {
+            PyErr_SetString(PyExc_TypeError, "the index is three lists");
+            return -1;
+        }
+    PyObject *pending = PyList_New(0), *before = self->pending;
+    if (pending == NULL)
+        return -1;
+    self->pending = pending;
+    Py_XDECREF(before);
+    before = self->index;
+    Py_INCREF(index);
+    self->index = index;
+    Py_XDECREF(before);
+    self->written = self->offset;
+    self->durable = -1;
+    self->records = self->frames = self->flushed_records = 0;
+    self->least_us = self->greatest_us = NO_TIMESTAMP;
+    self->last_kind = 0;
+    if (self->headers == NULL)
+        self->headers = XXH3_createState();
+    if (self->headers == NULL || XXH3_64bits_reset(self->headers) == XXH_ERROR) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return 0;
+}
+
+static int
+frames_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Frames *)self)->pending);
+    Py_VISIT(((Frames *)self)->index);
+    return 0;
+}
+
+static int
+frames_clear(PyObject *self)
+{
+    Py_CLEAR(((Frames *)self)->pending);
+    Py_CLEAR(((Frames *)self)->index);
+    return 0;
+}
+
+static void
+frames_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    frames_clear(self);
+    XXH3_freeState(((Frames *)self)->headers);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *
+frames_add_records(PyObject *object, PyObject *args)
+{
+    Frames *self = (Frames *)object;
+    Py_ssize_t count;
+    unsigned int bits;
+    int codec;
+    PyObject *parts;
+    long long greatest, least;
+    if (!PyArg_ParseTuple(args, "nIO!LLi", &count, &bits, &PyList_Type, &parts, &greatest, &least, &codec) ||
+        !frames_ready(self))
+        return NULL;
+    Py_ssize_t number = PyList_Size(parts);
+    size_t length = 0;
+    XXH3_state_t *state = number == 1 ? NULL : XXH3_createState();
+    uint64_t hash = 0;
+    PyObject *pad = NULL, *head_bytes = NULL, *result = NULL;
+    if (number != 1 && (state == NULL || XXH3_64bits_reset(state) == XXH_ERROR)) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (Py_ssize_t i = 0; i < number; i++) {
+        Py_buffer part;
+        if (PyObject_GetBuffer(PyList_GetItem(parts, i), &part, PyBUF_SIMPLE) < 0)
+            goto done;
+        length += (size_t)part.len;
+        if (number == 1 && length % 8 == 0)
+            hash = XXH3_64bits(part.buf, (size_t)part.len);
+        else if (number == 1) {
+            state = XXH3_createState();
+            if (state == NULL || XXH3_64bits_reset(state) == XXH_ERROR) {
+                PyBuffer_Release(&part);
+                PyErr_NoMemory();
+                goto done;
+            }
+        }
+        if (state != NULL)
+            XXH3_64bits_update(state, part.buf, (size_t)part.len);
+        PyBuffer_Release(&part);
+    }
+    if (length > BODY_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "the body exceeds a frame");
+        goto done;
+    }
+    size_t padded = aligned(length);
+    if (state != NULL) {
+        static const char zeros[8];
+        XXH3_64bits_update(state, zeros, padded - length);
+        hash = XXH3_64bits_digest(state);
+    }
+    if (!note_frame(self))
+        goto done;
+    Head head = make_head(self, length, hash, codec, greatest, (uint64_t)count, bits);
+    head_bytes = PyBytes_FromStringAndSize((const char *)head.bytes, FRAME_HEADER);
+    pad = PyBytes_FromStringAndSize("\0\0\0\0\0\0\0", (Py_ssize_t)(padded - length));
+    Py_ssize_t end = PyList_Size(self->pending);
+    if (head_bytes == NULL || pad == NULL || PyList_Append(self->pending, head_bytes) < 0 ||
+        PyList_SetSlice(self->pending, end + 1, end + 1, parts) < 0 ||
+        (padded > length && PyList_Append(self->pending, pad) < 0))
+        goto done; /* the writer has failed */
+    result = PyLong_FromLongLong(count_frame(self, &head, padded, (size_t)count, greatest, least));
+done:
+    XXH3_freeState(state);
+    Py_XDECREF(head_bytes);
+    Py_XDECREF(pad);
+    return result;
+}
+
+static PyObject *
+frames_headers_hash(PyObject *object, PyObject *Py_UNUSED(ignored))
+{
+    Frames *self = (Frames *)object;
+    return frames_ready(self) ? PyLong_FromUnsignedLongLong(XXH3_64bits_digest(self->headers)) : NULL;
+}
+
+static PyObject *
+frames_put(PyObject *object, PyObject *args)
+{
+    Frames *self = (Frames *)object;
+    PyObject *frame;
+    long long length;
+    if (!PyArg_ParseTuple(args, "O!L", &PyList_Type, &frame, &length) || !frames_ready(self))
+        return NULL;
+    PyObject *head = PyList_Size(frame) ? PyList_GetItem(frame, 0) : NULL;
+    if (head == NULL || !PyBytes_CheckExact(head)) {
+        PyErr_SetString(PyExc_TypeError, "a frame begins with its header");
+        return NULL;
+    }
+    Py_ssize_t end = PyList_Size(self->pending);
+    if (PyList_SetSlice(self->pending, end, end, frame) < 0)
+        return NULL;
+    XXH3_64bits_update(self->headers, PyBytes_AsString(head), (size_t)Py_SIZE(head));
+    self->offset += length;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef frames_methods[] = {
+    {"add_records", frames_add_records, METH_VARARGS,
+     "add_records(records, columns, parts, greatest_us, least_us, codec): adds a frame. Its address."},
+    {"headers_hash", frames_headers_hash, METH_NOARGS, "headers_hash(): XXH3 of the headers of all frames."},
+    {"put", frames_put, METH_VARARGS, "put(frame, length): adds the buffers of a frame of another kind."},
+    {NULL, NULL, 0, NULL},
+};
+
+#define FIELD(name, kind, field) {name, kind, offsetof(Frames, field), 0, NULL}
+static PyMemberDef frames_members[] = {
+    {"pending", T_OBJECT_EX, offsetof(Frames, pending), READONLY, NULL},
+    {"index", T_OBJECT_EX, offsetof(Frames, index), READONLY, NULL},
+    FIELD("base", T_LONGLONG, base),
+    FIELD("offset", T_LONGLONG, offset),
+    FIELD("written", T_LONGLONG, written),
+    FIELD("full_at", T_LONGLONG, full_at),
+    FIELD("durable", T_LONGLONG, durable),
+    FIELD("records", T_LONGLONG, records),
+    FIELD("frames", T_LONGLONG, frames),
+    FIELD("flushed_records", T_LONGLONG, flushed_records),
+    FIELD("least_us", T_LONGLONG, least_us),
+    FIELD("greatest_us", T_LONGLONG, greatest_us),
+    FIELD("last_kind", T_INT, last_kind),
+    {NULL, 0, 0, 0, NULL},
+};
+#undef FIELD
+
+static PyType_Slot frames_slots[] = {
+    {Py_tp_doc, "The frames of a slab that grows: see inlet.PythonFrames."},
+    {Py_tp_new, frames_new},
+    {Py_tp_init, frames_init},
+    {Py_tp_traverse, frames_traverse},
+    {Py_tp_clear, frames_clear},
+    {Py_tp_dealloc, frames_dealloc},
+    {Py_tp_methods, frames_methods},
+    {Py_tp_members, frames_members},
+    {0, NULL},
+};
+
+static PyType_Spec frames_spec = {
+    "aolog.format.native._speed.Frames", sizeof(Frames), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, frames_slots,
+};
+
+#endif
+
+#endif
