@@ -168,7 +168,11 @@ def pipeline(
 
 def _summary(moved: Moved) -> str:
     read = "" if moved.records_in is None else f"{counted(moved.records_in, 'record', ',')} in, "
-    return f"{read}{moved.records_out:,} out, {moved.seconds:.1f} s"
+    lost = [f"{records:,} lost ({reason})" for reason, records in moved.lost.items()]
+    if moved.uncounted:
+        lost.append(f"{counted(moved.uncounted, 'gap')} without a count of records")
+    skipped = "".join(f"{each}, " for each in lost)
+    return f"{read}{moved.records_out:,} out, {skipped}{moved.seconds:.1f} s"
 
 
 @contextmanager

@@ -17,9 +17,17 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from aolog.errors import AddressBeyondEnd, AddressPruned, AologError, UsageError, warn
+from aolog.errors import (
+    AddressBeyondEnd,
+    AddressPruned,
+    AologError,
+    UsageError,
+    records_lost,
+    warn,
+)
 from aolog.log.directory import Log
 from aolog.log.names import slab_name
+from aolog.log.pruned_records import pruned_before
 from aolog.read import seek
 from aolog.read.ranges import Range
 from aolog.spark.listing import check_counts
@@ -142,7 +150,9 @@ def _checked(log: Listed, address: int, option: str, options: Options) -> int:
                 f"option {option}: {log.name!r}: {error.reason}",
                 hint="set failOnDataLoss to false to read the rest",
             ) from None
-        warn("option %s: %s: %s", option, log.path, error.reason)
+        gap = pruned_before(opened, address, 0 if address == 0 else None)
+        lost = "" if gap is None else f": {records_lost(gap.records_lost)} lost"
+        warn("option %s: %s: %s%s", option, log.path, error.reason, lost)
         return min(max(address, log.bases[0]), log.end)
     finally:
         opened.close()

@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import UsageError
 from aolog.spark.kafka_sink import SENT, KafkaTarget, check_columns, check_topic, sender
+from aolog.spark.monitoring import lag
 from aolog.spark.options import read_options
 from aolog.spark.options_parsing import directory
+from aolog.spark.skipped import losses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 _KINDS = ("parquet", "kafka", "aolog")
@@ -47,12 +50,16 @@ class Transfer(NamedTuple):
 
 class Moved(NamedTuple):
     """The counts of a batch, or of a whole run. records_in: read; None if a transform did not read them
-    in the same job. records_out: written. batch: its number in the checkpoint; None without one."""
+    in the same job. records_out: written. batch: its number in the checkpoint; None without one. lost:
+    records that the options of the reader skip, by reason. uncounted: skipped gaps of an unknown number of
+    records."""
 
     batch: int | None
     records_in: int | None
     records_out: int
     seconds: float
+    lost: dict[str, int] = {}  # noqa: RUF012 -- a default that is never changed
+    uncounted: int = 0
 
 
 def parse_target(text: str) -> tuple[str, str]:
@@ -111,11 +118,16 @@ def run_transfer(
         check_topic(target)
     begun_s = time.monotonic()
     if wanted.checkpoint is None:
+        before = _Lost.of_batches(spark)
         records_in, records_out = _run_batch(spark, wanted, target)
-        return Moved(None, records_in, records_out, _since(begun_s))
+        lost = _Lost.of_batches(spark).since(before)
+        return Moved(None, records_in, records_out, _since(begun_s), *lost)
     batches: list[Moved] = []
+    total = _Lost({}, 0)
 
     def note(moved: Moved) -> None:
+        nonlocal total
+        total = total.plus(_Lost(moved.lost, moved.uncounted))
         batches.append(moved)
         del batches[:-1]
         sums[0] += moved.records_in or 0
@@ -125,7 +137,36 @@ def run_transfer(
     sums = [0, 0]
     _run_stream(spark, wanted, target, note, stopped)
     last = batches[-1].batch if batches else None
-    return Moved(last, sums[0], sums[1], _since(begun_s))
+    return Moved(last, sums[0], sums[1], _since(begun_s), *total)
+
+
+class _Lost(NamedTuple):
+    """As in Moved."""
+
+    records: dict[str, int]
+    uncounted: int
+
+    @classmethod
+    def of_batches(cls, spark: SparkSession) -> _Lost:
+        """What batches of this application skipped."""
+        total = cls({}, 0)
+        for each in losses(spark):
+            if each.query is None:
+                total = total.plus(cls({each.reason: each.records}, each.uncounted))
+        return total
+
+    def plus(self, more: _Lost) -> _Lost:
+        reasons = {**self.records, **more.records}
+        records = {
+            reason: self.records.get(reason, 0) + more.records.get(reason, 0) for reason in reasons
+        }
+        return _Lost(records, self.uncounted + more.uncounted)
+
+    def since(self, before: _Lost) -> _Lost:
+        """The difference, without reasons that did not change."""
+        more = {reason: n - before.records.get(reason, 0) for reason, n in self.records.items()}
+        records = {reason: count for reason, count in more.items() if count > 0}
+        return _Lost(records, max(0, self.uncounted - before.uncounted))
 
 
 def _since(begun_s: float) -> float:
@@ -220,6 +261,15 @@ def _run_stream(
         query.stop()
 
 
+def _lost_of(progress: StreamingQueryProgress) -> _Lost | None:
+    """Since the query was started. None in the first batch after a restart, which has no report."""
+    try:
+        found = lag(progress)
+    except UsageError:
+        return None
+    return _Lost(found.lost, sum(found.uncounted.values()))
+
+
 def _follow(
     query: StreamingQuery,
     sent: dict[int, int],
@@ -227,7 +277,7 @@ def _follow(
     stopped: Callable[[], bool],
 ) -> None:
     """Waits until the query ends or `stopped` is true. Raises the query's error."""
-    noted = -1
+    noted, before = -1, _Lost({}, 0)
     while True:
         ended = stopped() or query.awaitTermination(_LOOK_S)  # type: ignore[arg-type]  # takes fractions
         for progress in query.recentProgress:
@@ -238,6 +288,9 @@ def _follow(
             noted = number
             records = sent.pop(number, 0) if out is None else int(out["records"])
             seconds = progress.batchDuration / 1000
-            note(Moved(number, progress.numInputRows, records, round(seconds, 3)))
+            lost = _lost_of(progress) or before
+            rows = progress.numInputRows
+            note(Moved(number, rows, records, round(seconds, 3), *lost.since(before)))
+            before = lost
         if ended:
             return

@@ -19,7 +19,9 @@ from aolog.spark.session import our_error
 from aolog.spark.transfer import Moved, Transfer, parse_target, run_transfer
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.stamp import decode_stamp
+from tests.aolog.conftest import overwrite
 from tests.bridge.conftest import consume_any
+from tests.spark.driving import write
 
 
 def fill(path, count, begin=0):
@@ -179,3 +181,17 @@ def test_the_example_counts_each_event_once_and_draws(tmp_path, spark):
     greatest = max(event["properties"]["mag"] or 0 for event in events)
     assert max(row.magnitude_max or 0 for row in rows) == greatest
     assert "<svg" in Path(done.plot).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("checkpoint", [False, True], ids=["one batch", "a stream"])
+def test_records_that_are_skipped_are_in_the_sums(tmp_path, spark, checkpoint):
+    addresses = write(tmp_path / "logs" / "a", 30, value=b"." * 100)
+    slab = next((tmp_path / "logs" / "a").glob("*.slab"))
+    overwrite(slab, addresses[5], bytes(addresses[15] - addresses[5]))
+    arguments = (
+        "--from", tmp_path / "logs", "--to", f"aolog:{tmp_path / 'out'}",
+        "--option", "onCorruption=skip", *(["--checkpoint", tmp_path / "state"] if checkpoint else []),
+    )  # fmt: skip  # a command line
+    result = run(*arguments)
+    assert result.exit_code == 0, result.stderr
+    assert "20 records in, 20 out, 10 lost (corrupt), " in result.stdout

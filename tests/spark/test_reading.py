@@ -280,7 +280,7 @@ def test_a_torn_end_that_a_writer_set_aside_fails_nothing(tmp_path):
     assert len(offsets(tmp_path / "log")) == 4
 
 
-def test_what_is_pruned_or_missing_fails_a_load_unless_losses_are_passed_over(tmp_path):
+def test_what_is_pruned_or_missing_fails_a_load_unless_losses_are_passed_over(tmp_path, caplog):
     addresses = write(tmp_path / "log", 40, value=bytes(1000), slab_bytes=15_000)
     slabs = sorted((tmp_path / "log").glob("*.slab"))
     slabs[0].unlink()
@@ -289,6 +289,10 @@ def test_what_is_pruned_or_missing_fails_a_load_unless_losses_are_passed_over(tm
         table(tmp_path / "log", startingOffsets=first)
     left = [address for address in addresses if address >= int(slabs[1].stem)]
     assert offsets(tmp_path / "log", startingOffsets=first, failOnDataLoss="false") == left
+    assert "before the first slab" in caplog.text
+    whole = offsets(tmp_path / "log", startingOffsets='{"log": 0}', failOnDataLoss="false")
+    assert whole == left
+    assert f": {40 - len(left)} records lost" in caplog.text
     slabs[2].unlink()
     with pytest.raises(GapFound, match="failOnDataLoss"):
         table(tmp_path / "log")
