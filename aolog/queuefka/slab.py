@@ -69,7 +69,7 @@ class QueuefkaSlab(Payloads):
         # The Go program begins the next slab once this one is larger.
         super().__init__(base, offset, slab_bytes + 1)
         self.file = file
-        self.flushed_records = 0  # of `records`
+        self.flushed_records = self.synced_records = 0  # of `records`
 
     def add_records(self, records: int, columns: int, parts: list[Buffer], *_: int) -> int:
         """Adds a frame of one value, which is all that the format can hold. Returns its address."""

@@ -53,6 +53,7 @@ class FormatTwoSlab(Frames):
         self.file = file
         self.header = header
         self.zeros_end = 0  # the file is filled with zeros up to here
+        self.synced_records = 0  # of `records`; written by log_tail.py
         self._has_seal = False
         self._syncs = 0
         self._synced_to = DATA_BEGIN

@@ -134,21 +134,22 @@ class LogTail:
         )
         raise self.failed
 
-    def take_device(self) -> tuple[ActiveSlab, int] | None:
-        """For `sync_written`: the slab and the end of what is written of it, with the device held; None if
-        there is no slab. Raises StorageError, without the device."""
+    def take_device(self) -> tuple[ActiveSlab, int, int] | None:
+        """For `sync_written`: the slab, and the end and the records of what is written of it, with the device
+        held; None if there is no slab. Raises StorageError, without the device."""
         slab = self._chain.slab
         if slab is None:
             return None
         if slab.written > slab.zeros_end:
             slab.fill_ahead()
         self._device.acquire()
-        return slab, slab.base + slab.written
+        return slab, slab.base + slab.written, slab.flushed_records
 
-    def sync_written(self, slab: ActiveSlab, end: int) -> None:
+    def sync_written(self, slab: ActiveSlab, end: int, records: int) -> None:
         """After `take_device`: as `datasync`, and releases the device. The caller holds no other lock."""
         try:
             self.datasync(slab, end)
+            slab.synced_records = records
         finally:
             self._device.release()
 

@@ -84,6 +84,8 @@ class WriterOptions(NamedTuple):
         "never before the slab is sealed. Closing the log always syncs.")] = "interval"
     sync_seconds: Annotated[float, About("How safe", "seconds", 0, 0,
         "Interval of syncs, while there is something to sync.")] = 1.0
+    sync_records: Annotated[int | None, About("How safe", "records", 1, UNBOUNDED,
+        "Number of records without a sync at which an append syncs before it returns.")] = None
 
     retention: Annotated[Retention | None, About("How much disk", "", 0, 0,
         "Bounds of the log, and what happens when it is full.")] = None
@@ -109,6 +111,10 @@ class WriterOptions(NamedTuple):
         check_topic(self.topic)
         check_retention(self.retention)
         packer(self.compression, self.compression_level)
+        if self.sync_records is not None and self.sync == "never":
+            raise UsageError(
+                f"sync_records={self.sync_records} with sync='never'", hint='use sync="interval"'
+            )
         if not self.has_headers and self.topic is not None:
             raise UsageError("format 1 has no place for a topic")
         if not self.has_headers and self.compression != "none":
@@ -150,6 +156,11 @@ class WriterOptions(NamedTuple):
     def unwritten_records(self) -> int:
         """How many records may wait in memory."""
         return self.flush_records or UNBOUNDED
+
+    @property
+    def unsynced_records(self) -> int:
+        """How many records may be without a sync."""
+        return self.sync_records or UNBOUNDED
 
     @property
     def bounds(self) -> Retention:

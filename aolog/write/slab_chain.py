@@ -113,7 +113,14 @@ class SlabChain:
         if slab is None:
             return most
         unflushed = slab.records - slab.flushed_records
-        return Most(most.bytes - self.unwritten, most.records - unflushed)
+        records = min(most.records - unflushed, self.left_unsynced)
+        return Most(most.bytes - self.unwritten, records)
+
+    @property
+    def left_unsynced(self) -> int:
+        """How many records may be added before the next sync; negative if there are too many."""
+        slab, most = self.slab, self._options.unsynced_records
+        return most if slab is None else most - (slab.records - slab.synced_records)
 
     # --- from slab to slab ------------------------------------------------------------------------
 

@@ -89,6 +89,7 @@ class Writer(Inlet):
         # how safe
         sync: Literal["interval", "never", "flush"] = "interval",
         sync_seconds: float = 1.0,
+        sync_records: int | None = None,
         # how much disk
         retention: Retention | None = None,
         compression: Compression = "none",
@@ -230,7 +231,7 @@ class Writer(Inlet):
         the lock, as the policy is to sync."""
         chain, left = self._chain, self._chain.left
         if self._size >= left.bytes or self._count >= left.records or self._background.is_over:
-            if self._syncs_each_flush:
+            if self._syncs_each_flush or self._count >= chain.left_unsynced:
                 return True
             self._quietly(self._write)
         if chain.must_roll:
@@ -252,10 +253,11 @@ class Writer(Inlet):
         left, most = chain.left, chain.most
         frames = () if self._frame_bytes else (slab,)
         limit = min(left.bytes, self._frame_bytes or left.bytes)
-        self._admit(limit, left.records - 1, self._options.max_record_bytes, *frames)
+        self._admit(limit, max(0, left.records - 1), self._options.max_record_bytes, *frames)
         if (
             is_plain
             and not self._syncs_each_flush
+            and self._options.sync_records is None
             and slab.file.is_plain
             and background.syncs_in_time
         ):

@@ -142,6 +142,40 @@ def test_records_are_flushed_after_so_many(log_path: str) -> None:
         assert len(values(log_path)) == 9
 
 
+@pytest.mark.parametrize("sync", ["interval", "flush"])
+@pytest.mark.parametrize("options", [{}, {"batch_bytes": 0}, {"format": "queuefka"}], ids=str)
+def test_records_are_synced_before_the_append_returns_that_makes_so_many_without_a_sync(
+    log_path: str, options: dict[str, object], sync: Literal["interval", "flush"]
+) -> None:
+    storage = WatchedStorage()
+
+    def syncs() -> int:
+        return sum(
+            op[:2] == ("datasync", slab_files(log_path)[0].name) for op in storage.operations
+        )
+
+    hour = {"flush_seconds": 3600.0, "sync_seconds": 3600.0, "sync_records": 3}
+    with aolog.Writer(log_path, storage=storage, sync=sync, **hour, **options) as writer:
+        before = syncs()
+        for n in range(1, 10):
+            writer.append(b"x")
+            assert syncs() - before == n // 3
+            assert (writer.durable == writer.end) == (n % 3 == 0)
+        if sync == "interval":
+            for n in range(1, 4):  # a flush is no sync, and does not begin the count again
+                writer.append(b"x")
+                writer.flush()
+                assert (writer.durable == writer.end) == (n == 3)
+        writer.append(b"x")
+        writer.append_many([b"x"] * 2)
+        assert writer.durable == writer.end
+        writer.append_many([b"x"] * 2)
+        writer.sync()  # begins the count again
+        for n in range(1, 4):
+            writer.append(b"x")
+            assert (writer.durable == writer.end) == (n == 3)
+
+
 @pytest.mark.parametrize("batch_bytes", [0, 64 << 10])
 def test_records_are_flushed_when_a_mebibyte_of_them_waits(log_path: str, batch_bytes: int) -> None:
     with aolog.Writer(log_path, batch_bytes=batch_bytes, **NEVER) as writer:
@@ -386,6 +420,8 @@ def test_a_relative_path_stays_where_it_was_when_the_process_moves(
         {"sync": "always"},
         {"sync_seconds": -1},
         {"sync_seconds": None},
+        {"sync_records": 0},
+        {"sync_records": 5, "sync": "never"},
         {"compression_level": 30, "compression": "zstd"},
         {"format": "avro"},
         {"max_record_bytes": 0},
