@@ -14,7 +14,7 @@ nulls, topics or timestamps, and no empty payloads (the Go program panics on the
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import xxhash
 
@@ -67,14 +67,6 @@ def intact_records(
         frames.append(Frame(chunk_at + at, chunk_at + begin + length, header, body))
         at = begin + length
     return frames
-
-
-def are_storable(values: list[Any], bytes_max: int) -> bool:
-    """Whether each is bytes, not empty, and has at most `bytes_max` bytes."""
-    if not values or set(map(type, values)) != {bytes}:
-        return False
-    lengths = set(map(len, values))
-    return min(lengths) > 0 and max(lengths) <= min(bytes_max, PAYLOAD_LEN_MAX)
 
 
 def check_storable(

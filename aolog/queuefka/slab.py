@@ -7,11 +7,11 @@ the reference. The writer owns locks, policies and syncs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aolog.format.native.speed import compiled
 from aolog.format.slab import NO_TIMESTAMP
-from aolog.queuefka.format1 import encode_record
+from aolog.queuefka.format1 import PAYLOAD_LEN_MAX, encode_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +35,12 @@ class PythonPayloads:
         self.durable = -1
         self.records = 0
         self.pending: list[Buffer] = []
+
+    @staticmethod
+    def are_storable(values: list[Any], most: int) -> bool:
+        """Whether each is bytes, not empty, and has at most `most` bytes."""
+        most = min(most, PAYLOAD_LEN_MAX)
+        return all(type(value) is bytes and 0 < len(value) <= most for value in values)
 
     def add_values(self, values: list[bytes], begin: int) -> bytearray:
         """Adds a frame for each value from the index `begin` on, up to where the slab is full, at least one.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from aolog.errors import RecordRefused, load_optional
 from aolog.format.compression import packer
 from aolog.format.native.inlet import Body, body_of, encode_records
-from aolog.queuefka.format1 import are_storable, check_storable
-from aolog.queuefka.slab import put_values
+from aolog.queuefka.format1 import check_storable
+from aolog.queuefka.slab import Payloads, put_values
 from aolog.storage import clock
 from aolog.write.validate import OFFSET_BYTES, check_record, check_sizes
 
@@ -67,7 +67,7 @@ class RecordChecks:
 
     def _plain(self, values: list[Any]) -> list[bytes]:
         """The values as format 1 stores them."""
-        if are_storable(values, self._max_record_bytes):
+        if Payloads.are_storable(values, self._max_record_bytes):
             return values
         return [self.one(value)[0] or b"" for value in values]
 

@@ -101,6 +101,29 @@ payloads_add(Payloads *self, PyObject *value)
     return payloads_settle(self) && PyList_Append(self->settled, value) == 0 ? address : -1;
 }
 
+/* Whether the format can store it as it is. */
+static inline int
+is_payload(PyObject *value)
+{
+    return PyBytes_CheckExact(value) && Py_SIZE(value) > 0 && Py_SIZE(value) <= PAYLOAD_MAX;
+}
+
+static PyObject *
+payloads_are_storable(PyObject *Py_UNUSED(type), PyObject *args)
+{
+    PyObject *values;
+    Py_ssize_t most;
+    if (!PyArg_ParseTuple(args, "O!n", &PyList_Type, &values, &most))
+        return NULL;
+    Py_ssize_t i = 0, rows = PyList_Size(values);
+    for (; i < rows; i++) {
+        PyObject *value = PyList_GetItem(values, i);
+        if (!is_payload(value) || Py_SIZE(value) > most)
+            break;
+    }
+    return PyBool_FromLong(i == rows);
+}
+
 static PyObject *
 payloads_add_values(PyObject *object, PyObject *args)
 {
@@ -117,7 +140,7 @@ payloads_add_values(PyObject *object, PyObject *args)
     long long room = self->full_at - self->offset;
     for (; end < rows && (end == begin || room > 0); end++) {
         PyObject *value = PyList_GetItem(values, end);
-        if (!PyBytes_CheckExact(value) || !Py_SIZE(value) || Py_SIZE(value) > PAYLOAD_MAX) {
+        if (!is_payload(value)) {
             PyErr_SetString(PyExc_TypeError, "format 1 stores bytes that are not empty");
             return NULL;
         }
@@ -194,6 +217,8 @@ payloads_dealloc(PyObject *self)
 }
 
 static PyMethodDef payloads_methods[] = {
+    {"are_storable", payloads_are_storable, METH_VARARGS | METH_STATIC,
+     "are_storable(values, most): whether each is bytes, not empty, and at most so long."},
     {"add_values", payloads_add_values, METH_VARARGS,
      "add_values(values, begin): adds a frame for each value, up to where the slab is full. Their addresses."},
     {NULL, NULL, 0, NULL},

@@ -71,6 +71,15 @@ def test_a_slab_takes_values_until_it_is_full_and_at_least_one(
     assert len(slab.add_values(values, 9)) == 0
 
 
+@pytest.mark.parametrize("half", HALVES)
+def test_only_bytes_within_the_bound_can_be_stored_as_they_are(half: Any) -> None:
+    assert half.are_storable([b"x", b"12345"], 5)
+    assert half.are_storable([], 5)
+    for other in (b"", b"123456", None, "x", bytearray(b"x")):
+        assert not half.are_storable([b"x", other, b"y"], 5)
+        assert not half.are_storable([b"x", b"y", other], 5)
+
+
 @pytest.mark.parametrize("half", HALVES[1:])
 @pytest.mark.parametrize("values", [[b"x", b""], [b"x", None], [b"x", bytearray(b"y")], (b"x",)])
 def test_compiled_frames_refuse_what_is_not_plain_and_add_nothing(half: Any, values: Any) -> None:
