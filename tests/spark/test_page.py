@@ -5,7 +5,7 @@ import re
 
 import aolog
 from aolog.spark.options import READERS
-from aolog.spark.sink_options import OPTION_NAMES
+from aolog.spark.sink_options import OF_WRITER, OPTION_NAMES
 from tests.test_pages import DOCS, blocks
 
 PAGE, TUTORIAL = DOCS / "how-to/spark.md", DOCS / "tutorials/spark.md"
@@ -49,6 +49,8 @@ def test_the_tutorial_prints_what_it_shows(tmp_path, spark, capsys):
 
 
 def test_every_option_stands_in_the_tables():
-    rows = re.findall(r"^\| (`.*?) \|", OPTIONS.read_text("utf-8"), re.MULTILINE)
+    page = OPTIONS.read_text("utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert named == {*READERS, "includeHeaders", *OPTION_NAMES.values()}
+    assert "```{generated} spark_writer_options" in page
+    assert named | OF_WRITER.keys() == {*READERS, "includeHeaders", *OPTION_NAMES.values()}
