@@ -48,7 +48,10 @@ def share(backlog: list[Span], records: int | None, size: int | None) -> dict[st
     bytes. None: no limit. Raises UsageError for records in format 1, which counts none."""
     if records is None and size is None:
         return {span.log.name: End(span.until, None) for span in backlog}
-    waiting = [_in_log(span.log, partial(_measured, span)) for span in backlog]
+    waiting = [
+        (_counted(span) if size is None else None) or _in_log(span.log, partial(_measured, span))
+        for span in backlog
+    ]
     if records is not None:
         waiting = _limited(waiting, records, _records, _at_record)
     if size is not None:
@@ -59,6 +62,15 @@ def share(backlog: list[Span], records: int | None, size: int | None) -> dict[st
 def _in_log(log: Listed, question: Callable[[Log], _T]) -> _T:
     with Log(log.path, Storage()) as opened:
         return opened.listed(partial(question, opened))
+
+
+def _counted(span: Span) -> _Backlog | None:
+    """What needs no look at the log, if only records count. None if the ordinals are unknown, or prove
+    nothing: after a pruning, or if the log lost its end with the page cache."""
+    log, since, until, ordinal = span
+    if ordinal is None or log.ordinal is None or since < log.bases[0] or until != log.end:
+        return None
+    return _Backlog(log, since, End(until, log.ordinal), ordinal) if ordinal < log.ordinal else None
 
 
 def _measured(span: Span, log: Log) -> _Backlog:

@@ -95,17 +95,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         whole: dict[str, LogPosition] = {}
         for name, log in logs.items():
             before = ends.get(name)
-            since = log.bases[0] if before is None else before.address
-            end = self._end(log)
-            more = since < end and self._watching.has_records(log, since, end)
+            begin = before or position_in(log, log.bases[0])
+            since, end = begin.address, self._end(log)
+            more = since < end and self._watching.has_records(log, since, end, begin.ordinal)
             if more or end < log.end or before is None:
                 whole[name] = position_in(log, log.end, None, before)
             else:
                 whole[name] = before
             if more:
-                backlog.append(Span(log, since, end))  # `partitions` reports what is pruned
+                # `partitions` reports what is pruned.
+                backlog.append(Span(log, since, end, begin.ordinal))
                 if before is None:
-                    new[name] = position_in(log, since)
+                    new[name] = begin
         self._whole = whole
         self._move_cursors(new, only_new=True)
         if self._may_wait(limit) and self._delay.holds(backlog, ends):

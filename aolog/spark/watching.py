@@ -204,10 +204,11 @@ class Watching:
         if log is not None:
             log.close()
 
-    def has_records(self, log: Listed, since: int, end: int) -> bool:
+    def has_records(self, log: Listed, since: int, end: int, ordinal: int | None) -> bool:
         """Whether there may be a record in `[since, end)`. Reads no bodies. Marks, seals and headers
-        move a log's end too."""
-        if log.ordinal is None or end != log.end:
+        move a log's end too. ordinal: at `since` when it was read; it proves nothing if it is above the
+        log's, which may have lost its end with the page cache."""
+        if log.ordinal is None or end != log.end or (ordinal is not None and ordinal < log.ordinal):
             return True
         begin = self.ordinal_at(log, since)  # if it is unknown, the task that reads it reports why
         return begin is None or begin < log.ordinal
