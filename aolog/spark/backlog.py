@@ -52,12 +52,21 @@ class _Total:
         self.last += more
 
 
+class _First(NamedTuple):
+    """The first unread record of a log, or where it will be. Looked up once, as Spark asks 90 times a
+    second."""
+
+    address: int
+    ordinal: int | None
+    at_us: int | None
+
+
 class Backlog:
     """The report of one reader. Not thread-safe."""
 
     def __init__(self) -> None:
         self._losses: dict[tuple[str, GapReason], _Total] = {}
-        self._oldest: dict[str, tuple[int, int | None]] = {}  # by log: address, its time
+        self._first: dict[str, _First] = {}  # unread record of each log
 
     def lost(self, loss: Loss) -> None:
         """Counts a loss, once."""
@@ -73,10 +82,14 @@ class Backlog:
         lags = {}
         for name, log in logs.items():
             end = ends.get(name)
-            since = log.bases[0] if end is None or not end.is_in(log.uuid) else end.address
+            if end is not None and not end.is_in(log.uuid):
+                end = None  # another log had the name
+            since = log.bases[0] if end is None else max(end.address, log.bases[0])
             if since < log.end:
-                lags[name] = self._lag(Span(log, since, log.end), end, watching)
-        self._oldest = {name: self._oldest[name] for name in lags if name in self._oldest}
+                lag = self._lag(Span(log, since, log.end), end, watching)
+                if lag is not None:
+                    lags[name] = lag
+        self._first = {name: self._first[name] for name in lags}
         return {
             "aolog": 1,
             "ends": {name: [log.end, log.uuid] for name, log in logs.items()},
@@ -84,18 +97,19 @@ class Backlog:
             "lost": self._lost(),
         }
 
-    def _lag(self, span: Span, end: LogPosition | None, watching: Watching) -> list[Any]:
-        """Records, bytes and seconds, as of `aolog.Lag`."""
+    def _lag(self, span: Span, end: LogPosition | None, watching: Watching) -> list[Any] | None:
+        """Records, bytes and seconds, as of `aolog.Lag`; None if there is no record."""
         name, since = span.log.name, span.since
-        first, last = _ordinal(span.log, since, end, watching), span.log.ordinal
-        records = None if first is None or last is None else max(0, last - first)
-        if records == 0:  # marks, seals and headers
-            return [0, 0, 0.0]
-        if self._oldest.get(name, (None,))[0] != since:
-            self._oldest[name] = since, watching.ask(span.log, lambda log: oldest_us(log, since))
-        oldest = self._oldest[name][1]
-        seconds = None if oldest is None else round(max(0.0, time.time() - oldest / 1e6), 3)
-        return [records, bytes_of(span, PARTITION_BYTES), seconds]
+        first, last = self._first.get(name), span.log.ordinal
+        if first is None or first.address != since:
+            first = _first(span, end, watching)
+        if first.ordinal is not None and first.ordinal == last:  # only marks, seals and headers
+            return None
+        self._first[name] = first
+        records = None if first.ordinal is None or last is None else max(0, last - first.ordinal)
+        age_s = None if first.at_us is None else max(0.0, time.time() - first.at_us / 1e6)
+        size = bytes_of(span, PARTITION_BYTES)
+        return [records, size, None if age_s is None else round(age_s, 3)]
 
     def _lost(self) -> dict[str, Any]:
         reasons: dict[str, list[int]] = {}
@@ -109,13 +123,16 @@ class Backlog:
         return {"reasons": reasons, "logs": {log: logs[log] for log in most}}
 
 
-def _ordinal(
-    log: Listed, address: int, position: LogPosition | None, watching: Watching
-) -> int | None:
-    """Records of the log before the address, or before what is left after it."""
-    if position is not None and position.address == address >= log.bases[0]:
-        return position.ordinal
-    return watching.ordinal_at(log, max(address, log.bases[0]))
+def _first(span: Span, position: LogPosition | None, watching: Watching) -> _First:
+    log, since = span.log, span.since
+    ordinal = None
+    if position is not None and position.address == since:
+        ordinal = position.ordinal
+    if ordinal is None and log.has_headers:
+        ordinal = watching.ordinal_at(log, since)
+    if ordinal is not None and ordinal == log.ordinal:
+        return _First(since, ordinal, None)  # nothing to read
+    return _First(since, ordinal, watching.ask(log, lambda opened: oldest_us(opened, since)))
 
 
 def _sums(lags: Mapping[str, list[Any]]) -> dict[str, Any]:

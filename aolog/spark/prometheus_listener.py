@@ -26,9 +26,10 @@ PREFIX = "aolog_spark_"
 
 
 class _State(NamedTuple):
-    """A query. name: its name, else its id. rows: since it was started. at: of the last progress,
+    """A query. run: its id. name: its name, else its id. rows: since it was started. at: of the last progress,
     in seconds since the epoch."""
 
+    run: str
     name: str
     lag: QueryLag
     rows: int
@@ -78,7 +79,7 @@ class Listener(StreamingQueryListener):
     no logs are ignored; a query that ends is removed."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self._queries: dict[str, _State] = {}  # by the id of the run
+        self._queries: dict[str, _State] = {}  # by name: Prometheus refuses a label twice
         (registry or REGISTRY).register(self)
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 -- Spark's name
@@ -86,14 +87,16 @@ class Listener(StreamingQueryListener):
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 -- Spark's name
         """Notes that the query is alive."""
-        run = str(event.runId)
-        if (before := self._queries.get(run)) is not None:
-            self._queries = self._queries | {run: before._replace(at=time.time())}
+        run, now = str(event.runId), time.time()
+        self._queries = {
+            name: query._replace(at=now) if query.run == run else query
+            for name, query in self._queries.items()
+        }
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 -- Spark's name
         """Removes the query."""
         run = str(event.runId)
-        self._queries = {each: q for each, q in self._queries.items() if each != run}
+        self._queries = {name: q for name, q in self._queries.items() if q.run != run}
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 -- Spark's name
         """Takes the progress."""
@@ -102,12 +105,13 @@ class Listener(StreamingQueryListener):
             found = lag(progress)
         except UsageError:
             return  # it reads no logs, or repeats a batch after a restart
-        run = str(progress.runId)
-        before = self._queries.get(run)
-        rows = progress.numInputRows + (before.rows if before else 0)
-        name = progress.name or str(progress.id)
-        state = _State(name, found, rows, progress.batchId, time.time())
-        self._queries = self._queries | {run: state}
+        run, name = str(progress.runId), progress.name or str(progress.id)
+        before = self._queries.get(name)
+        rows = progress.numInputRows
+        if before is not None and before.run == run:
+            rows += before.rows
+        state = _State(run, name, found, rows, progress.batchId, time.time())
+        self._queries = self._queries | {name: state}
 
     def collect(self) -> Iterator[Metric]:
         """For Prometheus."""

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import time
+import uuid
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -58,6 +59,20 @@ def test_the_lag_of_format_1_has_no_records(tmp_path):
     behind = report(query)["behind"]
     assert (behind["records"], behind["seconds"]) == (None, None)
     assert behind["bytes"] > 0
+
+
+def test_marks_are_no_lag_and_records_that_come_later_have_their_age(tmp_path):
+    with aolog.Writer(tmp_path / "log", sync="never") as log:
+        log.append(b"one", timestamp=1_700_000_000_000_000)
+        log.flush()
+        query = Query(tmp_path / "log")
+        query.batch()
+        log.sync()
+        assert report(query)["behind"] == {"records": 0, "bytes": 0, "seconds": 0.0, "logs": {}}
+        log.append(b"two", timestamp=1_700_000_000_000_000)
+        log.flush()
+        records, size, seconds = report(query)["behind"]["logs"]["log"]
+    assert (records, size > 0, seconds > 1e6) == (1, True, True)
 
 
 def test_a_loss_is_counted_once_by_its_reason_and_its_log(tmp_path):
@@ -155,15 +170,20 @@ def test_the_listener_has_metrics_until_the_query_ends(tmp_path):
 
     for number in range(2):
         rows = query.batch()
-        listener.onQueryProgress(QueryProgressEvent(progress(query, len(rows), number)))
+        shown = progress(query, len(rows), number)
+        listener.onQueryProgress(QueryProgressEvent(shown))
     assert value("records_lost_total", reason="pruned") == 200 - left
     assert value("lag_records") == value("log_lag_records", log="log") == left - len(query.rows)
     assert value("lag_bytes") > 0
     assert value("rows_total") == len(query.rows)
-    shown = set(re.findall(r"`(aolog_spark_\w+)`", PAGE.read_text("utf-8")))
-    assert shown == {sample.name for metric in registry.collect() for sample in metric.samples} | {
+    names = set(re.findall(r"`(aolog_spark_\w+)`", PAGE.read_text("utf-8")))
+    assert names == {sample.name for metric in registry.collect() for sample in metric.samples} | {
         "aolog_spark_losses_uncounted_total"
     }
+    other = StreamingQueryProgress.fromJson(json.loads(shown.json) | {"runId": str(uuid.uuid4())})
+    listener.onQueryProgress(QueryProgressEvent(other))  # Prometheus refuses a label twice
+    assert value("rows_total") == other.numInputRows
+    listener.onQueryProgress(QueryProgressEvent(shown))
     listener.onQueryTerminated(QueryTerminatedEvent("id", RUN, None, None))
     assert value("lag_records") is None
 
