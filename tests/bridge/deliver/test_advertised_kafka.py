@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.supervise.status import state_of
 from bridge.testing.apache_kafka import KafkaServer
-from tests.bridge.against_kafka import EXACTLY
-from tests.bridge.conftest import Start, fill, running
+from tests.bridge.conftest import Forward, fill
 from tests.kafka.plugin import started
 
 pytestmark = pytest.mark.kafka
@@ -39,7 +39,7 @@ def _listening(answer: bytes, stack: ExitStack) -> str:
 
 
 def test_the_reason_names_an_advertised_address_where_no_broker_answers(
-    tmp_path: Path, bridge: Start
+    tmp_path: Path, forward: Forward, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ExitStack() as stack:
         advertised = dict(zip(ADDRESSES, (
@@ -53,23 +53,25 @@ def test_the_reason_names_an_advertised_address_where_no_broker_answers(
             )
         )
         server.create_topic("t", 2)
-        bridges = {}
-        ways = [*product(ADDRESSES, [()]), *product(ADDRESSES[2:], [EXACTLY])]
-        for at, delivery in ways:
-            log = tmp_path / f"{at}{len(delivery)}"
+        runs = {}
+        for at, delivery in product(ADDRESSES, ("at_least_once", "exactly_once")):
+            log = tmp_path / f"{at} {delivery}"
             fill(log, 10)
-            bridges[log] = running(bridge, log, "t", server.bootstrap_of(at), *delivery)
-        for log, process in bridges.items():
-            address = advertised[log.name[:-1]]
-            status = process.until(lambda s, a=address: a in str(s["error"]))
-            assert (
-                "advertises this address: see the brokers' advertised.listeners" in status["error"]
+            runs[at, delivery] = forward(
+                log, topic="t", bootstrap_servers=server.bootstrap_of(at), delivery=delivery
             )
-            process.until(lambda s: s["state"] == "connecting")
-            quiet = len(process.statuses)
-            process.until(lambda _, p=process, q=quiet: len(p.statuses) > q + 10)
-            later = process.statuses[quiet:]
-            assert {(s["state"], s["reachable"]) for s in later} == {("connecting", False)}
-            assert all(address in str(s["error"]) for s in later)
-            said = process.stderr.splitlines()
-            assert all(address in line for line in said if "unavailable" in line)
+        for (at, _), run in runs.items():
+            address = advertised[at]
+            status = run.until(lambda s, a=address: a in str(s.error))
+            assert "advertises this address: see the brokers' advertised" in str(status.error)
+            run.until(lambda s: state_of(s) == "connecting")
+        quiet = {key: len(run.statuses) for key, run in runs.items()}
+        for (at, delivery), run in runs.items():
+            run.until(lambda _, r=run, q=quiet[at, delivery]: len(r.statuses) > q + 20)
+            later = run.statuses[quiet[at, delivery] :]
+            assert {state_of(status) for status in later} == {"connecting"}
+            assert all(advertised[at] in str(status.error) for status in later)
+        said = [line for line in caplog.messages if "is unavailable" in line]
+        assert all(any(address in line for address in advertised.values()) for line in said)
+        for run in runs.values():
+            run.forwarder.stop()  # all at once; the fixture waits

@@ -19,55 +19,52 @@ pytestmark = pytest.mark.kafka
 IDLE_S = 9.0  # the broker closes idle connections after 3 s, twice or three times
 
 
-@pytest.mark.parametrize("delivery", [(), EXACTLY], ids=["at least once", "exactly once"])
 def test_an_idle_bridge_stays_reachable_and_names_a_broker_that_is_gone(
-    kafka_3_9: StrictKafka, log: Path, bridge: Start, delivery: tuple[str, ...]
+    kafka_3_9: StrictKafka, log: Path, bridge: Start
 ) -> None:
+    """At least once, exactly once, and the connection of logs that have none: side by side, for they wait."""
     server = kafka_3_9.server
     topic = f"idle-{log.parent.name}"
     server.create_topic(topic)
-    fill(log, 10)
-    process = running(bridge, log, topic, server.bootstrap_servers, *delivery)
-    process.until(lambda s: s["acknowledged"] == 10)
-    quiet = len(process.statuses)
-    time.sleep(IDLE_S)
-    told = process.statuses[quiet:]
-    assert len(told) > 20
-    assert {(s["reachable"], s["state"], s["error"]) for s in told} == {(True, "live", None)}
-    fill(log, range(10, 20))
-    process.until(lambda s: s["acknowledged"] == 20)
-    server.kill()
-    try:
-        status = process.until(lambda s: not s["reachable"], 30.0)
-        process.until(lambda s: server.bootstrap_servers in str(s["error"]), 30.0)
-        assert status["state"] == "connecting"
-    finally:
-        server.start()
-    process.until(lambda s: s["reachable"])
-    assert process.terminate() == 0
-
-
-def test_the_connection_of_parked_logs_stays_reachable_and_names_a_broker_that_is_gone(
-    kafka_3_9: StrictKafka,
-) -> None:
-    server = kafka_3_9.server
+    logs = {log.with_name("once"): (), log.with_name("exactly"): EXACTLY}
+    for path in logs:
+        fill(path, 10)
+    processes = [running(bridge, path, topic, server.bootstrap_servers, *how)
+                 for path, how in logs.items()]  # fmt: skip  # one call
     watch = ClusterWatch(server.bootstrap_servers, {})
 
     def reachable() -> bool | None:
         watch.look(time.monotonic())
         return watch.reachable
 
+    for process in processes:
+        process.until(lambda s: s["acknowledged"] == 10)
     wait_until(reachable)
-    until_s, told = time.monotonic() + IDLE_S, set()
+    quiet = [len(process.statuses) for process in processes]
+    until_s, seen = time.monotonic() + IDLE_S, set()
     while time.monotonic() < until_s:
-        told.add((reachable(), watch.trouble))
+        seen.add((reachable(), watch.trouble))
         time.sleep(0.05)
-    assert told == {(True, None)}
+    assert seen == {(True, None)}
+    for process, before in zip(processes, quiet, strict=True):
+        told = process.statuses[before:]
+        assert len(told) > 20
+        assert {(s["reachable"], s["state"], s["error"]) for s in told} == {(True, "live", None)}
+    for path, process in zip(logs, processes, strict=True):
+        fill(path, range(10, 20))
+        process.until(lambda s: s["acknowledged"] == 20)
     server.kill()
     try:
         wait_until(lambda: reachable() is False, 30.0)
         wait_until(lambda: not reachable() and server.bootstrap_servers in str(watch.trouble), 30.0)
+        for process in processes:
+            status = process.until(lambda s: not s["reachable"], 30.0)
+            process.until(lambda s: server.bootstrap_servers in str(s["error"]), 30.0)
+            assert status["state"] == "connecting"
     finally:
         server.start()
     wait_until(reachable)
     watch.close()
+    for process in processes:
+        process.until(lambda s: s["reachable"])
+        assert process.terminate() == 0
