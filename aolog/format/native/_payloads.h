@@ -60,15 +60,11 @@ payloads_reserve(Payloads *self, size_t more)
     return 0;
 }
 
-/* After `payloads_reserve`. payload: NULL if it follows as a buffer of its own. */
+/* Counts a frame that was added. Returns its address. */
 static inline long long
-payloads_put(Payloads *self, const char *payload, size_t length, uint32_t hash)
+payloads_count(Payloads *self, size_t length)
 {
     long long address = self->base + self->offset;
-    bytes_put_u32(&self->gathered, (uint32_t)length);
-    bytes_put_u32(&self->gathered, hash);
-    if (payload != NULL)
-        bytes_put(&self->gathered, payload, length);
     self->offset += PAYLOAD_HEADER + (long long)length;
     self->records++;
     return address;
@@ -82,23 +78,33 @@ payloads_has_room(const Payloads *self, size_t length)
            self->full_at - self->offset > PAYLOAD_HEADER + (long long)length;
 }
 
-/* Adds a frame. Returns its address; -1 on an error. */
+/* Adds a frame. Returns its address; -1 on an error, and then nothing has changed. Runs no Python code. */
 static long long
 payloads_add(Payloads *self, PyObject *value)
 {
     const char *payload = PyBytes_AsString(value);
     size_t length = (size_t)Py_SIZE(value);
-    uint32_t hash = XXH32(payload, length, 0);
+    uint32_t head[2] = {(uint32_t)length, XXH32(payload, length, 0)};
     if (length <= SHORT_BYTES) {
         if (!payloads_reserve(self, PAYLOAD_HEADER + length))
             return -1;
-        return payloads_put(self, payload, length, hash);
+        bytes_put(&self->gathered, head, sizeof head);
+        bytes_put(&self->gathered, payload, length);
+        return payloads_count(self, length);
     }
-    if (!payloads_reserve(self, PAYLOAD_HEADER))
+    if (!payloads_settle(self))
         return -1;
-    long long address = payloads_put(self, NULL, length, hash);
-    /* On an error the header is there without its payload: the writer has failed. */
-    return payloads_settle(self) && PyList_Append(self->settled, value) == 0 ? address : -1;
+    PyObject *header = PyBytes_FromStringAndSize((const char *)head, sizeof head);
+    Py_ssize_t end = PyList_Size(self->settled);
+    int failed = header == NULL || PyList_Append(self->settled, header) < 0;
+    Py_XDECREF(header);
+    if (failed)
+        return -1;
+    if (PyList_Append(self->settled, value) < 0) {
+        PyList_SetSlice(self->settled, end, end + 1, NULL);
+        return -1;
+    }
+    return payloads_count(self, length);
 }
 
 /* Whether the format can store it as it is. */
