@@ -246,7 +246,7 @@ def _open_before_end(log: str, records: int, gaps: _Gaps) -> tuple[Reader, Itera
         end = listed.listed(lambda: seek.latest(listed))
     if not records:
         return Reader(log, "latest", on_gap=gaps.met), ()
-    if end.ordinal is None:  # format 1 counts no records: all are read
+    if end.ordinal is None:  # records are not counted: all are read
         reader = Reader(log, on_gap=gaps.met)
         return reader, deque(reader.up_to(end.address), maxlen=records)
     try:

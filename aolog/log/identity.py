@@ -112,7 +112,7 @@ def _listed(found: list[tuple[str, bytes]]) -> str:
 
 def cursor_uuids(path: str, storage: Storage) -> Iterator[tuple[str, bytes]]:
     """(name, log UUID) of each cursor that has a UUID. Epochs begin at 1: a cursor of epoch 0 belongs
-    to a log of format 1, or no header was intact at its commit."""
+    to a log without headers, or none was intact at its commit."""
     try:
         names = cursor_names(path, storage)
     except AologError:

@@ -28,8 +28,8 @@ def pruned_before(log: Log, address: int, ordinal: int | None, *, first: int = 0
     reason "pruned". None if no record was removed.
 
     ordinal: records of the log before the position; None if unknown. first: index of the slab to
-    treat as the log's first, to compute a loss before the removal. The count is exact; it is None in
-    format 1, after damage whose records cannot be counted, and if the first slab's header is lost.
+    treat as the log's first, to compute a loss before the removal. The count is exact; it is None
+    without headers, after damage whose records cannot be counted, and if the first slab's header is lost.
     Raises FileNotFoundError if a slab is pruned meanwhile.
     """
     begin = log.bases[first]

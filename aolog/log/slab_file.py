@@ -90,7 +90,7 @@ class Slab:
         self._marked = 0  # offset of the last of them that has the durable flag
         self.is_sealed = False  # whether the last of them is a seal
         # A log has one format. A slab that is too short or too damaged to show its format has the
-        # log's: a damaged header of format 2 is never read as format 1, nor a torn length as 2.
+        # log's: a damaged header is never read as a frame's length, nor a torn length as a header.
         first = file.pread(HEADER_LEN, 0)
         self.has_headers = first.startswith(MAGIC[:4]) or log_has_headers()
         if self.has_headers:

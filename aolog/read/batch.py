@@ -33,10 +33,10 @@ class RecordFrame(NamedTuple):
     end: int  # address of the next frame
     size: int  # bytes in memory: as in its slab, or more if it is compressed there
     skip: int  # the number of its records before the reader's position
-    timestamp_us: int | None  # of records without a timestamp of their own; None in format 1
-    ordinal: int | None  # records of the log before the frame; None in format 1
+    timestamp_us: int | None  # of records without a timestamp of their own; None if not stored
+    ordinal: int | None  # records of the log before the frame; None if not counted
     columns: Columns
-    epoch: int = 0  # of its slab; 0 in format 1
+    epoch: int = 0  # of its slab; 0 without a header
 
     def records(self) -> speed.Rows:
         """An iterator over its records from `skip` on. Each record is made when it is read."""

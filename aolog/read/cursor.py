@@ -1,6 +1,6 @@
 """A reader's cursor: whose position it is, where reading resumes, and how it is committed.
 
-A position names the topic UUID and the epoch of its slab. Format 1 has neither: there the base of
+A position names the topic UUID and the epoch of its slab. Without headers there is neither: the base of
 the first slab, and the hash and length of its first frame, replace them. If the log is not the one
 that the cursor was committed with, resuming raises an error and does not guess.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aolog.log.directory import Log
     from aolog.storage.file import File
 
-_HEAD_LEN = 8  # of format 1's first frame: length and hash
+_HEAD_LEN = 8  # of the first frame of a log without headers: length and hash
 
 
 def identity(log: Log, address: int) -> tuple[bytes, int]:
@@ -143,7 +143,7 @@ def prepared(log: Log, cursor: CursorFile, position: Position) -> Callable[[], N
 
 def _last_slab(log: Log, address: int) -> File | None:
     """The log's last slab, if the position is in it: the others are sealed and durable. None if the
-    writer does not sync. Format 1 does not record that, and counts as synced. A file of its own: the
+    writer does not sync. Without headers that is not recorded, and it counts as synced. A file of its own: the
     reader may close the slab before the commit."""
     i = log.index_of(address)
     if i < 0 or i + 1 < len(log.bases):

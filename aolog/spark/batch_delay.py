@@ -26,7 +26,7 @@ class BatchDelay:
 
     def holds(self, backlog: Iterable[Span], begins: Mapping[str, LogPosition]) -> bool:
         """Whether the batch waits; otherwise it begins now. begins: where each log was read up to. Raises
-        UsageError for a log of format 1."""
+        UsageError for a log that does not count its records."""
         backlog = list(backlog)
         if not backlog or self._least is None:
             return False

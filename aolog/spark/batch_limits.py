@@ -45,7 +45,7 @@ class _Backlog(NamedTuple):
 
 def share(backlog: list[Span], records: int | None, size: int | None) -> dict[str, End]:
     """The end of each log's part. records: at most so many of all logs together. size: about so many
-    bytes. None: no limit. Raises UsageError for records in format 1, which counts none."""
+    bytes. None: no limit. Raises UsageError for records in a log that counts none."""
     if records is None and size is None:
         return {span.log.name: End(span.until, None) for span in backlog}
     waiting = [

@@ -3,7 +3,7 @@ ended, ordinal]}`, with sorted keys, because Spark compares the text. Older chec
 fields.
 
 A log's name depends on what is loaded, so a log is recognised by its UUID; by its name only if a UUID is
-unknown, as in format 1.
+unknown, as without headers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Offset = dict[str, Any]  # in the form that Spark stores
 class LogPosition(NamedTuple):
     """A log was read up to the address. uuid: as in Listed. ended: the log is away, and all of it was
     read, or its loss was reported. ordinal: records of the log before the address; None if unknown,
-    as in format 1."""
+    as without headers."""
 
     address: int
     uuid: str | None = None
