@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from aolog.storage.storage import checked_path
-from aolog.write.writer import Writer
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
+
+    from aolog.write.writer import Writer
 
 
 @contextmanager
@@ -37,6 +38,8 @@ def writer_per_task(
     Raises the errors of Writer.
     """
     from pyspark import TaskContext
+
+    from aolog.write.writer import Writer  # a process of Spark that reads need not load it
 
     context = TaskContext.get()
     where = "driver"

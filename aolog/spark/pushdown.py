@@ -19,7 +19,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from aolog.errors import AologError
 from aolog.format.slab import NO_TIMESTAMP
@@ -29,7 +28,7 @@ from aolog.spark.planning import Span
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from aolog.read.batch import RecordFrame
 
@@ -37,13 +36,14 @@ _KINDS = {
     "log": pa.string(), "topic": pa.string(),
     "offset": pa.int64(), "timestamp": pa.timestamp("us", "UTC"),
 }  # fmt: skip  # a table
-_ORDERS: dict[str, Callable[..., pa.Array]] = {
-    "EqualTo": pc.equal, "LessThan": pc.less, "LessThanOrEqual": pc.less_equal,
-    "GreaterThan": pc.greater, "GreaterThanOrEqual": pc.greater_equal,
+# Names of pyarrow.compute's functions: loading it takes a read without conditions as long as planning.
+_ORDERS = {
+    "EqualTo": "equal", "LessThan": "less", "LessThanOrEqual": "less_equal",
+    "GreaterThan": "greater", "GreaterThanOrEqual": "greater_equal",
 }  # fmt: skip  # a table
-_PARTS: dict[str, Callable[..., pa.Array]] = {
-    "StringStartsWith": pc.starts_with, "StringEndsWith": pc.ends_with,
-    "StringContains": pc.match_substring,
+_PARTS = {
+    "StringStartsWith": "starts_with", "StringEndsWith": "ends_with",
+    "StringContains": "match_substring",
 }  # fmt: skip  # a table
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
@@ -107,6 +107,8 @@ def condition_of_filter(given: Any) -> Condition | None:
 
 def _passes(condition: Condition, column: pa.Array) -> pa.Array:
     """For each entry true, false, or null."""
+    import pyarrow.compute as pc
+
     _, test, value, negated = condition
     kind = _KINDS[condition.column]
     if test in {"IsNull", "IsNotNull"}:
@@ -117,9 +119,9 @@ def _passes(condition: Condition, column: pa.Array) -> pa.Array:
     elif test == "EqualNullSafe":
         found = pc.equal(column, pa.scalar(value, kind)).fill_null(False)
     elif test in _ORDERS:
-        found = _ORDERS[test](column, pa.scalar(value, kind))
+        found = getattr(pc, _ORDERS[test])(column, pa.scalar(value, kind))
     else:
-        found = _PARTS[test](column, pattern=value)
+        found = getattr(pc, _PARTS[test])(column, pattern=value)
     return pc.invert(found) if negated else found
 
 
