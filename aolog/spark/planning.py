@@ -200,32 +200,34 @@ def partitions(
         target = least
     pieces: list[Piece] = []
     costs: list[int] = []
-    records: list[float] = []  # shares of a task's maximum
-    for (span, parts), (_, share) in zip(filled, counted, strict=True):
+    records: list[int] = []
+    for (span, parts), (_, count) in zip(filled, counted, strict=True):
         for piece in _cut(span, parts, target):
             pieces.append(piece)
             costs.append(_OPEN_BYTES + _size(parts, piece.wanted))
-            records.append(share)
+            records.append(count)
     room = min(partition_bytes + _OPEN_BYTES, math.ceil(sum(costs) / min_partitions))
     found: list[tuple[Piece, ...]] = []
     together: list[Piece] = []
-    size, full = 0, 0.0
-    for i, (piece, cost, share) in enumerate(zip(pieces, costs, records, strict=True)):
+    size = rows = 0
+    for i, (piece, cost, count) in enumerate(zip(pieces, costs, records, strict=True)):
         few = len(found) + 1 + len(pieces) - i <= min_partitions
-        if together and (size + cost > room or full + share > 1 or few):
+        many = max_records is not None and rows + count > max_records
+        if together and (size + cost > room or many or few):
             found.append(tuple(together))
-            together, size, full = [], 0, 0.0
+            together, size, rows = [], 0, 0
         together.append(piece)
-        size, full = size + cost, full + share
+        size, rows = size + cost, rows + count
     found.append(tuple(together))
     return found
 
 
-def _by_records(wanted: Iterable[Span], most: int | None) -> list[tuple[Span, float]]:
-    """The spans, cut so that none has more records, each with its share of the maximum. A span whose
-    records cannot be counted, as after some damage, stays whole."""
+def _by_records(wanted: Iterable[Span], most: int | None) -> list[tuple[Span, int]]:
+    """The spans, cut so that none has more records, each with its number or a little more; 0 without a
+    maximum. A span whose records cannot be counted, as after some damage, stays whole, and counts as
+    a full one."""
     if most is None:
-        return [(span, 0.0) for span in wanted]
+        return [(span, 0) for span in wanted]
     counted = [(span, *_ordinals(span)) for span in wanted]
     total = sum(end - begin for _, begin, end in counted)
     if most * TASKS_MAX < total:
@@ -240,9 +242,9 @@ def _by_records(wanted: Iterable[Span], most: int | None) -> list[tuple[Span, fl
             {cut for cut in _at_ordinals(span, ordinals) if span.since < cut < span.until}
         )
         bounds = pairwise([span.since, *inner, span.until])
-        share = (end - begin) / max(1, count) / most
+        records = math.ceil((end - begin) / count) if count else most
         found += [
-            (Span(span.log, low, high, span.ordinal if low == span.since else None), share)
+            (Span(span.log, low, high, span.ordinal if low == span.since else None), records)
             for low, high in bounds
         ]
     return found

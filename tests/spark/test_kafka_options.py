@@ -258,6 +258,10 @@ def test_small_logs_share_a_task_up_to_its_records(tmp_path):
     assert len(read) == 40
     sizes, _ = sizes_of(tmp_path, maxRecordsPerPartition=3)
     assert sizes == [2] * 20
+    write(tmp_path / "a", 10)
+    write(tmp_path / "b", 10)
+    sizes, _ = sizes_of(tmp_path, maxRecordsPerPartition=7)
+    assert max(sizes) <= 7, "parts of 5, or of 3.3 rounded up, are not added to 8"
 
 
 def test_a_part_of_a_log_is_cut_by_its_own_records(tmp_path):
