@@ -1,4 +1,4 @@
-"""What a transaction of the sink writes, so that a repetition is told from other rows.
+"""What a transaction of the sink writes: this distinguishes a repetition from other rows.
 
 Spark repeats a batch after a kill: the same offsets, under the same number. A checkpoint that was
 rewound or copied gives the number to other rows. Spark passes a sink neither offsets nor rows of its
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 _MODULUS = 1 << 64
 _OF_TASKS = ("log", "topic")  # columns of few values
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # an odd number of random bits, to multiply with
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # an odd random number: a product with it mixes the bits
 _hash = xxhash.xxh3_64_intdigest
 
 
 def digest_of(batch: pa.RecordBatch) -> int:
-    """A sum of hashes of the rows that are stored, modulo 2^64. A key belongs to its value, a header to
-    its name; other columns count each for itself."""
+    """A sum of hashes of the rows that are stored, modulo 2^64. A key is hashed with its value, a header's
+    name with its value; each other column by itself."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     total = _pairs(columns.get("key"), columns["value"])
     if (times := columns.get("timestamp")) is not None:

@@ -148,10 +148,10 @@ def _send(target: KafkaTarget, batches: Iterator[pa.RecordBatch]) -> tuple[int, 
     except KafkaException as error:
         failures.insert(0, error.args[0])
     if failures:
-        producer.purge()  # otherwise it would send the rest as long as the error refers to it
+        producer.purge()  # the error keeps it alive, and it would go on sending
         raise JobFailed(
             f"Kafka at {target.bootstrap}: topic {target.topic}: {failures[0].str()}",
-            hint="run it again: what was not acknowledged is sent then, and some of it twice",
+            hint="run it again: that sends the rows that were not acknowledged, and some others twice",
         )
     return records, size
 

@@ -69,12 +69,12 @@ def list_logs(options: Options) -> list[Listed]:
     storage = Storage()
     for path in options.paths:
         _check_directory(path, storage)
-    known = find_logs(options)  # else the looks begin anew when they find another directory
+    known = find_logs(options)  # before `look`, which starts again when it finds another directory
     return steadily_all(options.paths, known, lambda _: _list(options, storage), storage)
 
 
 def _check_directory(path: str, storage: Storage) -> None:
-    """Else a file would fail later, with a worse message."""
+    """Raises UsageError for a path that is not a directory: later the error would be less clear."""
     try:
         storage.open_directory(path).close()
     except NotALog:
@@ -84,7 +84,7 @@ def _check_directory(path: str, storage: Storage) -> None:
         first = next(i for i, part in enumerate(parts) if _GLOB.search(part))
         names = "/".join(parts[first:])
         raise UsageError(
-            f"option path: {path} is no directory, and patterns belong into subscribePattern",
+            f"option path: {path} is not a directory; patterns go into subscribePattern",
             hint=f'load("{"/".join(parts[:first]) or "/"}") with subscribePattern '
             f'"{_GLOB.sub(_as_expression, names)}", a regular expression for the names below it',
         ) from None

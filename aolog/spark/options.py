@@ -83,7 +83,7 @@ def _boolean(name: str, text: str, yes: str = "true", no: str = "false") -> bool
 
 def _milliseconds(name: str, text: str) -> int:
     if not _INTEGER.fullmatch(text.strip()):
-        raise refused(name, f"{text[:40]!r} is no whole number of milliseconds since the epoch")
+        raise refused(name, f"{text[:40]!r} is not a whole number of milliseconds since the epoch")
     return int(text) * 1000
 
 
@@ -98,7 +98,7 @@ def _pattern(name: str, text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise refused(name, f"{text!r} is no regular expression: {error}") from None
+        raise refused(name, f"{text!r} is not a regular expression: {error}") from None
     return text
 
 
@@ -134,7 +134,7 @@ def _times(name: str, text: str) -> dict[str, int]:
     hint = 'use JSON such as {"name": 1700000000000}, in milliseconds since the epoch'
     parsed = _by_log(text)
     if parsed is None:
-        raise refused(name, f"{text[:100]!r} is no JSON that has each log once", hint)
+        raise refused(name, f"{text[:100]!r} is not JSON that has each log once", hint)
     least = -(1 << 50)
     return {log: 1000 * _number(name, log, v, "time", hint, least) for log, v in parsed.items()}
 
@@ -144,12 +144,12 @@ def _assigned(name: str, text: str) -> tuple[str, ...]:
     parsed = _by_log(text)
     if parsed is None:
         raise refused(
-            name, f'{text[:100]!r} is no JSON such as {{"name": [0]}} that has each log once'
+            name, f'{text[:100]!r} is not JSON such as {{"name": [0]}} that has each log once'
         )
     for log, numbers in parsed.items():
         if not isinstance(numbers, list):
             raise refused(
-                name, f"{numbers!r} is no list of the partitions of {log!r}", "such as [0]"
+                name, f"{numbers!r} is not a list of the partitions of {log!r}", "such as [0]"
             )
         if numbers not in ([], [0]):
             raise refused(name, f"{log!r} has one partition, 0, not {numbers}")
@@ -160,7 +160,7 @@ def _assigned(name: str, text: str) -> tuple[str, ...]:
 
 
 def _by_log(text: str) -> dict[str, Any] | None:
-    """A JSON object that has each name once; None if the text is none."""
+    """A JSON object that has each name once; None for other text."""
     try:
         parsed = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError):
@@ -189,7 +189,7 @@ def _delay(name: str, text: str) -> float:
     text = text.strip().lower()
     found = duration_seconds(f"{text}ms" if text.isdecimal() else text.replace("min", "m"))
     if found is None or found > DURATION_MAX_S:
-        raise refused(name, f"{text[:40]!r} is no duration", "such as 30s, 15m or 1h")
+        raise refused(name, f"{text[:40]!r} is not a duration", "such as 30s, 15m or 1h")
     return found
 
 
@@ -252,8 +252,8 @@ def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
             _check_unknown(key)
             continue
         if stream is not None and name in (_OF_BATCHES if stream else _OF_STREAMS):
-            kind = "a batch's" if stream else "a stream's"
-            raise refused(name, f"is {kind}, and this is none")
+            wanted, given_one = ("batch", "stream") if stream else ("stream", "batch")
+            raise refused(name, f"needs a {wanted}; this is a {given_one}")
         field, reader = READERS[name]
         known[field] = reader(name, text)
     select = [name for name in _SELECT if name.lower() in given]
@@ -285,7 +285,7 @@ def read_paths(given: Mapping[str, str]) -> tuple[str, ...]:
         except (ValueError, RecursionError):
             texts = None
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise refused("paths", "is no JSON list of paths", "load([a, b]) makes it")
+            raise refused("paths", "is not a JSON list of paths", "load([a, b]) makes it")
     if "path" in given:
         texts.append(given["path"])
     return tuple(dict.fromkeys(map(directory, texts or [""])))

@@ -46,7 +46,7 @@ def whole_number(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1
     """The number. Raises UsageError."""
     number = int(text) if _DIGITS.fullmatch(text := text.strip()) else least - 1
     if not least <= number <= most:
-        raise refused(name, f"{text[:40]!r} is no whole number from {least} to {most}")
+        raise refused(name, f"{text[:40]!r} is not a whole number from {least} to {most}")
     return number
 
 
@@ -56,7 +56,7 @@ def size(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1) -> int
     if not least <= number <= most:
         raise refused(
             name,
-            f"{text[:40]!r} is no number of bytes from {least} to {most}",
+            f"{text[:40]!r} is not a number of bytes from {least} to {most}",
             "such as 1048576, 64m or 1g",
         )
     return number
@@ -80,7 +80,7 @@ def directory(text: str) -> str:
     if scheme[1].lower() != "file":
         raise refused(
             "path",
-            f"{text}: {scheme[1]}: is no file system that a log can live on",
+            f"{text}: {scheme[1]}: is not a file system for logs",
             "name a directory that is mounted at the same path on the driver and every executor (or "
             f"./{text}, if the name of a directory has a colon)",
         )

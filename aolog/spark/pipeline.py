@@ -56,7 +56,7 @@ def _function(text: str) -> Any:
             f"--transform {text}: importing it raised {type(error).__name__}: {error}"
         ) from error
     if not callable(found):
-        raise UsageError(f"--transform {text}: is no function")
+        raise UsageError(f"--transform {text}: is not a function")
     return found
 
 

@@ -1,7 +1,7 @@
 """The conditions in a query's filter, from the plan that Spark optimized: casts are folded, time zones
 applied, and each term of the conjunction is one of Spark's own filters. Needs a session with a JVM.
 
-These are Spark's internal calls. A term that they cannot translate is no condition, and Spark
+These are Spark's internal calls. A term that they cannot translate is not used as a condition, and Spark
 evaluates the whole filter in any case.
 """
 

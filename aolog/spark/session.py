@@ -98,7 +98,9 @@ def in_our_words() -> Iterator[None]:
     try:
         yield
     except ConnectionError as error:
-        raise JobFailed(f"Spark's Java, or whom the job calls, does not answer: {error}") from error
+        raise JobFailed(
+            f"Spark's Java, or a server that the job calls, does not answer: {error}"
+        ) from error
     except (PySparkException, Py4JError) as error:
         text = str(error)
         ours = our_error(text)

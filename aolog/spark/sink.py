@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task wrote. digest: of its rows; 0 if the job is no transaction. query, batch: of a stream,
+    """What a task wrote. digest: of its rows; 0 if the job is not a transaction. query, batch: of a stream,
     as the task's context has them."""
 
     slabs: tuple[PendingSlab, ...]

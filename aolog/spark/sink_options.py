@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from aolog.write.options import Option
 
-_DEFAULT_LOG = "default"  # of a root that is no log itself
+_DEFAULT_LOG = "default"  # of a root that is not a log itself
 # A smaller slab is mostly header, and costs three syncs and a line of the manifest. A user who writes
 # 64 means 64m.
 _SLAB_BYTES_MIN = 64 << 10
@@ -47,7 +47,7 @@ _IGNORED = {"path", "checkpointlocation", "queryname", "includeheaders"}
 
 class SinkOptions(NamedTuple):
     """root: absolute. log: for rows without one. topic: replaces that of all records. app: names what
-    commits, in place of a stream's query; version: of a batch, which is no transaction without an app.
+    commits, in place of a stream's query; version: of a batch, which is not a transaction without an app.
     fail_on_repeated: whether a version that was published with other rows is an error. checkpoint: of a
     stream, as given."""
 

@@ -78,7 +78,7 @@ def counter(spark: SparkSession) -> Any:
 
 
 def count_gap(counter: Any, piece: Piece, gap: Gap) -> None:
-    """In a task: counts the gap. A torn end was never acknowledged, so it is no loss."""
+    """In a task: counts the gap. A torn end was never acknowledged, so it is not a loss."""
     from pyspark import TaskContext
 
     if counter is None or gap.reason == "torn":

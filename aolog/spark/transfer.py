@@ -67,7 +67,7 @@ def parse_target(text: str) -> tuple[str, str]:
     kind, _, place = text.partition(":")
     if kind not in _KINDS or not place:
         raise UsageError(
-            f"--to {text}: is no destination",
+            f"--to {text}: is not a destination",
             hint="there are parquet:PATH, kafka:TOPIC and aolog:ROOT",
         )
     return kind, place
@@ -78,12 +78,13 @@ def checked(wanted: Transfer) -> Transfer:
     other, and for invalid options of the reader."""
     if wanted.stream and wanted.checkpoint is None:
         raise UsageError(
-            "--stream: needs --checkpoint DIR", hint="there it goes on when it is started again"
+            "--stream: needs --checkpoint DIR",
+            hint="the next run continues from its progress there",
         )
     if wanted.kind == "kafka" and not wanted.bootstrap:
         raise UsageError("--to kafka: needs --bootstrap-servers HOST:PORT")
     if wanted.kind != "kafka" and wanted.bootstrap:
-        raise UsageError(f"--bootstrap-servers: has no use with --to {wanted.kind}")
+        raise UsageError(f"--bootstrap-servers: applies to --to kafka, not to {wanted.kind}")
     root = directory(wanted.root)
     if wanted.kind == "aolog":
         place = directory(wanted.place)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aolog.spark.planning import Piece
 
 _HOUR_US = 3_600_000_000
-# Hours are microseconds. Only the JVM makes timestamps of them: Python's datetime ends with the year
+# Hours stay microseconds until the JVM makes timestamps of them: Python's datetime ends with the year
 # 9999.
 _FOUND = "log string, hour_us bigint, records bigint, frames bigint, bytes bigint, gaps string"
 

@@ -45,8 +45,8 @@ def test_assign_selects_logs_as_kafka_s_partitions(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"assign": "a"}, "option assign: 'a' is no JSON such as {\"name\": [0]}"),
-        ({"assign": '{"a": 0}'}, "option assign: 0 is no list of the partitions of 'a'"),
+        ({"assign": "a"}, "option assign: 'a' is not JSON such as {\"name\": [0]}"),
+        ({"assign": '{"a": 0}'}, "option assign: 0 is not a list of the partitions of 'a'"),
         ({"assign": '{"a": [0, 1]}'}, "option assign: 'a' has one partition, 0, not [0, 1]"),
         ({"assign": '{"a": [0], "a": [0]}'}, "option assign: "),
         ({"assign": "{}"}, "option assign: names nothing"),
@@ -110,7 +110,7 @@ def test_a_timestamp_after_the_last_record_is_the_end_or_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"startingOffsetsByTimestamp": "now"}, "option startingOffsetsByTimestamp: 'now' is no JSON"),
+        ({"startingOffsetsByTimestamp": "now"}, "option startingOffsetsByTimestamp: 'now' is not JSON"),
         ({"startingOffsetsByTimestamp": '{"a": "1"}'}, "'1' is no time in 'a'"),
         ({"endingOffsetsByTimestamp": '{"a": true}'}, "option endingOffsetsByTimestamp: True is no time"),
         ({"endingOffsetsByTimestamp": '{"a": {"1": 5}}'}, "{'1': 5} is no time in 'a'"),
@@ -134,7 +134,9 @@ def test_timestamps_of_logs_of_format_1_are_refused_and_others_are_read(tmp_path
     given = json.dumps({"new": T0 + 1})
     read = table(tmp_path, columns="offset,log", startingOffsetsByTimestamp=given).to_pylist()
     assert [row["offset"] for row in read if row["log"] == "new"] == addresses[1:]
-    with pytest.raises(UsageError, match="option endingOffsetsByTimestamp: is a batch's"):
+    with pytest.raises(
+        UsageError, match="option endingOffsetsByTimestamp: needs a batch; this is a stream"
+    ):
         Query(tmp_path, endingOffsetsByTimestamp=given)
 
 
@@ -190,9 +192,9 @@ def test_a_log_that_is_waited_for_is_protected_by_the_cursor(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"minOffsetsPerTrigger": "0"}, "option minOffsetsPerTrigger: '0' is no whole number"),
+        ({"minOffsetsPerTrigger": "0"}, "option minOffsetsPerTrigger: '0' is not a whole number"),
         ({"minOffsetsPerTrigger": 5, "maxOffsetsPerTrigger": 4}, "5 is above maxRecordsPerTrigger, 4"),
-        ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay: 'soon' is no duration; such as 30s"),
+        ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay: 'soon' is not a duration; such as 30s"),
         ({"maxTriggerDelay": "9" * 50}, "option maxTriggerDelay"),
     ],
     ids=str,
@@ -203,7 +205,7 @@ def test_a_wait_that_cannot_be_is_named(tmp_path, options, says):
         Query(tmp_path, **options)
     assert says in str(raised.value)
     option = next(iter(options))
-    assert f"option {option}: is a stream's" in refusal(tmp_path, **{option: 5})
+    assert f"option {option}: needs a stream; this is a batch" in refusal(tmp_path, **{option: 5})
 
 
 def test_a_log_of_format_1_cannot_be_waited_for(tmp_path):
@@ -298,7 +300,7 @@ def test_a_maximum_that_cannot_be_is_named_and_makes_no_tasks_without_end(
     sizes, _ = sizes_of(tmp_path / "log", maxRecordsPerPartition=1)
     assert sizes == [15] * 20
     assert "option maxRecordsPerPartition: 15 records a task, not 1" in caplog.text
-    assert "'0' is no whole number" in refusal(tmp_path, maxRecordsPerPartition=0)
+    assert "'0' is not a whole number" in refusal(tmp_path, maxRecordsPerPartition=0)
     fill(tmp_path / "old", [b"old"], format="queuefka")
     with pytest.raises(
         UsageError, match=r"maxRecordsPerPartition: 'old' is of format 1.*maxPartition"

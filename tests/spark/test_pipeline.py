@@ -126,7 +126,7 @@ def test_kafka_has_each_record_with_its_stamp_and_a_stream_stops_when_it_is_told
         (("--to", "s3:x"), "parquet:PATH, kafka:TOPIC and aolog:ROOT"),
         (("--to", "parquet:x", "--stream"), "--stream: needs --checkpoint"),
         (("--to", "kafka:x"), "needs --bootstrap-servers"),
-        (("--to", "parquet:x", "--bootstrap-servers", "h:1"), "has no use with"),
+        (("--to", "parquet:x", "--bootstrap-servers", "h:1"), "applies to --to kafka"),
         (("--to", "parquet:x", "--option", "onCorruption"), "is not KEY=VALUE"),
         (("--to", "parquet:x", "--option", "onCorruption=no"), "neither fail nor skip"),
         (("--to", "aolog:{root}/below"), "overlaps with --from"),

@@ -341,9 +341,9 @@ def test_records_pruned_between_plan_and_task_are_counted(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"path": "s3a://bucket/log"}, "option path: s3a://bucket/log: s3a: is no file system"),
-        ({"path": "s3a:b"}, "option path: s3a:b: s3a: is no file system"),
-        ({"path": "C:\\logs"}, "option path: C:\\logs: C: is no file system"),
+        ({"path": "s3a://bucket/log"}, "option path: s3a://bucket/log: s3a: is not a file system"),
+        ({"path": "s3a:b"}, "option path: s3a:b: s3a: is not a file system"),
+        ({"path": "C:\\logs"}, "option path: C:\\logs: C: is not a file system"),
         ({"path": "file://other/x"}, "option path: file://other/x: a file of another host, other"),
         ({"path": "file:logs"}, "option path: file:logs: file: needs an absolute path"),
         ({"path": ""}, "option path"),
@@ -355,10 +355,10 @@ def test_records_pruned_between_plan_and_task_are_counted(tmp_path, caplog):
         ({"startingOffsets": '{"log": 8192, "log": -2}'}, "option startingOffsets: '{"),
         ({"endingOffsets": "[" * 100_000}, "option endingOffsets: '[["),
         ({"startingTimestamp": "1_000"}, "option startingTimestamp: '1_000'"),
-        ({"minPartitions": "²"}, "option minPartitions: '²' is no whole number"),
+        ({"minPartitions": "²"}, "option minPartitions: '²' is not a whole number"),
         ({"maxPartitionBytes": "9" * 5000}, "option maxPartitionBytes"),
         ({"path": "a\0b"}, "option path: 'a\\x00b' has a NUL in it"),
-        ({"paths": '"log"'}, "option paths: is no JSON list of paths"),
+        ({"paths": '"log"'}, "option paths: is not a JSON list of paths"),
         ({"endingOffsets": '{"log": 99999999}'}, "option endingOffsets: 'log': address 99999999 is past the end"),
         ({"startingOffsets": '{"log": 8300}', "endingOffsets": '{"log": 8200}'}, "8300 is after endingOffsets, 8200"),
         ({"startingTimestamp": "yesterday"}, "option startingTimestamp"),
@@ -371,7 +371,7 @@ def test_records_pruned_between_plan_and_task_are_counted(tmp_path, caplog):
         ({"subscribe": "other"}, "option subscribe: no log 'other'; the logs are log"),
         ({"subscribe": "log", "subscribePattern": "l.*"}, "exclude each other"),
         ({"subscribePattern": "("}, "option subscribePattern"),
-        ({"cursor": "c"}, "option cursor: is a stream's"),
+        ({"cursor": "c"}, "option cursor: needs a stream; this is a batch"),
         ({"provider": "aolog", "location": "x"}, "CREATE TEMPORARY VIEW"),
     ],
     ids=str,
@@ -419,7 +419,7 @@ def test_a_glob_is_refused_with_the_options_that_mean_it(tmp_path, glob, parent,
     with pytest.raises(UsageError) as raised:
         source(tmp_path / glob).schema()
     says = str(raised.value)
-    assert f"option path: {tmp_path / glob} is no directory" in says
+    assert f"option path: {tmp_path / glob} is not a directory" in says
     assert f'load("{tmp_path}{parent}") with subscribePattern "{pattern}"' in says
     found = table(f"{tmp_path}{parent}", subscribePattern=pattern, columns="log")["log"]
     assert all(name.endswith("events") for name in found.to_pylist())

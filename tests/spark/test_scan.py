@@ -50,7 +50,7 @@ def test_a_session_s_own_kind_of_timestamps_changes_nothing(tmp_path, spark, loa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cursor": "x"}, "option cursor: is a stream's"),
+        ({"cursor": "x"}, "option cursor: needs a stream; this is a batch"),
         ({"path": "/elsewhere"}, "option path: pass it before"),
         ({"onCorruption": "no"}, "option onCorruption: 'no' is neither"),
         ({"columnz": "value"}, "columns"),

@@ -175,7 +175,7 @@ def test_starting_places_and_timestamps(tmp_path):
         UsageError, match=r"option cursor: '\.\./x' is not a valid name for a cursor"
     ):
         Query(tmp_path, cursor="../x")
-    with pytest.raises(UsageError, match="option endingOffsets: is a batch's"):
+    with pytest.raises(UsageError, match="option endingOffsets: needs a batch; this is a stream"):
         Query(tmp_path, endingOffsets="latest")
 
 
