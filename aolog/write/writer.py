@@ -337,7 +337,9 @@ class Writer(Inlet):
         """Does what is due. Returns the seconds until the next look, None to sleep until woken."""
         background, tail = self._background, self._tail
         if background.is_due(Task.FLUSH):
-            background.done(Task.FLUSH)  # also if it fails
+            with self._lock:
+                self._shut()  # otherwise a record could join after the flush, and no flush would be due
+                background.done(Task.FLUSH)  # also if it fails
             self._quietly(self.flush)
         with self._lock:
             try:

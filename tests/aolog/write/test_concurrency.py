@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -60,6 +61,32 @@ def test_what_a_sync_promises_was_written_before_it_began(log_path: str) -> None
         assert first < syncing.result() <= second
         assert writer.durable <= second
         assert writer.sync() > second
+
+
+class AppendsAfterAFlush(aolog.Writer):
+    """A record comes right after the first flush of the writer's own thread."""
+
+    flushed = False
+
+    def flush(self) -> int:
+        end = super().flush()
+        if threading.current_thread().name.startswith("aolog-writer") and not self.flushed:
+            self.append(b"b")
+            self.flushed = True
+        return end
+
+
+@pytest.mark.parametrize("kind", ["aolog", "queuefka"])
+def test_a_record_that_comes_right_after_a_flush_that_was_due_is_flushed_in_time(
+    log_path: str, kind: Literal["aolog", "queuefka"]
+) -> None:
+    options = {"flush_seconds": 0.1, "sync": "never"}
+    with AppendsAfterAFlush(log_path, format=kind, **options) as writer:
+        while not writer.flushed:
+            writer.append(b"a")
+            writer.flush()  # from now on flushes are compiled, also that of the thread
+            time.sleep(0.002)
+        wait_until(lambda: b"b" in values(log_path), seconds=10)
 
 
 def test_threads_that_append_while_it_is_closed_are_told(log_path: str) -> None:
