@@ -1,10 +1,10 @@
 """`readStream`: micro-batches between offsets.
 
 An offset lists the logs that were read, and how far (positions.py); Spark stores it in the checkpoint. A
-position never goes back, and its address is a record's or the end. A log that comes is read from its
-beginning. When the query restarts, logs may have other names, and a name may belong to another log, or to
-none. A log that is gone leaves the offset. If it may have had more records, or another log has its name,
-that is a loss and reported.
+position never goes back, and its address is a record's or the end. A log that appears later is read
+from its beginning. After a restart of the query logs may have other names, and a name may belong to another
+log, or to none. A log that no longer exists is removed from the offset. The query reports a loss if that log
+may have had more records, or if another log has its name.
 
 One process on the driver's host calls these methods for as long as the query runs, `latestOffset` up to
 90 times a second. So a log is opened only if its directory or its last slab changed, and the pause
@@ -175,7 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._unselected.add(name)
             warn(
                 "log %r is no longer selected by %s; its position, address %s, stays in the checkpoint, and "
-                "it is read on from there if it is selected again",
+                "reading continues there if it is selected again",
                 name,
                 self._selects(),
                 position.address,
@@ -313,7 +313,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             count = records_between(before, position)
         self._lost(
             f"{log.path}: addresses {before.address} to {end} are pruned, {records_lost(count)} lost",
-            "set it to false to go on at what is left",
+            "set it to false to continue with what is left",
             Loss(log.name, "pruned", before.address, count),
         )
 

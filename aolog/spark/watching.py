@@ -79,7 +79,7 @@ class Watching:
         begun = time.monotonic()
         if begun < self._look_at and not force:
             return self.known
-        if not self._found:  # else the looks begin anew when they find another directory
+        if not self._found:  # the looks start again when they find another directory
             self._list()
             force = True
         if force:

@@ -55,16 +55,14 @@ class State(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the writer is like, under its lock. end: of all frames. has_slab: one grows. needs_mark: no frame is open, the slab
-    lacks a mark, and one would become durable. is_durable: all frames are. is_synced: all that are in
-    the file are."""
+    """What the thread sees of the writer, under its lock."""
 
-    end: int
-    has_slab: bool
-    needs_mark: bool
-    is_durable: bool
-    is_synced: bool
-    warn_s: float
+    end: int  # of all frames
+    has_slab: bool  # whether a slab grows
+    needs_mark: bool  # no frame is open, the slab lacks a mark, and one would become durable
+    is_durable: bool  # all frames are
+    is_synced: bool  # all frames in the file are durable
+    warn_s: float  # when the next warning of PrunedUnread is due
 
 
 def due(state: State, options: WriterOptions) -> dict[Task, float]:
