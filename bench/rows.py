@@ -9,7 +9,13 @@ import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 import aolog
 from aolog.spark.schema import DEFAULT_COLUMNS, ddl
@@ -62,12 +68,16 @@ class AgainSource(_Source):
 
     def reader(self, schema: Any) -> DataSourceReader:
         del schema
-        return _Again(
-            self.options["path"],
-            self._columns,
-            int(self.options["records"]),
-            int(self.options["tasks"]),
-        )
+        return _Again(*self._given)
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
+        del schema
+        return _AgainStream(_Again(*self._given))
+
+    @property
+    def _given(self) -> tuple[str, list[str], int, int]:
+        numbers = int(self.options["records"]), int(self.options["tasks"])
+        return self.options["path"], self._columns, *numbers
 
 
 class _Again(DataSourceReader):
@@ -88,6 +98,30 @@ class _Again(DataSourceReader):
         while left:
             yield made.slice(0, left)
             left -= min(left, len(made))
+
+
+class _AgainStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One batch, of all that the reader has."""
+
+    def __init__(self, reader: _Again) -> None:
+        self._reader = reader
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 -- Spark's name
+        return {"batches": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802 -- Spark's name
+        del start, limit
+        return {"batches": 1}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
+        pass
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:
+        del start, end
+        return self._reader.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reader.read(partition)
 
 
 class _Rows(DataSourceReader):

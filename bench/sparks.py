@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from aolog.read.batch import Batch
 
-__all__ = ["AGAIN", "BATCH_BYTES", "LOGS", "ROWS", "Content", "as_source", "missing", "proof_of",
-           "session", "total"]  # fmt: skip  # names
+__all__ = ["AGAIN", "BATCH_BYTES", "LOGS", "ROWS", "Content", "as_source", "cpu_seconds", "missing",
+           "proof_of", "session", "total"]  # fmt: skip  # names
 
 LOGS = 4  # two for each core, below one root
 BATCH_BYTES = 3 << 20  # as the source's
@@ -56,6 +56,23 @@ def missing() -> str | None:
     except UsageError as error:
         return str(error)
     return None
+
+
+def cpu_seconds() -> float:
+    """What this process, Spark's Java and its Python workers have used, with those that ended."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:  # it ended
+            continue
+        pid = int(entry.parent.name)
+        parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sum(ticks.get(pid, 0) for pid in ours) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

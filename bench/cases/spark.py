@@ -31,6 +31,7 @@ from bench.sparks import (
     ROWS,
     Content,
     as_source,
+    cpu_seconds,
     proof_of,
     total,
     write_files,
@@ -61,6 +62,12 @@ READ_TARGETS = (
     Target("time of the source, of one that has nothing to read", SOURCE, (LIMIT,), 1 / 0.9),
     Target("time of the source, of Python rows", SOURCE, (BY_ROWS,), 1 / 2.5),
 )
+# Of the same columns.
+FILE_TARGETS = (
+    Target("time of the source, of Parquet", SOURCE, (PARQUET,), 1.15),
+    Target("time of a scan, of Parquet", SCAN, (PARQUET,), 1.0),
+)
+STREAM_TARGETS = (Target("time of a stream of logs, of Parquet files", SOURCE, (PARQUET,), 1.2),)
 WRITE_TARGETS = (Target("time of the sink, of Parquet", SOURCE, (PARQUET,), 1 / 0.75),)
 _PLANNING_S = 2.0
 _CHECKED = "xxh3 a batch"
@@ -78,6 +85,7 @@ def groups(plan: Plan) -> Iterator[Group | Panel]:
                 content = Content.make(spark, place, records, length)
                 yield _reading(spark, content, length, size.spark_rounds, narrow=False)
                 yield _reading(spark, content, length, size.spark_rounds, narrow=True)
+                yield _streaming(spark, content, length, size.spark_rounds)
                 yield _writing(spark, content, length, size.spark_rounds)
                 if i == 0:
                     yield _first(spark, content, size.spark_rounds)
@@ -125,7 +133,7 @@ def _reading(
         length,
         contenders,
         (EMBEDDED,),
-        targets=READ_TARGETS[:3] if narrow else READ_TARGETS,
+        targets=(*READ_TARGETS[:3], *FILE_TARGETS) if narrow else READ_TARGETS,
         rounds=rounds,
     )
 
@@ -171,7 +179,7 @@ def _own_kinds(spark: SparkSession, content: Content) -> Iterator[Contender]:
 
     yield Contender(
         FILES, Promise("-", "none"), content.records, lambda _: nullcontext(work), None,
-        content.proof, "the logs' files, each a row: it knows no records",
+        content.proof, "the logs' files, each a row: it knows no records", cpu_s=cpu_seconds,
     )  # fmt: skip  # one thing, two lines
 
 
@@ -203,8 +211,63 @@ def reader(
 
     return Contender(
         name, Promise("-", checksum), content.records, lambda _: nullcontext(work),
-        (lambda _: proof_of(frame())) if proof else None, content.proof, note,
+        (lambda _: proof_of(frame())) if proof else None, content.proof, note, cpu_s=cpu_seconds,
     )  # fmt: skip  # one thing, two lines
+
+
+# --- a stream -----------------------------------------------------------------------------------
+
+
+def _streaming(spark: SparkSession, content: Content, length: int, rounds: int) -> Group:
+    def again(stream: Any) -> DataFrame:
+        frame = stream.format(AGAIN).option("records", content.records).option("tasks", LOGS)
+        loaded: DataFrame = frame.option("columns", "value").load(content.logs)
+        return loaded
+
+    loads: dict[str, Callable[[Any], DataFrame]] = {
+        SOURCE: lambda stream: load_stream(stream, content),
+        LIMIT: again,
+        PARQUET: lambda s: s.schema("value binary").parquet(content.copy("parquet")),
+    }
+
+    def contender(name: str, loaded: Callable[[Any], DataFrame]) -> Contender:
+        @contextmanager
+        def session(directory: str) -> Iterator[Callable[[], int]]:
+            yield partial(_available_now, spark, loaded, directory)
+
+        promise = Promise("-", _CHECKED if name == SOURCE else "none")
+        return Contender(
+            name, promise, content.records, session, None, content.proof, cpu_s=cpu_seconds
+        )
+
+    return Group(
+        "spark",
+        f"Spark streams {content.records:,} values of {length} bytes",
+        "a query with AvailableNow, from start to end; its sink uses each value's length",
+        length,
+        [contender(name, loaded) for name, loaded in loads.items()],
+        (PARQUET,),
+        targets=STREAM_TARGETS,
+        rounds=rounds,
+    )
+
+
+def load_stream(stream: Any, content: Content) -> DataFrame:
+    loaded: DataFrame = stream.format("aolog").option("columns", "value").load(content.logs)
+    return loaded
+
+
+def _available_now(spark: SparkSession, loaded: Callable[[Any], DataFrame], directory: str) -> int:
+    """The rows of a query that ends with what there is now."""
+    used = loaded(spark.readStream).selectExpr("octet_length(value) AS bytes")
+    query = (
+        used.writeStream.format("noop")
+        .option("checkpointLocation", f"{directory}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return sum(progress.numInputRows for progress in query.recentProgress)
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -239,7 +302,9 @@ def _writing(spark: SparkSession, content: Content, length: int, rounds: int) ->
         def proof(directory: str) -> Any:
             return proof_of(read_back(kind, f"{directory}/out"))
 
-        return Contender(name, promise, content.records, session, proof, content.proof, note)
+        return Contender(
+            name, promise, content.records, session, proof, content.proof, note, cpu_s=cpu_seconds
+        )
 
     def noop() -> int:
         given().write.format("noop").mode("overwrite").save()
@@ -252,7 +317,7 @@ def _writing(spark: SparkSession, content: Content, length: int, rounds: int) ->
         length,
         [
             Contender(NOOP, Promise("-", "none"), content.records, lambda _: nullcontext(noop),
-                      None, content.proof, "reads the rows and writes nothing"),
+                      None, content.proof, "reads the rows and writes nothing", cpu_s=cpu_seconds),
             contender(SOURCE, "aolog", sink, "all tasks at once or none, synced"),
             contender(PARQUET, "parquet", partial(own, "parquet", "none"), "not synced"),
             contender(ZSTD, "parquet", partial(own, "parquet", "zstd"), "not synced"),
@@ -281,7 +346,7 @@ def _first(spark: SparkSession, content: Content, rounds: int) -> Group:
 
         return Contender(
             name, Promise("-", "none" if name == PARQUET else _CHECKED), 1,
-            lambda _: nullcontext(work), None, content.proof,
+            lambda _: nullcontext(work), None, content.proof, cpu_s=cpu_seconds,
         )  # fmt: skip  # one thing, two lines
 
     return Group(

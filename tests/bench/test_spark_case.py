@@ -17,7 +17,7 @@ def run(tmp_path_factory):
 
 def test_every_contender_gives_back_the_values_that_it_was_given(run):
     _, document = run
-    wide, narrow, writing, first = document["groups"]
+    wide, narrow, streaming, writing, first = document["groups"]
     expected = wide["results"][0]["expected_digest"]
     assert expected.startswith("400000 bytes, crc32s ")
     alone = {spark.FILES, spark.NOOP, spark.LIMIT}  # of them only bytes and rows are known
@@ -32,3 +32,9 @@ def test_every_contender_gives_back_the_values_that_it_was_given(run):
     stored = {one["name"]: one["stored_bytes"] for one in writing["results"]}
     assert stored[spark.ZSTD] < 400_000 < stored[spark.SOURCE] < 450_000
     assert {result["records"] for result in first["results"]} == {1}
+    assert [result["name"] for result in streaming["results"]] == [
+        spark.SOURCE, spark.LIMIT, spark.PARQUET,
+    ]  # fmt: skip  # a list
+    assert {result["records"] for result in streaming["results"]} == {4_000}
+    for group in (narrow, streaming):  # most of it is Java's
+        assert all(result["median_cpu_ns"] * 4_000 > 10_000_000 for result in group["results"])
