@@ -7,7 +7,7 @@ import random
 import re
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import ClassVar
 
@@ -429,7 +429,7 @@ def walk(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seeds", [range(100)])
-def test_walks_at_random_keep_every_promise(seeds: range) -> None:
+def test_walks_at_random_keep_every_promise(seeds: Iterable[int]) -> None:
     for seed in seeds:
         walk(seed)
 
@@ -448,8 +448,10 @@ def test_the_walks_find_the_hole_if_lanes_are_not_opened_first(
             lane.opened = opened
 
     monkeypatch.setattr(Lane, "room", unopened)
-    with pytest.raises(AssertionError) as caught:
-        test_walks_at_random_keep_every_promise(range(500))
+    with pytest.raises(
+        AssertionError
+    ) as caught:  # 134 finds it, as long as the walks do not change
+        test_walks_at_random_keep_every_promise([*range(134, 500), *range(134)])
     assert re.search("position|arrived|wanted|one < two|dead", str(caught.traceback[-1].statement))
 
 
