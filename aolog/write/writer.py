@@ -224,7 +224,11 @@ class Writer(Inlet):
 
     def _cut_frame(self) -> None:
         """The open frame, if there is one, becomes a frame of the slab, in memory."""
-        self._cut(self._chain.slab, self._pack)  # under the lock: the next address depends on it
+        first = self._first
+        at = self._cut(
+            self._chain.slab, self._pack
+        )  # under the lock: the next address depends on it
+        assert at is None or at == first, "its records were promised other addresses"
 
     def _flush_if_full(self) -> bool:
         """After a call: flushes if as much waits as may, and lets records join again. True: call `sync` without

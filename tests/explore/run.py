@@ -20,6 +20,7 @@ from aolog.log.retention import prune
 from aolog.storage import clock
 from aolog.storage.storage import Storage
 from aolog.testing import Call, Effect, Killed, SimulatedSystem
+from aolog.write.schedule import Task
 from tests.explore.history import Case
 
 LOG = "/data/log"
@@ -210,10 +211,9 @@ class Run:
 
     def _do_mark(self) -> None:
         self._do_sync()
-        tail = self._log._tail
-        if tail.lacks_mark:
-            with contextlib.suppress(aolog.StorageFull):
-                tail.write_mark()
+        self._log._shut()  # as before each task
+        with contextlib.suppress(aolog.StorageFull):
+            self._log._tail.do(Task.MARK)
 
     def _do_full(self) -> None:
         self.system.capacity = self.system.used()

@@ -382,6 +382,8 @@ write_out(Inlet *self)
     Py_INCREF((PyObject *)frames);
     self->limit = 0;
     if (self->records.count) {
+        if (self->first != frames->base + frames->offset)
+            goto done;
         if (frames_add_open(frames, &self->records) < 0) {
             PyErr_Clear(); /* `_flush` meets it again */
             goto done;
