@@ -25,6 +25,16 @@
 #define NO_TIMESTAMP INT64_MIN
 #define BODY_MAX (UINT32_MAX - (size_t)FRAME_HEADER - 8) /* frame.BODY_LEN_MAX */
 
+/* Whether a frame can have a body of this length; raises otherwise. */
+static int
+fits_frame(size_t length)
+{
+    if (length <= BODY_MAX)
+        return 1;
+    PyErr_SetString(PyExc_OverflowError, "the body exceeds a frame");
+    return 0;
+}
+
 #if HASHES
 
 #define KIND_RECORDS 1
@@ -35,13 +45,20 @@
 
 typedef struct {
     PyObject_HEAD
-    PyObject *pending; /* a list: buffers that are not written, in order */
-    PyObject *index;   /* slab.Index: three lists */
-    long long base, offset, written, full_at, durable;
-    long long records, frames, flushed_records, least_us, greatest_us;
-    unsigned int salt;
-    int last_kind;
-    XXH3_state_t *headers; /* of all frames */
+    PyObject *pending;               /* a list: buffers that are not written, in order */
+    PyObject *index;                 /* slab.Index: three lists, which grow with the frames */
+    long long base;                  /* address of the slab */
+    long long offset;                /* where the next frame begins */
+    long long written;               /* the file has the bytes before this offset */
+    long long full_at;               /* a frame at this offset or later belongs to the next slab */
+    long long durable;               /* every byte before this address is on the device; set by log_tail.py */
+    long long records;               /* in the frames */
+    long long frames;                /* all, written or not */
+    long long flushed_records;       /* of `records`, those that are in the file */
+    long long least_us, greatest_us; /* of the records' timestamps; NO_TIMESTAMP if there is none */
+    unsigned int salt;               /* of the slab's header: a part of each frame header's hash */
+    int last_kind;                   /* of the last frame; 0 if there is none */
+    XXH3_state_t *headers;           /* hashes the headers of all frames, for the seal */
 } Frames;
 
 static PyTypeObject *frames_type; /* never released */
@@ -131,17 +148,11 @@ frames_ready(Frames *self)
 static long long
 frames_add_open(Frames *self, const Records *records)
 {
-    size_t length, padded;
-    if (!frames_ready(self))
-        return -1;
+    size_t length;
     uint32_t bits = records_layout(records, &length);
-    if (length > BODY_MAX) {
-        PyErr_SetString(PyExc_OverflowError, "the body exceeds a frame");
+    if (!frames_ready(self) || !fits_frame(length) || !note_frame(self))
         return -1;
-    }
-    padded = aligned(length);
-    if (!note_frame(self))
-        return -1;
+    size_t padded = aligned(length);
     PyObject *frame = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(FRAME_HEADER + padded));
     if (frame == NULL)
         return -1;
@@ -230,6 +241,27 @@ frames_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
+/* The bytes of the parts together, and the hash of these with their padding; raises otherwise. */
+static int
+hash_parts(PyObject *parts, size_t *length, uint64_t *hash)
+{
+    static const char zeros[8];
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    *length = 0;
+    for (Py_ssize_t i = 0; i < PyList_Size(parts); i++) { /* code of a buffer may change the list meanwhile */
+        Py_buffer part;
+        if (PyObject_GetBuffer(PyList_GetItem(parts, i), &part, PyBUF_SIMPLE) < 0)
+            return 0;
+        XXH3_64bits_update(&state, part.buf, (size_t)part.len);
+        *length += (size_t)part.len;
+        PyBuffer_Release(&part);
+    }
+    XXH3_64bits_update(&state, zeros, aligned(*length) - *length);
+    *hash = XXH3_64bits_digest(&state);
+    return fits_frame(*length);
+}
+
 static PyObject *
 frames_add_records(PyObject *object, PyObject *args)
 {
@@ -237,62 +269,22 @@ frames_add_records(PyObject *object, PyObject *args)
     Py_ssize_t count;
     unsigned int bits;
     int codec;
-    PyObject *parts;
+    PyObject *parts, *pad = NULL, *head_bytes = NULL, *result = NULL;
     long long greatest, least;
+    size_t length;
+    uint64_t hash;
     if (!PyArg_ParseTuple(args, "nIO!LLi", &count, &bits, &PyList_Type, &parts, &greatest, &least, &codec) ||
-        !frames_ready(self))
+        !frames_ready(self) || !hash_parts(parts, &length, &hash) || !note_frame(self))
         return NULL;
-    Py_ssize_t number = PyList_Size(parts);
-    size_t length = 0;
-    XXH3_state_t *state = number == 1 ? NULL : XXH3_createState();
-    uint64_t hash = 0;
-    PyObject *pad = NULL, *head_bytes = NULL, *result = NULL;
-    if (number != 1 && (state == NULL || XXH3_64bits_reset(state) == XXH_ERROR)) {
-        PyErr_NoMemory();
-        goto done;
-    }
-    for (Py_ssize_t i = 0; i < number; i++) {
-        Py_buffer part;
-        if (PyObject_GetBuffer(PyList_GetItem(parts, i), &part, PyBUF_SIMPLE) < 0)
-            goto done;
-        length += (size_t)part.len;
-        if (number == 1 && length % 8 == 0)
-            hash = XXH3_64bits(part.buf, (size_t)part.len);
-        else if (number == 1) {
-            state = XXH3_createState();
-            if (state == NULL || XXH3_64bits_reset(state) == XXH_ERROR) {
-                PyBuffer_Release(&part);
-                PyErr_NoMemory();
-                goto done;
-            }
-        }
-        if (state != NULL)
-            XXH3_64bits_update(state, part.buf, (size_t)part.len);
-        PyBuffer_Release(&part);
-    }
-    if (length > BODY_MAX) {
-        PyErr_SetString(PyExc_OverflowError, "the body exceeds a frame");
-        goto done;
-    }
     size_t padded = aligned(length);
-    if (state != NULL) {
-        static const char zeros[8];
-        XXH3_64bits_update(state, zeros, padded - length);
-        hash = XXH3_64bits_digest(state);
-    }
-    if (!note_frame(self))
-        goto done;
     Head head = make_head(self, length, hash, codec, greatest, (uint64_t)count, bits);
     head_bytes = PyBytes_FromStringAndSize((const char *)head.bytes, FRAME_HEADER);
     pad = PyBytes_FromStringAndSize("\0\0\0\0\0\0\0", (Py_ssize_t)(padded - length));
     Py_ssize_t end = PyList_Size(self->pending);
-    if (head_bytes == NULL || pad == NULL || PyList_Append(self->pending, head_bytes) < 0 ||
-        PyList_SetSlice(self->pending, end + 1, end + 1, parts) < 0 ||
-        (padded > length && PyList_Append(self->pending, pad) < 0))
-        goto done; /* the writer has failed */
-    result = PyLong_FromLongLong(count_frame(self, &head, padded, (size_t)count, greatest, least));
-done:
-    XXH3_freeState(state);
+    if (head_bytes != NULL && pad != NULL && PyList_Append(self->pending, head_bytes) == 0 &&
+        PyList_SetSlice(self->pending, end + 1, end + 1, parts) == 0 &&
+        (padded == length || PyList_Append(self->pending, pad) == 0)) /* otherwise the writer has failed */
+        result = PyLong_FromLongLong(count_frame(self, &head, padded, (size_t)count, greatest, least));
     Py_XDECREF(head_bytes);
     Py_XDECREF(pad);
     return result;

@@ -267,10 +267,8 @@ records_body(const Records *records)
 {
     size_t length;
     uint32_t bits = records_layout(records, &length);
-    if (length > BODY_MAX) {
-        PyErr_SetString(PyExc_OverflowError, "the body exceeds a frame");
+    if (!fits_frame(length))
         return NULL;
-    }
     PyObject *body = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length);
     if (body == NULL)
         return NULL;

@@ -167,16 +167,16 @@ column_free(Column *self)
 
 /* --- one record ----------------------------------------------------------------------------- */
 
-/* What a record has, borrowed. A null is NULL; stamped: whether it has a timestamp. size: what it takes in a
- * frame, as aolog/write/validate.py counts. */
+/* The parts of one record, borrowed. */
 typedef struct {
-    const char *value, *key, *topic;
+    const char *value, *key, *topic; /* NULL for a null */
     size_t value_len, key_len, topic_len;
-    PyObject *headers; /* a tuple or a list of pairs; NULL for none */
-    size_t pairs, names_len, contents_len;
-    int header_nulls, stamped;
+    PyObject *headers;                     /* a tuple or a list of pairs; NULL for none */
+    size_t pairs, names_len, contents_len; /* of the headers */
+    int header_nulls;                      /* whether a header's value is null */
+    int stamped;                           /* whether it has a timestamp */
     int64_t stamp;
-    size_t size;
+    size_t size; /* bytes that it takes in a frame, as aolog/write/validate.py counts */
 } Record;
 
 /* Bytes or None; false for any other type. */
@@ -248,6 +248,7 @@ record_measure(
         return 0;
     record->key = record->topic = NULL;
     record->headers = NULL;
+    record->key_len = record->topic_len = 0;
     record->pairs = record->names_len = record->contents_len = 0;
     record->header_nulls = record->stamped = 0;
     record->size = record->value_len + OFFSET;
@@ -283,14 +284,16 @@ record_measure(
 
 /* --- records -------------------------------------------------------------------------------- */
 
-/* A column that no record has used is empty. now_us: the timestamp of records without one. */
+/* A column that no record has used is empty. */
 typedef struct {
     size_t count;
-    int64_t now_us, least_us, greatest_us;
-    Column values, keys, topics, names, contents;
-    Bytes pairs;  /* u32 each: where the pairs of a record end in `names` and `contents` */
-    Bytes stamps; /* i64 each */
-    int topics_differ;
+    int64_t now_us;                /* the timestamp of a record that has none */
+    int64_t least_us, greatest_us; /* of all timestamps; `now_us` as long as no record has one */
+    Column values, keys, topics;
+    Column names, contents; /* of headers */
+    Bytes pairs;            /* u32 each: where the headers of a record end in `names` and `contents` */
+    Bytes stamps;           /* i64 each: timestamps */
+    int topics_differ;      /* otherwise all have the first record's, which is stored once */
 } Records;
 
 static void
@@ -320,39 +323,40 @@ records_free(Records *self)
     bytes_free(&self->stamps);
 }
 
-/* A column that begins with this record: the records before it have none. False if there is no memory. */
-static int
-begin_column(Column *column, size_t before)
+/* The columns that the frame has with this record, besides the values. */
+static inline uint32_t
+columns_with(const Records *self, const Record *record)
 {
-    if (!column_reserve(column, before + 1, 0, before > 0))
-        return 0;
-    for (size_t i = 0; i < before; i++)
-        column_add(column, NULL, 0);
-    return 1;
+    return (record->key != NULL || self->keys.ends.len ? KEYS : 0) |
+           (record->topic != NULL || self->topics.ends.len ? TOPICS : 0) |
+           (record->pairs || self->pairs.len ? HEADERS : 0) | (record->stamped || self->stamps.len ? STAMPS : 0);
 }
 
-/* Takes a measured record. False if there is no memory; then nothing is taken. */
+/* Room for one more entry. A column that begins with it gets a null for each of the `before` records. */
 static int
-records_add(Records *self, const Record *record)
+column_reserve_next(Column *self, size_t before, const char *entry, size_t length)
+{
+    if (!self->ends.len && before) {
+        if (!column_reserve(self, before + 1, 0, 1))
+            return 0;
+        for (size_t i = 0; i < before; i++)
+            column_add(self, NULL, 0);
+    }
+    return column_reserve(self, 1, length, entry == NULL);
+}
+
+/* Room for a measured record in these columns; false if there is no memory. */
+static int
+records_reserve(Records *self, const Record *record, uint32_t columns)
 {
     size_t before = self->count;
-    int keyed = record->key != NULL || self->keys.ends.len, titled = record->topic != NULL || self->topics.ends.len,
-        headed = record->pairs || self->pairs.len, stamped = record->stamped || self->stamps.len;
     if (!column_reserve(&self->values, 1, record->value_len, record->value == NULL))
         return 0;
-    if (keyed) {
-        if (!self->keys.ends.len && !begin_column(&self->keys, before))
-            return 0;
-        if (!column_reserve(&self->keys, 1, record->key_len * (record->key != NULL), record->key == NULL))
-            return 0;
-    }
-    if (titled) {
-        if (!self->topics.ends.len && !begin_column(&self->topics, before))
-            return 0;
-        if (!column_reserve(&self->topics, 1, record->topic_len * (record->topic != NULL), record->topic == NULL))
-            return 0;
-    }
-    if (headed) {
+    if (columns & KEYS && !column_reserve_next(&self->keys, before, record->key, record->key_len))
+        return 0;
+    if (columns & TOPICS && !column_reserve_next(&self->topics, before, record->topic, record->topic_len))
+        return 0;
+    if (columns & HEADERS) {
         if (!bytes_reserve(&self->pairs, (self->pairs.len ? 1 : before + 1) * sizeof(uint32_t)) ||
             !column_reserve(&self->names, record->pairs, record->names_len, 0) ||
             !column_reserve(&self->contents, record->pairs, record->contents_len, record->header_nulls))
@@ -362,46 +366,71 @@ records_add(Records *self, const Record *record)
             self->pairs.len = before * sizeof(uint32_t);
         }
     }
-    if (stamped) {
+    if (columns & STAMPS) {
         if (!bytes_reserve(&self->stamps, (self->stamps.len ? 1 : before + 1) * sizeof(int64_t)))
             return 0;
         if (!self->stamps.len)
             for (size_t i = 0; i < before; i++)
                 bytes_put(&self->stamps, &self->now_us, sizeof self->now_us);
     }
+    return 1;
+}
+
+static void
+add_topic(Records *self, const Record *record)
+{
+    const Column *topics = &self->topics;
+    uint32_t first = 0;
+    if (self->count)
+        memcpy(&first, topics->ends.at, sizeof first);
+    self->topics_differ |= record->topic == NULL || /* or the first record has none: then `first` is 0 */
+                           (self->count && (first != record->topic_len ||
+                                            memcmp(topics->data.at, record->topic, first) != 0));
+    column_add(&self->topics, record->topic, record->topic_len);
+}
+
+static void
+add_headers(Records *self, const Record *record)
+{
+    for (size_t i = 0; i < record->pairs; i++) {
+        PyObject *pair = item(record->headers, (Py_ssize_t)i);
+        const char *entry = NULL;
+        size_t length = 0;
+        as_text(PyTuple_GetItem(pair, 0), &entry, &length);
+        column_add(&self->names, entry, length);
+        as_bytes(PyTuple_GetItem(pair, 1), &entry, &length);
+        column_add(&self->contents, entry, length);
+    }
+    bytes_put_u32(&self->pairs, (uint32_t)column_count(&self->names));
+}
+
+static void
+add_stamp(Records *self, const Record *record)
+{
+    int64_t stamp = record->stamped ? record->stamp : self->now_us;
+    if (!self->count || stamp < self->least_us)
+        self->least_us = stamp;
+    if (!self->count || stamp > self->greatest_us)
+        self->greatest_us = stamp;
+    bytes_put(&self->stamps, &stamp, sizeof stamp);
+}
+
+/* Takes a measured record. False if there is no memory; then nothing is taken. */
+static inline int
+records_add(Records *self, const Record *record)
+{
+    uint32_t columns = columns_with(self, record);
+    if (!records_reserve(self, record, columns))
+        return 0;
     column_add(&self->values, record->value, record->value_len);
-    if (keyed)
+    if (columns & KEYS)
         column_add(&self->keys, record->key, record->key_len);
-    if (titled) {
-        const Column *topics = &self->topics;
-        uint32_t first = 0;
-        if (before)
-            memcpy(&first, topics->ends.at, sizeof first);
-        self->topics_differ |= record->topic == NULL || /* or the first record has none: then `first` is 0 */
-                               (before && (first != record->topic_len ||
-                                           memcmp(topics->data.at, record->topic, first) != 0));
-        column_add(&self->topics, record->topic, record->topic_len);
-    }
-    if (headed) {
-        for (size_t i = 0; i < record->pairs; i++) {
-            PyObject *pair = item(record->headers, (Py_ssize_t)i);
-            const char *entry = NULL;
-            size_t length = 0;
-            as_text(PyTuple_GetItem(pair, 0), &entry, &length);
-            column_add(&self->names, entry, length);
-            as_bytes(PyTuple_GetItem(pair, 1), &entry, &length);
-            column_add(&self->contents, entry, length);
-        }
-        bytes_put_u32(&self->pairs, (uint32_t)column_count(&self->names));
-    }
-    if (stamped) {
-        int64_t stamp = record->stamped ? record->stamp : self->now_us;
-        if (!before || stamp < self->least_us)
-            self->least_us = stamp;
-        if (!before || stamp > self->greatest_us)
-            self->greatest_us = stamp;
-        bytes_put(&self->stamps, &stamp, sizeof stamp);
-    }
+    if (columns & TOPICS)
+        add_topic(self, record);
+    if (columns & HEADERS)
+        add_headers(self, record);
+    if (columns & STAMPS)
+        add_stamp(self, record);
     self->count++;
     return 1;
 }
