@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aolog import errors as notices
 from aolog.errors import AologError, RetentionFull
@@ -32,31 +32,20 @@ if TYPE_CHECKING:
 _FULL_WARN_S = 1.0  # a cursor that moves makes room before this
 
 
-class Most(NamedTuple):
-    """How much may wait in memory."""
-
-    bytes: int
-    records: int
-
-
 class SlabChain:
     """See the module. Opening takes the log's lock, recovers the log, and begins a slab if the log is
-    new or begins an epoch. Raises what Writer raises.
-
-    slab: the one that grows; None until the next append begins one. presence: of its file. unread: what
-    retention removed although a cursor had not read it. syncs: whether the policy is to sync at all.
-    most: how much may wait in memory.
-    """
+    new or begins an epoch. Raises what Writer raises."""
 
     def __init__(self, path: str, storage: Storage, options: WriterOptions) -> None:
         self.path = path
-        self.slab: ActiveSlab | None = None
+        self.slab: ActiveSlab | None = (
+            None  # the one that grows; None until the next append begins one
+        )
         self.presence: Presence | None = None  # of the slab's file
         self._is_moved = False  # and the warning is logged
-        self.unread = PrunedUnread(path)
+        self.unread = PrunedUnread(path)  # what retention removed although a cursor had not read it
         self.storage = storage
-        self.syncs = options.sync != "never"
-        self.most = Most(options.unwritten_bytes, options.unwritten_records)
+        self.syncs = options.sync != "never"  # whether the policy is to sync at all
         self._options = options
         self._retention = options.bounds
         self._full_warn_at_s = 0.0  # 0: there was room; infinite: the warning is logged
@@ -107,20 +96,16 @@ class SlabChain:
         return 0 if slab is None else slab.offset - slab.written
 
     @property
-    def left(self) -> Most:
-        """What may be added to the frames that are in memory only, before they are flushed."""
-        slab, most = self.slab, self.most
-        if slab is None:
-            return most
-        unflushed = slab.records - slab.flushed_records
-        records = min(most.records - unflushed, self.left_unsynced)
-        return Most(most.bytes - self.unwritten, records)
+    def unflushed(self) -> int:
+        """Records of frames that are in memory only."""
+        slab = self.slab
+        return 0 if slab is None else slab.records - slab.flushed_records
 
     @property
-    def left_unsynced(self) -> int:
-        """How many records may be added before the next sync; negative if there are too many."""
-        slab, most = self.slab, self._options.unsynced_records
-        return most if slab is None else most - (slab.records - slab.synced_records)
+    def unsynced(self) -> int:
+        """Records of the slab that no sync has covered."""
+        slab = self.slab
+        return 0 if slab is None else slab.records - slab.synced_records
 
     # --- from slab to slab ------------------------------------------------------------------------
 

@@ -119,7 +119,8 @@ class Writer(Inlet):
 
     def _new_lock(self) -> None:
         self._lock = threading.RLock()
-        self._guard(self._lock)
+        options, limit = self._options, self._frame_bytes or self._options.unwritten_bytes
+        self._prepare(self._lock, options.max_record_bytes, limit, options.unwritten_records)
         self._room = threading.Condition(self._lock)
         # Whether this thread holds it. threading.Condition asks any lock this way.
         self._is_locked: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
@@ -233,15 +234,23 @@ class Writer(Inlet):
     def _flush_if_full(self) -> bool:
         """After a call: flushes if as much waits as may, and lets records join again. True: call `sync` without
         the lock, as the policy is to sync."""
-        chain, left = self._chain, self._chain.left
-        if self._size >= left.bytes or self._count >= left.records or self._background.is_over:
-            if self._syncs_each_flush or self._count >= chain.left_unsynced:
+        chain, (left_bytes, left_records) = self._chain, self._left()
+        if self._size >= left_bytes or self._count >= left_records or self._background.is_over:
+            must_sync = chain.unsynced + self._count >= self._options.unsynced_records
+            if self._syncs_each_flush or must_sync:
                 return True
             self._quietly(self._write)
         if chain.must_roll:
             self._quietly(self._tail.make_room)
         self._open()
         return False
+
+    def _left(self) -> tuple[int, int]:
+        """How many bytes and records may be added to the frames in memory before something is due."""
+        chain, options = self._chain, self._options
+        unflushed = options.unwritten_records - chain.unflushed
+        unsynced = options.unsynced_records - chain.unsynced
+        return options.unwritten_bytes - chain.unwritten, min(unflushed, unsynced)
 
     def _open(self) -> None:
         """From now on records join, and are flushed, without the code below: until as much waits as may, and
@@ -254,10 +263,9 @@ class Writer(Inlet):
             if not is_plain or chain.is_full:
                 return
             self._begin(chain.end, NO_TIMESTAMP)
-        left, most = chain.left, chain.most
+        left_bytes, left_records = self._left()
         frames = () if self._frame_bytes else (slab,)
-        limit = min(left.bytes, self._frame_bytes or left.bytes)
-        self._admit(limit, max(0, left.records - 1), self._options.max_record_bytes, *frames)
+        self._admit(min(left_bytes, self._frame_bytes or left_bytes), left_records, *frames)
         if (
             is_plain
             and not self._syncs_each_flush
@@ -265,8 +273,7 @@ class Writer(Inlet):
             and slab.file.is_plain
             and background.syncs_in_time
         ):
-            limit = min(most.bytes, self._frame_bytes or most.bytes)
-            self._admit_flush(slab, slab.file.fd, self._tail.looks_ns, limit, most.records - 1)
+            self._admit_flush(slab, slab.file.fd, self._tail.looks_ns)
 
     # `flush` is Inlet's: it writes the open frame there, or calls this.
     def _flush(self) -> int:

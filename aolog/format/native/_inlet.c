@@ -44,19 +44,19 @@ now_ns(void)
 
 typedef struct {
     PyObject_HEAD
-    Records records;
-    long long first;       /* address of the first record */
-    long long size;        /* bytes of the records, as validate.py counts */
-    long long limit;       /* a record joins if `size` stays below it; 0: the inlet is shut */
-    long long most;        /* how many records may be in the frame */
-    long long record_max;  /* bytes of a record without the offset of its value */
-    PyObject *each;        /* Frames or Payloads: each record becomes a frame at once; or NULL */
-    int format_1;          /* `each` is Payloads */
-    PyObject *out;         /* Frames: `flush` writes them by itself; or NULL */
-    int fd;                /* their file */
-    long long until_ns;    /* and until when, by the monotonic clock */
-    long long empty_limit, empty_most; /* `limit` and `most` after that */
-    PyObject *is_locked, *acquire, *release; /* of the writer's lock */
+    Records records;      /* of the open frame */
+    long long first;      /* address of the first record */
+    long long size;       /* bytes of the records, as validate.py counts */
+    long long limit;      /* a record joins if `size` stays below it; 0: the inlet is shut */
+    long long most;       /* a record joins if the number of records stays below it */
+    long long record_max; /* greatest size of a record, without the offset of its value */
+    long long limit_after_flush, most_after_flush; /* `limit` and `most` when no frame waits in memory */
+    PyObject *each;       /* Frames or Payloads: each record becomes a frame of it at once; or NULL */
+    int format_1;         /* `each` is Payloads */
+    PyObject *flushed;    /* Frames: `flush` writes them itself; or NULL */
+    int fd;               /* of the file of `flushed` */
+    long long until_ns;   /* by the monotonic clock: from then on `_flush` has something else to do */
+    PyObject *is_locked, *acquire, *release; /* methods of the writer's lock */
 } Inlet;
 
 static PyObject *
@@ -106,6 +106,49 @@ sort_keywords(PyObject *const *given, PyObject *names, PyObject *sorted[4])
     return 1;
 }
 
+#if HASHES
+
+/* As `inlet_take`, of a measured record: it becomes a frame of format 1. */
+static PyObject *
+take_payload(Inlet *self, const Record *record, PyObject *value)
+{
+    Payloads *slab = (Payloads *)self->each;
+    long long length = PAYLOAD_HEADER + (long long)record->value_len;
+    if (record->size != record->value_len + OFFSET || length >= self->limit ||
+        !payloads_has_room(slab, record->value_len))
+        return NULL;
+    long long address = payloads_add(slab, value);
+    if (address < 0)
+        return NULL;
+    self->limit -= length;
+    self->most--;
+    return PyLong_FromLongLong(address);
+}
+
+/* As `inlet_take`, of a measured record: it becomes a frame of format 2. */
+static PyObject *
+take_frame(Inlet *self, const Record *record)
+{
+    Frames *frames = (Frames *)self->each;
+    long long before = frames->offset;
+    if (before >= frames->full_at)
+        return NULL;
+    records_begin(&self->records, now_us());
+    if (!records_add(&self->records, record))
+        return PyErr_NoMemory();
+    long long address = frames_add_open(frames, &self->records);
+    records_begin(&self->records, 0);
+    if (address < 0)
+        return NULL;
+    self->limit -= frames->offset - before;
+    if (self->limit < 0)
+        self->limit = 0;
+    self->most--;
+    return PyLong_FromLongLong(address);
+}
+
+#endif
+
 /* Takes a record. fields: value, key, headers, timestamp, topic, of which all but the first may be NULL. Returns its
  * address; NULL without an error if it goes to Python, and then nothing has changed. */
 static PyObject *
@@ -116,40 +159,11 @@ inlet_take(Inlet *self, PyObject *const *fields)
         return NULL;
     long long size = (long long)record.size;
     if (size - OFFSET > self->record_max || size >= self->limit - self->size ||
-        (long long)self->records.count >= self->most)
+        (long long)self->records.count + 1 >= self->most)
         return NULL;
 #if HASHES
-    if (self->each != NULL && self->format_1) {
-        Payloads *slab = (Payloads *)self->each;
-        long long length = PAYLOAD_HEADER + (long long)record.value_len;
-        if (record.size != record.value_len + OFFSET || length >= self->limit ||
-            !payloads_has_room(slab, record.value_len))
-            return NULL;
-        long long address = payloads_add(slab, fields[0]);
-        if (address < 0)
-            return NULL;
-        self->limit -= length;
-        self->most--;
-        return PyLong_FromLongLong(address);
-    }
-    if (self->each != NULL) {
-        Frames *frames = (Frames *)self->each;
-        long long before = frames->offset;
-        if (before >= frames->full_at)
-            return NULL;
-        records_begin(&self->records, now_us());
-        if (!records_add(&self->records, &record))
-            return PyErr_NoMemory();
-        long long address = frames_add_open(frames, &self->records);
-        records_begin(&self->records, 0);
-        if (address < 0)
-            return NULL;
-        self->limit -= frames->offset - before;
-        if (self->limit < 0)
-            self->limit = 0;
-        self->most--;
-        return PyLong_FromLongLong(address);
-    }
+    if (self->each != NULL)
+        return self->format_1 ? take_payload(self, &record, fields[0]) : take_frame(self, &record);
 #endif
     if (!self->records.count && self->records.now_us == NO_TIMESTAMP)
         records_begin(&self->records, now_us());
@@ -201,7 +215,7 @@ static PyObject *
 inlet_shut(PyObject *object, PyObject *Py_UNUSED(ignored))
 {
     ((Inlet *)object)->limit = 0;
-    Py_CLEAR(((Inlet *)object)->out);
+    Py_CLEAR(((Inlet *)object)->flushed);
     Py_RETURN_NONE;
 }
 
@@ -219,30 +233,33 @@ inlet_begin(PyObject *object, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
+/* What may join from now on. */
+static void
+admit(Inlet *self, long long limit, long long most)
+{
+    self->limit = limit > 0 ? limit : 0;
+    self->most = most;
+    if (self->first > 0 && most > LLONG_MAX - self->first)
+        self->most = LLONG_MAX - self->first + 1; /* addresses stay below 2^63 */
+}
+
 static PyObject *
 inlet_admit(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
     Inlet *self = (Inlet *)object;
-    long long numbers[3];
-    PyObject *each = NULL, *before = self->each;
-    int makes_frames = count == 4;
-    if (makes_frames)
-        count = 3;
-    if (!numbers_from(args, count, 3, numbers, "_admit takes three numbers, and frames"))
+    long long numbers[2];
+    PyObject *slab = count == 3 ? args[2] : NULL, *each = NULL, *before = self->each;
+    if (!numbers_from(args, slab == NULL ? count : 2, 2, numbers, "_admit takes two numbers, and frames"))
         return NULL;
 #if HASHES
-    self->format_1 = makes_frames && PyObject_TypeCheck(args[3], payloads_type);
-    if (self->format_1 || (makes_frames && PyObject_TypeCheck(args[3], frames_type)))
-        each = args[3];
+    self->format_1 = slab != NULL && PyObject_TypeCheck(slab, payloads_type);
+    if (self->format_1 || (slab != NULL && PyObject_TypeCheck(slab, frames_type)))
+        each = slab;
 #endif
     Py_XINCREF(each);
     self->each = each;
-    self->limit = numbers[0] > 0 && (each != NULL || !makes_frames) ? numbers[0] : 0;
-    self->most = numbers[1];
-    self->record_max = numbers[2];
-    if (self->first > 0 && self->most > LLONG_MAX - self->first)
-        self->most = LLONG_MAX - self->first; /* addresses stay below 2^63 */
     Py_XDECREF(before);
+    admit(self, each == slab ? numbers[0] : 0, numbers[1]); /* 0: Python makes the frames */
     Py_RETURN_NONE;
 }
 
@@ -329,18 +346,24 @@ inlet_cut(PyObject *object, PyObject *const *args, Py_ssize_t count)
 /* --- flush ---------------------------------------------------------------------------------- */
 
 static PyObject *
-inlet_guard(PyObject *object, PyObject *lock)
+inlet_prepare(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
     Inlet *self = (Inlet *)object;
     PyObject **methods[3] = {&self->is_locked, &self->acquire, &self->release};
     const char *names[3] = {"_is_owned", "acquire", "release"};
+    long long numbers[3];
+    if (count < 1 || !numbers_from(args + 1, count - 1, 3, numbers, "_prepare takes a lock and three numbers"))
+        return NULL;
     for (int i = 0; i < 3; i++) {
-        PyObject *method = PyObject_GetAttrString(lock, names[i]), *before = *methods[i];
+        PyObject *method = PyObject_GetAttrString(args[0], names[i]), *before = *methods[i];
         if (method == NULL)
             return NULL;
         *methods[i] = method;
         Py_XDECREF(before);
     }
+    self->record_max = numbers[0];
+    self->limit_after_flush = numbers[1];
+    self->most_after_flush = numbers[2];
     Py_RETURN_NONE;
 }
 
@@ -349,19 +372,17 @@ inlet_admit_flush(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
 #if HASHES
     Inlet *self = (Inlet *)object;
-    long long numbers[4];
-    if (count < 1 || !numbers_from(args + 1, count - 1, 4, numbers, "_admit_flush takes frames and four numbers"))
+    long long numbers[2];
+    if (count < 1 || !numbers_from(args + 1, count - 1, 2, numbers, "_admit_flush takes frames and two numbers"))
         return NULL;
     if (self->release != NULL && PyObject_TypeCheck(args[0], frames_type)) {
-        PyObject *before = self->out;
+        PyObject *before = self->flushed;
         Py_INCREF(args[0]);
-        self->out = args[0];
+        self->flushed = args[0];
         Py_XDECREF(before);
     }
     self->fd = (int)numbers[0];
     self->until_ns = now_ns() + numbers[1];
-    self->empty_limit = numbers[2];
-    self->empty_most = numbers[3];
 #endif
     Py_RETURN_NONE;
 }
@@ -373,7 +394,7 @@ inlet_admit_flush(PyObject *object, PyObject *const *args, Py_ssize_t count)
 static long long
 write_out(Inlet *self)
 {
-    Frames *frames = (Frames *)self->out;
+    Frames *frames = (Frames *)self->flushed;
     long long end = -1;
     if (frames == NULL || now_ns() >= self->until_ns)
         return -1;
@@ -411,10 +432,8 @@ write_out(Inlet *self)
         frames->flushed_records = frames->records;
     }
     end = frames->base + frames->offset;
-    if (self->out == (PyObject *)frames && frames->offset < frames->full_at) {
-        self->limit = self->empty_limit;
-        self->most = self->empty_most;
-    }
+    if (self->flushed == (PyObject *)frames && frames->offset < frames->full_at)
+        admit(self, self->limit_after_flush, self->most_after_flush);
 done:
     Py_DECREF((PyObject *)frames);
     return end;
@@ -460,7 +479,7 @@ inlet_flush(PyObject *object, PyObject *Py_UNUSED(ignored))
 {
 #if HASHES
     Inlet *self = (Inlet *)object;
-    if (self->out != NULL) {
+    if (self->flushed != NULL) {
         int locked = try_lock(self);
         if (locked < 0)
             return NULL;
@@ -486,7 +505,7 @@ inlet_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Inlet *inlet = (Inlet *)self;
     Py_VISIT(inlet->each);
-    Py_VISIT(inlet->out);
+    Py_VISIT(inlet->flushed);
     Py_VISIT(inlet->is_locked);
     Py_VISIT(inlet->acquire);
     Py_VISIT(inlet->release);
@@ -498,7 +517,7 @@ inlet_clear(PyObject *self)
 {
     Inlet *inlet = (Inlet *)self;
     Py_CLEAR(inlet->each);
-    Py_CLEAR(inlet->out);
+    Py_CLEAR(inlet->flushed);
     Py_CLEAR(inlet->is_locked);
     Py_CLEAR(inlet->acquire);
     Py_CLEAR(inlet->release);
@@ -533,7 +552,7 @@ static PyMethodDef inlet_methods[] = {
     {"_begin", (PyCFunction)(void (*)(void))inlet_begin, METH_FASTCALL,
      "_begin(first, now_us): an empty frame begins at this address."},
     {"_admit", (PyCFunction)(void (*)(void))inlet_admit, METH_FASTCALL,
-     "_admit(limit, most, record_max[, frames]): records join from now on."},
+     "_admit(limit, most[, frames]): records join from now on."},
     {"_shut", inlet_shut, METH_NOARGS, "_shut(): no record joins from now on."},
     {"_put", (PyCFunction)(void (*)(void))inlet_put, METH_FASTCALL,
      "_put(value, key, headers, timestamp, topic, size): takes a checked record. Its address."},
@@ -542,9 +561,10 @@ static PyMethodDef inlet_methods[] = {
     {"_join", (PyCFunction)(void (*)(void))inlet_join, METH_FASTCALL,
      "_join(value, key, headers, timestamp, topic): as `append`, if that would not call `_append`; otherwise None,\n"
      "and nothing has changed. Never waits."},
-    {"_guard", inlet_guard, METH_O, "_guard(lock): the writer's lock, a threading.RLock."},
+    {"_prepare", (PyCFunction)(void (*)(void))inlet_prepare, METH_FASTCALL,
+     "_prepare(lock, record_max, limit, most): what does not change while the writer is open."},
     {"_admit_flush", (PyCFunction)(void (*)(void))inlet_admit_flush, METH_FASTCALL,
-     "_admit_flush(frames, fd, for_ns, limit, most): `flush` writes them by itself for so long."},
+     "_admit_flush(frames, fd, for_ns): `flush` writes the open frame itself for so long."},
     {"_write_out", inlet_write_out, METH_NOARGS, "_write_out(): see PythonInlet._write_out."},
     {"flush", inlet_flush, METH_NOARGS,
      "flush($self)\n--\n\n"

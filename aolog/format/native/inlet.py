@@ -1,9 +1,9 @@
 """The open frame of a writer, and the frames of the slab that grows: compiled, and the Python twins.
 
 `Inlet` is the base class of Writer. It holds the columns of the records taken so far. Its `append` takes one
-more, and its `flush` writes them, without any Python if nothing else is due. `Frames` is the base class of a slab of format 2: it turns
-columns into frames. `body_of` makes the body of many records at once. They know no policies, and
-decide nothing: what is not plain, exceeds a limit or fails goes to Python.
+more, and its `flush` writes them, without any Python if nothing else is due. `Frames` is the base class of a
+slab of format 2: it turns columns into frames. `body_of` makes the body of many records at once. They know no
+policies, and decide nothing: what is not plain, exceeds a limit or fails goes to Python.
 
 Frames are compiled only if the build found the system's xxhash.h. The Python twins are the reference.
 """
@@ -124,24 +124,25 @@ class PythonInlet:
         address. Raises StorageFull, StorageFailed: nothing is lost, call again; SlabLost."""
         return self._flush()
 
-    def _guard(self, lock: threading.RLock) -> None:
-        """The writer's lock, which the compiled `flush` takes."""
+    def _prepare(self, lock: threading.RLock, record_max: int, limit: int, most: int) -> None:
+        """What does not change while the writer is open: its lock, which the compiled `flush` takes; the
+        greatest size of a record, without its value's offset; and what `_admit` takes while no frame waits in
+        memory."""
 
     def _begin(self, first: int, now_us: int) -> None:
         """An empty frame begins at this address, and is shut."""
         self._first, self._now_us, self._count, self._size, self._end = first, now_us, 0, 0, 0
         self._records = []
 
-    def _admit(self, limit: int, most: int, record_max: int, frames: object = None) -> None:
-        """Plain records join in `append` itself from now on, as long as they have fewer than `limit` bytes
-        together, are at most `most`, and none has more than `record_max` bytes beside its value's offset.
-        frames: of a slab, if each record becomes a frame at once; only compiled ones take it. The Python
-        twin takes no record in `append`: all go to `_append`."""
+    def _admit(self, limit: int, most: int, frames: object = None) -> None:
+        """Plain records join in `append` itself from now on, as long as they are fewer than `most` and have
+        fewer than `limit` bytes together. frames: of a slab, if each record becomes a frame at once; only
+        compiled ones take it. The Python twin takes no record in `append`: all go to `_append`."""
 
-    def _admit_flush(self, frames: object, fd: int, for_ns: int, limit: int, most: int) -> None:
-        """For so many nanoseconds, `flush` and `_write_out` write by themselves: the open frame joins these frames,
-        and they go to the file. After that records join an empty frame, limited as in `_admit`, whose time is
-        that of its first record. The Python twin does not: all flushes go to `_flush`."""
+    def _admit_flush(self, frames: object, fd: int, for_ns: int) -> None:
+        """For so many nanoseconds, `flush` and `_write_out` do all by themselves: the open frame joins these
+        frames, and they are written to the file. Then records join an empty frame, whose time is that of its
+        first record. The Python twin does not: all flushes go to `_flush`."""
 
     def _write_out(self) -> int | None:
         """As `flush`, for a caller that holds the lock. None if something is left to do, for `_flush`."""

@@ -59,7 +59,8 @@ class Reference:
         record_max: int = 1 << 40,
         *frames: Any,
     ) -> Any:
-        self._admit(limit, most, record_max, *frames)
+        self._prepare(threading.RLock(), record_max, limit, most)
+        self._admit(limit, most, *frames)
         return self
 
     def join(self: Any, **record: Any) -> int | None:
@@ -253,12 +254,12 @@ def test_a_body_of_columns_is_that_of_its_records(
 def test_a_record_joins_until_a_bound_and_goes_to_the_writer_from_there_on() -> None:
     taker = CompiledTaker(100)
     assert (taker.append(b"shut"), taker.passed_on) == (100, 1)
-    taker.admit(limit=40, most=4, record_max=30)
+    taker.admit(limit=40, most=5, record_max=30)
     assert [taker.append(b"ab"), taker.append(b"c", key=b"k")] == [101, 102]
     assert (taker.passed_on, taker.state()) == (1, (100, 3, 8 + 6 + 10, 103))
     taker.append(b"x" * (40 - 24 - OFFSET_BYTES))  # the limit would be reached
     assert taker.passed_on == 2
-    taker.admit(limit=400, most=4, record_max=30)
+    taker.admit(limit=400, most=5, record_max=30)
     taker.append(b"d")
     assert taker.passed_on == 3  # there are as many as may be
     taker.admit(limit=400, most=40, record_max=30)
@@ -395,10 +396,10 @@ class Flushing(CompiledTaker):
     def __init__(self, frames: Any, fd: int, *, seconds: float = 600) -> None:
         super().__init__(BASE + OFFSET)
         self.lock = threading.RLock()
-        self._guard(self.lock)
+        self._prepare(self.lock, 500, 1000, 7)
         self.frames = frames
-        self.admit(1000, 7, 500)
-        self._admit_flush(frames, fd, int(seconds * 1e9), 1000, 7)
+        self._admit(1000, 7)
+        self._admit_flush(frames, fd, int(seconds * 1e9))
 
     def _flush(self) -> int:
         self.flushed_by_hand += 1
