@@ -145,7 +145,7 @@ class Writer:
     ) -> int:
         """See `aolog.Writer.append`. It waits, and other tasks run, only where that one may block."""
         writer, appends = self._writer, self._appends
-        # Otherwise it would overtake an earlier call. Attributes: properties would take a fifth of the time.
+        # Not past an earlier call that is under way. Attributes: properties would take a fifth of the time.
         if writer is not None and appends.begun == appends.executed:
             address = join(writer, value, key, headers, timestamp, topic)
             if address is not None:

@@ -23,17 +23,13 @@ if TYPE_CHECKING:
 
 
 class PythonPayloads:
-    """The frames of a slab that grows, from `written` on in memory.
-
-    base: address of the slab. offset: where the next frame begins. full_at: a frame at this offset or later
-    belongs to the next slab. durable: every byte before this address is on the device. records: added
-    here. pending: the frames that are not written, in order. Not thread-safe.
-    """
+    """The frames of a slab that grows, from `written` on in memory. The fields are those of
+    native/inlet.py's PythonFrames, as far as the format has them. Not thread-safe."""
 
     def __init__(self, base: int, offset: int, full_at: int) -> None:
         self.base, self.offset, self.written, self.full_at = base, offset, offset, full_at
         self.durable = -1
-        self.records = 0
+        self.records = 0  # added here: the format does not count those that it had before
         self.pending: list[Buffer] = []
 
     @staticmethod

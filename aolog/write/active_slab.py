@@ -33,11 +33,10 @@ from aolog.storage import clock
 if TYPE_CHECKING:
     from aolog.storage.file import File
 
-# Zeros ahead of the frames, for a writer that syncs often and little at a time.
+# Zeros ahead of the frames, for a writer that syncs often and little at a time: after this many syncs
+# in a row, each of at most so many bytes, within so many microseconds.
 ZEROS_BYTES = 256 << 10
-_SYNCS_MIN = 8  # in a row, in a second, each of less than
-_SYNC_BYTES_MAX = 16 << 10
-_SYNCS_US = 1_000_000
+_SYNCS_MIN, _SYNC_BYTES_MAX, _SYNCS_US = 8, 16 << 10, 1_000_000
 
 
 class FormatTwoSlab(Frames):
@@ -54,10 +53,10 @@ class FormatTwoSlab(Frames):
         self.header = header
         self.zeros_end = 0  # the file is filled with zeros up to here
         self.synced_records = 0  # of `records`; written by log_tail.py
-        self._has_seal = False
-        self._syncs = 0
-        self._synced_to = DATA_BEGIN
-        self._syncs_since_us = 0
+        self._has_seal = False  # the seal is in memory or in the file
+        self._syncs = 0  # in a row, of few bytes each
+        self._synced_to = DATA_BEGIN  # offset of the last of them
+        self._syncs_since_us = 0  # time of the first of them
 
     @property
     def lacks_mark(self) -> bool:

@@ -31,7 +31,7 @@ class Background:
     """The threads and the state of their schedule. The caller holds the writer's lock, except for `stop`.
 
     tick: does what is due; returns the seconds until the next look, None to sleep until woken.
-    sync: syncs what is written.
+    sync: syncs what was appended.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Background:
         self._syncer = _Thread(sync, f"aolog-sync {path}")
 
     def start(self) -> None:
-        """Starts the threads that the options need and that are not running; none if the interpreter
-        ends, as it would not start, or not run to its end. Raises StorageFailed if the system has no
-        thread left."""
+        """Starts the threads that the options need and that are not running. Starts none while the
+        interpreter exits: it might not start, or be stopped in its work. Raises StorageFailed if the system
+        has no thread left."""
         if not self._is_needed:
             return
         if lifetime.is_ending():
@@ -84,8 +84,8 @@ class Background:
             self._become(done(self._state, Task.PRUNE, time.monotonic()))
 
     def begin_frame(self, slab: int, warn_s: float) -> None:
-        """A frame begins in the slab with this base. Starts the threads. Raises StorageFailed if there is
-        none. warn_s: of PrunedUnread."""
+        """A frame begins in the slab with this base. Starts the threads, and raises as `start`. warn_s: of
+        PrunedUnread."""
         if self._is_needed:
             self.start()
         state = self._state
@@ -155,8 +155,8 @@ class Background:
         """Both threads have ended on return, and none starts. Idempotent. Without the lock, which they
         may need to end."""
         self._is_needed, self.is_over = False, True
-        self._ticker.end()
-        self._syncer.end()
+        self._ticker.stop()
+        self._syncer.stop()
         self._ticker.join()
         self._syncer.join()
 
@@ -171,7 +171,7 @@ class _Thread:
         self._method = weakref.WeakMethod(method, lambda _: self._wakes.put(None))
         self._name = name
         self._thread: threading.Thread | None = None
-        self._is_ending = False
+        self._is_stopping = False
 
     def start(self) -> None:
         """Does nothing if it runs. Raises RuntimeError if the system has no thread left."""
@@ -184,8 +184,8 @@ class _Thread:
     def wake(self) -> None:
         self._wakes.put(None)
 
-    def end(self) -> None:
-        self._is_ending = True
+    def stop(self) -> None:
+        self._is_stopping = True
         self._wakes.put(None)
 
     def join(self) -> None:
@@ -201,7 +201,7 @@ class _Thread:
                 while True:  # several wake-ups are one
                     self._wakes.get_nowait()
             method = self._method()
-            if method is None or self._is_ending:
+            if method is None or self._is_stopping:
                 return
             delay = method()
             if delay is not None:

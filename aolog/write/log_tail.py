@@ -2,9 +2,9 @@
 
     slab (memory) ─► flush ─► file ─► datasync ─► device
 
-A frame's place is fixed when its first record is taken: `make_room` decides which slab it goes to,
-before that record, and never a flush. The caller holds the writer's lock in every call but
-`datasync`, and has cut the open frame: the tail does not know it.
+`make_room` decides which slab a frame belongs to, before its first record is taken; a flush never
+does. The caller holds the writer's lock in every call but `datasync` and `sync_written`, and has cut the
+open frame, which the tail does not know.
 
 A sync takes long, and appends go on meanwhile. So its caller takes the device while it still holds the
 writer's lock, and releases it after `datasync`: no slab is closed under a sync. Never take the
@@ -67,16 +67,16 @@ class LogTail:
         """Until the next close look at the slab's file."""
         return int((self._look_due_s - time.monotonic()) * 1e9)
 
-    def make_room(self, *, end_slab: bool = False) -> ActiveSlab | None:
-        """The slab that grows, with room for a frame. end_slab: begins another one though this one is
+    def make_room(self, *, seal: bool = False) -> ActiveSlab | None:
+        """The slab that grows, with room for a frame. seal: begins another one though this one is
         not full. None: retention has no room for a slab; call again later. Raises RetentionFull,
         StorageError; then call again."""
         chain = self._chain
         slab = chain.slab
         if slab is not None:
-            if not end_slab and slab.offset < slab.full_at:
+            if not seal and slab.offset < slab.full_at:
                 return slab
-            self.end_slab()
+            self.seal_slab()
         try:
             if not chain.begin_slab():
                 return None
@@ -135,8 +135,9 @@ class LogTail:
         raise self.failed
 
     def take_device(self) -> tuple[ActiveSlab, int, int] | None:
-        """For `sync_written`: the slab, and the end and the records of what is written of it, with the device
-        held; None if there is no slab. Raises StorageError, without the device."""
+        """Takes the device for `sync_written`. Returns its arguments: the slab, and the end address and the
+        records of what is in its file. None, and the device is free, if there is no slab; so it is after
+        StorageError."""
         slab = self._chain.slab
         if slab is None:
             return None
@@ -175,7 +176,7 @@ class LogTail:
         )
         return self.failed
 
-    def end_slab(self) -> None:
+    def seal_slab(self) -> None:
         """Flushes, syncs, seals the slab, syncs the seal. After StorageError: call again. Raises
         SlabLost."""
         self._look_due_s = 0.0
@@ -192,12 +193,12 @@ class LogTail:
             self._chain.close_slab(slab)
 
     def finish(self) -> BaseException | None:
-        """Ends the slab, for a writer that closes. What `close` has to raise although it is over: the
-        slab stays as it is then, and the next writer recovers it. Raises StorageFull, StorageFailed;
-        then nothing is over, call again."""
+        """Seals the slab, for a writer that closes. Returns the error that `close` raises after it has
+        released the log: the slab stays as it is then, and the next writer recovers it. Raises StorageFull,
+        StorageFailed: the log stays open; call again."""
         try:
             self.refuse()
-            self.end_slab()
+            self.seal_slab()
         except BaseException as error:
             if may_be_retried(error) or isinstance(self.trouble, Forked):
                 raise
@@ -261,12 +262,12 @@ class LogTail:
         """After an error in a call that nobody waits for. Returns whether the next call raises it."""
         if error.details.get("nested"):
             raise error
-        if not isinstance(error, StorageError):  # others arise again where they came from
+        if not isinstance(error, StorageError):  # the call that met it raises it again
             return False
         self.trouble = self.trouble or error
         return True
 
-    def end_with(self, error: AologError) -> None:
+    def refuse_with(self, error: AologError) -> None:
         """From now on every call raises this."""
         self.trouble = error
 
@@ -290,7 +291,7 @@ class LogTail:
         """A task that is due, of those that write or prune. Raises what its calls raise."""
         slab = self._chain.slab
         if task is Task.SEAL:
-            self.end_slab()
+            self.seal_slab()
         elif task is Task.PRUNE:
             self._chain.prune_now()
         elif task is Task.WARN:

@@ -17,7 +17,7 @@ thread, which costs as much as the write.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from aolog.write.options import WriterOptions
@@ -109,16 +109,13 @@ def looked(state: State, now_s: float, seen: Seen) -> State:
 
 def done(state: State, task: Task, now_s: float) -> State:
     """The task counts as done."""
-    if task is Task.FLUSH:
-        return state._replace(waits_s=NEVER_S, flushed_s=now_s, failed_s=NEVER_S)
-    if task is Task.PRUNE:
-        return state._replace(pruned_s=now_s)
-    if task is Task.MARK:  # which is to become durable at once
-        return state._replace(quiet_s=NEVER_S, unsynced_s=-NEVER_S)
-    if task is Task.SEAL:
-        return state  # it is due until the slab has ended
-    if task is Task.SYNC:
-        return state._replace(unsynced_s=NEVER_S)
-    if task is Task.WARN:
-        return state._replace(warn_s=NEVER_S)
-    return state._replace(flushed_s=NEVER_S)
+    changes: dict[Task, dict[str, Any]] = {
+        Task.FLUSH: {"waits_s": NEVER_S, "flushed_s": now_s, "failed_s": NEVER_S},
+        Task.SEAL: {},  # due until the slab is sealed
+        Task.PRUNE: {"pruned_s": now_s},
+        Task.WARN: {"warn_s": NEVER_S},
+        Task.MARK: {"quiet_s": NEVER_S, "unsynced_s": -NEVER_S},  # the mark is synced at once
+        Task.SYNC: {"unsynced_s": NEVER_S},
+        Task.LOOK: {"flushed_s": NEVER_S},
+    }
+    return state._replace(**changes[task])

@@ -137,7 +137,7 @@ class Writer(Inlet):
 
     @property
     def end(self) -> int:
-        """The address after everything appended, memory included. A new record's is not below."""
+        """The address after everything appended, memory included. No later record gets a lower address."""
         with self._lock:
             return self._end or self._chain.end
 
@@ -205,16 +205,16 @@ class Writer(Inlet):
         return array_of(self._taking(lambda: put(records, self._make_room)))
 
     def _make_room(self, size: int = 0) -> ActiveSlab:
-        """Ends the open frame. Returns the slab, which has room for a frame. size: of the record that
-        comes next. Waits if retention blocks. With the inlet shut."""
+        """Cuts the open frame. Returns the slab, which has room for a frame. size: of the record that
+        comes next. Waits if retention blocks. The inlet is shut."""
         tail, background = self._tail, self._background
         if self._count:
             self._cut_frame()
-            # Now and not after the next record, which would then be a frame by itself.
+            # Flushes now: after the next record, that one would be a frame by itself.
             waiting = self._chain.unwritten + size
             if waiting >= self._options.unwritten_bytes and not self._syncs_each_flush:
                 self._quietly(self._write)
-        while (slab := tail.make_room(end_slab=background.is_due(Task.SEAL))) is None:
+        while (slab := tail.make_room(seal=background.is_due(Task.SEAL))) is None:
             self._room.wait(_RETENTION_POLL_S)
             tail.refuse()
             self._shut()  # another thread may have admitted meanwhile
@@ -224,16 +224,14 @@ class Writer(Inlet):
         return slab
 
     def _cut_frame(self) -> None:
-        """The open frame, if there is one, becomes a frame of the slab, in memory."""
-        first = self._first
-        at = self._cut(
-            self._chain.slab, self._pack
-        )  # under the lock: the next address depends on it
-        assert at is None or at == first, "its records were promised other addresses"
+        """The open frame, if there is one, becomes a frame of the slab, in memory. It is also compressed under
+        the lock: the next frame's address depends on its length."""
+        first, address = self._first, self._cut(self._chain.slab, self._pack)
+        assert address in {None, first}, "its records were promised other addresses"
 
     def _flush_if_full(self) -> bool:
-        """After a call: flushes if as much waits as may, and lets records join again. True: call `sync` without
-        the lock, as the policy is to sync."""
+        """After a call: if a bound of what waits is reached, it flushes, or returns True: the caller syncs,
+        without the lock. Otherwise it opens the inlet."""
         chain, (left_bytes, left_records) = self._chain, self._left()
         if self._size >= left_bytes or self._count >= left_records or self._background.is_over:
             must_sync = chain.unsynced + self._count >= self._options.unsynced_records
@@ -253,8 +251,8 @@ class Writer(Inlet):
         return options.unwritten_bytes - chain.unwritten, min(unflushed, unsynced)
 
     def _open(self) -> None:
-        """From now on records join, and are flushed, without the code below: until as much waits as may, and
-        only if the writer's threads will look after them in time."""
+        """Opens the inlet: records join, and are flushed, without the code below, up to the bounds; but only
+        if the writer's threads will flush and sync them in time."""
         chain, slab, background = self._chain, self._chain.slab, self._background
         if slab is None or self._tail.trouble is not None or not background.looks_in_time:
             return
@@ -390,11 +388,11 @@ class Writer(Inlet):
         result = None
         with self._lock:
             if not isinstance(self._tail.trouble, LogClosed):
-                self._end_frame()
+                self._cut_last_frame()
                 result = finish()
                 self._begin(0, 0)
                 closed = LogClosed("the writer is closed", hint="open another", path=self.path)
-                self._tail.end_with(closed)
+                self._tail.refuse_with(closed)
                 self._room.notify_all()
         self._background.stop()
         self._chain.release()
@@ -403,7 +401,7 @@ class Writer(Inlet):
         lifetime.closed(self)
         return result
 
-    def _end_frame(self) -> None:
+    def _cut_last_frame(self) -> None:
         self._shut()
         if may_be_retried(self._tail.trouble):
             self._cut_frame()
@@ -413,7 +411,7 @@ class Writer(Inlet):
         self._refuse_nested()
         self._background.stop()
         with self._lock:
-            self._end_frame()
+            self._cut_last_frame()
             failure = self._tail.finish()
             self._is_settled = failure is None
         self._chain.unread.warn(at_once=True)
@@ -427,7 +425,7 @@ class Writer(Inlet):
         self._shut()
         hint = "open a Writer of its own in the child, on another log"
         forked = Forked("the writer was opened before a fork", hint=hint, path=self.path)
-        self._tail.end_with(forked)
+        self._tail.refuse_with(forked)
         self._chain.release()
         self._is_open = False
 

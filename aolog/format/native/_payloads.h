@@ -17,8 +17,8 @@
 typedef struct {
     PyObject_HEAD
     PyObject *settled; /* a list: buffers that are not written, in order; the gathered frames follow */
-    Bytes gathered;
-    long long base, offset, written, full_at, durable, records;
+    Bytes gathered;    /* frames of short payloads */
+    long long base, offset, written, full_at, durable, records; /* as in Frames: _frames.h */
 } Payloads;
 
 static PyTypeObject *payloads_type; /* never released */

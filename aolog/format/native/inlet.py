@@ -184,24 +184,23 @@ def _body_of_rows(records: list[tuple[Any, ...]], now_us: int) -> Body:
 
 
 class PythonFrames:
-    """The frames of a slab that grows, from `written` on in memory. Base class of a slab of format 2.
-
-    base: address of the slab. offset: where the next frame begins. full_at: a frame at this offset or later
-    belongs to the next slab. durable: every byte before this address is on the device. index: grows with the
-    frames. least_us, greatest_us: of the records' timestamps, NO_TIMESTAMP if there is none. last_kind: of
-    the last frame, 0 if there is none. flushed_records: those that are in the file. Not thread-safe.
-    """
+    """The frames of a slab that grows, from `written` on in memory. Base class of a slab of format 2. Not
+    thread-safe."""
 
     def __init__(self, base: int, offset: int, full_at: int, salt: int, index: Index) -> None:
-        self.base, self.offset, self.written, self.full_at = base, offset, offset, full_at
-        self.index = index
-        self.durable = -1
-        self.records = self.frames = self.flushed_records = 0
-        self.least_us = self.greatest_us = NO_TIMESTAMP
-        self.last_kind = 0
+        self.base = base  # address of the slab
+        self.offset = offset  # where the next frame begins
+        self.written = offset  # the file has the bytes before this offset
+        self.full_at = full_at  # a frame at this offset or later belongs to the next slab
+        self.index = index  # grows with the frames
+        self.durable = -1  # every byte before this address is on the device; set by log_tail.py
+        self.records = self.frames = 0  # all, written or not
+        self.flushed_records = 0  # of `records`, those that are in the file
+        self.least_us = self.greatest_us = NO_TIMESTAMP  # of the records' timestamps
+        self.last_kind = 0  # of the last frame; 0 if there is none
         self._salt = salt
-        self._headers = xxhash.xxh3_64()
-        self.pending: list[Buffer] = []
+        self._headers = xxhash.xxh3_64()  # of the headers of all frames, for the seal
+        self.pending: list[Buffer] = []  # buffers that are not written, in order
 
     def add_records(
         self,
