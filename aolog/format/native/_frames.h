@@ -6,7 +6,7 @@
 #ifndef AOLOG_FRAMES_H
 #define AOLOG_FRAMES_H
 
-#include "_records.h"
+#include "_layout.h"
 
 #include <stddef.h>
 #include <structmember.h>
@@ -21,19 +21,7 @@
 #endif
 #endif
 
-#define FRAME_HEADER 40
 #define NO_TIMESTAMP INT64_MIN
-#define BODY_MAX (UINT32_MAX - (size_t)FRAME_HEADER - 8) /* frame.BODY_LEN_MAX */
-
-/* Whether a frame can have a body of this length; raises otherwise. */
-static int
-fits_frame(size_t length)
-{
-    if (length <= BODY_MAX)
-        return 1;
-    PyErr_SetString(PyExc_OverflowError, "the body exceeds a frame");
-    return 0;
-}
 
 #if HASHES
 

@@ -9,7 +9,7 @@
 #include "_inlet.h"
 
 #include "_frames.h"
-#include "_records.h"
+#include "_layout.h"
 
 #include <limits.h>
 #include <time.h>
@@ -276,22 +276,6 @@ inlet_put(PyObject *object, PyObject *const *args, Py_ssize_t count)
         return PyErr_NoMemory();
     self->size += (long long)record.size; /* the two halves measure alike */
     return PyLong_FromLongLong(self->first + (long long)self->records.count - 1);
-}
-
-/* (records, bits, body, greatest, least) */
-static PyObject *
-records_body(const Records *records)
-{
-    size_t length;
-    uint32_t bits = records_layout(records, &length);
-    if (!fits_frame(length))
-        return NULL;
-    PyObject *body = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length);
-    if (body == NULL)
-        return NULL;
-    records_write(records, bits, PyBytes_AsString(body));
-    return Py_BuildValue("nINLL", (Py_ssize_t)records->count, bits, body, (long long)records->greatest_us,
-                         (long long)records->least_us);
 }
 
 /* By way of `add_records`: for frames that Python makes, and for a body that is compressed. */
