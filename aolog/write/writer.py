@@ -27,12 +27,7 @@ from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.background import Background
 from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail, may_be_retried
-from aolog.write.options import (
-    BATCH_BYTES,
-    MAX_RECORD_BYTES,
-    WriterOptions,
-    documented,
-)
+from aolog.write.options import BATCH_BYTES, MAX_RECORD_BYTES, WriterOptions, documented
 from aolog.write.record_columns import RecordChecks, array_of, put
 from aolog.write.schedule import Task
 from aolog.write.slab_chain import SlabChain
