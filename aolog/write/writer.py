@@ -225,8 +225,8 @@ class Writer(Inlet):
         assert address in {None, first}, "its records were promised other addresses"
 
     def _flush_if_full(self) -> bool:
-        """After a call: if a bound of what waits is reached, it flushes, or returns True: the caller syncs,
-        without the lock. Otherwise it opens the inlet."""
+        """After a call: flushes if a bound of what waits is reached, and opens the inlet. True: the caller
+        must sync instead, without the lock."""
         chain, (left_bytes, left_records) = self._chain, self._left()
         if self._size >= left_bytes or self._count >= left_records or self._background.is_over:
             must_sync = chain.unsynced + self._count >= self._options.unsynced_records
@@ -273,6 +273,7 @@ class Writer(Inlet):
         return self.sync() if self._syncs_each_flush else self._taking(self._write)
 
     def _write(self) -> int:
+        """Everything appended is in the file on return. The end address."""
         self._shut()
         self._cut_frame()
         self._tail.flush()

@@ -59,6 +59,7 @@ typedef struct {
     PyObject *is_locked, *acquire, *release; /* methods of the writer's lock */
 } Inlet;
 
+/* Calls `_append` with the same arguments. */
 static PyObject *
 inlet_pass_on(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
@@ -601,6 +602,14 @@ entry(PyObject *column, Py_ssize_t i)
     return column == Py_None ? NULL : PyList_GetItem(column, i);
 }
 
+/* As `record_measure`, of the i-th entries of the five columns. */
+static int
+measure_row(Record *record, PyObject *const *columns, Py_ssize_t i)
+{
+    return record_measure(record, PyList_GetItem(columns[0], i), entry(columns[1], i), entry(columns[2], i),
+                          entry(columns[3], i), entry(columns[4], i));
+}
+
 PyObject *
 aolog_body(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
@@ -622,35 +631,22 @@ aolog_body(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
     Records records;
     memset(&records, 0, sizeof records);
     for (Py_ssize_t i = 0; i < rows; i++) { /* no Python code runs: no list changes meanwhile */
-        if (!record_measure(&record, PyList_GetItem(args[0], i), entry(args[1], i), entry(args[2], i),
-                            entry(args[3], i), entry(args[4], i)))
+        if (!measure_row(&record, args, i))
             Py_RETURN_NONE;
         size += record.size;
         if (record.size > longest)
             longest = record.size;
         if (size > UINT32_MAX) /* more than a frame holds */
-            break;
+            return Py_BuildValue("nnO", (Py_ssize_t)size, (Py_ssize_t)longest, Py_None);
     }
-    PyObject *body = NULL, *result = NULL;
-    if (size <= UINT32_MAX) {
-        records_begin(&records, now);
-        int ok = bytes_reserve(&records.values.data, size) &&
-                 bytes_reserve(&records.values.ends, (size_t)rows * sizeof(uint32_t));
-        for (Py_ssize_t i = 0; ok && i < rows; i++) {
-            record_measure(&record, PyList_GetItem(args[0], i), entry(args[1], i), entry(args[2], i),
-                           entry(args[3], i), entry(args[4], i));
-            ok = records_add(&records, &record);
-        }
-        body = ok ? records_body(&records) : PyErr_NoMemory();
-        records_free(&records);
-        if (body == NULL)
-            return NULL;
-    } else {
-        Py_INCREF(Py_None);
-        body = Py_None;
-    }
-    result = Py_BuildValue("nnN", (Py_ssize_t)size, (Py_ssize_t)longest, body);
-    return result;
+    records_begin(&records, now);
+    int ok = bytes_reserve(&records.values.data, size) &&
+             bytes_reserve(&records.values.ends, (size_t)rows * sizeof(uint32_t));
+    for (Py_ssize_t i = 0; ok && i < rows; i++)
+        ok = measure_row(&record, args, i) && records_add(&records, &record);
+    PyObject *body = ok ? records_body(&records) : PyErr_NoMemory();
+    records_free(&records);
+    return body == NULL ? NULL : Py_BuildValue("nnN", (Py_ssize_t)size, (Py_ssize_t)longest, body);
 }
 
 /* --- the module's part ---------------------------------------------------------------------- */
