@@ -52,8 +52,9 @@ class GroupCommit:
         self.threads.discard(threading.get_ident())
 
     def release_all(self) -> None:
-        """Lets all go on at once: a thread was interrupted, and perhaps it had the turn."""
+        """Lets all go on at once: this thread was interrupted, and perhaps it had the turn. It has left."""
         with self._mutex:
             self._turns = 0
             while self._line:
                 self._line.popleft()[1].release()
+        self.threads.discard(threading.get_ident())

@@ -285,8 +285,7 @@ class Writer(Inlet):
         """Everything appended survives power loss on return. The durable address. Concurrent callers
         share one frame, one write, one fdatasync. Raises as `flush`, and SyncFailed: see `durable`."""
         self._refuse_nested()
-        tail = self._tail
-        target = self._end or self._chain.end
+        tail, target = self._tail, self._end or self._chain.end
         if tail.trouble is not None and not may_be_retried(tail.trouble):
             tail.refuse()  # before the turn, which a fork may have left taken
         elif tail.durable >= target:
@@ -310,7 +309,11 @@ class Writer(Inlet):
             self._after_error(error)
             raise
         finally:
-            self._commit.leave(tail.durable)
+            try:
+                self._commit.leave(tail.durable)
+            except BaseException as error:  # an interrupt: the turn may be left taken
+                self._after_error(error)
+                raise
         return tail.durable
 
     # --- what keeps the writer from going on ------------------------------------------------------

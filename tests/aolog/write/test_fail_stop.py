@@ -55,6 +55,7 @@ PLACES = [
     ("flush", FormatTwoSlab, "write_pending"),
     ("sync", LogTail, "datasync"),
     ("sync", GroupCommit, "enter"),
+    ("sync", GroupCommit, "leave"),
 ]
 
 
