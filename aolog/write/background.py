@@ -134,12 +134,13 @@ class Background:
             self._syncer.wake()
         return tasks
 
-    def rest(self, *, failed: bool) -> float | None:
-        """Seconds until the next look of the first thread, which calls this; None to sleep until woken. failed:
-        whether a write failed."""
+    def failed(self) -> None:
+        """A write failed, in whichever thread: it is tried again soon."""
+        self._become(self._state._replace(failed_s=time.monotonic()))
+
+    def rest(self) -> float | None:
+        """Seconds until the next look of the first thread, which calls this; None to sleep until woken."""
         now_s = time.monotonic()
-        if failed:
-            self._state = self._state._replace(failed_s=now_s)
         self._looks_s = min(due(self._state, self._options).values())
         return None if self._looks_s == NEVER_S else max(0.0, self._looks_s - now_s)
 

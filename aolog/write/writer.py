@@ -59,12 +59,12 @@ class Writer(Inlet):
 
     Thread-safe. Refuses every call in a forked child (Forked) and leaves the parent's log alone.
     Refuses a call from a signal handler, or a finalizer, that interrupts another call of the same
-    thread (UsageError). An exception from a handler (KeyboardInterrupt) in the middle of a call, or
-    any other unexpected one, makes the writer failed: later calls raise UsageError, and `close`
-    releases the log, which the next Writer recovers. Its threads start with the first append that needs
-    them; if the system has none left, that raises StorageFailed and takes nothing. At exit a log that
-    is open is sealed and synced; appends that come later are flushed at once. Raises LogLocked,
-    NotALog, NewerFormat, HeaderLost, TopicMismatch, UsageError, StorageError, CodecUnavailable.
+    thread (UsageError). An unexpected exception in the middle of a call, such as KeyboardInterrupt,
+    makes the writer failed: later calls raise UsageError, and `close` releases the log, which the next
+    Writer recovers. Its threads start with the first append that needs them; if the system has none
+    left, that raises StorageFailed and takes nothing. At exit an open log is sealed and synced; later
+    appends are flushed at once. Raises LogLocked, NotALog, NewerFormat, HeaderLost, TopicMismatch,
+    UsageError, StorageError, CodecUnavailable.
     """
 
     _is_open = _is_settled = False
@@ -316,8 +316,6 @@ class Writer(Inlet):
                 raise
         return tail.durable
 
-    # --- what keeps the writer from going on ------------------------------------------------------
-
     def _refuse_nested(self) -> None:
         """A signal handler, or a finalizer, may run in the middle of another call of its thread."""
         if self._is_locked() or threading.get_ident() in self._commit.threads:
@@ -338,6 +336,7 @@ class Writer(Inlet):
             with self._lock:
                 if self._tail.keep_for_later(error):
                     self._shut()
+                    self._background.failed()
             if not isinstance(error, LogClosed):
                 notices.warn("%s: %s", self.path, error)
 
@@ -346,7 +345,7 @@ class Writer(Inlet):
         background, tail = self._background, self._tail
         if background.is_due(Task.FLUSH):
             with self._lock:
-                self._shut()  # otherwise a record could join after the flush, and no flush would be due
+                self._shut()  # a record that joins after the flush is to make another one due
                 background.done(Task.FLUSH)  # also if it fails
             self._quietly(self.flush)
         with self._lock:
@@ -358,7 +357,7 @@ class Writer(Inlet):
                     self._cut_frame()
                 for task in background.look(tail.seen(is_open=self._count > 0)):
                     self._quietly(partial(tail.do, task))
-                return background.rest(failed=tail.trouble is not None)
+                return background.rest()
             except BaseException as error:
                 self._after_error(error)
                 raise

@@ -97,8 +97,11 @@ note_frame(Frames *self)
         PyObject *number = PyLong_FromLongLong(entry[i]);
         int failed = number == NULL || PyList_Append(PyTuple_GetItem(self->index, i), number) < 0;
         Py_XDECREF(number);
-        if (failed)
-            return 0; /* columns of different lengths: the writer has failed */
+        if (failed) {
+            for (; i > 0; i--) /* no column is longer than the others */
+                PyList_SetSlice(PyTuple_GetItem(self->index, i - 1), entries, entries + 1, NULL);
+            return 0;
+        }
     }
     return 1;
 }

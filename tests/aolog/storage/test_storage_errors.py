@@ -319,6 +319,28 @@ def test_no_room_at_a_sync_is_a_failed_sync(no_room: int) -> None:
     assert caught.value.details["durable"] == durable
 
 
+def test_a_write_that_failed_in_the_thread_that_syncs_is_tried_again_without_a_call(
+    log_path: str,
+) -> None:
+    refused: list[str] = []
+    is_full = False
+
+    def before(operation: Operation) -> None:
+        if is_full and operation.what == "write":
+            refused.append(operation.name)
+            raise aolog.StorageFull("injected", path=operation.name)
+
+    options = {"flush_seconds": None, "sync_seconds": 0.3}
+    with aolog.Writer(log_path, storage=WatchedStorage(before), **options) as writer:
+        writer.append(b"a")
+        writer.flush()
+        is_full = True
+        last = writer.append(b"b")  # in memory when the thread syncs
+        wait_until(lambda: refused)
+        is_full = False
+        wait_until(lambda: writer.durable > last)
+
+
 @pytest.mark.parametrize("policy", ["interval", "flush"])
 def test_a_background_fsync_that_failed_surfaces_at_the_next_call(
     log_path: str, policy: str
