@@ -63,7 +63,7 @@ FAMILIES = (
             lambda q: {name: each.bytes for name, each in q.lag.logs.items()}),
     _Family("log_lag_seconds", "lag_seconds of one log", "log",
             lambda q: {name: each.seconds for name, each in q.lag.logs.items()}),
-    _Family("records_lost", "records lost before a task could read them", "reason",
+    _Family("records_lost", "records that the query did not read and will not read", "reason",
             lambda q: dict(q.lag.lost), is_counter=True),
     _Family("losses_uncounted", "losses of an unknown number of records", "reason",
             lambda q: dict(q.lag.uncounted), is_counter=True),
