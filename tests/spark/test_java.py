@@ -116,8 +116,14 @@ class Session:
     """As much of Spark's as `register` asks for. python: of its workers, as it was made."""
 
     def __init__(self, master, python):
-        self.sparkContext = SimpleNamespace(master=master, pythonExec=python)
+        self.sparkContext = SimpleNamespace(
+            master=master,
+            pythonExec=python,
+            applicationId=master,
+            accumulator=lambda *_: SimpleNamespace(value={}),
+        )
         self.dataSource = SimpleNamespace(register=lambda source: None)
+        self.createDataFrame = lambda rows, schema: None
 
 
 @pytest.mark.parametrize(
