@@ -41,11 +41,12 @@ class Arrivals(NamedTuple):
 
 class Wanted(NamedTuple):
     """Which messages may be records that would be sent. source: the UUID in the log's stamps. since: the
-    address of the first record that is not acknowledged. held: the last address up to which each lane is
-    known to hold all its records."""
+    address of the first record that is not acknowledged. end: the address after the log's last record.
+    held: the last address up to which each lane is known to hold all its records."""
 
     source: bytes
     since: int
+    end: int
     held: Mapping[LaneKey, int]
 
     def add(self, message: Any, found: Found) -> None:
@@ -58,6 +59,9 @@ class Wanted(NamedTuple):
             and stamp.address >= self.since
             and stamp.address > found.held
         ):
+            if stamp.address >= self.end:  # nothing that is read will ever decide it
+                found.add_copies(1, found.end - 1, stamp.address)
+                return
             of = digest(encode_stamp(*stamp), message.key(), message.value())
             found.add(found.end - 1, stamp.address, of)
 

@@ -360,8 +360,9 @@ class AtLeastOnce:
             self._copies += messages
             _log.warning(
                 "%s/%d has %s with stamps of this log that are not its records there, the first at offset "
-                "%d, with the stamp of address %d: somebody copied messages, or the log was copied, "
-                "restored, or lost its end; they do not count as delivered",
+                "%d, with the stamp of address %d: somebody copied messages; or the log was copied, "
+                "restored, or lost its end; or they are the bridge's own, sent twice, or after messages that "
+                "retention or compaction has removed since. They do not count as delivered",
                 topic, partition, counted(messages, "message", ","), offset, address,
                 extra={"event": "copies_found"},
             )  # fmt: skip  # one call

@@ -284,7 +284,9 @@ class Engine:
 
     def found(self, key: LaneKey, found: Found) -> None:
         """The lane's partition was read back. Nothing is outstanding in it."""
-        self.lanes[key].read_back(found)
+        lane = self.lanes[key]
+        lane.read_back(found)
+        self.copies += conclude({key: lane}, self.unread.address)
 
     def start_over(self, topic: str) -> None:
         """What the topic's lanes hold does not count any more: its records from the position on are sent

@@ -64,7 +64,7 @@ class Found:
         self._digests = array("q")
         self._next = 0  # the first that is not compared
         self._copies = 0
-        self._first_copy = 0  # its index, once there is one
+        self._first_copy: tuple[int, int] | None = None  # its offset and address
 
     def add(self, offset: int, address: int, digest: int) -> None:
         """The next message. digest: see Messages.digests."""
@@ -72,6 +72,12 @@ class Found:
         self._offsets.append(offset)
         self._digests.append(digest)
         self.greatest = max(self.greatest, address)
+
+    def add_copies(self, messages: int, offset: int, address: int) -> None:
+        """These messages do not count. offset, address: of the first."""
+        first = offset, address
+        self._copies += messages
+        self._first_copy = min(first, self._first_copy or first)
 
     @property
     def is_compared(self) -> bool:
@@ -90,17 +96,18 @@ class Found:
         return self._offsets[at]
 
     def copies(self, lane: LaneKey) -> Copies | None:
-        """What did not count. Passes the messages that are left."""
+        """What did not count and was not told before. Passes the messages that are left."""
         self._pass(len(self.addresses))
-        first = self._first_copy
-        if not self._copies:
+        if self._first_copy is None:
             return None
-        return Copies(lane, self._copies, self._offsets[first], self.addresses[first])
+        found = Copies(lane, self._copies, *self._first_copy)
+        self._copies, self._first_copy = 0, None
+        return found
 
     def _pass(self, to: int) -> None:
-        if to > self._next and not self._copies:
-            self._first_copy = self._next
-        self._copies += to - self._next
+        if to > self._next:
+            first = self._next
+            self.add_copies(to - first, self._offsets[first], self.addresses[first])
         self._next = to
 
 

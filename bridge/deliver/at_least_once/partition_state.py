@@ -203,7 +203,7 @@ class Lane:
         """This was found in the partition. Nothing is outstanding."""
         self.arrived(found.held)
         self.seen_to = max(self.seen_to, found.greatest)
-        self.found = None if found.is_compared and found.is_whole else found
+        self.found = found
 
     def _drained(self) -> None:
         if self.held:

@@ -262,9 +262,7 @@ class Topics:
         held = max((lane.last_address for lane in lanes), default=-1) + 1
         sent = max((lane.seen_to for lane in lanes), default=-1) + 1
         is_whole = all(lane.found is None or lane.found.is_whole for lane in lanes)
-        if is_whole and not any(key[0] == topic for key in self._silent):
-            sent = min(sent, self._log_end())  # a stamp may claim anything
-        else:
+        if not is_whole or any(key[0] == topic for key in self._silent):
             sent = self._log_end()
         return max(self._engine.frontier.address, held, sent)
 
@@ -355,5 +353,6 @@ class Topics:
             key: max(of.address, engine.lanes[key].last_address if key in engine.lanes else -1)
             for key, of in lanes.items()
         }
-        wanted = Wanted(self._checkpoints.source, engine.position.address, held)
+        source, since = self._checkpoints.source, engine.position.address
+        wanted = Wanted(source, since, self._log_end(), held)
         return read_back(reader, lanes, wanted, clean=clean, answer_s=answer_s)

@@ -19,7 +19,9 @@ from bridge.deliver.at_least_once.partition_state import Lane, Lanes
 from bridge.deliver.position import Position
 from bridge.kafka.messages import messages_of
 from bridge.kafka.stamp import encode_stamp
-from tests.bridge.deliver.at_least_once.engines import A, B
+from tests.bridge.deliver.at_least_once.engines import A, B, opened
+
+END = 1 << 40  # of the log, past all that these tests find
 
 
 def sent_and_found(log: Path, **changed: Any) -> tuple[int, Found]:
@@ -38,8 +40,22 @@ def sent_and_found(log: Path, **changed: Any) -> tuple[int, Found]:
         offset=lambda: 7,
     )  # fmt: skip  # one call
     found = Found()
-    Wanted(uuid, 0, {}).add(message, found)
+    Wanted(uuid, 0, END, {}).add(message, found)
     return digest, found
+
+
+def test_a_message_with_an_address_past_the_logs_end_is_a_copy_at_once() -> None:
+    """Nothing that is read decides it, while the log does not grow that far."""
+    found, engine = Found(), opened()
+    message: Any = SimpleNamespace(
+        headers=lambda: [(HEADER_NAME, encode_stamp(bytes(16), 0, 500, 1))],
+        key=lambda: None, value=lambda: b"v", offset=lambda: 7,
+    )  # fmt: skip  # one call
+    Wanted(bytes(16), 0, 500, {}).add(message, found)
+    engine.found(A, found)
+    assert engine.copies == [Copies(A, 1, 7, 500)]
+    assert not engine.compares
+    assert engine.lanes[A].last_offset == 7  # the next read-back begins after it
 
 
 @pytest.mark.parametrize("timestamp", [0, -1, 2**63 - 1, -(2**63)])
@@ -154,6 +170,13 @@ def test_a_lane_whose_partition_was_not_read_to_its_end_waits_until_it_was() -> 
     lane.read_back(lane_with(30).found or Found())
     compared(lane, [30, 40])
     assert (lane.last_address, lane.found, lane.room() > 0) == (30, None, True)
+
+
+def test_what_did_not_count_is_reported_once_while_the_rest_of_the_partition_is_unread() -> None:
+    lane = lane_with(10, 77, 78, whole=False)
+    assert compared(lane, [10, 20]) == [Copies(A, 2, 101, 77)]
+    assert compared(lane, [20, 30]) == []
+    assert lane.is_unread
 
 
 def test_a_message_is_reported_once_reading_has_passed_its_address() -> None:
