@@ -10,11 +10,12 @@ ends the connection; the next connection finds it missing.
 
 A topic that has grown. A record's partition depends on how many there are, and what a lane holds, it
 holds of the records that were given to it. So the number changes only for records that nobody sent:
-from the first address on that is past all of
-    what this process has read (the frontier), since it sends nothing else;
-    what the lanes are known to hold, and what the read-back found in the topic. What a process before
-    this one had under way either arrived, and is found, or did not. If a lane was not read back to its
-    end, the log's own end stands for that.
+from the first address on that is past all of these:
+    - what this process has read (the frontier), since it sends nothing else;
+    - what the lanes are known to hold;
+    - what the read-back found in the topic. A process before this one may have had records under way:
+      they have arrived, and are found, or never will. If a lane was not read back to its end, the end
+      of the log stands for what it may hold.
 The old number, the new one and the address are durable before a record is sent past it. So a restart,
 and the next growth, find each record where it was sent (see partition_counts).
 
@@ -289,9 +290,9 @@ class Topics:
                 raise NotReachable(partitions.reason)
             return  # as above
         in_use = self._partitions[topic].latest
-        if partitions < in_use:
-            raise NotReachable(f"topic {topic!r} was created again, with fewer partitions")
-        if partitions > in_use:
+        if partitions < in_use and topic not in self._checkpoints.ids:  # it is asked once more
+            raise NotReachable(f"a broker says that topic {topic!r} has fewer partitions now")
+        if partitions != in_use:
             self._use(topic, partitions, SILENT_ANSWER_S)
 
     def _meet(self, reader: ReadBack, topics: Collection[str]) -> None:

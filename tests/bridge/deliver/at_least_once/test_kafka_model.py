@@ -353,6 +353,24 @@ def test_without_the_notes_beside_the_cursor_nothing_is_repeated_if_no_topic_gro
         made.check_nothing_is_repeated_and_the_order_is_kept()
 
 
+def test_a_broker_that_has_not_learnt_of_a_growth_costs_no_connection(world: World_) -> None:
+    made = world(0)
+    made.kafka.make("t", 2)
+    made.start()
+    made.append(20)
+    made.settle()
+    made.kafka.grow("t", 1)
+    made.kafka.learn()
+    for _ in range(9):
+        made.pass_time(LONG_S)
+    assert made.bridge is not None
+    assert ("t", 2) in made.bridge.engine.lanes
+    before, made.kafka.topics["t"].known = made.kafka.producers, 2
+    for _ in range(20):  # half of the answers come from it
+        made.pass_time(LONG_S)
+    assert made.kafka.producers == before
+
+
 # --- canaries: the walks find what used to go wrong, and what each mechanism is for -------------
 
 
