@@ -110,6 +110,7 @@ class Forwarder:
         CursorForeign and CursorDiverged."""
         delivery = self._delivery
         report_due_s = 0.0
+        failure: BaseException | None = None
         try:
             while not delivery.engine.over:
                 now_s = self.moved_s = time.monotonic()
@@ -131,14 +132,18 @@ class Forwarder:
             self._losses.save(at_once=True)
             if report is not None:
                 report(status)
+        except BaseException as error:  # noqa: BLE001 -- raised below: see bridge.kafka.client
+            failure = error
+        try:
+            delivery.close()
         finally:
+            self._source.close()
+        failure = failure or delivery.error()
+        if failure is not None:
             try:
-                delivery.close()
+                raise failure
             finally:
-                self._source.close()
-        error = delivery.error()
-        if error is not None:
-            raise error
+                del failure  # its traceback has this frame
         return status
 
     def drained(self, status: Status) -> bool:

@@ -239,14 +239,18 @@ class Cluster:
         """
         if self._producer is None:
             return
+        fatal: KafkaError | None = None
         try:
             self._producer.poll(timeout_s)
         except KafkaException as error:
-            if self._named():
-                self._events = deque(with_names(self._events))
-            else:
-                self._fail(error.args[0])
-            self._generation += 1
+            fatal = error.args[0]
+        if fatal is None:
+            return
+        if self._named():
+            self._events = deque(with_names(self._events))
+        else:
+            self._fail(fatal)
+        self._generation += 1
 
     def _named(self) -> bool:
         """Waits for the callback that names the lane of the refused request; whether it came. None

@@ -247,15 +247,17 @@ class KafkaProvider:
         and when a message is late."""
         producer = self._producer
         assert producer is not None
+        fatal: str | None = None
         try:
             producer.poll(_POLL_S)
         except KafkaException as error:
-            self._give_up(words(error))
-        else:
-            if self._failed is not None:
-                producer.purge(in_flight=False)
-            if time.monotonic() >= self._late_s and self._is_late():
-                self._give_up(f"no answer within {self._delivery_s:g} s")
+            fatal = words(error)
+        if fatal is None and self._failed is not None:
+            producer.purge(in_flight=False)
+        if fatal is None and time.monotonic() >= self._late_s and self._is_late():
+            fatal = f"no answer within {self._delivery_s:g} s"
+        if fatal is not None:
+            self._give_up(fatal)
 
     def _is_late(self) -> bool:
         """Whether the oldest message without an outcome has taken too long. Sets when it will

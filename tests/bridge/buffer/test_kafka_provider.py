@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
 import weakref
@@ -367,6 +368,22 @@ def test_what_an_open_that_failed_has_made_is_closed_and_gone(
     finally:
         gc.enable()
     assert len(Client.made) == len(purged) == 3
+
+
+def test_a_client_that_failed_is_ended_while_no_exception_is_handled(
+    provider: KafkaProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client keeps one for ever, with all that its frames hold, if a call fails meanwhile."""
+    handled: list[object] = []
+
+    def fails(*_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL))
+
+    provider.send(items(1)[0].message)
+    monkeypatch.setattr(Client, "poll", fails)
+    monkeypatch.setattr(Client, "purge", lambda *_: handled.append(sys.exc_info()[1]))
+    assert list(provider.flush()) == [0]
+    assert handled == [None]
 
 
 # --- wrong settings, no cluster ------------------------------------------------------------------

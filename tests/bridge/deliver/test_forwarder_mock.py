@@ -3,12 +3,14 @@ Forwarders run in a thread, or in a process if signals matter."""
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from aolog import Reader, Writer
+from bridge.deliver.at_least_once.delivery import AtLeastOnce
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
     PARTITIONS,
@@ -20,6 +22,7 @@ from tests.bridge.conftest import (
     consume_any,
     cursor_of,
     fill,
+    forwarder,
     notes_of,
     records_of,
 )
@@ -133,3 +136,25 @@ def test_a_stop_waits_for_no_answer_while_no_broker_is_connected(
     broker.set_rtt_ms(0)
     broker.set_up()
     assert forward(drain=True).end().lag_records == 0
+
+
+def test_a_delivery_is_closed_while_no_exception_is_handled(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client keeps one for ever, with all that its frames hold, if a call fails meanwhile."""
+    handled: list[object] = []
+    close = AtLeastOnce.close
+
+    def closes(delivery: AtLeastOnce) -> None:
+        handled.append(sys.exc_info()[1])
+        close(delivery)
+
+    def fails(*_: object) -> None:
+        raise InterruptedError
+
+    fill(log, 1)
+    monkeypatch.setattr(AtLeastOnce, "turn", fails)
+    monkeypatch.setattr(AtLeastOnce, "close", closes)
+    with pytest.raises(InterruptedError):
+        forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1").run()
+    assert handled == [None]

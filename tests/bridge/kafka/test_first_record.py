@@ -1,8 +1,13 @@
-"""How soon a connection's first record arrives, and that nothing is reachable without one."""
+"""How soon a connection's first record arrives, and that nothing is reachable without one; what follows a
+fatal error."""
 
 from __future__ import annotations
 
+import sys
 import time
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.producer import Cluster
@@ -39,3 +44,26 @@ def test_statistics_that_come_after_the_end_of_a_connection_do_not_show_it_as_re
     time.sleep(1.5)  # the client has new statistics each second, and nobody polls
     cluster.disconnect()
     assert not cluster.reachable
+
+
+def test_after_a_fatal_error_the_client_is_polled_while_no_exception_is_handled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It keeps one for ever, with all that its frames hold, if a call fails meanwhile."""
+    handled: list[object] = []
+
+    class Client:
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def poll(self, _: float) -> None:
+            handled.append(sys.exc_info()[1])
+            if len(handled) == 1:
+                raise KafkaException(KafkaError(KafkaError._FATAL))
+
+    monkeypatch.setattr("bridge.kafka.producer.RowProducer", Client)
+    cluster = Cluster("nowhere:1", {})
+    cluster.connect()
+    assert list(cluster.poll(0.0))
+    assert len(handled) > 1
+    assert set(handled) == {None}
