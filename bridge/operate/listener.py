@@ -2,7 +2,8 @@
 
 uvicorn's own bound counts requests: a connection that sends nothing is not bounded, and asyncio accepts
 many before it makes anything of the first. So the bound is where the descriptor is made. A quarter of
-the process's descriptors are never taken by connections: logs and Kafka need them.
+the process's descriptors are left to logs and Kafka: only the first few connections, such as a probe's and
+a scrape's, may take of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _log = logging.getLogger("bridge.http")
 
 _KEPT_FREE = 4  # one descriptor in this many; a log with its Kafka clients takes some 20
 EXHAUSTED = {errno.EMFILE, errno.ENFILE}  # the process's descriptors, the system's
+_ALWAYS = 4  # connections that the process's other descriptors do not shut out
 _PAUSE_S = 0.5  # less than asyncio's pause (1 s), so that the next call after it is tried
 _AGAIN_S = 60.0  # between log lines
 
@@ -32,7 +34,7 @@ class Listener(socket.socket):
     def __init__(self, where: str, host: str, port: int, most: int) -> None:
         super().__init__(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._most = most
-        self._taken: list[socket.socket] = []  # some of them are closed
+        self._taken: list[socket.socket] = []  # some of them are closed by now
         self._closed = 0  # connections, since the start
         self._exhausted_s = float("-inf")
         self._logged_s: dict[str, float] = {}  # by the text of the line
@@ -62,17 +64,21 @@ class Listener(socket.socket):
                 self._exhausted_s = now_s
                 self._warn(now_s, "no connection can be accepted: %s", error.strerror)
             raise
-        if self._has_room(connection.fileno()):
+        few = _are_few(connection.fileno())
+        if few or len(self._taken) >= self._most:
+            self._taken = [one for one in self._taken if one.fileno() >= 0]
+        taken = len(self._taken)
+        if taken < (min(self._most, _ALWAYS) if few else self._most):
             self._taken.append(connection)
             return connection, address
         connection.close()
         self._closed += 1
-        self._warn(
-            now_s,
-            "too many connections: %d are open, %d were closed at once. At most %d may be open, with three"
-            " quarters of the process's descriptors (ulimit -n)",
-            len(self._taken), self._closed, self._most,
-        )  # fmt: skip  # one call
+        if few:
+            why = "the process uses three quarters of its descriptors (raise ulimit -n)"
+        else:
+            why = f"at most {self._most} may be open"
+        text = f"too many connections: {why}; %d are open, %d were closed at once"
+        self._warn(now_s, text, taken, self._closed)
         raise ConnectionAbortedError(errno.ECONNABORTED, "too many connections")
 
     def _warn(self, now_s: float, text: str, *args: object) -> None:
@@ -80,12 +86,8 @@ class Listener(socket.socket):
             self._logged_s[text] = now_s
             _log.warning(text, *args, extra={"event": "connections_refused"})
 
-    def _has_room(self, descriptor: int) -> bool:
-        """Whether a connection with this descriptor, the lowest that was free, may stay."""
-        if len(self._taken) >= self._most:
-            self._taken = [one for one in self._taken if one.fileno() >= 0]
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        unlimited = limit == resource.RLIM_INFINITY
-        return len(self._taken) < self._most and (
-            unlimited or descriptor < limit - limit // _KEPT_FREE
-        )
+
+def _are_few(descriptor: int) -> bool:
+    """Whether few descriptors are left, where this is the lowest that was free."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit != resource.RLIM_INFINITY and descriptor >= limit - limit // _KEPT_FREE
