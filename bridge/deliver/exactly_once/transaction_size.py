@@ -11,10 +11,11 @@ time, and nothing would ever arrive. So the first transaction is small:
     ended by its connection                   as much as the first one, if that is less
     ended after the timeout                   an eighth of what it held, if that is less
 
-After it was ended by the timeout, it doubles up to half of what that one held, and grows slowly from there.
+If one that was ended by the timeout had used at least half of what it might hold, it was too large: the
+next ones double up to half of what it held, and grow slowly from there. Otherwise an outage ended it.
 
-A quota shows late: the broker takes a request at once, and makes the next one wait for it. So a
-transaction grows by no more than its double, and only far below the timeout.
+The broker takes a request at once, also one that exceeds a quota, and makes the next one wait. So a
+transaction shows a quota too late: it grows by no more than its double, and only far below the timeout.
 tests/bridge/deliver/exactly_once/test_transaction_size.py simulates both; the constants follow from it.
 """
 
@@ -48,10 +49,12 @@ class TransactionSize:
 
     def ended(self, size: int, took_s: float) -> bool:
         """Its connection ended a transaction of so many bytes, this long after its first record was
-        sent. Whether it was open for longer than the cluster allows."""
+        sent. Whether it was too large to be committed in the time that the cluster allows."""
         timed_out = took_s >= self.timeout_s
+        too_large = timed_out and size * 2 >= self.bytes
         self.bytes = min(self.bytes, BYTES_FIRST)
         if timed_out:
             self.bytes = max(_BYTES_MIN, min(self.bytes, size // _TOO_LARGE_BY))
+        if too_large:
             self._doubles_to = size // 2
-        return timed_out
+        return too_large

@@ -41,6 +41,14 @@ def test_after_the_timeout_it_is_far_smaller_and_soon_grows_up_to_half_of_what_w
     assert found[2] < found[3] < found[2] * 1.1
 
 
+def test_a_small_transaction_that_an_outage_ended_sets_no_bound() -> None:
+    size = TransactionSize(60.0, 0.5)
+    assert not size.ended(2_000, 75.0)
+    for _ in range(7):
+        size.committed(size.bytes, 1.0)
+    assert size.bytes > BYTES_FIRST
+
+
 def test_a_connection_that_breaks_begins_small_again() -> None:
     size = TransactionSize(60.0, 0.5)
     for _ in range(5):
