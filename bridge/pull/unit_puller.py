@@ -193,7 +193,7 @@ class UnitPuller:
                         at = self._skip(place, at, unit.end)
                     elif not arrived and time.monotonic() >= self._look_due_s:
                         self._look_due_s = time.monotonic() + _LOOK_S
-                        with suppress(Unanswered):  # and then `away` says it
+                        with suppress(Unanswered):  # the next fetch reports it
                             self._is_same(place)
                     self._next = {f"{place[0]}/{place[1]}": at}
                     self._report(self.status())
@@ -247,15 +247,24 @@ class UnitPuller:
                 return
 
     def _skip(self, place: Place, at: int, end: int) -> int:
-        """The cluster has deleted the unit's records from `at` on, or the topic: where the unit goes on."""
-        if not self._is_same(place):
+        """The cluster has deleted the unit's records from `at` on, or the topic: where the unit goes on. That
+        is `at`, to find out again, if the cluster does not answer."""
+        to = at
+        try:
+            if not self._is_same(place):
+                return at
+            first = self._catalog.offsets([place], "earliest")[place]
+        except NoSuchTopic:
+            self._anew = True
             return at
-        first = self._catalog.offsets([place], "earliest")[place]
-        if first <= at:
-            raise UsageError(f"{place[0]}/{place[1]} has no offset {at}")
-        to = min(first, end)
-        self._lost += to - at
-        report_lost(self._options, place, at, to)
+        except Unanswered as error:
+            self._wait("away", str(error))
+        else:
+            if first <= at:
+                raise UsageError(f"{place[0]}/{place[1]} has no offset {at}")
+            to = min(first, end)
+            self._lost += to - at
+            report_lost(self._options, place, at, to)
         self._fetcher.unassign([place])
         self._fetcher.assign({place: to})
         return to

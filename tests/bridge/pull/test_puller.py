@@ -11,9 +11,10 @@ import pytest
 from confluent_kafka import Message
 
 from aolog import Reader
+from bridge.errors import NoSuchTopic, Unanswered
 from bridge.kafka.catalog import Partition, Topic
 from bridge.kafka.fetcher import Fetched
-from bridge.pull import puller
+from bridge.pull import puller, unit_puller
 from bridge.pull.options import FETCH_S, PullOptions, PullStatus
 from bridge.pull.origin import origin_of
 from tests.bridge.pull.pulling import origins
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-NAME, END, VALUE_BYTES = "t", 2_000, 2_000
+NAME, FIRST, END, VALUE_BYTES = "t", 500, 2_000, 2_000
 PLACE = (NAME, 0)
 
 
@@ -179,3 +180,45 @@ def test_a_bounded_archive_says_at_the_start_and_at_each_deletion_that_its_oldes
     assert "is bounded" in warning
     assert sum(int(re.search(r": (\d+) records?$", each)[1]) for each in deletions) == END - left
     assert drained(monkeypatch, [], log).deleted == 0, "what was deleted before it started"
+
+
+class Retained(Fetcher):
+    """Of a cluster that has deleted the records before FIRST: the client says so once an assignment."""
+
+    told = False
+
+    def assign(self, offsets: dict[Any, int]) -> None:
+        super().assign(offsets)
+        self.told = False
+
+    def fetch(self, *_: object) -> Fetched:
+        if self.at is None or self.at >= FIRST:
+            return super().fetch()
+        gone, self.told = [] if self.told else [PLACE], True
+        return Fetched([], {}, gone, None)
+
+
+@pytest.mark.parametrize("kind", [Unanswered, NoSuchTopic])
+def test_a_cluster_that_cannot_say_what_it_deleted_ends_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    answers: list[Any] = [0, kind("a broker restarts")]  # to the plan, and to what follows
+
+    def offsets(_: object, places: Iterable[Any], when: str, **__: object) -> dict[Any, int]:
+        answer = END if when == "latest" else answers.pop(0) if answers else FIRST
+        if isinstance(answer, Exception):
+            raise answer
+        return dict.fromkeys(places, answer)
+
+    monkeypatch.setattr(Catalog, "offsets", offsets)
+    monkeypatch.setattr(unit_puller, "Catalog", Catalog)
+    monkeypatch.setattr(unit_puller, "Fetcher", Retained)
+    Fetcher.steps = [Fetcher.read]
+    log = tmp_path / "root" / "a"
+    options = PullOptions(
+        "k:1", (NAME,), str(log), drain=True, root=str(log.parent), units=END, out_of_range="earliest"
+    )  # fmt: skip  # one call
+    pulling = unit_puller.UnitPuller(options)
+    pulling.run()
+    assert pulling.status().state == "drained"
+    assert [each[2] for each in origins(log)] == list(range(FIRST, END))
