@@ -382,9 +382,9 @@ class ExactlyOnce:
 
 def _take_cursor(checkpoints: Checkpoints) -> None:
     """Notes, durably, that this delivery has the log's cursor now; it uses no lanes."""
-    checkpoints.lanes.clear()
     checkpoints.unsure = checkpoints.unsure or checkpoints.lost or not checkpoints.clean
-    checkpoints.delivery, checkpoints.lost = EXACTLY_ONCE, False
+    checkpoints.delivery = EXACTLY_ONCE
+    checkpoints.forget_lanes()
     checkpoints.save()
 
 

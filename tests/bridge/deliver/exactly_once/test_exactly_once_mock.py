@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from aolog import Writer
+from aolog import Reader, Writer
+from aolog.storage.storage import Storage
+from bridge.deliver.checkpoints import Checkpoint, Checkpoints
+from bridge.deliver.partition_counts import PartitionCounts
 from bridge.errors import NotIsolated, WrongSetting
 from bridge.kafka import cursor_topic
 from bridge.kafka.cursor_topic import CursorTopic
@@ -81,3 +84,23 @@ def test_a_transaction_that_lasts_longer_than_the_cluster_allows_is_refused(log:
             log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once",
             transaction_seconds=1.0, settings={"transaction.timeout.ms": "1500"},
         )  # fmt: skip  # one call
+
+
+def test_exactly_once_forgets_what_at_least_once_noted_of_topics(log: Path) -> None:
+    """Back at at_least_once, an old number of partitions would choose the partitions of new records."""
+    fill(log, 1)
+    with Reader(log) as reader:
+        uuid = reader.topic_uuid
+
+    def notes() -> Checkpoints:
+        return Checkpoints.load(str(log), "bridge", Storage(), topic_uuid=uuid)
+
+    before = notes()
+    before.add({("t", 0): Checkpoint(0)}, {"t": PartitionCounts.always(1)})
+    before.meet("t", "id")
+    before.clean = True
+    before.save()
+    forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1", delivery="exactly_once")
+    after = notes()
+    assert (after.lanes, after.partitions, after.ids) == ({}, {}, {})
+    assert after.delivery == "exactly_once"
