@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class Message(NamedTuple):
     """A message to deliver. timestamp_us: when `Buffer.send` accepted it, in microseconds since the
-    epoch."""
+    epoch; 0: unknown."""
 
     topic: str
     value: bytes | None

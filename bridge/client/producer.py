@@ -15,7 +15,6 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as KafkaProducer
 
 from aolog.errors import RecordRefused, counted, not_copied
-from aolog.write.validate import check_headers
 from bridge.client.config import load
 from bridge.client.connection import client_settings, interruptible
 from bridge.client.delivery import Delivery, Failures, Route, send_failed
@@ -25,6 +24,7 @@ from bridge.client.metrics import families
 from bridge.config.names import is_topic_name
 from bridge.kafka.client import ALL_DOWN, away, let_go, made
 from bridge.kafka.client_queue import over_queue, queue_kbytes_of
+from bridge.kafka.headers import client_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -106,8 +106,8 @@ class Producer:
         route = self._routes.get(topic) or self._route_to(topic)
         if key is not None and isinstance(key, str):
             key = key.encode()
-        if headers:  # the client ends the process where a name has no UTF-8 form
-            headers, _ = check_headers(headers)
+        if headers:
+            headers = client_headers(headers)
         if self._sign is not None:
             timestamp_ms = timestamp_ms or time.time_ns() // 1_000_000
             headers = [*headers, self._sign(topic, key, data, timestamp_ms)]

@@ -2,8 +2,8 @@
 Pure.
 
 Kafka refuses requests, not records, and finding the refused record costs a connection or more. So what is
-known is applied first: the client's own bounds on a record, and the topic's limits (`topic_settings` asks
-for them after a refusal). Only records that are certain to be refused are named; all others are sent.
+known is applied first: the client's own bounds on a record, the headers that it would alter, and the
+topic's limits (`topic_settings` asks for them after a refusal). Only records that are certain to be refused are named; all others are sent.
 Sizes are those of a record that is sent alone and uncompressed; if the client compresses, only the
 client's bounds are certain. A topic's limits are used for ten minutes: somebody may raise them.
 """
@@ -17,7 +17,8 @@ import numpy as np
 from aolog.format.native.speed import total
 from aolog.format.origin import HEADER_NAME, STAMP
 from bridge.kafka.client_queue import over_queue
-from bridge.kafka.error_table import TOO_LARGE
+from bridge.kafka.error_table import NUL_IN_HEADER, TOO_LARGE, row_of
+from bridge.kafka.headers import are_altered
 from bridge.kafka.lane import Refusal
 from bridge.kafka.refused_times import CLOCK_MS, INVALID_TIMESTAMP, RefusedTimes
 
@@ -101,6 +102,8 @@ class Admission:
         found: dict[int, Refusal] = {}
         if total(messages.sizes)[1] > self._near_bytes:
             found = self._too_large(messages)
+        if messages.headers is not None:
+            found = _altered(messages.addresses, messages.headers) | found
         for topic, (_, until_ms) in list(self._bounds.items()):
             if now_ms >= until_ms:
                 del self._bounds[topic]
@@ -135,6 +138,13 @@ class Admission:
             messages.addresses[i]: Refusal(f"{code}: {reason} of topic {topic!r}", code)
             for i, code, reason in refused
         }
+
+
+def _altered(
+    addresses: Sequence[int], headers: Sequence[Sequence[tuple[str, bytes | None]]]
+) -> dict[int, Refusal]:
+    refusal = Refusal(f"{NUL_IN_HEADER}: {row_of(NUL_IN_HEADER).reads}", NUL_IN_HEADER)
+    return {addresses[i]: refusal for i, each in enumerate(headers) if are_altered(each)}
 
 
 _Refused: TypeAlias = "Iterator[tuple[int, str, str]]"

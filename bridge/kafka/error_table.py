@@ -25,6 +25,7 @@ UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
 NO_TOPIC = "NO_TOPIC"  # neither the record nor the configuration names one
 NO_READ = "NO_READ"  # Kafka's code does not say which right is missing
 TRANSFORM_FAILED = "TRANSFORM_FAILED"
+NUL_IN_HEADER = "NUL_IN_HEADER"
 
 
 class Fault(Enum):
@@ -93,6 +94,8 @@ _rows("RECORD_LIST_TOO_LARGE", Kind.POISON, "it is larger than a segment of the 
       "raise the topic's segment.bytes")  # fmt: skip  # as above
 _rows(TRANSFORM_FAILED, Kind.POISON, "its route's transform raised an exception, or returned something else",
       "mend the function and restart the bridge; a replay sends what was set aside untransformed; -v logs tracebacks")  # fmt: skip  # as above
+_rows(NUL_IN_HEADER, Kind.POISON, "a header's name holds a NUL, and Kafka's client would send another name",
+      "write records without such names, or give the route a transform that changes them")  # fmt: skip  # as above
 _rows("INVALID_RECORD", Kind.POISON,
       "it has no key, and the topic is compacted; or the cluster validates records and refused it",
       "a compacted topic needs a key: write records with one, or set cleanup.policy=delete;"

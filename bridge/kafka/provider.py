@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from aolog.errors import RecordRefused, UsageError
-from aolog.write.validate import check_headers
 from bridge.config.names import is_topic_name
 from bridge.errors import Rejected
 from bridge.kafka.client import (
@@ -31,6 +30,7 @@ from bridge.kafka.client import (
 )
 from bridge.kafka.client_queue import QUEUE_KBYTES, over_queue, queue_kbytes_of
 from bridge.kafka.error_table import TOO_LARGE, Kind, kind_of
+from bridge.kafka.headers import client_headers
 from bridge.kafka.lane import Refusal
 from bridge.kafka.settings import check
 from bridge.kafka.topic_creation import TopicCreation, impossible_name
@@ -214,8 +214,8 @@ class KafkaProvider:
         """Puts a message into the client's queue; waits for room. Raises Rejected, NotReachable if
         another message fails meanwhile, and KafkaException, perhaps about other messages."""
         topic, value, key, headers, timestamp_us = message
-        try:  # the client ends the process where a header's name has no UTF-8 form
-            all_headers: Any = list(check_headers(headers)[0]) if headers else []
+        try:
+            all_headers: Any = list(client_headers(headers)) if headers else []
             why = over_queue(len(value or b""), self._queue_kbytes)
         except (RecordRefused, TypeError) as error:
             raise Rejected(f"the client cannot take the message: {error}") from None
@@ -225,7 +225,7 @@ class KafkaProvider:
             try:
                 producer.produce(
                     topic, value, key, _BY_KEY, done, None,
-                    max(1, timestamp_us // 1_000), all_headers,
+                    max(1, timestamp_us // 1_000) if timestamp_us else 0, all_headers,
                 )  # fmt: skip  # one call
             except BufferError:
                 pass

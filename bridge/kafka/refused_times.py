@@ -3,10 +3,10 @@
 A partition refuses a timestamp that is too far before or after its leader's clock, which may differ from this
 machine's by hours. So one refused record, alone in its request, shows more than this clock does:
 
-    it is too old           older ones are too old, now and later
-    it is too far ahead     those as far ahead, or farther, are too; it takes as long for them to become valid
-    the same, a moment ago  so are all with its timestamp or a later one, if they are also too far ahead by
-                            this clock, and by far
+    it is too old             older ones are too old, now and later
+    it is too far ahead       so are those that are later than it by the time that has passed since, or by more
+    the same, 10 s ago or less  so are those with its timestamp or a later one, if they are too far ahead by
+                              this clock as well, by more than a minute
 
 A run of such records costs one connection in place of one for each.
 """
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from aolog.format.native.speed import groups
 from bridge.kafka.lane import Refusal, lane_name
 
 if TYPE_CHECKING:
@@ -63,12 +64,15 @@ class RefusedTimes:
         self, messages: Messages, lanes: Sequence[LaneKey | None], now_ms: int
     ) -> dict[int, Refusal]:
         """By address. lanes: of the records."""
-        found = {}
+        found: dict[int, Refusal] = {}
+        if not self._by_lane:
+            return found
+        by_lane = groups(list(lanes))
         for lane, refused in list(self._by_lane.items()):
-            if now_ms - refused.sent_ms > _KNOWN_MS:
+            if not 0 <= now_ms - refused.sent_ms <= _KNOWN_MS:  # below 0: this clock was set back
                 del self._by_lane[lane]
                 continue
-            at = [i for i, each in enumerate(lanes) if each == lane]
+            at = by_lane.get(lane, [])
             times_ms = np.frombuffer(messages.times_ms, np.int64)[at]
             bad = _as_bad(times_ms, refused, self._bounds_of(lane[0]), now_ms)
             for n in np.flatnonzero(bad):

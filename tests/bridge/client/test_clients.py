@@ -117,6 +117,7 @@ def test_a_message_larger_than_the_queue_fails_at_once_and_others_arrive(broker,
     [
         ({"headers": [("\ud800", b"x")]}, "no UTF-8 form"),
         ({"headers": {"\ud800": b"x"}}, "not a sequence of"),
+        ({"headers": [("a\0b", b"x")]}, "a NUL"),
         ({"headers": [("a", "text")]}, "not bytes"),
         ({"timestamp_ms": 2**70}, "too big"),
         ({"timestamp_ms": 1.5}, "float"),

@@ -113,6 +113,13 @@ def test_a_record_over_the_clients_bound_is_known_to_a_byte(
     assert {refusal.code for refusal in found.values()} == {"MSG_SIZE_TOO_LARGE"}
 
 
+def test_a_record_whose_headers_the_client_would_alter_is_refused() -> None:
+    found = refused([PLAIN], headers=[("a", b""), ("b\0c", b"1")])
+    assert found[0].is_poison
+    assert found[0].reason.startswith("NUL_IN_HEADER: a header's name holds a NUL")
+    assert refused([PLAIN], headers=[("a", b"\0"), ("b", None)]) == {}
+
+
 def test_a_compacted_topic_needs_keys() -> None:
     records = [PLAIN, (None, b"v", NOW_MS), (b"", b"v", NOW_MS)]
     assert refused(records) == {}
