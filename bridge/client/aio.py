@@ -26,6 +26,7 @@ from bridge.client.errors import KeyRefused, MissingTopic
 from bridge.client.heartbeat import make_heartbeat
 from bridge.client.producer import Producer
 from bridge.config.names import is_topic_name
+from bridge.kafka.client import made
 from bridge.kafka.client_queue import over_queue, queue_kbytes_of
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class AsyncProducer:
         self._client_id = options.settings.get("client.id", "aolog-client")
         settings = client_settings(options.settings, "producer")
         # Its own timer looks at reports every 0.1 s at best; `_drive` does while there are some.
-        self._producer = AIOProducer(settings, buffer_timeout=0)
+        self._producer = made(_aio_producer, settings)
         self._queue_kbytes = queue_kbytes_of(settings)
         self._driving: asyncio.Task[None] | None = None
         self._topics: set[str] = set()
@@ -76,13 +77,17 @@ class AsyncProducer:
             self._beating = asyncio.ensure_future(self._beat(options.heartbeat_s))
 
     async def send(
-        self, topic: str, data: bytes, key: bytes | str | None = None, partition: int | None = None
+        self,
+        topic: str,
+        data: bytes | None,
+        key: bytes | str | None = None,
+        partition: int | None = None,
     ) -> Sent:
         """Sends a message and waits for the acknowledgement. Raises SendFailed, MissingTopic."""
         if topic not in self._topics and not is_topic_name(topic):
             raise MissingTopic([f"{topic!r} is not a topic's name"])
         self._topics.add(topic)
-        if (why := over_queue(len(data), self._queue_kbytes)) is not None:
+        if (why := over_queue(len(data or b""), self._queue_kbytes)) is not None:
             raise send_failed(topic, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, why))
         where = {} if partition is None else {"partition": partition}
         key = key.encode() if isinstance(key, str) else key
@@ -221,6 +226,10 @@ def _in_loop(call: Callable[[_T], None] | None) -> Callable[[_T], None] | None:
         loop.call_soon_threadsafe(call, found)
 
     return later
+
+
+def _aio_producer(settings: dict[str, Any], logger: logging.Logger) -> AIOProducer:
+    return AIOProducer({**settings, "logger": logger}, buffer_timeout=0)
 
 
 def _note_failure(outcome: asyncio.Future[Any]) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from bridge.client.errors import Problem, UnknownKey, WrongType
 from bridge.config.secrets import unreadable_file
 from bridge.config.settings import refused_keys
-from bridge.kafka.client import CLIENT_LOG, words
+from bridge.kafka.client import made, words
 from bridge.kafka.client_queue import QUEUE_KBYTES
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ def _refusal(settings: Mapping[str, str], side: Side) -> str | None:
     probe.pop("bootstrap.servers", None)
     try:
         if side == "producer":
-            Producer(probe, logger=CLIENT_LOG)
+            made(Producer, probe)
         else:
-            Consumer({"group.id": "check", **probe}, logger=CLIENT_LOG).close()
+            made(Consumer, {"group.id": "check", **probe}).close()
     except (KafkaException, ValueError, TypeError) as error:
         return words(error)
     return None

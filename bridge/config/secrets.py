@@ -16,6 +16,7 @@ import os
 import re
 import select
 import stat
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -177,13 +178,14 @@ def stamps(settings: Mapping[str, Setting]) -> Stamps:
 def read_text(path: Path) -> str:
     """The text of a file that a person wrote. Reads at most 1 MiB, as the path may name a device or a
     log by mistake. Raises OSError, and ValueError for a larger file, for text that is not UTF-8, and for a
-    pipe into which nobody writes."""
+    pipe that nobody writes into, and closes, within 5 s."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123 -- it is open
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-            _wait_for_writer(descriptor)
-        os.set_blocking(descriptor, True)
-        data = file.read(_FILE_BYTES_MAX + 1)
+            data = _read_pipe(descriptor)
+        else:
+            os.set_blocking(descriptor, True)
+            data = file.read(_FILE_BYTES_MAX + 1)
     if len(data) > _FILE_BYTES_MAX:
         raise ValueError(f"is larger than {_FILE_BYTES_MAX} bytes (1 MiB), the most that is read")
     try:
@@ -192,12 +194,20 @@ def read_text(path: Path) -> str:
         raise ValueError("is not UTF-8 text") from None
 
 
-def _wait_for_writer(pipe: int) -> None:
-    """Raises ValueError."""
+def _read_pipe(pipe: int) -> bytes:
+    """All of it, or more than may be read. Raises OSError, ValueError."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
-    if not poll.poll(_PIPE_WAIT_S * 1000):
-        raise ValueError(f"is a pipe, and nothing wrote into it for {_PIPE_WAIT_S} s")
+    until_s, data = time.monotonic() + _PIPE_WAIT_S, b""
+    while len(data) <= _FILE_BYTES_MAX:
+        if not poll.poll(max(0.0, until_s - time.monotonic()) * 1000):
+            what = "its writer did not close it within" if data else "nothing wrote into it for"
+            raise ValueError(f"is a pipe, and {what} {_PIPE_WAIT_S} s")
+        piece = os.read(pipe, _FILE_BYTES_MAX)
+        if not piece:
+            break
+        data += piece
+    return data
 
 
 def exposures(settings: Mapping[str, Setting]) -> list[str]:

@@ -120,10 +120,9 @@ def _original(record: Record) -> Record:
     letter = read_dead_letter(record)
     if letter is None:
         return record
-    timestamp_us = letter.origin.timestamp_us
     return Record(
         record.address,
-        record.timestamp if timestamp_us is None else timestamp_us,
+        letter.origin.timestamp_us,
         record.key,
         record.value,
         (*letter.headers, (ORIGIN, encode_stamp(*letter.origin))),

@@ -3,10 +3,10 @@
 A partition refuses a timestamp that is too far before or after its leader's clock, which may differ from this
 machine's by hours. So one refused record, alone in its request, shows more than this clock does:
 
-    it is too old             older ones are too old, now and later
-    it is too far ahead       so are those that are later than it by the time that has passed since, or by more
-    the same, 10 s ago or less  so are those with its timestamp or a later one, if they are too far ahead by
-                              this clock as well, by more than a minute
+    it is too old        older ones are too old, now and later
+    it is too far ahead  so are those that are later than it by the time that has passed since, or by more
+    the same, in the     so are those with its timestamp or a later one, if they are too far ahead by this
+      last 10 s            clock as well, by more than a minute
 
 A run of such records costs one connection in place of one for each.
 """

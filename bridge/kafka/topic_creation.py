@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -71,11 +72,10 @@ class TopicCreation:
         client = made(Producer, {**self._settings, AUTO_CREATE: creates})
         try:
             error = client.list_topics(topic, timeout=ANSWER_S).topics[topic].error
-            others = client.list_topics(timeout=ANSWER_S).topics if _may_collide(topic) else {}
         except KafkaException as failure:
             refused = words(failure) if creates else None
         else:
-            refused = _collision(topic, others) or (_refusal(error) if creates else None)
+            refused = _collision(topic, client) or (_refusal(error) if creates else None)
         if refused is not None:
             self._refused[topic] = refused
 
@@ -114,8 +114,13 @@ def _may_collide(topic: str) -> bool:
     return "." in topic or "_" in topic
 
 
-def _collision(topic: str, others: Iterable[str]) -> str | None:
-    """Kafka creates no two topics of one name in its metrics, which have _ for . (It does not say so.)"""
+def _collision(topic: str, client: Producer) -> str | None:
+    """Kafka creates no two topics of one name in its metrics, which have _ for . (It does not say so.)
+    None if there is no such topic, or no answer."""
+    others: Iterable[str] = ()
+    if _may_collide(topic):
+        with suppress(KafkaException):
+            others = client.list_topics(timeout=ANSWER_S).topics
     name = topic.replace(".", "_")
     for other in others:
         if other != topic and other.replace(".", "_") == name:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from aolog import Reader, Writer
 from aolog.cli import main as aolog_main
 from aolog.errors import CursorLocked, UsageError
+from aolog.format.slab import NO_TIMESTAMP
 from bridge.cli import main
 from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.replay import replay_range
@@ -325,8 +326,9 @@ def test_dead_letters_go_where_they_were_meant_to_and_only_once(
         append(writer, range(100))
         for number, topic in enumerate([None, "own", None]):
             key = None if number == 2 else b"k%d" % number
-            value = b"%d" % number * 2_000_000
-            large.append(writer.append(value, key=key, topic=topic, headers=[("h", b"1")]))
+            value, us = b"%d" % number * 2_000_000, (77, 88, NO_TIMESTAMP)[number]
+            headers = [("h", b"1")]
+            large.append(writer.append(value, key=key, headers=headers, timestamp=us, topic=topic))
     forward(drain=True, poison="dead-letter").end()
     arguments = (
         "replay", log, "--dead-letter", "--bootstrap-servers", broker.bootstrap_servers,
@@ -342,7 +344,7 @@ def test_dead_letters_go_where_they_were_meant_to_and_only_once(
     own = consume(broker.bootstrap_servers, "own", 2)
     here = [m for m in consume(broker.bootstrap_servers) if len(m.value or b"") > 1000]
     assert [m.value for m in own] == [b"1" * 2_000_000]
-    assert {m.value for m in here} == {b"0" * 2_000_000, b"2" * 2_000_000}
+    assert {m.value: m.timestamp_us for m in here} == {b"0" * 2_000_000: 77, b"2" * 2_000_000: None}
     for message in (*own, *here):
         assert message.headers[0] == ("h", b"1")
         assert [name for name, _ in message.headers] == ["h", "aolog-origin"]

@@ -7,6 +7,7 @@ import pytest
 from bridge.client import AsyncConsumer, AsyncProducer
 from bridge.client.errors import KeyRefused, MissingTopic, SendFailed
 from tests.bridge.client.conftest import SHORT_SESSION, consumer_config, new_topic, producer_config
+from tests.bridge.conftest import NOWHERE
 
 
 @pytest.fixture
@@ -24,13 +25,14 @@ def test_messages_are_sent_side_by_side_and_received_without_heartbeats(broker, 
             sent = await asyncio.gather(*sends)
             assert [place.offset for place in sent] == list(range(50))
             await producer.sendString(topic, "grün", partition=1)
+            assert (await producer.send(topic, None, "k", partition=1)).offset == 51
             consumer = AsyncConsumer(consumer_config(broker, topic), on_heartbeat=beats.append)
             async with consumer:
                 await consumer.subscribe([topic])
                 found = []
-                while len(found) < 51 or not beats:
+                while len(found) < 52 or not beats:
                     found += await consumer.pollString(200)
-        assert found == [*map(str, range(50)), "grün"]
+        assert found == [*map(str, range(50)), "grün", ""]
         async with AsyncConsumer(consumer_config(broker, topic)) as again:
             await again.subscribe(topic)
             assert await again.poll(1500) == []
@@ -45,6 +47,18 @@ def test_notices_about_the_configuration_are_logged(broker, caplog):
 
     asyncio.run(run())
     assert "retries turned idempotence off" in caplog.messages[0]
+
+
+def test_an_outage_writes_nothing_to_standard_error(broker, topic, capfd):
+    config = producer_config(broker, bootstrap_servers=NOWHERE, delivery_timeout_ms=1_500)
+
+    async def run():
+        async with AsyncProducer(config) as producer:
+            with pytest.raises(SendFailed):
+                await producer.send(topic, b"x")
+
+    asyncio.run(run())
+    assert capfd.readouterr().err == ""
 
 
 def test_iteration_and_commit(broker, topic):

@@ -251,7 +251,7 @@ def test_without_a_file_options_are_the_whole() -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_secret_may_come_through_a_pipe_but_not_through_one_without_a_writer(
+def test_a_secret_may_come_through_a_pipe_if_that_is_written_and_closed(
     tmp_path: Path,
 ) -> None:
     os.mkfifo(tmp_path / "secret")
@@ -259,6 +259,11 @@ def test_a_secret_may_come_through_a_pipe_but_not_through_one_without_a_writer(
     file.write_text(with_settings('"sasl.password" = {file = "secret"}'))
     with pytest.raises(WrongConfiguration, match="is a pipe, and nothing wrote into it"):
         load(file)
+    keeps = os.open(tmp_path / "secret", os.O_RDWR)
+    os.write(keeps, b"hunter")
+    with pytest.raises(WrongConfiguration, match="is a pipe, and its writer did not close it"):
+        load(file)
+    os.close(keeps)
     writer = threading.Thread(target=(tmp_path / "secret").write_text, args=("hunter2\n",))
     writer.start()
     assert load(file).clusters["main"].client_settings()["sasl.password"] == "hunter2"
