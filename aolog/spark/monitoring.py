@@ -7,6 +7,7 @@ source in Python can write. On the driver, what tasks skipped is added (skipped.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import UsageError
@@ -84,8 +85,6 @@ def _of_task(lost: Lost) -> QueryLag:
 
 
 def _summed(found: list[QueryLag]) -> QueryLag:
-    if len(found) == 1:
-        return found[0]
     logs: dict[str, Lag] = {}
     by_log: dict[str, dict[str, int]] = {}
     for each in found:
@@ -118,8 +117,7 @@ def _known(numbers: list[int | None]) -> int | None:
 
 
 def _by_reason(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
+    total = Counter[str]()
     for each in counts:
-        for reason, count in each.items():
-            total[reason] = total.get(reason, 0) + count
-    return total
+        total.update(each)
+    return dict(total)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import UsageError
@@ -58,7 +59,7 @@ class Moved(NamedTuple):
     records_in: int | None
     records_out: int
     seconds: float
-    lost: dict[str, int] = {}  # noqa: RUF012 -- a default that is never changed
+    lost: Counter[str] = Counter()  # noqa: RUF012 -- a default that is never changed
     uncounted: int = 0
 
 
@@ -123,51 +124,43 @@ def run_transfer(
         records_in, records_out = _run_batch(spark, wanted, target)
         lost = _Lost.of_batches(spark).since(before)
         return Moved(None, records_in, records_out, _since(begun_s), *lost)
-    batches: list[Moved] = []
-    total = _Lost({}, 0)
+    total = Moved(None, 0, 0, 0.0)
 
     def note(moved: Moved) -> None:
         nonlocal total
-        total = total.plus(_Lost(moved.lost, moved.uncounted))
-        batches.append(moved)
-        del batches[:-1]
-        sums[0] += moved.records_in or 0
-        sums[1] += moved.records_out
+        total = Moved(
+            moved.batch,
+            (total.records_in or 0) + (moved.records_in or 0),
+            total.records_out + moved.records_out,
+            0.0,
+            total.lost + moved.lost,
+            total.uncounted + moved.uncounted,
+        )
         tell(moved)
 
-    sums = [0, 0]
     _run_stream(spark, wanted, target, note, stopped)
-    last = batches[-1].batch if batches else None
-    return Moved(last, sums[0], sums[1], _since(begun_s), *total)
+    return total._replace(seconds=_since(begun_s))
 
 
 class _Lost(NamedTuple):
     """As in Moved."""
 
-    records: dict[str, int]
+    records: Counter[str]
     uncounted: int
 
     @classmethod
     def of_batches(cls, spark: SparkSession) -> _Lost:
         """What batches of this application skipped."""
-        total = cls({}, 0)
+        records, uncounted = Counter[str](), 0
         for each in losses(spark):
             if each.query is None:
-                total = total.plus(cls({each.reason: each.records}, each.uncounted))
-        return total
-
-    def plus(self, more: _Lost) -> _Lost:
-        reasons = {**self.records, **more.records}
-        records = {
-            reason: self.records.get(reason, 0) + more.records.get(reason, 0) for reason in reasons
-        }
-        return _Lost(records, self.uncounted + more.uncounted)
+                records[each.reason] += each.records
+                uncounted += each.uncounted
+        return cls(records, uncounted)
 
     def since(self, before: _Lost) -> _Lost:
         """The difference, without reasons that did not change."""
-        more = {reason: n - before.records.get(reason, 0) for reason, n in self.records.items()}
-        records = {reason: count for reason, count in more.items() if count > 0}
-        return _Lost(records, max(0, self.uncounted - before.uncounted))
+        return _Lost(self.records - before.records, max(0, self.uncounted - before.uncounted))
 
 
 def _since(begun_s: float) -> float:
@@ -268,7 +261,7 @@ def _lost_of(progress: StreamingQueryProgress) -> _Lost | None:
         found = lag(progress)
     except UsageError:
         return None
-    return _Lost(found.lost, sum(found.uncounted.values()))
+    return _Lost(Counter(found.lost), sum(found.uncounted.values()))
 
 
 def _follow(
@@ -278,7 +271,7 @@ def _follow(
     stopped: Callable[[], bool],
 ) -> None:
     """Waits until the query ends or `stopped` is true. Raises the query's error."""
-    noted, before = -1, _Lost({}, 0)
+    noted, before = -1, _Lost(Counter(), 0)
     while True:
         ended = stopped() or query.awaitTermination(_LOOK_S)  # type: ignore[arg-type]  # takes fractions
         for progress in query.recentProgress:
