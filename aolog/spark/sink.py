@@ -123,8 +123,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: removes what the job wrote and did not publish."""
-        slabs = [slab for message in _messages(messages) for slab in message.slabs]
-        abort(self.options.root, self.job, slabs)
+        abort(self.options.root, self.job, _slabs(_messages(messages)))
 
     def __reduce__(self) -> Any:
         return parcel(BatchWriter, self.options, self.job)
@@ -174,8 +173,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         del batchId
         written = _messages(messages)
         for query in {message.query for message in written if message.query is not None}:
-            slabs = [slab for message in written for slab in message.slabs]
-            abort(self.options.root, _job_of(self.options, query), slabs)
+            abort(self.options.root, _job_of(self.options, query), _slabs(written))
 
     def __reduce__(self) -> Any:
         return parcel(StreamWriter, self.options)
@@ -189,6 +187,10 @@ def _job_of(options: SinkOptions, query: str) -> str:
 def _messages(messages: list[WriterCommitMessage | None]) -> list[Written]:
     """The messages of tasks that succeeded."""
     return [message for message in messages if isinstance(message, Written)]
+
+
+def _slabs(messages: list[Written]) -> list[PendingSlab]:
+    return [slab for message in messages for slab in message.slabs]
 
 
 def _written(
@@ -205,7 +207,7 @@ def _written(
 
 
 def _content(messages: list[Written], plan: str | None) -> Content:
-    records = sum(slab.records for message in messages for slab in message.slabs)
+    records = sum(slab.records for slab in _slabs(messages))
     digest = sum(message.digest for message in messages) % (1 << 64)
     return Content(records, f"{digest:016x}", plan)
 
@@ -213,9 +215,7 @@ def _content(messages: list[Written], plan: str | None) -> Content:
 def _check_not_read(options: SinkOptions, batch: int, messages: list[Written]) -> None:
     """Raises UsageError if the batch has records of a log into which it is written."""
     read = logs_read(options.checkpoint, batch)
-    for name in sorted(
-        {slab.log for message in messages for slab in message.slabs} if read else ()
-    ):
+    for name in sorted({slab.log for slab in _slabs(messages)}) if read else ():
         path = log_path(options.root, name)
         with suppress(NotALog, FileNotFoundError), Log(path, Storage()) as log:
             header = log.slab(len(log.bases) - 1).header if log.bases else None
@@ -233,9 +233,12 @@ def _publish(
     options: SinkOptions, job: str, messages: list[Written], transaction: Transaction | None
 ) -> None:
     # A descriptor for each log's lock: Java raised this process's limit to the most that the system allows.
-    slabs = [slab for message in messages for slab in message.slabs]
     done = publish(
-        options.root, job, slabs, transaction=transaction, leftover_seconds=options.leftover_seconds
+        options.root,
+        job,
+        _slabs(messages),
+        transaction=transaction,
+        leftover_seconds=options.leftover_seconds,
     )
     if done.repeated and transaction is not None:
         _check_repeated(options, transaction, done)
