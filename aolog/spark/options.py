@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from aolog.errors import UsageError
 from aolog.log.names import check_cursor_name
 from aolog.log.units import DURATION_MAX_S, duration_seconds
-from aolog.spark.options_parsing import directory, naming, refused, size, unknown, whole_number
+from aolog.spark.options_parsing import (
+    boolean,
+    directory,
+    naming,
+    refused,
+    size,
+    unknown,
+    whole_number,
+)
 from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS
 
 if TYPE_CHECKING:
@@ -73,12 +81,6 @@ class Options(NamedTuple):
 
 
 # --- kinds of values ------------------------------------------------------------------------
-
-
-def _boolean(name: str, text: str, yes: str = "true", no: str = "false") -> bool:
-    if text.lower() not in {yes, no}:
-        raise refused(name, f"{text!r} is neither {yes} nor {no}")
-    return text.lower() == yes
 
 
 def _milliseconds(name: str, text: str) -> int:
@@ -211,10 +213,10 @@ READERS: dict[str, tuple[str, Any]] = {
     "endingOffsetsByTimestamp": ("end_times_us", _times),
     "startingOffsetsByTimestampStrategy": (
         "time_must_exist",
-        partial(_boolean, yes="error", no="latest"),
+        partial(boolean, yes="error", no="latest"),
     ),
-    "failOnDataLoss": ("fail_on_loss", _boolean),
-    "onCorruption": ("fail_on_corruption", partial(_boolean, yes="fail", no="skip")),
+    "failOnDataLoss": ("fail_on_loss", boolean),
+    "onCorruption": ("fail_on_corruption", partial(boolean, yes="fail", no="skip")),
     "maxPartitionBytes": ("partition_bytes", size),
     "minPartitions": ("min_partitions", whole_number),
     "maxRecordsPerPartition": ("max_records_per_partition", whole_number),
@@ -263,7 +265,7 @@ def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
     if least and most and least > most:
         raise refused("minOffsetsPerTrigger", f"{least} is above maxRecordsPerTrigger, {most}")
     known["columns_named"] = "columns" in known
-    if "includeheaders" in given and _boolean("includeHeaders", given["includeheaders"]):
+    if "includeheaders" in given and boolean("includeHeaders", given["includeheaders"]):
         columns = known.get("columns", tuple(COLUMNS))
         known["columns"] = columns if "headers" in columns else (*columns, "headers")
     return Options(paths=read_paths(given), **known)

@@ -42,6 +42,13 @@ def unknown(key: str, names: Mapping[str, str]) -> UsageError:
     return refused(key, "is not known", hint)
 
 
+def boolean(name: str, text: str, yes: str = "true", no: str = "false") -> bool:
+    """Whether it is the word `yes`, in any case, rather than `no`. Raises UsageError for another one."""
+    if text.lower() not in {yes, no}:
+        raise refused(name, f"{text!r} is neither {yes} nor {no}")
+    return text.lower() == yes
+
+
 def whole_number(name: str, text: str, least: int = 1, most: int = (1 << 63) - 1) -> int:
     """The number. Raises UsageError."""
     number = int(text) if _DIGITS.fullmatch(text := text.strip()) else least - 1

@@ -13,7 +13,15 @@ from aolog.format.compression import packer
 from aolog.log.directory import is_log
 from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import depth_of
-from aolog.spark.options_parsing import directory, naming, refused, size, unknown, whole_number
+from aolog.spark.options_parsing import (
+    boolean,
+    directory,
+    naming,
+    refused,
+    size,
+    unknown,
+    whole_number,
+)
 from aolog.storage.storage import Storage
 from aolog.write.options import WriterOptions, table
 from aolog.write.validate import check_topic, read_mode
@@ -121,9 +129,7 @@ def read_sink_options(options: Mapping[str, str], *, stream: bool) -> SinkOption
         raise refused("txnVersion", "applies to batches: a stream numbers its own")
     if not stream and (app is None) != ("txnversion" not in given):
         raise UsageError("options txnAppId and txnVersion: give both or neither")
-    repeated = given.get("onrepeatedbatch", "fail").lower()
-    if repeated not in {"fail", "skip"}:
-        raise refused("onRepeatedBatch", f"{repeated!r} is neither fail nor skip")
+    repeated = given.get("onrepeatedbatch", "fail")
     return SinkOptions(
         root=root,
         log=log,
@@ -131,7 +137,7 @@ def read_sink_options(options: Mapping[str, str], *, stream: bool) -> SinkOption
         writer=_writer(given),
         app=app,
         version=_number(given, "txnVersion", 0, least=0),
-        fail_on_repeated=repeated == "fail",
+        fail_on_repeated=boolean("onRepeatedBatch", repeated, "fail", "skip"),
         checkpoint=given.get("checkpointlocation"),
         leftover_seconds=_number(given, "leftoverSeconds", int(LEFTOVER_SECONDS)),
     )
