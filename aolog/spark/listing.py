@@ -69,8 +69,7 @@ def list_logs(options: Options) -> list[Listed]:
     storage = Storage()
     for path in options.paths:
         _check_directory(path, storage)
-    known = find_logs(options)  # before `look`, which starts again when it finds another directory
-    return steadily_all(options.paths, known, lambda _: _list(options, storage), storage)
+    return steadily_all(options.paths, (), partial(_list, options, storage), storage)
 
 
 def _check_directory(path: str, storage: Storage) -> None:
@@ -134,8 +133,12 @@ def _above(paths: Iterable[str], logs: Iterable[Found]) -> set[str]:
     return above
 
 
-def _list(options: Options, storage: Storage) -> tuple[list[Listed], list[Found]]:
+def _list(
+    options: Options, storage: Storage, roots: AbstractSet[str]
+) -> tuple[list[Listed], list[Found]]:
     logs = find_logs(options)
+    if not _above(options.paths, logs) <= roots:
+        return [], logs  # opens none: `steadily_all` looks again, at these roots too
     return list(look_at_all(logs, storage).values()), logs
 
 

@@ -13,6 +13,7 @@ import aolog.spark
 from aolog.errors import AologError, GapFound, UsageError
 from aolog.publish.publication import publish
 from aolog.spark import listing, planning
+from aolog.spark.options import read_options
 from aolog.spark.reading import pieces_in
 from tests.aolog.conftest import fill, flip
 from tests.publish.job import JOB, task
@@ -278,6 +279,31 @@ def test_a_torn_end_that_a_writer_set_aside_fails_nothing(tmp_path):
     write(tmp_path / "log", 2)
     assert [gap.reason for gap in aolog.verify(tmp_path / "log").gaps] == ["torn"]
     assert len(offsets(tmp_path / "log")) == 4
+
+
+@pytest.mark.parametrize(("names", "walks"), [("a b c", 1), ("x/a y/b", 2)])
+def test_a_load_walks_a_directory_of_logs_once_and_opens_each_log_once(
+    tmp_path, monkeypatch, names, walks
+):
+    """Logs deeper than that take a second walk: a publication may have its manifest beside them."""
+    for name in names.split():
+        write(tmp_path / name, 1)
+    walked, opened = [], []
+
+    def walk(root, storage, real=listing.walk_logs):
+        walked.append(root)
+        return real(root, storage)
+
+    def look(found, log, real=listing.look):
+        opened.append(found.name)
+        return real(found, log)
+
+    monkeypatch.setattr(listing, "walk_logs", walk)
+    monkeypatch.setattr(listing, "look", look)
+    listed = listing.list_logs(read_options({"path": str(tmp_path)}, stream=False))
+    assert [log.name for log in listed] == names.split()
+    assert len(walked) == walks
+    assert sorted(opened) == names.split()
 
 
 def test_what_is_pruned_or_missing_fails_a_load_unless_losses_are_passed_over(tmp_path, caplog):
