@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
+import pytest
 from pyspark.cloudpickle import dumps, loads
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from pyspark.sql.types import StructType
 
 import aolog
+from aolog.errors import UsageError
 from aolog.spark.datasource import AologDataSource, PushingReader, arrow_schema
 from aolog.spark.listing import list_logs
 from aolog.spark.options import read_options
@@ -65,6 +67,13 @@ def tasks(path, schema: StructType | None = None, **options) -> list[list[pa.Rec
     """The batches of each task."""
     reader, schema = batch_reader(path, schema, **options)
     return run(reader, reader.partitions(), schema)
+
+
+def refusal(path, schema: StructType | None = None, **options) -> str:
+    """What the load says that raises UsageError."""
+    with pytest.raises(UsageError) as raised:
+        source(path, **options).reader(struct("value") if schema is None else schema)
+    return str(raised.value)
 
 
 def run(reader, partitions, schema: StructType) -> list[list[pa.RecordBatch]]:

@@ -12,7 +12,7 @@ from aolog.errors import UsageError
 from aolog.spark import batch_delay, planning
 from aolog.spark.options import read_options
 from tests.aolog.conftest import fill, overwrite
-from tests.spark.driving import offsets, source, struct, table, tasks, write
+from tests.spark.driving import offsets, refusal, table, tasks, write
 from tests.spark.queries import Query, named
 
 pytestmark = pytest.mark.usefixtures("looks_at_once")
@@ -24,10 +24,10 @@ def names(path, **options):
     return sorted(set(table(path, columns="log", **options)["log"].to_pylist()))
 
 
-def refusal(path, **options):
-    with pytest.raises(UsageError) as raised:
-        source(path, **options).reader(struct("value"))
-    return str(raised.value)
+def test_kafka_s_own_options_are_passed_over(tmp_path):
+    addresses = write(tmp_path / "log", 3)
+    options = {"kafka.bootstrap.servers": "h:1", "kafkaConsumer.pollTimeoutMs": "1"}
+    assert offsets(tmp_path / "log", **options) == addresses
 
 
 # --- assign ---------------------------------------------------------------------------------
