@@ -65,12 +65,11 @@ def _in_log(log: Listed, question: Callable[[Log], _T]) -> _T:
 
 
 def _counted(span: Span) -> _Backlog | None:
-    """What needs no look at the log, if only records count. None if the ordinals are unknown, or prove
-    nothing: after a pruning, or if the log lost its end with the page cache."""
-    log, since, until, ordinal = span
-    if ordinal is None or log.ordinal is None or since < log.bases[0] or until != log.end:
+    """What needs no look at the log, if only records count."""
+    if (known := span.ordinals()) is None:
         return None
-    return _Backlog(log, since, End(until, log.ordinal), ordinal) if ordinal < log.ordinal else None
+    begin, end = known
+    return _Backlog(span.log, span.since, End(span.until, end), begin)
 
 
 def _measured(span: Span, log: Log) -> _Backlog:

@@ -57,6 +57,15 @@ class Span(NamedTuple):
     until: int
     ordinal: int | None = None
 
+    def ordinals(self) -> tuple[int, int] | None:
+        """The ordinals at both ends, if they need no look at the log. None if one is unknown, or they
+        prove nothing: after a pruning, or if the log lost its end with the page cache."""
+        end = self.log.ordinal
+        if self.ordinal is None or end is None or self.ordinal >= end:
+            return None
+        is_whole = self.since >= self.log.bases[0] and self.until == self.log.end
+        return (self.ordinal, end) if is_whole else None
+
 
 class Piece(NamedTuple):
     """The range of a log that a task reads. Picklable. ordinal: of the span, in its first piece."""
@@ -253,6 +262,8 @@ def _by_records(wanted: Iterable[Span], most: int | None) -> list[tuple[Span, in
 def _ordinals(span: Span) -> tuple[int, int]:
     """The ordinals at both ends; equal if they are unknown."""
     check_counts(span.log, "maxRecordsPerPartition", "use maxPartitionBytes")
+    if (known := span.ordinals()) is not None:
+        return known
     with suppress(AologError, FileNotFoundError), Log(span.log.path, Storage()) as log:
         bounds = span.since, span.until
         ends = [log.listed(partial(seek.at_address, log, at)).ordinal for at in bounds]
