@@ -11,8 +11,10 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.read.lag import oldest_us
+from aolog.record import Lag
 from aolog.spark.options import PARTITION_BYTES
 from aolog.spark.planning import Span, bytes_of
+from aolog.spark.positions import by_present_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,14 +81,14 @@ class Backlog:
         watching: Watching,
     ) -> dict[str, Any]:
         """In the form that Spark shows. ends: of the next batch."""
-        lags = {}
+        lags: dict[str, Lag] = {}
+        ends = by_present_name(ends, logs)
         for name, log in logs.items():
             end = ends.get(name)
-            if end is not None and not end.is_in(log.uuid):
-                end = None  # another log had the name
             since = log.bases[0] if end is None else max(end.address, log.bases[0])
             if since < log.end:
-                lag = self._lag(Span(log, since, log.end), end, watching)
+                ordinal = end.ordinal if end is not None and end.address == since else None
+                lag = self._lag(Span(log, since, log.end, ordinal), watching)
                 if lag is not None:
                     lags[name] = lag
         self._first = {name: self._first[name] for name in lags}
@@ -97,19 +99,19 @@ class Backlog:
             "lost": self._lost(),
         }
 
-    def _lag(self, span: Span, end: LogPosition | None, watching: Watching) -> list[Any] | None:
-        """Records, bytes and seconds, as of `aolog.Lag`; None if there is no record."""
+    def _lag(self, span: Span, watching: Watching) -> Lag | None:
+        """None if there is no record."""
         name, since = span.log.name, span.since
         first, last = self._first.get(name), span.log.ordinal
         if first is None or first.address != since:
-            first = _first(span, end, watching)
+            first = _first(span, watching)
         if first.ordinal is not None and first.ordinal == last:  # only marks, seals and headers
             return None
         self._first[name] = first
         records = None if first.ordinal is None or last is None else max(0, last - first.ordinal)
         age_s = None if first.at_us is None else max(0.0, time.time() - first.at_us / 1e6)
         size = bytes_of(span, PARTITION_BYTES)
-        return [records, size, None if age_s is None else round(age_s, 3)]
+        return Lag(records, size, None if age_s is None else round(age_s, 3))
 
     def _lost(self) -> dict[str, Any]:
         reasons: dict[str, list[int]] = {}
@@ -123,11 +125,8 @@ class Backlog:
         return {"reasons": reasons, "logs": {log: logs[log] for log in most}}
 
 
-def _first(span: Span, position: LogPosition | None, watching: Watching) -> _First:
-    log, since = span.log, span.since
-    ordinal = None
-    if position is not None and position.address == since:
-        ordinal = position.ordinal
+def _first(span: Span, watching: Watching) -> _First:
+    log, since, _, ordinal = span
     if ordinal is None and log.has_headers:
         ordinal = watching.ordinal_at(log, since)
     if ordinal is not None and ordinal == log.ordinal:
@@ -135,11 +134,11 @@ def _first(span: Span, position: LogPosition | None, watching: Watching) -> _Fir
     return _First(since, ordinal, watching.ask(log, lambda opened: oldest_us(opened, since)))
 
 
-def _sums(lags: Mapping[str, list[Any]]) -> dict[str, Any]:
+def _sums(lags: Mapping[str, Lag]) -> dict[str, Any]:
     """In total, and of the logs that are furthest behind."""
     records, sizes, ages = zip(*lags.values(), strict=True) if lags else ((), (), ())
     known = [age for age in ages if age is not None]
-    most = sorted(lags, key=lambda name: -lags[name][1])[:LOGS_MAX]
+    most = sorted(lags, key=lambda name: -lags[name].bytes)[:LOGS_MAX]
     return {
         "records": None if None in records else sum(records),
         "bytes": sum(sizes),

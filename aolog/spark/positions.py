@@ -99,6 +99,13 @@ def recognised(
     return found
 
 
+def by_present_name(
+    positions: Mapping[str, LogPosition], others: Mapping[str, _Identified]
+) -> dict[str, LogPosition]:
+    """The positions by the names of `recognised`."""
+    return {name: positions[old] for old, name in recognised(positions, others).items()}
+
+
 def _common_end(name: str, other: str) -> int:
     """Parts of two names that are the same, from the end."""
     parts = zip(reversed(name.split("/")), reversed(other.split("/")), strict=False)

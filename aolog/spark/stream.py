@@ -37,6 +37,7 @@ from aolog.spark.planning import Span, check_names, partitions, where
 from aolog.spark.positions import (
     LogPosition,
     as_json,
+    by_present_name,
     from_json,
     located,
     position_in,
@@ -165,9 +166,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _rest(self, name: str, position: LogPosition, reason: GapReason = "missing") -> Loss:
         """What a log that is away had after the position, as of the last look."""
-        seen = self._whole.get(name)
-        same = seen is not None and seen.uuid == position.uuid
-        records = records_between(position, seen) if seen is not None and same else None
+        seen = self._seen_end(name, position)
+        records = None if seen is None else records_between(position, seen)
         return Loss(name, reason, position.address, records)
 
     def _warn_unselected(self, name: str, position: LogPosition) -> None:
@@ -207,8 +207,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _was_whole(self, name: str, position: LogPosition) -> bool:
         """Whether all records of the log were read, as of the last look."""
+        seen = self._seen_end(name, position)
+        return seen is not None and seen.address <= position.address
+
+    def _seen_end(self, name: str, position: LogPosition) -> LogPosition | None:
+        """The end of the log's records at the last look; None if this query has not seen the log."""
         seen = self._whole.get(name)
-        return seen is not None and seen.uuid == position.uuid and seen.address <= position.address
+        return seen if seen is not None and seen.uuid == position.uuid else None
 
     def _may_wait(self, limit: ReadLimit) -> bool:
         """A query that ends at what is there now never waits."""
@@ -253,7 +258,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         UsageError if records of the batch are gone."""
         logs, begins, ends = self._watching.look(), from_json(start), from_json(end)
         here = recognised(ends, logs)
-        before = {name: begins[old] for old, name in recognised(begins, ends).items()}
+        before = by_present_name(begins, ends)
         wanted = []
         for name, position in sorted(ends.items()):
             log = logs[here[name]] if name in here else None
@@ -339,9 +344,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cursor, logs = self._options.cursor, self._watching.known
         if cursor is None:
             return
-        for old, name in recognised(positions, logs).items():
-            if self._committed.get(name) != positions[old]:
-                self._move_cursor(cursor, logs[name], positions[old], only_new=only_new)
+        for name, position in by_present_name(positions, logs).items():
+            if self._committed.get(name) != position:
+                self._move_cursor(cursor, logs[name], position, only_new=only_new)
 
     def _move_cursor(
         self, cursor: str, log: Listed, position: LogPosition, *, only_new: bool

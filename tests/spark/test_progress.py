@@ -75,6 +75,16 @@ def test_marks_are_no_lag_and_records_that_come_later_have_their_age(tmp_path):
     assert (records, size > 0, seconds > 1e6) == (1, True, True)
 
 
+def test_a_log_that_is_renamed_beside_the_query_is_not_unread(tmp_path):
+    write(tmp_path / "before")
+    query = Query(tmp_path)
+    query.all()
+    (tmp_path / "before").rename(tmp_path / "after")
+    assert report(query)["behind"]["records"] == 0
+    write(tmp_path / "after", 3)
+    assert report(query)["behind"]["records"] == 3
+
+
 def test_a_loss_is_counted_once_by_its_reason_and_its_log(tmp_path):
     options = {"slab_bytes": 15_000, "value": bytes(1000)}
     write(tmp_path / "pruned", 200, **options)
