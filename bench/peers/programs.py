@@ -1,8 +1,8 @@
 """Peers in other languages: small programs of our own, built here. Each is a contender whose work runs in a
 process of its own, which starts before the timed part and waits for a line.
 
-framed.go does for each record what queuefka does, which it is not. synced.c writes and syncs blocks: the time of
-the kernel and the device alone.
+framed.go does for each record what queuefka does, which it is not; its checksum is the goldens' program's.
+synced.c writes and syncs blocks: the time of the kernel and the device alone.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ __all__ = ["GO", "GO_FLUSH", "GO_LARGE", "SYNCED", "framed", "synced"]
 GO, GO_LARGE, GO_FLUSH = "Go, as queuefka", "Go, a larger buffer", "Go, flush each"
 SYNCED = "C, write + fdatasync"
 _GO_BESIDE_PATH = "/usr/local/go/bin/go"  # where Go's own archive is unpacked
+_HERE = Path(__file__).parent
+_XXH32 = _HERE.parents[1] / "tests/golden/queuefka/gotool/xxh32.go"
 _NOTE = "a process of its own, whose CPU time is not counted"
 _OUT = "out"  # the file that a program writes
 _PREFIX_BYTES = 8  # of a frame: length and xxh32
@@ -44,7 +46,7 @@ def framed(directory: str, values: Sequence[bytes], expected: Proof) -> list[Con
         GO_LARGE: ["262144", "write"],  # the fastest of 4 KiB to 1 MiB
         GO_FLUSH: ["4096", "flush"],
     }
-    if go is None or (program := _built(directory, command, "framed.go")) is None:
+    if go is None or (program := _built(directory, command, _HERE / "framed.go", _XXH32)) is None:
         why = "not installed" if go is None else "does not build here"
         return [Skipped(name, why) for name in names]
     given = _input(directory, values)
@@ -80,7 +82,7 @@ def synced(
     """C's contender for blocks of one length, which it writes into the file `out`."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     command = [compiler or "", "-O2", "-o"]
-    if compiler is None or (program := _built(directory, command, "synced.c")) is None:
+    if compiler is None or (program := _built(directory, command, _HERE / "synced.c")) is None:
         return Skipped(SYNCED, "no compiler" if compiler is None else "does not build here")
     session = partial(_waiting, [str(program), *_input(directory, blocks)], [])
     return Contender(
@@ -88,13 +90,14 @@ def synced(
     )
 
 
-def _built(directory: str, command: Sequence[str], source: str) -> Path | None:
+def _built(directory: str, command: Sequence[str], *sources: Path) -> Path | None:
     """The program, None if it cannot be built: without network, or with another version of the language."""
-    made = Path(directory, Path(source).stem)
+    made = Path(directory, sources[0].stem)
+    # Go takes files of one directory.
+    copies = [shutil.copy(source, directory) for source in sources]
     built = subprocess.run(
-        [*command, str(made), str(Path(__file__).with_name(source))],
-        cwd=directory, capture_output=True, check=False,
-    )  # fmt: skip  # one call
+        [*command, str(made), *copies], cwd=directory, capture_output=True, check=False
+    )
     return made if built.returncode == 0 else None
 
 

@@ -6,34 +6,22 @@ import (
 )
 
 // Constants of the published xxHash specification, 32-bit variant.
-const (
-	p1 uint32 = 0x9E3779B1
-	p2 uint32 = 0x85EBCA77
-	p3 uint32 = 0xC2B2AE3D
-	p4 uint32 = 0x27D4EB2F
-	p5 uint32 = 0x165667B1
-)
+const p1, p2, p3, p4, p5 uint32 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
+
+func lane(acc uint32, data []byte) uint32 {
+	return bits.RotateLeft32(acc+binary.LittleEndian.Uint32(data)*p2, 13) * p1
+}
 
 // xxh32 is XXH32 with seed 0, written from the specification.
 func xxh32(data []byte) uint32 {
-	total := uint32(len(data))
-	acc := p5
+	total, acc := uint32(len(data)), p5
 	if len(data) >= 16 {
-		// "+ 0" lanes in variables, so the wrap-around is at run time.
-		seed := uint32(0)
-		lanes := [4]uint32{seed + p2, seed + p2, seed, seed - p1}
-		lanes[0] += p1
-		for len(data) >= 16 {
-			for i := range lanes {
-				word := binary.LittleEndian.Uint32(data[4*i:])
-				lanes[i] = bits.RotateLeft32(lanes[i]+word*p2, 13) * p1
-			}
-			data = data[16:]
+		var zero uint32 // a variable: constants do not wrap around
+		a, b, c, d := zero+p1+p2, zero+p2, zero, zero-p1
+		for ; len(data) >= 16; data = data[16:] {
+			a, b, c, d = lane(a, data), lane(b, data[4:]), lane(c, data[8:]), lane(d, data[12:])
 		}
-		acc = 0
-		for i, turn := range [4]int{1, 7, 12, 18} {
-			acc += bits.RotateLeft32(lanes[i], turn)
-		}
+		acc = bits.RotateLeft32(a, 1) + bits.RotateLeft32(b, 7) + bits.RotateLeft32(c, 12) + bits.RotateLeft32(d, 18)
 	}
 	acc += total
 	for ; len(data) >= 4; data = data[4:] {
