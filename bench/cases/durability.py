@@ -185,7 +185,9 @@ def _log_contender(
         return prove(found)
 
     promise = Promise(_DURABLE, "xxh3 a frame")
-    return Contender(name, promise, len(values), session, proof, expected, "", lambda: counted[0])
+    return Contender(
+        name, promise, len(values), session, proof, expected, fdatasyncs=lambda: counted[0]
+    )
 
 
 def _slab_bytes(values: Sequence[bytes]) -> int:
