@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 BYTES_MAX = 1 << 30  # of a file that is taken for a manifest: millions of lines
-CONTENTS_MAX = (
-    32  # of an id: a checkpoint that was restored some minutes late; about 2 kB in each manifest
-)
+# Of an id: enough for a checkpoint that was restored some minutes late; about 2 kB in each manifest.
+CONTENTS_MAX = 32
 
 
 class Content(NamedTuple):
@@ -57,9 +56,8 @@ class Transaction(NamedTuple):
     """Makes a commit happen once."""
 
     id: str  # of an application or a streaming query
-    version: (
-        int  # grows with each commit of the id: one that is not above the last was committed before
-    )
+    # Grows with each commit of the id: one that is not above the last was committed before.
+    version: int
     content: Content | None = None  # what it publishes; None if its caller does not compare
 
 

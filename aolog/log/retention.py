@@ -118,9 +118,8 @@ class Plan(NamedTuple):
 
     drop: int  # how many slabs to remove from the front
     room: bool  # False if protecting cursors still need slabs that exceed max_bytes
-    misdated: tuple[
-        SlabSize, ...
-    ] = ()  # those of `drop` that are too old although their own time is not
+    # Those of `drop` that are too old although their own time is not.
+    misdated: tuple[SlabSize, ...] = ()
 
 
 def plan(
@@ -181,9 +180,8 @@ class Pruned(NamedTuple):
     slabs: int
     bytes: int
     end: int  # everything before this address is removed
-    holder: (
-        str | None
-    )  # the protecting cursor that needs slabs that exceed max_bytes; None: there is room
+    # The protecting cursor that needs slabs that exceed max_bytes; None: there is room.
+    holder: str | None
     unread: dict[str, Gap]  # by protecting cursor, the removed records that it had not read
     # Cursors that cannot be read: they count as protecting, and as if they had passed no record.
     unreadable: tuple[str, ...] = ()

@@ -167,9 +167,8 @@ class Walker:
         self._chunk_view = memoryview(b"")
         self._chunk_at = offset
         self._once_bytes, self._once_frames = _FIRST_BYTES, 1  # of a read and a run; they grow
-        self._searched: tuple[int, int, int] | None = (
-            None  # the last tail's begin, size, changed_ns
-        )
+        # Of the last tail: begin, size, changed_ns.
+        self._searched: tuple[int, int, int] | None = None
 
     def next(self) -> Outcome:
         """The outcome at `offset`; moves after it unless it is a tail. After a tail each call looks

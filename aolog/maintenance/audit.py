@@ -64,9 +64,8 @@ class SlabAudit:
     seal_header: SlabHeader | None = None  # in the intact seal; None without one
     copies: tuple[SlabHeader | NewerVersion | None, ...] = ()  # of the header
     trailer: int | None = None  # the seal's offset in the trailer; None without an intact trailer
-    is_emptied: bool = (
-        False  # only zeros after the magic, as in repair's copy of an unreadable slab
-    )
+    # Only zeros after the magic, as in repair's copy of an unreadable slab.
+    is_emptied: bool = False
     limit: int | None = None  # offset at which the successor begins
     stat: Stat | None = None  # of the file, after the pass
 

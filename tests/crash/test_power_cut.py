@@ -71,10 +71,11 @@ def after_a_cut(path: Path, taken: dict[int, Id], kept: int) -> int:
     with aolog.Writer(path, storage=Storage(AnotherBoot())) as writer:
         which = Id(1_000_000, 0, 0)
         address = writer.append(value_of(which))
-        if writer.opening.case == "sealed":  # cut between a seal and the slab behind it: what
-            assert address >= kept  # was taken there was taken behind the cut
+        if writer.opening.case == "sealed":
+            # The power was cut after a seal, before the next slab: records in that slab came after the cut.
+            assert address >= kept
         else:
-            assert address > max(taken)  # none that anybody may have seen is used again
+            assert address > max(taken)  # no address that anybody may have seen is used again
     check(str(path), {**taken, address: which}, kept, reasons=REASONS, in_order=False)
     with aolog.Reader(path, start=address) as reader:
         assert [record.value for record in reader] == [value_of(which)]
