@@ -362,15 +362,15 @@ class Log:
         return self._uuids[base]
 
     def _first_has_headers(self) -> bool:
-        """Whether the log's format has headers: as the first slab does that shows it, or a guess. A log has
-        one format: a writer refuses to mix them."""
+        """As the first slab shows it, otherwise a guess: a writer refuses to mix formats in a log."""
         if self._has_headers is None and self._guess is None:
             guess = self._guess_headers()  # first: a writer may write meanwhile
             probed = map(self._shows_headers, self.bases[:_FORMAT_PROBES])
             shown = next((each for each in probed if each is not None), None)
-            self._has_headers = self._has_traces_of_headers() or None if shown is None else shown
-            self._guess = guess if self._has_headers is None else None
-        return False not in {self._has_headers, self._guess}
+            if shown is None and self._has_traces_of_headers():
+                shown = True
+            self._has_headers, self._guess = shown, guess
+        return (self._guess if self._has_headers is None else self._has_headers) is not False
 
     def _has_traces_of_headers(self) -> bool:
         return (
