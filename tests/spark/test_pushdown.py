@@ -163,7 +163,7 @@ def test_a_filter_that_a_log_cannot_look_up_is_left_to_spark(tmp_path):
     assert rows(pushing(tmp_path / "log", ("offset",)), [taken], ("offset",))[1] == [taken]
 
 
-# --- what is not read ------------------------------------------------------------------------
+# --- slabs and logs that a filter excludes ---------------------------------------------------
 
 
 @pytest.fixture

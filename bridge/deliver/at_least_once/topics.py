@@ -14,8 +14,8 @@ from the first address on that is past all of these:
     - what this process has read (the frontier), since it sends nothing else;
     - what the lanes are known to hold;
     - what the read-back found in the topic. A process before this one may have had records under way:
-      they have arrived, and are found, or never will. If a lane was not read back to its end, the end
-      of the log stands for what it may hold.
+      they have arrived, and are found, or never will. A lane that was not read back to its end may
+      hold any record of the log: then the address is past the log's end.
 The old number, the new one and the address are durable before a record is sent past it. So a restart,
 and the next growth, find each record where it was sent (see partition_counts).
 
