@@ -60,12 +60,7 @@ def seal_at_end(file: File, end: int) -> tuple[Seal, Frame] | None:
 class Slab:
     """An opened slab file. Not thread-safe.
 
-    has_headers: whether its format has headers, marks and seals, and counts records: format 2. header:
-    None if it has none, and if no copy is valid because all are lost or all are another log's: then the
-    whole slab is damage. foreign: the UUID of that other log. limit: the
-    offset at which the slab ends by its successor's name; None for the log's last slab. is_sealed:
-    whether the last frame that `end` found is a seal. is_ours: whether a header that was found in
-    the slab at a base has the log's UUID.
+    is_ours: whether a header that was found in the slab at a base has the log's UUID.
     """
 
     def __init__(
@@ -79,9 +74,10 @@ class Slab:
     ) -> None:
         self.file = file
         self.base = base
-        self.limit = limit
+        self.limit = limit  # offset at which it ends by its successor's name; None: the log's last
+        # None if its format has none, or if no copy is valid: then the whole slab is damage.
         self.header: SlabHeader | None = None
-        self.foreign: bytes | None = None
+        self.foreign: bytes | None = None  # the UUID of another log, if all intact copies are its
         self._is_ours = is_ours
         self._seal: Seal | None = None
         self._walker: Walker | None = None  # at the end of the frames that `_walk` has seen
@@ -89,8 +85,9 @@ class Slab:
         self._end: Mark | None = None  # their end
         self._marked = 0  # offset of the last of them that has the durable flag
         self.is_sealed = False  # whether the last of them is a seal
-        # A log has one format. A slab that is too short or too damaged to show its format has the
-        # log's: a damaged header is never read as a frame's length, nor a torn length as a header.
+        # Whether its format has headers, marks and seals, and counts records: format 2. A log has one
+        # format. A slab that is too short or too damaged to show its own has the log's: a damaged header
+        # is never read as a frame's length, nor a torn length as a header.
         first = file.pread(HEADER_LEN, 0)
         self.has_headers = first.startswith(MAGIC[:4]) or log_has_headers()
         if self.has_headers:
