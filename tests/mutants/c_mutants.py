@@ -18,15 +18,13 @@ MODULE = "aolog.format.native._speed"
 
 
 class CMutant(NamedTuple):
-    """clause: what breaks: frames, limits, columns, reading, flushing, or payloads of format 1. before: text that occurs once in
-    the C files of aolog/format/native, so code may move between them. after: what replaces it. test: which
-    must fail, as of `Mutant`."""
+    """A changed text in the C files of aolog/format/native."""
 
     name: str
-    clause: str
-    before: str
-    after: str
-    test: str
+    clause: str  # what breaks: frames, limits, columns, reading, flushing, or payloads of format 1
+    before: str  # occurs once in these files together, so code may move between them
+    after: str  # what replaces it
+    test: str  # which must fail, as of `Mutant`
 
 
 UNCHANGED = CMutant("unchanged", "", "", "", "")

@@ -23,9 +23,8 @@ from tests.mutants.page import PAGE, clauses, page
 from tests.mutants.proofs import PROOFS
 from tests.mutants.run import first_of_each_clause, path_of
 
-needs_compiler = pytest.mark.skipif(
-    shutil.which("gcc") is None or not hasattr(compiled, "Frames"), reason="no gcc, or no xxhash.h"
-)
+COMPILES = shutil.which("gcc") is not None and hasattr(compiled, "Frames")
+needs_compiler = pytest.mark.skipif(not COMPILES, reason="no gcc, or no xxhash.h")
 
 
 @cache
@@ -100,12 +99,11 @@ print({one.mutant.name: one.caught for one in run_all(made + made_c * COMPILES)}
 
 
 def test_a_harmless_a_broken_and_an_inapplicable_mutant_do_not_count_as_caught():
-    compiles = not needs_compiler.args[0]
-    command = [sys.executable, "-c", f"COMPILES = {compiles}\n{HARMLESS_AND_BROKEN}"]
+    command = [sys.executable, "-c", f"COMPILES = {COMPILES}\n{HARMLESS_AND_BROKEN}"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     caught = ast.literal_eval(ended.stdout)
     names = ["harmless", "broken", "inapplicable"]
-    names += ["harmless C", "no C", "C that occurs twice"] * compiles
+    names += ["harmless C", "no C", "C that occurs twice"] * COMPILES
     assert caught == dict.fromkeys(names, False)
 
 
