@@ -62,19 +62,26 @@ def _read_back(length: int, directory: str) -> Proof:
         return prove(entry[_PREFIX_BYTES:] for entry in iter(read, b""))
 
 
-def write_calls(values: Sequence[bytes], expected: Proof) -> Contender:
+def write_calls(
+    values: Sequence[bytes], expected: Proof, *, flushes_each: bool = False
+) -> Contender:
     """A write for each record, through one buffer."""
     framed = _framed(values)
 
     def work(path: Path) -> int:
         with path.open("wb", buffering=BLOCK_BYTES) as file:
-            write = file.write
-            for entry in framed:
-                write(entry)
+            write, flush = file.write, file.flush
+            if flushes_each:
+                for entry in framed:
+                    write(entry)
+                    flush()
+            else:
+                for entry in framed:
+                    write(entry)
         return len(framed)
 
     return Contender(
-        RAW_FILE,
+        f"{RAW_FILE}, flush each" if flushes_each else RAW_FILE,
         Promise(_IN_SYSTEM, _NO_CHECKSUM),
         len(framed),
         partial(_write, work),

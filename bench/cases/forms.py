@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import aolog
 from aolog import aio
 from aolog.write.log_handler import JsonFormatter
+from bench import limits
 from bench.cases.append import TARGET_BYTES
-from bench.limits import RAW_FILE
 from bench.measure import Contender, Group, Promise, Skipped, Target, Wrong
 from bench.payloads import Proof, groups_of, prove
 from bench.peers.aolog_log import log_path
@@ -37,11 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["groups"]
 
 MSGPACK = "msgpack tuples"
-APPEND, EACH, EACH_FIELDS = (
-    "aolog",
-    "aolog, a frame a record",
-    "aolog, a frame a record, five fields",
-)
+APPEND, EACH = "aolog", "aolog, a frame a record"
+EACH_FIELDS = f"{EACH}, five fields"
 FORMAT_1, FORMAT_1_MANY = "aolog, format 1", "aolog, format 1, append_many"
 AWAITED, LOG_HANDLER, FILE_HANDLER = "aolog.aio, awaited", "aolog.LogHandler", "logging.FileHandler"
 RECORDS_A_CALL = 1000
@@ -65,10 +62,7 @@ class Fields(NamedTuple):
 
     def part(self, begin: int, end: int) -> Fields:
         """Those of some records."""
-        at = slice(begin, end)
-        return Fields(
-            self.values[at], self.keys[at], self.headers[at], self.timestamps[at], self.topics[at]
-        )
+        return Fields._make(column[begin:end] for column in self)
 
 
 def fields_of(values: list[bytes]) -> Fields:
@@ -217,36 +211,13 @@ def _beside_go(built: str, record_bytes: int, values: Values, fields: Fields) ->
     )  # fmt: skip  # a table
     yield _group(
         "append and flush each", record_bytes,
-        [go_flush, _flushed_file(values), log(APPEND, append=flush_each, checksum="xxh3 a frame")],
+        [
+            go_flush,
+            limits.write_calls(values.all, values.proof, flushes_each=True),
+            log(APPEND, append=flush_each, checksum="xxh3 a frame"),
+        ],
         Target("append and flush, as a multiple of Go", APPEND, (GO_FLUSH,), 1.6),
     )  # fmt: skip  # a table
-
-
-def _flushed_file(values: Values) -> Contender:
-    @contextmanager
-    def session(directory: str) -> Iterator[Callable[[], int]]:
-        with Path(directory, "raw").open("wb") as file:
-
-            def work() -> int:
-                write, flush = file.write, file.flush
-                for value in values.all:
-                    write(value)
-                    flush()
-                return len(values.all)
-
-            yield work
-
-    return Contender(
-        f"{RAW_FILE}, flush each", _NO_CHECKSUM, len(values.all), session,
-        lambda directory: _cut(Path(directory, "raw"), 0, len(values.all[0])), values.proof,
-        "write and flush of one buffered file, no framing",
-    )  # fmt: skip  # one thing, a line or two
-
-
-def _cut(path: Path, begin: int, length: int) -> Proof:
-    """Of a file of blocks, each with a value of this length from `begin` on, and zeros up to a multiple of 8."""
-    data, step = path.read_bytes(), begin + length + (-length % 8 if begin else 0)
-    return prove(data[at + begin : at + begin + length] for at in range(0, len(data), step))
 
 
 # --- beside msgpack -------------------------------------------------------------------------------
@@ -347,10 +318,13 @@ def _synced(built: str, memory: str, record_bytes: int, values: Values) -> Group
             append(value)
             sync()
 
-    def proof(directory: str) -> Proof:
-        return _cut(Path(directory, "out"), _FRAME_HEADER_BYTES, length)
-
     blocks = [bytes(_FRAME_HEADER_BYTES) + value + bytes(-length % 8) for value in few]
+
+    def proof(directory: str) -> Proof:
+        data, begin = Path(directory, "out").read_bytes(), _FRAME_HEADER_BYTES
+        found = range(begin, len(data), len(blocks[0]))
+        return prove(data[at : at + length] for at in found)
+
     raw = synced(built, blocks, proof, values.few_proof)
     log = _log(APPEND, fields_of(few), values.few_proof, append_all)
     return _group(
