@@ -329,15 +329,17 @@ class AtLeastOnce:
         engine, lane = self.engine, event.lane
         where = "a partition" if lane is None else lane_name(lane)
         in_flight = {key[0] for key, each in engine.lanes.items() if each.outstanding}
-        if lane is not None and lane in engine.lanes and engine.lanes[lane].records == 1:
-            self._cluster.refused_alone(event, engine.lanes[lane].waits_s(now_s))
+        of_lane, named = None if lane is None else engine.lanes.get(lane), len(event.named)
+        if of_lane is not None and of_lane.records == 1:
+            named = 1
+            self._cluster.refused_alone(event, of_lane.waits_s(now_s))
         if self._cluster.learn({lane[0]} if lane else in_flight):
             _log.info("%s rejected a request: %s", where, event.reason)
             engine.again(event.reason, now_s=now_s)
             return
         what = "resending smaller groups to find the record"
-        if event.named:
-            what = f"{counted(len(event.named), 'record', ',')} of it will not be sent again"
+        if named:
+            what = f"{counted(named, 'record', ',')} of it will not be sent again"
         _log.info("%s rejected a request: %s; %s", where, event.reason, what)
         engine.suspect(event.reason, event.code, lane, named=event.named, now_s=now_s)
 

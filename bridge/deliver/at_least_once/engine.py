@@ -47,6 +47,7 @@ from bisect import bisect_left
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from aolog.write.options import BATCH_BYTES
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, Planned, plan
 from bridge.deliver.at_least_once.found import compare, conclude
 from bridge.deliver.at_least_once.partition_state import UNBOUNDED, Lane, Lanes, least
@@ -144,8 +145,10 @@ class Engine:
 
     @property
     def batch_bytes(self) -> int:
-        """How large the next batch should be; 0: a frame."""
-        return 0 if self.careful else self.window.bytes
+        """How large the next batch should be. For a bisected lane a batch is read for each group, so it is
+        small; but it is a full frame's, also in a log of small frames: the client names the refused
+        records of a request only if there are several."""
+        return BATCH_BYTES if self.careful else self.window.bytes
 
     @property
     def next_read(self) -> Position:
