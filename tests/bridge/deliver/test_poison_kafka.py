@@ -4,6 +4,7 @@ cluster, or looked for; what is good arrives soon all the same."""
 from __future__ import annotations
 
 import logging
+import re
 import time
 from pathlib import Path
 from typing import Any, Protocol
@@ -170,7 +171,13 @@ def test_poison_that_the_cluster_names_costs_a_connection_for_many(
 
 @DELIVERIES
 def test_poison_that_the_cluster_does_not_name_is_found_in_seconds(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, drain: Drain, delivery: str, blind: None
+    kafka: KafkaServer,
+    topic: TopicFactory,
+    log: Path,
+    drain: Drain,
+    delivery: str,
+    blind: None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The client compresses, so a size says nothing."""
     name, poison = topic(1, {"max.message.bytes": "20000"}), []
@@ -182,3 +189,5 @@ def test_poison_that_the_cluster_does_not_name_is_found_in_seconds(
             writer.append(b"x" * 100_000, key=b"k")
     assert drain(name, delivery, settings={"compression.type": "zstd"}) < len(poison) * 8
     check(log, poison, committed_in(kafka, name), name, "MSG_SIZE_TOO_LARGE")
+    found = re.findall("1 record (?:of it )?will not be sent", caplog.text)
+    assert len(found) == len(poison)
