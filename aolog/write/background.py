@@ -43,7 +43,7 @@ class Background:
     ) -> None:
         self._path = path
         self._options = options
-        self._state = State()
+        self._set(State())
         self._is_needed = (  # and not started yet
             options.flush_seconds is not None
             or options.sync == "interval"
@@ -102,7 +102,7 @@ class Background:
         """Whether the first thread will flush in time what joins the slab, although nobody calls
         `begin_frame`."""
         is_coming = self._options.flush_seconds is None or self._state.waits_s != NEVER_S
-        return is_coming and not self.is_over and not self.is_due(Task.SEAL)
+        return is_coming and not self.is_over
 
     @property
     def syncs_in_time(self) -> bool:
@@ -111,25 +111,23 @@ class Background:
 
     def is_due(self, task: Task) -> bool:
         """Whether it is, now."""
-        at_s = due(self._state, self._options)[task]
+        at_s = self._due[task]
         return at_s != NEVER_S and time.monotonic() >= at_s
 
     def done(self, task: Task) -> None:
         """The task counts as done."""
-        self._state = done(self._state, task, time.monotonic())
+        self._set(done(self._state, task, time.monotonic()))
 
     def look(self, seen: Seen) -> list[Task]:
         """The tasks that are due, besides FLUSH, in their order. They count as done, also if they fail; SEAL
         is due until the slab has ended. Wakes the second thread for a sync."""
         now_s = time.monotonic()
-        state = looked(self._state, now_s, seen)
-        times = due(state, self._options)
+        self._set(looked(self._state, now_s, seen))
         tasks: list[Task] = [
-            task for task in Task if times[task] <= now_s and task is not Task.FLUSH
+            task for task in Task if self._due[task] <= now_s and task is not Task.FLUSH
         ]
         for task in tasks:
-            state = done(state, task, now_s)
-        self._state = state
+            self.done(task)
         if Task.SYNC in tasks:
             self._syncer.wake()
         return tasks
@@ -141,13 +139,17 @@ class Background:
     def rest(self) -> float | None:
         """Seconds until the next look of the first thread, which calls this; None to sleep until woken."""
         now_s = time.monotonic()
-        self._looks_s = min(due(self._state, self._options).values())
+        self._looks_s = min(self._due.values())
         return None if self._looks_s == NEVER_S else max(0.0, self._looks_s - now_s)
+
+    def _set(self, state: State) -> None:
+        self._state = state
+        self._due = due(state, self._options)  # once a change: calls ask more often
 
     def _become(self, state: State) -> None:
         """Wakes the first thread if it would sleep for too long."""
-        self._state = state
-        due_s = min(due(state, self._options).values())
+        self._set(state)
+        due_s = min(self._due.values())
         if due_s < self._looks_s:
             self._looks_s = due_s
             self._ticker.wake()

@@ -117,7 +117,7 @@ class SlabChain:
     @property
     def must_roll(self) -> bool:
         """Whether the next slab begins now, and not with the next record."""
-        return self.is_full and self.slab is not None and self.slab.rolls_at_once
+        return self.slab is not None and self.slab.rolls_at_once and self.is_full
 
     def close_slab(self, slab: ActiveSlab) -> None:
         """The slab is sealed and durable: the next one follows it."""

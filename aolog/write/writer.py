@@ -100,6 +100,7 @@ class Writer(Inlet):
         self.path = absolute(path)  # slabs to come do not move with the process
         self._options = options
         self._frame_bytes, self._syncs_each_flush = options.frame_bytes, options.sync == "flush"
+        self._bounds = options.unwritten_bytes, options.unwritten_records, options.unsynced_records
         self._pack = packer(options.compression, options.compression_level)
         self._checks = RecordChecks(options)
         self._begin(0, 0)
@@ -227,25 +228,26 @@ class Writer(Inlet):
     def _flush_if_full(self) -> bool:
         """After a call: flushes if a bound of what waits is reached, and opens the inlet. True: the caller
         must sync instead, without the lock."""
-        chain, (left_bytes, left_records) = self._chain, self._left()
-        if self._size >= left_bytes or self._count >= left_records or self._background.is_over:
+        chain, left = self._chain, self._left()
+        if self._size >= left[0] or self._count >= left[1] or self._background.is_over:
             must_sync = chain.unsynced + self._count >= self._options.unsynced_records
             if self._syncs_each_flush or must_sync:
                 return True
             self._quietly(self._write)
+            left = self._left()
         if chain.must_roll:
             self._quietly(self._tail.make_room)
-        self._open()
+            left = self._left()
+        self._open(*left)
         return False
 
     def _left(self) -> tuple[int, int]:
         """How many bytes and records may be added to the frames in memory before something is due."""
-        chain, options = self._chain, self._options
-        unflushed = options.unwritten_records - chain.unflushed
-        unsynced = options.unsynced_records - chain.unsynced
-        return options.unwritten_bytes - chain.unwritten, min(unflushed, unsynced)
+        chain, (unwritten, unflushed, unsynced) = self._chain, self._bounds
+        records = min(unflushed - chain.unflushed, unsynced - chain.unsynced)
+        return unwritten - chain.unwritten, records
 
-    def _open(self) -> None:
+    def _open(self, left_bytes: int, left_records: int) -> None:
         """Opens the inlet: records join, and are flushed, without the code below, up to the bounds; but only
         if the writer's threads will flush and sync them in time."""
         chain, slab, background = self._chain, self._chain.slab, self._background
@@ -256,7 +258,6 @@ class Writer(Inlet):
             if not is_plain or chain.is_full:
                 return
             self._begin(chain.end, NO_TIMESTAMP)
-        left_bytes, left_records = self._left()
         frames = () if self._frame_bytes else (slab,)
         self._admit(min(left_bytes, self._frame_bytes or left_bytes), left_records, *frames)
         if (
@@ -301,7 +302,7 @@ class Writer(Inlet):
                 tail.look()
                 if self._write_out() is None:
                     self._write()
-                    self._open()
+                    self._open(*self._left())
                 written = tail.take_device()
             if written is not None:  # otherwise the slab was sealed, and synced with that
                 tail.sync_written(*written)
