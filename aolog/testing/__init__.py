@@ -28,7 +28,7 @@ and bytes. It is simpler: no links, owners, modes or sparse files; directory ent
 fsync of a file never makes its name durable (on ext4 it does).
 
 Read in this order: system (a process), calls, faults, machine (what processes share), disk and inode (its
-files), outcomes (the states after a power cut).
+files), outcomes (the states after a power cut); objects (an object store, as a value).
 """
 
 from aolog.testing.faults import Call, Effect, Fault, FaultPlan, Faults, RandomFaults

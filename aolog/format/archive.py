@@ -1,0 +1,134 @@
+"""`archive.json`: which objects of an archive are slabs of its log, and where each of them begins.
+
+Pure: bytes to a value and back. The rules are in aolog/docs/reference/archive.md.
+
+    {"aolog_archive": 1, "log": UUID, "topic": TEXT or null, "sequence": N, "write": ID,
+     "floor": ADDRESS, "entries": [ENTRY, ...], "xxh3": HASH}
+
+xxh3 is of all bytes before its key and the comma before that. The write id is random: no two manifests
+have the same bytes, and so no ETag returns where a store makes it from the content.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import xxhash
+
+from aolog.errors import MALFORMED, AologError, CorruptionError, NewerFormat
+from aolog.format.slab import ADDRESS_END
+
+MANIFEST = "archive.json"
+SLABS = "slabs/"
+VERSION = 1
+_HASH_KEY = b', "xxh3": "'
+_DIGEST_DIGITS = 64  # sha256
+
+
+class Entry(NamedTuple):
+    """A slab in the archive. Its bytes are those of the local slab, [0, end - base)."""
+
+    base: int  # address at which the slab begins
+    end: int  # address after its last archived byte
+    # Whether nothing will follow in the slab: it is sealed, or has a successor. Otherwise the object is the
+    # durable beginning of the slab that grew when it was archived, and a longer one will replace it.
+    final: bool
+    sha256: str  # of the object, hexadecimal
+    ordinal: int | None = None  # records of the log before it; None if unsure
+    records: int | None = None  # in it, by its seal; None without a seal
+    least_us: int | None = None  # timestamps of its records, by its seal
+    greatest_us: int | None = None
+    epoch: int = 0
+    etag: str = ""  # of the object; readers demand it for every range
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object."""
+        return self.end - self.base
+
+    @property
+    def object_name(self) -> str:
+        """Below the archive's URL. Another content has another name."""
+        return f"{SLABS}{self.base:020d}-{self.end:020d}-{self.sha256[:16]}.slab"
+
+
+class Manifest(NamedTuple):
+    """The parsed manifest."""
+
+    uuid: str  # of the log, hexadecimal
+    topic: str | None = None  # the log's default
+    sequence: int = 0  # grows by one with each commit
+    write: str = ""  # random; of the commit that wrote it
+    # Addresses below it were dropped by the archive's retention and are never archived again.
+    floor: int = 0
+    entries: tuple[Entry, ...] = ()  # by base; they do not overlap
+
+    @property
+    def end(self) -> int:
+        """The address after the last archived byte."""
+        return max(self.floor, self.entries[-1].end) if self.entries else self.floor
+
+
+def object_range(name: str) -> tuple[int, int] | None:
+    """(base, end) of the slab whose object has this name; None if it is not such a name."""
+    parts = name.removeprefix(SLABS).split("-")
+    if not name.startswith(SLABS) or len(parts) != 3 or not parts[2].endswith(".slab"):
+        return None
+    if not all(len(part) == 20 and part.isascii() and part.isdigit() for part in parts[:2]):
+        return None
+    return int(parts[0]), int(parts[1])
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The object's bytes."""
+    fields = {"aolog_archive": VERSION, "log": manifest.uuid} | manifest._asdict()
+    del fields["uuid"]
+    fields["entries"] = [entry._asdict() for entry in manifest.entries]
+    body = json.dumps(fields)[:-1].encode()
+    return body + _HASH_KEY + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
+
+
+def decode_manifest(data: bytes, path: str) -> Manifest:
+    """The manifest in these bytes. path: of the object, for errors. Raises CorruptionError, NewerFormat."""
+    body, key, rest = data.rpartition(_HASH_KEY)
+    try:
+        fields = json.loads(body + b"}" if key else data)
+        version = fields.pop("aolog_archive")
+        if isinstance(version, int) and version > VERSION:
+            raise NewerFormat(
+                f"version {version} of an archive's manifest, this release reads up to {VERSION}",
+                hint="upgrade aolog",
+                path=path,
+            )
+        if rest.rstrip() != xxhash.xxh3_64_hexdigest(body).encode() + b'"}':
+            raise _damaged(path, "its hash differs")
+        entries = tuple([Entry(**entry) for entry in fields.pop("entries")])
+        manifest = Manifest(uuid=fields.pop("log"), entries=entries, **fields)
+        _check(manifest)
+    except AologError:
+        raise
+    except MALFORMED as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}") from None
+    return manifest
+
+
+def _check(manifest: Manifest) -> None:
+    """Raises ValueError for values that no writer writes."""
+    if len(bytes.fromhex(manifest.uuid)) != 16:
+        raise ValueError("the UUID has another length")
+    at = 0
+    for entry in manifest.entries:
+        if not at <= entry.base < entry.end <= ADDRESS_END:
+            raise ValueError(f"the slab at {entry.base} is out of order")
+        if len(bytes.fromhex(entry.sha256)) * 2 != _DIGEST_DIGITS:
+            raise ValueError(f"the checksum of the slab at {entry.base} has another length")
+        at = entry.end
+
+
+def _damaged(path: str, why: str) -> CorruptionError:
+    return CorruptionError(
+        f"the archive's manifest is damaged: {why}",
+        hint="put an older version of this object back if the bucket keeps versions; slabs are intact",
+        path=path,
+    )
