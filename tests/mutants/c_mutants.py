@@ -69,10 +69,8 @@ BODY = "inlet::test_a_body_of_columns_is_that_of_its_records"
 BOUNDS = "inlet::test_a_record_joins_until_a_bound_and_goes_to_the_writer_from_there_on"
 EACH = "inlet::test_a_frame_a_record_is_made_without_the_writer_until_something_is_due"
 TURNS = "inlet::test_a_flush_is_the_writer_s_if_another_call_is_under_way_or_something_is_due"
-PAYLOADS = "queuefka/test_growing_slab::test_both_halves_make_the_same_frames_of_the_same_values"
-FILES = (
-    "queuefka/test_growing_slab::test_an_append_leaves_the_same_files_with_and_without_the_inlet"
-)
+PAYLOADS = "growing_slab::test_both_halves_make_the_same_frames_of_the_same_values"
+FILES = "growing_slab::test_an_append_leaves_the_same_files_with_and_without_the_inlet"
 ROWS = "speed::test_rows_are_the_same"
 
 C_MUTANTS = {one.name: one for one in (

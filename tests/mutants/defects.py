@@ -1,6 +1,8 @@
-"""The mutants, in the order of the promise's clauses. The first of each clause runs in CI."""
+"""The mutants, in the order of the promise's clauses; those of the bridge are in bridge_defects.py. The first
+of each clause runs in CI."""
 
 from tests.mutants import changes as c
+from tests.mutants.bridge_defects import BRIDGE_MUTANTS
 from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
@@ -12,7 +14,7 @@ NEXT, SCAN = "aolog.log:Walker.next", "aolog.read:Scan.next"
 LYING = "testing::test_a_log_on_a_sync_that_lies_refuses_and_keeps_what_it_said_was_durable"
 CREATORS = "killed_creators::test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next"
 GAPS = "gaps::test_gaps_are_exact_and_every_other_record_is_read"
-PUBLISH = "publish/test_publication::"
+PUBLISH = "publication::"
 
 MUTANTS = {one.name: one for one in (
     Mutant("sync does nothing", "durable", SYNC, c.not_at(".slab"), LYING, case="first_sync"),
@@ -29,7 +31,7 @@ MUTANTS = {one.name: one for one in (
     Mutant("append_many is two frames", "atomic", "aolog.write:Writer.append_many", c.in_halves,
            "writer::test_append_many_is_one_frame_whatever_its_size"),
     Mutant("append_arrow is two frames", "atomic", "aolog.write:Writer.append_arrow", c.in_halves,
-           "read/test_arrow::test_a_batch_is_one_frame"),
+           "arrow::test_a_batch_is_one_frame"),
     Mutant("bodies are not checked", "bytes", "aolog.format:intact_frames aolog.format:body_matches",
            c.headers_alone, "walk::test_whatever_is_overwritten_every_untouched_frame_is_delivered", target="recovery"),
     Mutant("every slab has the same salt", "bytes", "aolog.storage:System.random_bytes", c.always(b"salt" * 4),
@@ -131,15 +133,16 @@ MUTANTS = {one.name: one for one in (
            c.inside(c.nothing), f"{PUBLISH}test_what_a_task_describes_survives_power_loss"),
     Mutant("a view of many logs looks once", "published", "aolog.log:steadily",
            lambda _: lambda roots, look, storage: look(),
-           "publish/test_readers_beside::test_who_looks_steadily_at_all_logs_sees_all_of_it_or_nothing"),
+           "readers_beside::test_who_looks_steadily_at_all_logs_sees_all_of_it_or_nothing"),
     Mutant("published slabs are deleted", "published", "aolog.publish:sweep",
            lambda sweep: lambda root, path, job, kept, *rest: sweep(root, path, job, (), *rest),
            f"{PUBLISH}test_what_the_manifest_names_is_never_swept"),
     Mutant("a slab is published before it is synced", "published", f"aolog.publish:_complete {SYNC}",
-           c.inside(c.nothing), "publish/test_crashes::test_nothing_is_left_when_all_is_done"),
+           c.inside(c.nothing), "crashes::test_nothing_is_left_when_all_is_done"),
     Mutant("a payload of format 1 is not checked", "format 1", "aolog.queuefka:payload_matches", c.always(True),
            "gaps::test_an_altered_payload_of_format_1_costs_its_record"),
     Mutant("format 1 takes what it cannot store", "format 1", "aolog.queuefka:check_storable", c.nothing,
            "writer::test_format_1_refuses_and_names_what_it_has_no_place_for"),
+    *BRIDGE_MUTANTS,
 )}  # fmt: skip  # a table
 """By name."""

@@ -25,8 +25,8 @@ class Mutant(NamedTuple):
     """clause: of the promise, which it breaks. seams: separated by spaces; their originals are
     replaced by what `make` returns for them, one or a tuple.
 
-    What must find it: `test`, which must fail, `file::test` below tests/aolog or
-    `folder/test_file::test`; the exploration of `case`; the fuzzer of `target`.
+    What must find it: `test`, which must fail, `file::test` of tests/**/test_file.py; the exploration of
+    `case`; the fuzzer of `target`.
     """
 
     name: str

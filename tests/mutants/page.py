@@ -37,10 +37,10 @@ the C code in `aolog/format/native`, compiled and loaded in place of that half. 
 
 
 def clauses() -> list[str]:
-    """Names of the promise's clauses, in order."""
+    """Names of the promise's clauses, in order; each point of the section is one."""
     text = _PROMISE.read_text(encoding="utf-8")
     part = text.split("\n## The promise\n")[1].split("\n## ")[0]
-    return [str(name) for name in re.findall(r"^- \*\*([a-z0-9 ]+)\.?\*\*", part, re.MULTILINE)]
+    return re.findall(r"^- (?:\*\*([a-z0-9 ]+)\.?\*\*)?", part, re.MULTILINE)
 
 
 def page() -> str:

@@ -1,6 +1,6 @@
 """Which tests prove each clause of the promise (aolog/docs/explanation/guarantees.md). Data only.
 
-A test is `file::test` below tests/aolog, or `folder/test_file::test`. Mutants name their clause
+A test is `file::test` below tests/aolog, or `file::test`. Mutants name their clause
 themselves.
 """
 
@@ -13,9 +13,9 @@ PROOFS = {
         commit::test_threads_that_sync_across_many_slabs_are_never_told_too_early
         killed_creators::test_a_log_whose_creator_was_killed_survives_the_sync_of_the_next
         testing::test_storage_finishes_short_writes_and_reads_and_interrupted_calls
-        explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
-        crash/test_kill::test_a_writer_is_killed
-        crash/test_power_cut::test_what_was_synced_survives_a_power_cut
+        exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
+        kill::test_a_writer_is_killed
+        power_cut::test_what_was_synced_survives_a_power_cut
     """,
     "atomic": """
         writer::test_append_many_is_one_frame_whatever_its_size
@@ -30,7 +30,7 @@ PROOFS = {
         foreign_slab::test_every_combination_of_slabs_and_cursors_lands_on_its_row
         damage_matrix::test_damage_costs_what_it_touches_however_one_reads
         columns::test_nonsense_under_a_right_hash_is_malformed
-        fuzz/test_fuzz::test_a_target_runs_its_small_budget_and_finds_nothing
+        fuzz::test_a_target_runs_its_small_budget_and_finds_nothing
     """,
     "addresses": """
         recovery_table::test_an_epoch_begins_above_the_file_and_above_every_cursor
@@ -40,7 +40,7 @@ PROOFS = {
         opening::test_a_restore_in_place_is_recognised_by_a_cursor_past_the_end_and_by_nothing_else
         regressions::test_two_copies_of_a_log_do_not_give_out_the_same_addresses
         opening::test_a_new_epoch_is_told_in_a_warning
-        explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
+        exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
     """,
     "damage": """
         gaps::test_gaps_are_exact_and_every_other_record_is_read
@@ -72,7 +72,7 @@ PROOFS = {
         recovery_table::test_only_bytes_after_the_last_intact_frame_are_ever_cut
         opening::test_a_hole_before_the_last_intact_frame_is_kept
         queuefka::test_a_tail_that_is_searched_in_vain_up_to_the_bound_is_not_cut
-        explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
+        exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
     """,
     "ends": """
         walk::test_every_second_frame_damaged_takes_time_linear_in_the_bytes
@@ -103,8 +103,8 @@ PROOFS = {
         cursor::test_a_cursor_of_another_log_is_refused
         retention::test_when_full_prune_lets_the_oldest_go_and_readers_are_told_exactly
         killed_creators::test_a_cursor_whose_creator_was_killed_survives_the_commit_of_the_next
-        explore/test_exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
-        crash/test_kill::test_a_reader_that_commits_is_killed_and_resumes_exactly
+        exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
+        kill::test_a_reader_that_commits_is_killed_and_resumes_exactly
     """,
     "commit": """
         cursor::test_a_commit_makes_a_removed_file_anew_with_its_lock_and_warns
@@ -120,7 +120,7 @@ PROOFS = {
         retention::test_lag_and_the_list_of_cursors_tell_what_is_left_from_what_is_gone
         retention::test_a_cursor_that_cannot_be_read_frees_nothing_and_is_named_once
         retention::test_pruning_that_dies_anywhere_leaves_no_hole
-        crash/test_kill::test_a_pruner_is_killed_and_takes_nothing_that_a_cursor_needs
+        kill::test_a_pruner_is_killed_and_takes_nothing_that_a_cursor_needs
     """,
     "one writer": """
         opening::test_a_second_writer_is_refused_in_the_same_process
@@ -154,19 +154,91 @@ PROOFS = {
         repair::test_bytes_that_a_writer_is_writing_are_no_damage_of_a_copy
     """,
     "published": """
-        publish/test_readers_beside::test_who_looks_steadily_at_all_logs_sees_all_of_it_or_nothing
-        publish/test_crashes::test_nothing_is_left_when_all_is_done
-        publish/test_publication::test_a_transaction_is_committed_once
-        publish/test_publication::test_what_a_task_describes_survives_power_loss
-        publish/test_publication::test_an_abort_behind_the_commit_takes_nothing
-        publish/test_publication::test_what_the_manifest_names_is_never_swept
-        spark/test_sink_options::test_a_batch_is_committed_with_its_own_messages_and_once
+        readers_beside::test_who_looks_steadily_at_all_logs_sees_all_of_it_or_nothing
+        crashes::test_nothing_is_left_when_all_is_done
+        publication::test_a_transaction_is_committed_once
+        publication::test_what_a_task_describes_survives_power_loss
+        publication::test_an_abort_behind_the_commit_takes_nothing
+        publication::test_what_the_manifest_names_is_never_swept
+        sink_options::test_a_batch_is_committed_with_its_own_messages_and_once
     """,
     "format 1": """
         gaps::test_an_altered_payload_of_format_1_costs_its_record
         gaps::test_an_altered_length_of_format_1_costs_the_rest_of_its_slab
         writer::test_format_1_refuses_and_names_what_it_has_no_place_for
         queuefka::test_a_golden_is_written_anew_byte_for_byte
+    """,
+    "acknowledged": """
+        engine::test_the_cursor_is_the_least_address_that_no_lane_has_acknowledged
+        engine_model::test_walks_at_random_keep_every_promise
+        engine_model::TestTheEngineAgainstADestination
+        kafka_model::test_topics_that_are_made_anew_as_well_cost_no_record
+        kafka_model::test_retention_and_compaction_of_what_arrived_cost_no_record
+        deduplicate::test_what_is_there_in_the_logs_order_has_arrived_up_to_the_first_that_is_missing
+        committer::test_a_commit_is_the_cursor_then_checkpoints_then_pruning_and_none_is_repeated
+        committer::test_a_commit_that_fails_ends_the_forwarder_and_the_cursor_stays
+        forwarder_kafka::test_kills_lose_nothing_repeat_nothing_and_keep_the_order
+        forwarder_kafka::test_after_the_refusal_of_a_lanes_first_record_no_later_one_arrives
+        config::test_a_client_that_lacks_what_the_guarantees_rest_on_is_refused
+    """,
+    "order": """
+        batch_planner::test_every_record_is_answered_for_or_left_or_poison_exactly_once
+        batch_planner::test_records_that_were_set_aside_are_skipped_and_earlier_records_of_a_lane_come_first
+        engine_model::TestTheEngineAgainstADestination
+        partitioner::test_each_record_goes_where_its_key_its_address_or_the_rule_says
+        three_nodes::test_a_leader_is_killed_and_nothing_is_lost_or_repeated
+    """,
+    "outage": """
+        engine::test_the_engine_follows_its_table
+        transactions::test_each_row_of_the_table_happens
+        engine_poison::test_a_refusal_that_teaches_nothing_is_retried_after_growing_pauses
+        forwarder_kafka::test_a_frozen_broker_is_waited_for_and_its_records_are_not_sent_again
+        forwarder_kafka::test_a_broker_that_crashes_and_a_bridge_killed_meanwhile_lose_and_repeat_nothing
+        exactly_once_kafka::test_a_broker_that_crashes_restarts_and_freezes_is_waited_for
+        lanes::test_a_leader_that_is_down_delays_only_its_own_partitions
+    """,
+    "not again": """
+        kafka_model::test_topics_that_grow_and_messages_that_are_copied_cost_no_record_and_no_repeat
+        kafka_model::test_without_the_notes_beside_the_cursor_nothing_is_repeated_if_no_topic_grows
+        deduplicate::test_a_record_is_recognised_by_its_key_and_value_of_which_none_is_not_empty
+        forwarder_mock::test_records_that_arrived_after_the_last_commit_are_not_sent_again
+        read_back_kafka::test_partitions_that_are_added_after_a_kill_cost_no_record_and_no_repeat
+    """,
+    "once": """
+        transactions::TestTransactionsAgainstACluster
+        transactions::test_a_commit_whose_answer_is_lost_is_asked_for_again_and_counts_once
+        transactions::test_an_end_that_was_requested_twice_ends_no_later_transaction
+        exactly_once_mock::test_the_cursor_is_the_last_record_of_each_transaction
+        exactly_once_mock::test_a_cluster_that_shows_aborted_records_is_refused_before_anything_of_the_log_is_sent
+        exactly_once_kafka::test_kills_lose_nothing_repeat_nothing_and_keep_the_order
+        late_kafka::test_an_end_that_arrives_late_ends_no_other_transaction
+        left_open_kafka::test_a_record_and_a_cursor_record_that_hang_are_aborted_and_do_not_arrive_twice
+    """,
+    "poison": """
+        kafka_model::test_topics_that_grow_and_messages_that_are_copied_cost_no_record_and_no_repeat
+        exactly_once_mock::test_no_record_follows_poison_that_is_not_set_aside_yet
+        poison::test_a_dead_letter_keeps_the_record_its_origin_and_the_reason
+        poison::test_a_crash_between_dead_letter_and_cursor_leaves_one_copy_and_no_delivery
+        poison::test_a_full_disk_keeps_the_dead_letter_waiting_and_makes_no_second_copy
+        poison_kafka::test_poison_that_the_cluster_does_not_name_is_found_in_seconds
+        batch_planner::test_a_lane_stops_before_a_refusal_that_is_not_the_records_fault_with_every_policy
+        error_table::test_only_what_the_record_itself_is_to_blame_for_is_poison
+    """,
+    "loud": """
+        log_source::test_a_gap_is_passed_counted_and_logged
+        damaged_log::test_a_gap_is_passed_counted_and_logged_and_a_drain_over_it_has_its_own_exit_status
+        log_losses::test_a_bridge_that_never_reached_its_cluster_counts_pruned_records
+        log_losses::test_what_a_bridge_lost_is_shown_after_it_ended_and_pruned
+        poison::test_a_dropped_record_is_counted_logged_and_passed
+        deduplicate::test_what_did_not_count_is_named_by_its_first
+    """,
+    "space": """
+        damaged_log::test_with_prune_slabs_are_deleted_once_the_durable_cursor_has_passed_them
+        damaged_log::test_from_its_start_on_a_bridge_protects_records_after_its_cursor
+        log_losses::test_the_bridge_s_own_pruning_takes_nothing_that_another_cursor_needs
+        checkpoints::test_on_a_full_disk_larger_checkpoints_name_the_room_they_need_and_the_old_ones_stay
+        full_disk_kafka::test_a_log_on_a_full_disk_is_drained_and_pruned_after_a_first_start
+        engine::test_records_of_held_lanes_are_counted_apart_and_bounded_by_closing_the_connection
     """,
 }
 """Tests by clause, one a line."""

@@ -7,6 +7,7 @@ pass first, with either half.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
@@ -16,17 +17,22 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import hypothesis
-import numpy as np  # noqa: F401 -- so that no child has to
 import pytest
 
 from tests.mutants.c_mutants import UNCHANGED, CMutant, load
 from tests.mutants.mutant import ROOT, Mutant, applied
 
 __all__ = ["AnyMutant", "Outcome", "first_of_each_clause", "path_of", "run_all"]
+
+for _name in (
+    "confluent_kafka.admin", "hypothesis.stateful", "numpy", "prometheus_client", "pydantic",
+):  # fmt: skip  # a list
+    importlib.import_module(_name)  # so that no child has to
 
 TIMEOUT_S = 20  # of one test
 # Without a mutant nothing hangs, nor with one of the C code, but the machine may be loaded.
@@ -50,14 +56,17 @@ class Outcome(NamedTuple):
     output: str
 
 
+@cache
+def _files() -> dict[str, str]:
+    """The modules of tests by their names, of which no two are the same."""
+    found = ROOT.glob("tests/**/test_*.py")
+    return {path.stem.removeprefix("test_"): str(path.relative_to(ROOT)) for path in found}
+
+
 def path_of(short: str) -> str:
-    """From `writer::test_x`, or `folder/test_writer::test_x`, to what pytest takes."""
+    """From `writer::test_x` to what pytest takes."""
     file, _, test = short.partition("::")
-    if "/" not in file:
-        (path,) = ROOT.glob(f"tests/aolog/**/test_{file}.py")
-        return f"{path.relative_to(ROOT)}::{test}"
-    (path,) = [*ROOT.glob(f"tests/{file}.py"), *ROOT.glob(f"tests/aolog/{file}.py")]
-    return f"{path.relative_to(ROOT)}::{test}"
+    return f"{_files()[file]}::{test}"
 
 
 def first_of_each_clause(mutants: Iterable[_Mutant]) -> list[_Mutant]:

@@ -29,8 +29,10 @@ needs_compiler = pytest.mark.skipif(not COMPILES, reason="no gcc, or no xxhash.h
 
 @cache
 def functions(path: str) -> set[str]:
+    """Those of a module, and its state machines."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    machines = {ast.unparse(node.targets[0]) for node in tree.body if isinstance(node, ast.Assign)}
+    return machines | {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def exists(short: str) -> bool:
@@ -40,17 +42,17 @@ def exists(short: str) -> bool:
 
 def test_every_clause_of_the_promise_has_tests_that_exist():
     assert list(PROOFS) == clauses()
-    assert len(clauses()) > 15
+    assert len(clauses()) > 25
     for clause, tests in PROOFS.items():
         assert tests.split(), clause
         assert [test for test in tests.split() if not exists(test)] == []
 
 
-def test_every_clause_of_the_promise_has_two_mutants_and_ci_runs_at_most_25():
+def test_every_clause_of_the_promise_has_two_mutants_and_ci_runs_at_most_30():
     count = Counter(one.clause for one in MUTANTS.values())
     assert count.keys() == set(clauses())
     assert min(count.values()) >= 2
-    assert len(first_of_each_clause(MUTANTS.values())) <= 25
+    assert len(first_of_each_clause(MUTANTS.values())) <= 30
 
 
 @pytest.mark.parametrize("one", MUTANTS.values(), ids=MUTANTS)

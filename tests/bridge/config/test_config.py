@@ -21,7 +21,9 @@ from bridge.config.models import Cluster, Config
 from bridge.config.routing import Rule
 from bridge.config.settings import settings_of_options
 from bridge.deliver.options import OPTIONS, ForwarderOptions
-from bridge.errors import WrongConfiguration
+from bridge.errors import WrongConfiguration, WrongSetting
+from bridge.kafka.client import FIXED
+from bridge.kafka.settings import TRIED, check
 from tests.bridge.conftest import fill
 from tests.texts import UNICODE
 
@@ -152,6 +154,18 @@ def test_a_setting_that_the_bridge_has_anyway_is_accepted(value: str) -> None:
 def test_a_problem_of_a_setting_is_reported_with_its_key(setting: str, problem: str) -> None:
     (said,) = problems_of(with_settings(setting))
     assert said.startswith(f"clusters.main.settings{problem}")
+
+
+def test_a_client_that_lacks_what_the_guarantees_rest_on_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a later librdkafka may, which calls its gapless producer experimental."""
+    monkeypatch.setitem(FIXED, "enable.gapless.guarantee.of.today", True)
+    with pytest.raises(
+        WrongSetting, match="guarantees rest: No such configuration property"
+    ) as said:
+        check({})
+    assert said.value.hint == f"install confluent-kafka {TRIED}"
 
 
 def test_a_setting_of_a_model_that_is_built_in_python_is_checked_too() -> None:

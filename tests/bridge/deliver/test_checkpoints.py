@@ -98,6 +98,7 @@ def test_on_a_full_disk_larger_checkpoints_name_the_room_they_need_and_the_old_o
     checkpoints = Checkpoints.load(
         str(tmp_path), "bridge", FullStorage(), topic_uuid=UUID, begun=True
     )
+    checkpoints.save()  # takes no room
     checkpoints.lanes |= {("t", partition): Checkpoint(1) for partition in range(1000)}
     with pytest.raises(StorageFull, match=r"free [0-9]+ KiB"):
         checkpoints.save()

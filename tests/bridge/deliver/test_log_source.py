@@ -1,4 +1,4 @@
-"""A source reads some thousand records at a time: more bytes where they are large."""
+"""A source reads some thousand records at a time: more bytes where they are large. It counts what it passes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from aolog import Writer
 from bridge.deliver.log_source import READ_BYTES_MAX, LogSource
 from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.rate_limit import RateLimit
+from tests.aolog.conftest import flip
+from tests.bridge.conftest import fill
 
 FRAME_BYTES = 70 << 10  # a batch ends with a whole frame: 64 KiB of values by default, and heads
 
@@ -37,3 +39,18 @@ def test_a_slow_pace_reads_no_more_at_once_than_may_be_sent_in_a_second(
         sizes.append(sum(frame.size for frame in batch.frames))
     source.close()
     assert bytes_max - 2 * FRAME_BYTES <= max(sizes) <= bytes_max
+
+
+def test_a_gap_is_passed_counted_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(tmp_path, 300, batch_bytes=1000)
+    (slab,) = tmp_path.glob("*.slab")
+    flip(slab, slab.stat().st_size // 2, 64)
+    source = LogSource(str(tmp_path), ForwarderOptions(bootstrap_servers=""))
+    read = 0
+    while (batch := source.read_batch(0.0)) is not None:
+        read += len(batch)
+    source.close()
+    assert 0 < source.losses.records == 300 - read
+    assert f"{300 - read} records lost" in caplog.text

@@ -1,12 +1,14 @@
-"""Exactly once where it is not to be had: the embedded broker does not isolate transactions, which
-is what the proof at each start is for. About 10 s."""
+"""Exactly once where a cluster cannot give it: the embedded broker does not isolate transactions, which
+is what the proof at each start is for. And what a transaction holds, where that proof is left out. About 10 s."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from aolog import Reader, Writer
 from aolog.storage.storage import Storage
@@ -14,12 +16,17 @@ from bridge.deliver.checkpoints import Checkpoint, Checkpoints
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.errors import NotIsolated, WrongSetting
 from bridge.kafka import cursor_topic
+from bridge.kafka.cursor_record import CursorRecord, decode_cursor
 from bridge.kafka.cursor_topic import CursorTopic
 from bridge.kafka.embedded import EmbeddedBroker
+from bridge.kafka.ownership import Ownership
+from bridge.kafka.queueing import RowProducer
+from bridge.kafka.stamp import unpack_stamp
 from tests.bridge.against_kafka import CURSORS, EXACTLY
 from tests.bridge.conftest import (
     Forward,
     Start,
+    append,
     assert_arrived,
     consume,
     fill,
@@ -53,6 +60,73 @@ def test_a_cluster_that_shows_aborted_records_is_refused_before_anything_of_the_
     assert consume(broker.bootstrap_servers) == []
     forward(delivery="at_least_once", drain=True).end()  # as its words say
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+@pytest.fixture
+def calls(compacted: None, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What the producer is asked for: the address of each record, a cursor record, or "commit". The proof is
+    left out."""
+    made: list[object] = []
+    produce = RowProducer.produce
+
+    def puts(producer: RowProducer, rows: Any) -> None:
+        each = list(rows)
+        made.extend(unpack_stamp(dict(row[7])["aolog"]).address for row in each)
+        for row in each:
+            produce(producer, *row)
+
+    def produces(producer: RowProducer, topic: str, value: bytes, *rest: Any) -> None:
+        assert topic == CURSORS
+        made.append(decode_cursor(value))
+        produce(producer, topic, value, *rest)
+
+    def commits(producer: RowProducer, *arguments: float) -> None:
+        made.append("commit")
+        Producer.commit_transaction(producer, *arguments)
+
+    monkeypatch.setattr(Ownership, "prove", lambda *_: None)
+    monkeypatch.setattr(RowProducer, "put", puts)
+    monkeypatch.setattr(RowProducer, "produce", produces)
+    monkeypatch.setattr(RowProducer, "commit_transaction", commits)
+    return made
+
+
+def test_the_cursor_is_the_last_record_of_each_transaction(
+    log: Path, forward: Forward, calls: list[object]
+) -> None:
+    fill(log, 50)
+    forward(delivery="exactly_once", drain=True, transaction_records=20).end()
+    addresses = [record.address for record in records_of(log)]
+    for count, to in ((20, 20), (20, 40), (10, 50)):
+        *sent, cursor, commit = calls[: count + 2]
+        del calls[: count + 2]
+        assert sent == addresses[to - count : to]
+        assert isinstance(cursor, CursorRecord)
+        assert (cursor.ordinal, commit) == (to, "commit")
+        assert cursor.address > addresses[to - 1]
+    assert calls == []
+
+
+def test_no_record_follows_poison_that_is_not_set_aside_yet(
+    log: Path, forward: Forward, calls: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that dies then has sent nothing that counts the poison as passed."""
+
+    sync = Writer.sync
+
+    def dies(writer: Writer) -> int:
+        if writer.path.endswith("dead-letter"):
+            raise KeyboardInterrupt
+        return sync(writer)
+
+    with Writer(log, batch_bytes=4 << 20) as writer:  # one batch
+        append(writer, range(10))
+        poison = writer.append(b"x" * 2_000_000)
+        append(writer, range(10, 20))
+    monkeypatch.setattr(Writer, "sync", dies)
+    with pytest.raises(KeyboardInterrupt):
+        forward(delivery="exactly_once", drain=True, poison="dead-letter").end()
+    assert all(call < poison for call in calls if isinstance(call, int))
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["no cursor topic", "cursor topic"])
