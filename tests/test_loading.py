@@ -46,6 +46,30 @@ def test_an_import_loads_nothing_heavy(statement, not_loaded):
     assert loaded_by(statement).isdisjoint(not_loaded)
 
 
+@pytest.mark.parametrize("program", ["aolog", "bridge"])
+@pytest.mark.parametrize("completed", [False, True])
+def test_help_and_completion_of_commands_load_no_command(program, completed):
+    """Each needs other parts of the package: loading all took half of a short command's time."""
+    script = {"aolog": "_AOLOG_COMPLETE", "bridge": "_AOLOG_BRIDGE_COMPLETE"}[program]
+    shell = {script: "bash_complete", "COMP_WORDS": f"{program} re", "COMP_CWORD": "1"}
+    code = f"""
+import os, sys
+sys.argv = ["x"] if {completed} else ["x", "--help"]
+os.environ.update({shell if completed else {}})
+import {program}.cli
+try:
+    {program}.cli.main()
+except SystemExit:
+    pass
+"""
+    loaded = loaded_by(code)
+    completion = {"aolog": "plain,repair", "bridge": "plain,replay"}[program]
+    assert (completion if completed else "Commands:") in loaded  # which has all that was printed
+    assert loaded.isdisjoint(
+        {"aolog.log", "aolog.read", "aolog.write", "aolog.cli.parse", "pydantic"}
+    )
+
+
 def test_importing_the_log_loads_none_of_the_slow_parts_of_the_standard_library():
     """They took half of the import's time. Without site: an editable install loads some."""
     names = ", ".join(set(aolog.__all__) - {"LogHandler"})  # which needs logging and json

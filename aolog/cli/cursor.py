@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 @click.group(
-    short_help="List, show, set and delete cursors.",
     context_settings=CONTEXT_SETTINGS,
     no_args_is_help=False,
     epilog="""\b

@@ -16,10 +16,11 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,6 +35,9 @@ from aolog.errors import (
     library_missing,
     to_json,
 )
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 INTERRUPTED, OUTPUT_CLOSED = 130, 141  # 128 + the signal that ends other programs there
@@ -120,11 +124,51 @@ def _ending_quietly() -> Iterator[None]:
         raise click.exceptions.Exit(OUTPUT_CLOSED) from None
 
 
+class _Commands(Mapping[str, click.Command]):
+    """Imports a command's module when the command is asked for: each needs few of the package's."""
+
+    def __init__(self, table: Mapping[str, tuple[str, str]]) -> None:
+        self._table = table
+
+    def __getitem__(self, name: str) -> click.Command:
+        found: click.Command = getattr(import_module(self._table[name][0]), name.replace("-", "_"))
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
 class Root(Program, click.Group):
     """The group of all commands. An option that takes one value cannot be given twice: click would
-    keep the last value and drop the others without a word."""
+    keep the last value and drop the others without a word.
+
+    table: for each command, the module that has it under its name, and what the list of commands says
+    about it.
+    """
 
     program = "aolog"
+
+    def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.commands: Any = _Commands(table)  # never changed, although click's type allows that
+        self._about = {name: about for name, (_, about) in sorted(table.items())}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click's, without an import."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._about.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """As click's, without an import."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self._about if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=self._about[name]) for name in names]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As click's; refuses repeated options."""

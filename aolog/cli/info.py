@@ -94,7 +94,6 @@ _BAR = 40  # columns
 
 
 @click.command(
-    short_help="Show what LOG holds, its cursors and its writer.",
     epilog="""\b
 Examples:
   aolog info LOG

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,7 +27,6 @@ from aolog.errors import (
     records_lost,
     to_json,
 )
-from aolog.read.seek import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 _WRITE_BYTES = 64 << 10  # the capacity of a pipe
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -202,7 +202,7 @@ def iso_time(timestamp_us: int | None) -> str | None:
     if timestamp_us is None:
         return None
     try:
-        moment = EPOCH + timedelta(microseconds=timestamp_us)
+        moment = _EPOCH + timedelta(microseconds=timestamp_us)
     except OverflowError:
         return None
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

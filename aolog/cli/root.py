@@ -5,21 +5,26 @@ from __future__ import annotations
 import click
 
 import aolog
-from aolog.cli.append import append
-from aolog.cli.backup import backup
-from aolog.cli.cursor import cursor
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
-from aolog.cli.info import info
-from aolog.cli.prune import prune
-from aolog.cli.read import read, tail
-from aolog.cli.repair import repair
-from aolog.cli.salvage import salvage
-from aolog.cli.verify import verify
+
+_COMMANDS = {
+    "append": ("aolog.cli.append", "Append each line of FILEs, or of standard input, to LOG."),
+    "backup": ("aolog.cli.backup", "Copy LOG to a new DIR, consistently, beside its writer."),
+    "cursor": ("aolog.cli.cursor", "List, show, set and delete cursors."),
+    "info": ("aolog.cli.info", "Show what LOG holds, its cursors and its writer."),
+    "prune": ("aolog.cli.prune", "Remove the oldest slabs of LOG until the limits are met."),
+    "read": ("aolog.cli.read", "Print the records of LOG up to its end as it is now."),
+    "repair": ("aolog.cli.repair", "Copy the intact records of a damaged LOG to a new one."),
+    "salvage": ("aolog.cli.salvage", "Print the remains of damaged frames of LOG, unverified."),
+    "tail": ("aolog.cli.read", "Print the last records of LOG; with -f, also each new one."),
+    "verify": ("aolog.cli.verify", "Check every byte of LOG; list gaps and damage."),
+}
 
 
 @click.group(
     cls=Root,
     name="aolog",
+    table=_COMMANDS,
     context_settings=CONTEXT_SETTINGS,
     epilog="""\b
 Examples:
@@ -45,7 +50,3 @@ def main() -> None:
     A log is a directory with one writer and any number of readers. Every record has a 64-bit
     ADDRESS that never changes.
     """
-
-
-for _command in (append, read, tail, info, verify, repair, salvage, backup, prune, cursor):
-    main.add_command(_command)

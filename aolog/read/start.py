@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import UsageError
 from aolog.log.units import DURATION_MAX_S, duration_seconds
-from aolog.read.reader import Reader
 
 if TYPE_CHECKING:
+    from aolog.read.reader import Reader
     from aolog.read.seek import Start
 
 _AGO = "-ago"
@@ -32,6 +32,8 @@ class Where(NamedTuple):
 
     def open(self, path: str, **options: Any) -> Reader:
         """A reader at that position."""
+        from aolog.read.reader import Reader  # here: the command line parses before it opens
+
         reader = Reader(path, self.start, **options)
         if self.ordinal is not None:
             try:

@@ -18,7 +18,7 @@ _PARTITIONS = 4  # as in topics that the broker creates itself
 _FETCH, _LOOK_S = 1_000, 0.2
 
 
-@click.command(short_help="Run a broker to try things out.")
+@click.command
 @click.option(
     "--topic", "topics", multiple=True, type=TOPIC,
     help="Print the records that arrive in this topic. Repeatable.",

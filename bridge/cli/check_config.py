@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LOGS_SHOWN = 20
 
 
-@click.command("check-config", short_help="Show what a configuration would run.")
+@click.command("check-config")
 @click.argument("file", type=click.Path(), required=False)
 @click.option("--schema", is_flag=True, help="Print the JSON schema of the file, and end.")
 @json_option

@@ -25,7 +25,7 @@ __all__ = ["cluster"]
 _LOOK_S = 0.2
 
 
-@click.command(short_help="Run a real Apache Kafka, for development.")
+@click.command
 @click.option(
     "--nodes", type=click.Choice(["1", "3"]), default="1", show_default=True,
     help="3: replicated, and one node may die.",

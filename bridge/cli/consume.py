@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FETCH, _FETCH_S = 1_000, 0.2
 
 
-@click.command(short_help="Print the records of a topic.")
+@click.command
 @click.argument("topic", type=TOPIC)
 @servers_option
 @click.option(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    short_help="Show the cursors of bridges.",
     epilog="\b\nExample:\n  aolog-bridge cursors LOG --json | jq .lag.records",
 )
 @log_argument

@@ -26,7 +26,7 @@ _log = logging.getLogger("bridge.files")
 _LOOK_S = 0.2
 
 
-@click.command(short_help="Files to a topic, or a topic to files.")
+@click.command
 @click.argument("config", type=click.Path())
 @log_format_option
 @click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bridge.operate.log_lines import LogFormat
 
 
-@click.command(short_help="Take records over HTTP into logs.")
+@click.command
 @click.option("--root", required=True, type=DIRECTORY, help="Directory of the logs, one a topic.")
 @click.option(
     "--http", metavar="HOST:PORT", default="127.0.0.1:9110", show_default=True,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bridge.operate.log_lines import LogFormat
 
 
-@click.command(short_help="Copy topics from one cluster to another.")
+@click.command
 @click.option("--topic", "topics", multiple=True, required=True, type=TOPIC, help="Repeatable.")
 @click.option("--log", "path", type=DIRECTORY, required=True, help="The log between; created.")
 @click.option("--from-servers", required=True, metavar="HOST:PORT[,...]", help="The source.")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _JSON_EVERY_S = 0.2
 
 
-@click.command(short_help="Write topics to a log.")
+@click.command
 @click.option(
     "--topic", "topics", multiple=True,
     help="A name, or a pattern that begins with ^, such as ^events-. Repeatable.",

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=GroupedCommand,
-    short_help="Send a range, or dead letters, again.",
     headings={
         "Records": "begin end dead cursor",
         "Destination": "topic bootstrap_servers file cluster settings create_topics",

@@ -6,30 +6,34 @@ import click
 
 import aolog
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
-from bridge.cli.broker import broker
-from bridge.cli.check_config import check_config
-from bridge.cli.cluster import cluster
-from bridge.cli.consume import consume
-from bridge.cli.cursors import cursors
-from bridge.cli.demo.command import demo
-from bridge.cli.files import files
-from bridge.cli.ingest import ingest
-from bridge.cli.mirror import mirror
-from bridge.cli.pull import pull
-from bridge.cli.replay import replay
-from bridge.cli.run import run
-from bridge.cli.seek import seek
-from bridge.cli.simulate import simulate
-from bridge.cli.status import status
-from bridge.cli.top import top
-from bridge.cli.topics import offsets, topics
+
+_COMMANDS = {
+    "broker": ("bridge.cli.broker", "Run a broker to try things out."),
+    "check-config": ("bridge.cli.check_config", "Show what a configuration would run."),
+    "cluster": ("bridge.cli.cluster", "Run a real Apache Kafka, for development."),
+    "consume": ("bridge.cli.consume", "Print the records of a topic."),
+    "cursors": ("bridge.cli.cursors", "Show the cursors of bridges."),
+    "demo": ("bridge.cli.demo.command", "Watch an outage and a kill lose nothing."),
+    "files": ("bridge.cli.files", "Files to a topic, or a topic to files."),
+    "ingest": ("bridge.cli.ingest", "Take records over HTTP into logs."),
+    "mirror": ("bridge.cli.mirror", "Copy topics from one cluster to another."),
+    "offsets": ("bridge.cli.topics", "Show offsets, lag of a group; set a group's offsets."),
+    "pull": ("bridge.cli.pull", "Write topics to a log."),
+    "replay": ("bridge.cli.replay", "Send a range, or dead letters, again."),
+    "run": ("bridge.cli.run", "Forward logs to topics."),
+    "seek": ("bridge.cli.seek", "Move a bridge's cursor."),
+    "simulate": ("bridge.cli.simulate", "Try faults on a page in the browser."),
+    "status": ("bridge.cli.status", "Show a bridge's status."),
+    "top": ("bridge.cli.top", "Watch a running bridge."),
+    "topics": ("bridge.cli.topics", "List, describe or create topics."),
+}
 
 
 class _Root(Root):
     program = error_prefix = "aolog-bridge"
 
 
-@click.group(cls=_Root, name="aolog-bridge", context_settings=CONTEXT_SETTINGS)
+@click.group(cls=_Root, name="aolog-bridge", table=_COMMANDS, context_settings=CONTEXT_SETTINGS)
 @click.version_option(aolog.__version__, prog_name="aolog-bridge", message="%(prog)s %(version)s")
 def main() -> None:
     """Drain append-only logs to Kafka: in order, through outages, crashes and restarts.
@@ -41,10 +45,3 @@ def main() -> None:
       aolog-bridge run --root LOGS --bootstrap-servers kafka:9092
       aolog-bridge run --config bridge.toml
     """
-
-
-for _command in (
-    run, status, top, check_config, seek, replay, cursors, files, demo, simulate, broker, cluster, pull,
-    topics, offsets, consume, ingest, mirror,
-):  # fmt: skip  # a list
-    main.add_command(_command)

@@ -56,7 +56,6 @@ class _Run(GroupedCommand):
 
 @click.command(
     cls=_Run,
-    short_help="Forward logs to topics.",
     headings={
         "Logs": "path root file drain cursor prune park_seconds scrub_seconds"
         " scrub_bytes_per_second",

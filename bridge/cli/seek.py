@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=GroupedCommand,
-    short_help="Move a bridge's cursor.",
     headings={
         "Position": "to cursor only_missing forget_cluster",
         "Cluster": "bootstrap_servers file cluster settings",

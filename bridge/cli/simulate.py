@@ -10,7 +10,7 @@ from aolog.cli.output import out
 from bridge.cli.running import on_signals
 
 
-@click.command(short_help="Try faults on a page in the browser.")
+@click.command
 @click.option(
     "--http", metavar="HOST:PORT", default="127.0.0.1:9109", show_default=True,
     help="Where to serve the page: a loopback address.",

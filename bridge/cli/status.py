@@ -31,7 +31,7 @@ _REFUSED = {401, 421}  # no token, or a name in the Host header that is not conf
 _LOSSES_SHOWN = 5  # of each log; --json lists more
 
 
-@click.command(short_help="Show a bridge's status.")
+@click.command
 @click.option(
     "--http", metavar="HOST:PORT", help="Address of the running bridge, as in `run --http`."
 )

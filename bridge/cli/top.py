@@ -19,7 +19,7 @@ _EVERY_S = 1.0
 _STYLES = {"live": "green", "draining": "blue", "connecting": "yellow", "blocked": "red"}
 
 
-@click.command(short_help="Watch a running bridge.")
+@click.command
 @click.option(
     "--http", metavar="HOST:PORT", default="127.0.0.1:9100", show_default=True,
     help="Address of the running bridge, as in `run --http`.",

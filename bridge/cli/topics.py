@@ -31,7 +31,7 @@ def catalog_of(servers: str, settings: dict[str, Setting]) -> Catalog:
     return Catalog(servers, checked(servers, settings))
 
 
-@click.command(short_help="List, describe or create topics.")
+@click.command
 @servers_option
 @click.option("--topic", type=TOPIC, help="Describe this topic.")
 @click.option("--create", metavar="TOPIC", type=TOPIC, help="Create this topic.")
@@ -101,7 +101,7 @@ def _topic_json(topic: Topic) -> dict[str, object]:
     return {**topic._asdict(), "id": str(topic.id), "partitions": partitions}
 
 
-@click.command(short_help="Show offsets, lag of a group; set a group's offsets.")
+@click.command
 @click.option("--bootstrap-servers", "servers", metavar="HOST:PORT[,...]", help="The cluster.")
 @click.option(
     "--log", "path", type=DIRECTORY,

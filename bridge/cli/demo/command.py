@@ -9,7 +9,7 @@ import click
 from aolog.cli.parse import DIRECTORY
 
 
-@click.command(short_help="Watch an outage and a kill lose nothing.")
+@click.command
 @click.argument(
     "files", nargs=-1, type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=False)
 )
