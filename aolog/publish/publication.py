@@ -74,9 +74,10 @@ def publish(
     """Appends the slabs to their logs, in this order, all of them or none; durable on return.
 
     One that raises SyncFailed may have published them; after any other error nothing is published.
-    Other pending slabs of the job are removed. transaction: committed with the slabs. One
-    that was committed before publishes nothing; the caller compares its content. Raises LogLocked beside a Writer, StorageError, UsageError,
-    CorruptionError if the manifest is damaged, and what opening a Writer raises.
+    Other pending slabs of the job are removed. transaction: committed with the slabs. One that was
+    committed before publishes nothing; the caller compares its content. Raises LogLocked beside a
+    Writer, StorageError, UsageError, CorruptionError if the manifest is damaged, and what opening a
+    Writer raises.
     """
     storage = storage or Storage()
     where = absolute(root)

@@ -10,13 +10,13 @@ options have the names that Spark's Kafka source gives them. This room does not 
 only `kafka_sink` imports a Kafka client. Importing the package imports neither Spark nor Arrow.
 
 Reading order, for reads: options_parsing and options, schema, listing (which logs exist), planning (which
-task reads what), reading (what a task does), datasource (batches), stream, batch_limits and watching
-(streams), backlog (a stream's progress), scanning (without Spark's data source), pushdown and query_filters (what
-a filter excludes). For writes: sink_options, sink, batch_content, routing; executor_writer (a Writer inside a
-task). `skipped` counts what tasks skip;
-`monitoring` and `prometheus_listener` read the progress. `verification` checks logs in tasks. `pipeline`, `transfer`,
-`kafka_sink` and `origins` are the command that moves logs with Spark. `session`, `java` and `shipping`
-prepare Spark and its workers.
+task reads what), reading (what a task does), datasource (batches), stream, positions, batch_limits,
+batch_delay and watching (streams), backlog (a stream's progress), scanning (without Spark's data
+source), pushdown and query_filters (what a filter excludes). For writes: sink_options, sink,
+batch_content, routing; executor_writer (a Writer inside a task). `skipped` counts what tasks skip;
+`monitoring` and `prometheus_listener` read the progress. `verification` checks logs in tasks.
+`pipeline`, `transfer`, `kafka_sink` and `origins` are the command that moves logs with Spark.
+`session`, `java` and `shipping` prepare Spark and its workers.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ __all__ = ["LogVerified", "Lost", "QueryLag", "Verified", "ensure_java", "lag", 
 
 def register(spark: SparkSession) -> None:
     """`format("aolog")` works in this session, for batches and streams, and in this thread: a thread of
-    a pool that writes calls it too. May be repeated. With a local master and no `PYSPARK_PYTHON`, Spark's workers use this Python from here on. With Spark
-    Connect, aolog must be installed on the server, and the paths are the server's. Raises UsageError
-    without a PySpark that has data sources in Python."""
+    a pool that writes calls it too. May be repeated. With a local master and no `PYSPARK_PYTHON`,
+    Spark's workers use this Python from here on. With Spark Connect, aolog must be installed on the
+    server, and the paths are the server's. Raises UsageError without a PySpark that has data sources
+    in Python."""
     try:
         from aolog.spark.datasource import PUSHES, source_class
 
@@ -62,8 +63,8 @@ def register(spark: SparkSession) -> None:
 
 def listener(registry: CollectorRegistry | None = None) -> StreamingQueryListener:
     """For `spark.streams.addListener`: the loss and the lag of all queries that read logs, as metrics of
-    prometheus_client, whose names begin with `aolog_spark_`. registry: where it is registered; None: prometheus_client's own. Raises UsageError without
-    prometheus_client or PySpark."""
+    prometheus_client, whose names begin with `aolog_spark_`. registry: where it is registered; None:
+    prometheus_client's own. Raises UsageError without prometheus_client or PySpark."""
     made: StreamingQueryListener = load_optional("aolog.spark.prometheus_listener").Listener(
         registry
     )

@@ -26,9 +26,9 @@ class QueryLag(NamedTuple):
     """What a query has not read, and what it has lost.
 
     total: of all logs, after the batch of this progress. logs: by name, the furthest behind first, at
-    most 100. lost: records by reason (as of `aolog.Gap`), as far as they could be counted, since the query
-    was started, in tasks since `register`. uncounted: losses by reason without a number of records. lost_by_log:
-    records by log and reason, at most 100 logs."""
+    most 100. lost: records by reason (as of `aolog.Gap`), as far as they could be counted, since the
+    query was started, in tasks since `register`. uncounted: losses by reason without a number of
+    records. lost_by_log: records by log and reason, at most 100 logs."""
 
     total: Lag
     logs: dict[str, Lag]

@@ -67,8 +67,8 @@ def read_pieces(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the pieces, in their order; none if there are no records. schema: of the batches;
     Spark accepts no other. conditions: on columns of the schema; rows for which one does not hold are
-    left out. Raises GapFound for lost records unless the options allow them,
-    StorageError, CodecUnavailable."""
+    left out. Raises GapFound for lost records unless the options allow them, StorageError,
+    CodecUnavailable."""
     with _ending_quietly():
         for piece, log in _opened(pieces, options):
             for batch in _read(piece, log, schema, options, conditions):

@@ -40,10 +40,10 @@ def scan(
     """The rows of `spark.read.format("aolog").options(**options).load(paths)`, in less time if there
     are many millions. where: a filter, as of `DataFrame.where`; its terms on `log`, `offset`,
     `timestamp` and `topic` choose what is read (pushdown.py), and the plan shows them. columns: those
-    of the result; only these and the filter's are built. maxPartitionBytes defaults to 256 MiB, minPartitions to the session's default
-    parallelism. The call lists the logs and fixes their ends. Paths must be the same directories on
-    every executor. Raises UsageError, also for a session of Spark Connect, and StorageError on the
-    driver; Spark's errors for failures in tasks."""
+    of the result; only these and the filter's are built. maxPartitionBytes defaults to 256 MiB,
+    minPartitions to the session's default parallelism. The call lists the logs and fixes their ends.
+    Paths must be the same directories on every executor. Raises UsageError, also for a session of
+    Spark Connect, and StorageError on the driver; Spark's errors for failures in tasks."""
     refuse_connect(spark, "use spark.read.format('aolog'), which lists them there")
     use_this_python(spark)
     from pyspark.sql.types import StructType

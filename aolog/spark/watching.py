@@ -114,9 +114,8 @@ class Watching:
             before = self.known.get(found.name)
             if before is not None and before.path != found.path:
                 before = None
-            state = self._state(
-                found, before
-            )  # before the look, so that the next one sees a later change
+            # Before the look, so that the next one sees a later change.
+            state = self._state(found, before)
             same = state is not None and state == self._states.get(found.name)
             if before is not None and same and found.in_listing(before.bases):
                 seen[found.name] = before
