@@ -18,6 +18,7 @@ from aolog.spark.listing import list_logs
 from aolog.spark.options import read_options
 from aolog.spark.planning import spans
 from aolog.spark.schema import COLUMNS, DEFAULT_COLUMNS, ddl
+from tests.aolog.conftest import overwrite
 
 _TYPES = {
     "binary": "binary", "string": "string", "int": "integer", "bigint": "long",
@@ -36,6 +37,14 @@ def write(path, count=10, *, value=b"value", **options) -> list[int]:
     """Addresses of records, in as many frames, a millisecond apart."""
     with aolog.Writer(path, batch_bytes=0, **options) as log:
         return [log.append(value, timestamp=1_700_000_000_000_000 + i * 1000) for i in range(count)]
+
+
+def write_damaged(path) -> list[int]:
+    """Addresses of 30 records; damage covers ten of them, from the sixth on."""
+    addresses = write(path, 30, value=b"." * 100)
+    slab = next(path.glob("*.slab"))
+    overwrite(slab, addresses[5], bytes(addresses[15] - addresses[5]))
+    return addresses
 
 
 def struct(*names, **others) -> StructType:

@@ -11,8 +11,8 @@ import aolog
 from aolog.errors import UsageError
 from aolog.spark import batch_delay, planning
 from aolog.spark.options import read_options
-from tests.aolog.conftest import fill, overwrite
-from tests.spark.driving import offsets, refusal, table, tasks, write
+from tests.aolog.conftest import fill
+from tests.spark.driving import offsets, refusal, table, tasks, write, write_damaged
 from tests.spark.queries import Query, named
 
 pytestmark = pytest.mark.usefixtures("looks_at_once")
@@ -282,9 +282,7 @@ def test_a_part_of_a_log_is_cut_by_its_own_records(tmp_path):
 
 
 def test_damage_between_two_tasks_is_one_gap(tmp_path, caplog):
-    addresses = write(tmp_path / "log", 30, value=b"." * 100)
-    slab = next((tmp_path / "log").glob("*.slab"))
-    overwrite(slab, addresses[5], bytes(addresses[15] - addresses[5]))
+    addresses = write_damaged(tmp_path / "log")
     sizes, read = sizes_of(tmp_path, maxRecordsPerPartition=8, onCorruption="skip")
     assert read == addresses[:5] + addresses[15:]
     assert max(sizes) <= 8

@@ -19,9 +19,8 @@ from aolog.spark.session import our_error
 from aolog.spark.transfer import Moved, Transfer, parse_target, run_transfer
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.stamp import decode_stamp
-from tests.aolog.conftest import overwrite
 from tests.bridge.conftest import consume_any
-from tests.spark.driving import write
+from tests.spark.driving import write_damaged
 
 
 def fill(path, count, begin=0):
@@ -185,9 +184,7 @@ def test_the_example_counts_each_event_once_and_draws(tmp_path, spark):
 
 @pytest.mark.parametrize("checkpoint", [False, True], ids=["one batch", "a stream"])
 def test_records_that_are_skipped_are_in_the_sums(tmp_path, spark, checkpoint):
-    addresses = write(tmp_path / "logs" / "a", 30, value=b"." * 100)
-    slab = next((tmp_path / "logs" / "a").glob("*.slab"))
-    overwrite(slab, addresses[5], bytes(addresses[15] - addresses[5]))
+    write_damaged(tmp_path / "logs" / "a")
     arguments = (
         "--from", tmp_path / "logs", "--to", f"aolog:{tmp_path / 'out'}",
         "--option", "onCorruption=skip", *(["--checkpoint", tmp_path / "state"] if checkpoint else []),

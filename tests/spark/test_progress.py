@@ -20,8 +20,7 @@ import aolog
 import aolog.spark
 from aolog.errors import UsageError
 from aolog.spark import backlog
-from tests.aolog.conftest import overwrite
-from tests.spark.driving import write
+from tests.spark.driving import write, write_damaged
 from tests.spark.queries import Query
 from tests.test_pages import DOCS
 
@@ -227,9 +226,7 @@ def test_spark_shows_the_lag_of_a_query(tmp_path, spark):
 def test_what_tasks_skip_is_counted_on_the_driver_and_in_the_progress(
     tmp_path, spark, load, caplog
 ):
-    addresses = write(tmp_path / "log", 30, value=b"." * 100)
-    slab = next((tmp_path / "log").glob("*.slab"))
-    overwrite(slab, addresses[5], bytes(addresses[15] - addresses[5]))
+    write_damaged(tmp_path / "log")
     where, skip = str(tmp_path / "log"), {"onCorruption": "skip"}
 
     def lost():

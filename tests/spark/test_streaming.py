@@ -14,9 +14,9 @@ from aolog.errors import CursorLocked, UsageError
 from aolog.log import directory
 from aolog.publish.publication import publish
 from aolog.spark import listing, watching
-from tests.aolog.conftest import in_thread, overwrite
+from tests.aolog.conftest import in_thread
 from tests.publish.job import JOB, task
-from tests.spark.driving import source, write
+from tests.spark.driving import source, write, write_damaged
 from tests.spark.queries import Query, named
 from tests.still import TIMES, hold
 
@@ -143,9 +143,7 @@ def test_a_trigger_that_wants_all_gets_all(tmp_path):
 
 
 def test_a_limit_in_damage_goes_on_behind_it(tmp_path):
-    addresses = write(tmp_path / "log", 30, value=b"." * 100)
-    slab = next((tmp_path / "log").glob("*.slab"))
-    overwrite(slab, addresses[5], bytes(addresses[15] - addresses[5]))
+    addresses = write_damaged(tmp_path / "log")
     for option in ({"maxRecordsPerTrigger": 3}, {"maxBytesPerTrigger": 300}):
         query = Query(tmp_path / "log", onCorruption="skip", **option)
         query.all()
