@@ -5,7 +5,7 @@
     aolog.spark.register(spark)
     events = spark.read.format("aolog").load("/var/lib/app")
 
-Reads and writes with PySpark's Python Data Source API (4.1 or later), Arrow throughout. Columns and
+Reads and writes with PySpark's Python Data Source API (4.2 or later), Arrow throughout. Columns and
 options have the names that Spark's Kafka source gives them. This room does not import the bridge;
 only `kafka_sink` imports a Kafka client. Importing the package imports neither Spark nor Arrow.
 
@@ -52,7 +52,7 @@ def register(spark: SparkSession) -> None:
         source: Any = source_class(counter(spark))
     except ImportError as error:
         raise UsageError(
-            f"PySpark 4.1 or later, and pyarrow, are needed: {error}", hint=install_command("spark")
+            f"PySpark 4.2 or later, and pyarrow, are needed: {error}", hint=install_command("spark")
         ) from None
     use_this_python(spark)
     spark.dataSource.register(source)
