@@ -23,7 +23,7 @@ _MICROS = 1_000_000
 
 def conditions_of(filtered: DataFrame) -> list[Condition]:
     """The conditions of a DataFrame whose last step is a filter."""
-    plan = _plans(filtered).optimizedPlan()
+    plan = plans(filtered).optimizedPlan()
     if plan.nodeName() != "Filter":  # always true, or never
         return []
     jvm: Any = filtered.sparkSession._jvm  # noqa: SLF001 -- PySpark has no public call
@@ -40,13 +40,14 @@ def conditions_of(filtered: DataFrame) -> list[Condition]:
 def columns_of(filtered: DataFrame) -> list[str]:
     """The columns that the filter refers to."""
     names = []
-    each = _plans(filtered).analyzed().condition().references().iterator()
+    each = plans(filtered).analyzed().condition().references().iterator()
     while each.hasNext():
         names.append(str(each.next().name()))
     return names
 
 
-def _plans(frame: DataFrame) -> Any:
+def plans(frame: DataFrame) -> Any:
+    """Spark's QueryExecution."""
     return frame._jdf.queryExecution()  # noqa: SLF001 -- PySpark has no public call
 
 

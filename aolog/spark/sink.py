@@ -39,6 +39,7 @@ from aolog.spark.routing import Router
 from aolog.spark.schema import check_rows
 from aolog.spark.shipping import parcel
 from aolog.spark.sink_options import SinkOptions, read_sink_options
+from aolog.spark.skipped import QUERY_ID
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task: writes its slabs, durable and not published on return."""
         context = TaskContext.get()
-        query = context and context.getLocalProperty("sql.streaming.queryId")
+        query = context and context.getLocalProperty(QUERY_ID)
         batch = context and context.getLocalProperty("streaming.sql.batchId")
         if not query or not batch:
             raise UsageError(

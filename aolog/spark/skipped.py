@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LOGS_MAX = 1000  # times reasons; the rest is one line, as a driver may run for months
 OTHER = "other"
-_QUERY = "sql.streaming.queryId"  # a local property of each task of a stream
+QUERY_ID = "sql.streaming.queryId"  # a local property of each task of a stream
 
 _Counts = dict[tuple[str, str, str], tuple[int, int]]
 _counters: dict[str, Any] = {}  # by application; empty in the processes of tasks
@@ -84,7 +84,7 @@ def count_gap(counter: Any, piece: Piece, gap: Gap) -> None:
     if counter is None or gap.reason == "torn":
         return
     context = TaskContext.get()
-    query = (context.getLocalProperty(_QUERY) if context is not None else None) or ""
+    query = (context.getLocalProperty(QUERY_ID) if context is not None else None) or ""
     lost = (gap.records_lost or 0, int(gap.records_lost is None))
     counter.add({(query, piece.name if query else piece.path, gap.reason): lost})
 

@@ -190,11 +190,14 @@ def _run_batch(
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
+    from aolog.spark.query_filters import plans
+
     read, written = Observation(_IN), Observation(_OUT)
     one = f.count(f.lit(1)).alias("records")
     source = spark.read.format("aolog").options(**wanted.options).load(wanted.root)
     frame = _transformed(source.observe(read, one), wanted.transforms)
-    reads = _IN in _plan(frame)  # otherwise nothing is observed, and `get` would block
+    plan = plans(frame).optimizedPlan().toString()
+    reads = _IN in plan  # otherwise nothing is observed, and `get` would block
     if target is not None:
         sent = _send(frame, target)
     else:
@@ -204,10 +207,6 @@ def _run_batch(
         ).save(wanted.place)
         sent = int(written.get["records"])
     return int(read.get["records"]) if reads else None, sent
-
-
-def _plan(frame: DataFrame) -> str:
-    return str(frame._jdf.queryExecution().optimizedPlan().toString())  # noqa: SLF001 -- PySpark has no public call
 
 
 def _send(frame: DataFrame, target: KafkaTarget) -> int:

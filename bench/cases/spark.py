@@ -219,15 +219,16 @@ def reader(
 
 
 def _streaming(spark: SparkSession, content: Content, length: int, rounds: int) -> Group:
-    def again(stream: Any) -> DataFrame:
-        frame = stream.format(AGAIN).option("records", content.records).option("tasks", LOGS)
-        loaded: DataFrame = frame.option("columns", "value").load(content.logs)
+    def logs(kind: str, stream: Any, **options: int) -> DataFrame:
+        loaded: DataFrame = (
+            stream.format(kind).options(columns="value", **options).load(content.logs)
+        )
         return loaded
 
     loads: dict[str, Callable[[Any], DataFrame]] = {
-        SOURCE: lambda stream: load_stream(stream, content),
-        LIMIT: again,
-        PARQUET: lambda s: s.schema("value binary").parquet(content.copy("parquet")),
+        SOURCE: partial(logs, "aolog"),
+        LIMIT: partial(logs, AGAIN, records=content.records, tasks=LOGS),
+        PARQUET: lambda stream: stream.schema("value binary").parquet(content.copy("parquet")),
     }
 
     def contender(name: str, loaded: Callable[[Any], DataFrame]) -> Contender:
@@ -250,11 +251,6 @@ def _streaming(spark: SparkSession, content: Content, length: int, rounds: int) 
         targets=STREAM_TARGETS,
         rounds=rounds,
     )
-
-
-def load_stream(stream: Any, content: Content) -> DataFrame:
-    loaded: DataFrame = stream.format("aolog").option("columns", "value").load(content.logs)
-    return loaded
 
 
 def _available_now(spark: SparkSession, loaded: Callable[[Any], DataFrame], directory: str) -> int:
