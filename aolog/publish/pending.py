@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aolog.errors import StorageError, UsageError
-from aolog.format.slab import DATA_BEGIN, NO_BASE, SlabHeader
+from aolog.format.slab import NO_BASE, SlabHeader
 from aolog.log.names import (
     DEPTH_MAX,
     MANIFEST_NAME,
@@ -39,13 +39,15 @@ _WRITE_BYTES = 1 << 20  # bytes of frames that are collected for one write
 
 class PendingSlab(NamedTuple):
     """A task's result for the publishing process; small and picklable. log: its name below the root.
-    name: of the file in the log's directory. salt: identifies the slab."""
+    name: of the file in the log's directory. salt: identifies the slab. lost: records that the log
+    lacks before the slab; None if their number is unknown."""
 
     log: str
     name: str
     bytes: int
     records: int
     salt: int
+    lost: int | None = 0
 
 
 def depth_of(log: str) -> int:
@@ -106,6 +108,7 @@ class PendingLog:
         self._checks = RecordChecks(self._options)
         self._storage = storage or Storage()
         self._slab: FormatTwoSlab | None = None
+        self._lost: int | None = 0  # before the open slab, or before the next one
         self._names: list[str] = []
 
     def append_arrow(self, batch: pa.RecordBatch) -> None:
@@ -117,6 +120,16 @@ class PendingLog:
         step = max(1, rows * FRAME_BYTES // max(batch.nbytes, 1))
         for at in range(0, rows, step):
             self._add(batch.slice(at, step))
+
+    def add_loss(self, records: int | None) -> None:
+        """Records that belong here are lost: the log gets a gap. records: their number; None if it is
+        unknown. Slabs enclose the gap, if necessary without records: only a slab's header can show it."""
+        if records == 0:
+            return
+        if self._slab is None and not self.slabs:
+            self._begin()
+        self.seal()
+        self._lost = None if records is None or self._lost is None else self._lost + records
 
     def _add(self, batch: pa.RecordBatch) -> None:
         body = self._checks.of_arrow(batch)
@@ -153,16 +166,15 @@ class PendingLog:
         """Seals the slab; it and its name are durable on return."""
         slab = self._slab
         assert slab is not None
-        assert slab.offset > DATA_BEGIN
         slab.write_pending()
         slab.file.datasync()
         slab.seal(clock.now_us())
         slab.file.datasync()
         self._storage.sync_directory(self._path)
         name, salt = self._names[-1], slab.header.salt
-        self.slabs.append(PendingSlab(self.log, name, slab.offset, slab.records, salt))
+        self.slabs.append(PendingSlab(self.log, name, slab.offset, slab.records, salt, self._lost))
         slab.file.close()
-        self._slab = None
+        self._slab, self._lost = None, 0
 
     @property
     def is_open(self) -> bool:
@@ -177,6 +189,8 @@ class PendingLog:
     def finish(self) -> list[PendingSlab]:
         """Seals everything; durable on return. Returns the slabs in order. After a StorageError, call
         `discard`."""
+        if self._slab is None and self._lost != 0:
+            self._begin()
         self.seal()
         return self.slabs
 

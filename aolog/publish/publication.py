@@ -30,7 +30,7 @@ from aolog.publish.leftovers import LEFTOVER_SECONDS, sweep
 from aolog.publish.pending import log_path
 from aolog.storage.directory import Inside
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute, parent_of
-from aolog.write.next_slab import header_after, next_header, reach_of
+from aolog.write.next_slab import header_after, header_after_loss, next_header, reach_of
 from aolog.write.opening import open_for_append, refuse_foreign
 
 if TYPE_CHECKING:
@@ -235,6 +235,7 @@ def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> 
             storage.unlink(opened.directory / name)
     placed = {}
     for slab in slabs:
+        following = header_after_loss(following, slab.lost)
         placed[slab.name] = Place(log, following.base)
         following = _complete(root, slab, following, storage)
     return placed

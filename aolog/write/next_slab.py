@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aolog.errors import UsageError
-from aolog.format.slab import ADDRESS_END
+from aolog.format.frame import padding
+from aolog.format.slab import ADDRESS_END, DATA_BEGIN, NO_TIMESTAMP
 from aolog.log.names import slab_name
 from aolog.queuefka import slab as queuefka
 from aolog.storage import clock
@@ -38,6 +39,18 @@ def header_after(header: SlabHeader, size: int, records: int, greatest_us: int) 
         predecessor_end=end,
         predecessor_cut=0,
         greatest_before_us=max(header.greatest_before_us, greatest_us),
+    )
+
+
+def header_after_loss(following: SlabHeader, records: int | None) -> SlabHeader:
+    """The same after a slab that does not exist, and in which these records were: readers find a gap of
+    reason "missing" there. records: None if their number is unknown."""
+    if records == 0:
+        return following
+    count = records or 0
+    size = DATA_BEGIN + count + padding(count)  # each record has an address
+    return header_after(following, size, count, NO_TIMESTAMP)._replace(
+        ordinal_unsure=following.ordinal_unsure or records is None
     )
 
 
