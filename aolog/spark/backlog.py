@@ -19,7 +19,7 @@ from aolog.spark.positions import by_present_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aolog.record import GapReason
+    from aolog.record import Gap, GapReason
     from aolog.spark.listing import Listed
     from aolog.spark.positions import LogPosition
     from aolog.spark.watching import Watching
@@ -28,13 +28,11 @@ LOGS_MAX = 100  # in a report, the furthest behind: Spark keeps 100 reports of a
 
 
 class Loss(NamedTuple):
-    """Records of a log that a stream will not read. begin: the address of the first. records: None if
-    their number is unknown. What is found again has the same log, reason and begin."""
+    """Records of a log that a stream will not read. What is found again has the same log, reason and
+    begin."""
 
     log: str
-    reason: GapReason
-    begin: int
-    records: int | None
+    gap: Gap
 
 
 class _Total:
@@ -45,11 +43,11 @@ class _Total:
         self.begin = -1
         self.records = self.last = self.unknown = 0
 
-    def add(self, loss: Loss) -> None:
-        if loss.begin != self.begin:
-            self.begin, self.last = loss.begin, 0
-            self.unknown += loss.records is None
-        more = max(0, (loss.records or 0) - self.last)
+    def add(self, gap: Gap) -> None:
+        if gap.begin != self.begin:
+            self.begin, self.last = gap.begin, 0
+            self.unknown += gap.records_lost is None
+        more = max(0, (gap.records_lost or 0) - self.last)
         self.records += more
         self.last += more
 
@@ -72,7 +70,7 @@ class Backlog:
 
     def lost(self, loss: Loss) -> None:
         """Counts a loss, once."""
-        self._losses.setdefault((loss.log, loss.reason), _Total()).add(loss)
+        self._losses.setdefault((loss.log, loss.gap.reason), _Total()).add(loss.gap)
 
     def report(
         self,
@@ -126,7 +124,7 @@ class Backlog:
 
 
 def _first(span: Span, watching: Watching) -> _First:
-    log, since, _, ordinal = span
+    log, since, _, ordinal, _ = span
     if ordinal is None and log.has_headers:
         ordinal = watching.ordinal_at(log, since)
     if ordinal is not None and ordinal == log.ordinal:

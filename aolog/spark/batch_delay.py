@@ -41,7 +41,7 @@ class BatchDelay:
 def _records(backlog: Iterable[Span], begins: Mapping[str, LogPosition]) -> float:
     """What waits; infinite if it is unknown, so that nothing waits for ever."""
     total = 0
-    for log, since, until, _ in backlog:
+    for log, since, until, *_ in backlog:
         check_counts(log, "minOffsetsPerTrigger", "leave it out")
         begin = begins.get(log.name) or located(log, since)
         count = records_between(begin, position_in(log, until))

@@ -68,7 +68,11 @@ class KafkaTarget(NamedTuple):
 
 def check_columns(schema: Any) -> None:
     """Raises UsageError if rows of this schema, a StructType, cannot become messages."""
-    check_rows(schema, "message", offset="bigint")
+    if "gap" in check_rows(schema, "message", offset="bigint"):
+        raise UsageError(
+            "column gap: Kafka cannot show that records are lost",
+            hint="leave out the option includeGaps; the command prints what is lost",
+        )
 
 
 def check_topic(target: KafkaTarget) -> None:

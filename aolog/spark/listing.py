@@ -51,7 +51,7 @@ class Found(NamedTuple):
 class Listed(NamedTuple):
     """A log at the time of a look. bases: of its slabs, ascending. end: after its last intact frame.
     ordinal: records before the end, None if they are not counted. has_headers: see Log. topic: the log's
-    default. uuid: in hex; None without headers, and if the last slab's is lost."""
+    default. uuid: in hex; None without headers, and if the last slab's is lost. closed: by its writer."""
 
     name: str
     path: str
@@ -61,6 +61,7 @@ class Listed(NamedTuple):
     has_headers: bool
     topic: str | None
     uuid: str | None = None
+    closed: bool = False
 
 
 def list_logs(options: Options) -> list[Listed]:
@@ -164,8 +165,10 @@ def look(found: Found, log: Log) -> Listed:
         head = slab.header
         topic, uuid = (None, None) if head is None else (head.topic, head.topic_uuid.hex())
         end, ordinal = place.address, place.ordinal
-        bases = tuple(log.bases)
-        return Listed(found.name, found.path, bases, end, ordinal, slab.has_headers, topic, uuid)
+        bases, closed = tuple(log.bases), slab.seal() is not None
+        return Listed(
+            found.name, found.path, bases, end, ordinal, slab.has_headers, topic, uuid, closed
+        )
 
     return log.listed(last)
 

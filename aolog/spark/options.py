@@ -228,7 +228,9 @@ READERS: dict[str, tuple[str, Any]] = {
     "cursor": ("cursor", _cursor),
 }
 _BY_LOWER = {name.lower(): name for name in READERS}
-_OTHERS = {"path", "paths", "includeheaders", "maxoffsetspertrigger"}
+# Options that add a column.
+_INCLUDE = {"includeHeaders": "headers", "includeGaps": "gap"}
+_OTHERS = {"path", "paths", "maxoffsetspertrigger", *map(str.lower, _INCLUDE)}
 _OF_STREAMS = (
     "maxBytesPerTrigger", "maxRecordsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "cursor",
 )  # fmt: skip  # a table
@@ -265,16 +267,27 @@ def read_options(given: Mapping[str, str], *, stream: bool | None) -> Options:
     if least and most and least > most:
         raise refused("minOffsetsPerTrigger", f"{least} is above maxRecordsPerTrigger, {most}")
     known["columns_named"] = "columns" in known
-    if "includeheaders" in given and boolean("includeHeaders", given["includeheaders"]):
-        columns = known.get("columns", tuple(COLUMNS))
-        known["columns"] = columns if "headers" in columns else (*columns, "headers")
+    more = [
+        column
+        for option, column in _INCLUDE.items()
+        if boolean(option, given.get(option.lower(), "false"))
+    ]
+    if more:
+        known["columns"] = _with_columns(known.get("columns"), more)
     return Options(paths=read_paths(given), **known)
+
+
+def _with_columns(named: tuple[str, ...] | None, more: list[str]) -> tuple[str, ...]:
+    """named: by the option columns, in its order; the default ones are in the order of the table."""
+    if named is None:
+        return tuple(name for name in COLUMNS if name in {*DEFAULT_COLUMNS, *more})
+    return tuple(dict.fromkeys((*named, *more)))
 
 
 def _check_unknown(key: str) -> None:
     if key in _OTHERS or key in _IGNORED or key.startswith("kafka."):
         return
-    names = {"includeheaders": "includeHeaders", **_BY_LOWER}
+    names = {**{name.lower(): name for name in _INCLUDE}, **_BY_LOWER}
     raise unknown(key, names)
 
 

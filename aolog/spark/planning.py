@@ -38,6 +38,7 @@ from aolog.storage.storage import Storage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from aolog.record import Gap
     from aolog.spark.listing import Listed
     from aolog.spark.options import Options
 
@@ -50,12 +51,14 @@ TASKS_MAX = 100_000
 
 
 class Span(NamedTuple):
-    """Records `[since, until)` of a log. ordinal: records of the log before `since`; None if unknown."""
+    """Records `[since, until)` of a log. ordinal: records of the log before `since`; None if unknown.
+    lost: instead of records, what is lost at this place."""
 
     log: Listed
     since: int
     until: int
     ordinal: int | None = None
+    lost: Gap | None = None
 
     def ordinals(self) -> tuple[int, int] | None:
         """The ordinals at both ends, if they need no look at the log. None if one is unknown, or they
@@ -68,28 +71,39 @@ class Span(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """The range of a log that a task reads. Picklable. ordinal: of the span, in its first piece."""
+    """The range of a log that a task reads. Picklable. ordinal: of the span, in its first piece. lost:
+    instead of a range, a loss that the task only reports."""
 
     name: str
     path: str
     topic: str | None
     wanted: Range
     ordinal: int | None = None
+    lost: Gap | None = None
+
+
+def lost_span(log: Listed, lost: Gap) -> Span:
+    """No records, but a loss: the first task of the plan reports it."""
+    return Span(log, lost.begin, lost.begin, None, lost)
 
 
 # --- which records --------------------------------------------------------------------------
 
 
 def spans(options: Options, logs: list[Listed]) -> list[Span]:
-    """The range of each log that a batch reads. Raises UsageError, which names the option."""
+    """The range of each log that a batch reads, and what is lost before it. Raises UsageError, which names
+    the option."""
     check_names(options, logs)
     found = []
     for log in logs:
-        since, until = where(log, options, "starting"), where(log, options, "ending")
+        since, lost = where(log, options, "starting")
+        until, _ = where(log, options, "ending")
         if since > until and _are_given(log, options):
             raise UsageError(
                 f"option startingOffsets: {since} is after endingOffsets, {until}, in {log.name!r}"
             )
+        if lost is not None:
+            found.append(lost_span(log, lost))
         if since < until:
             found.append(Span(log, since, until, located(log, since).ordinal))
     return found
@@ -118,18 +132,19 @@ def check_names(options: Options, logs: list[Listed]) -> None:
             warn("%s: it is left out", problem)
 
 
-def where(log: Listed, options: Options, side: Side) -> int:
-    """The address at which a read begins or ends in the log. A log that JSON does not name is read
-    whole."""
+def where(log: Listed, options: Options, side: Side) -> tuple[int, Gap | None]:
+    """The address at which a read begins or ends in the log, and what is lost before it. A log that JSON
+    does not name is read whole."""
     if (timed := _time_of(log, options, side)) is not None:
-        return _at_time(log, *timed, must_exist=side == "starting" and options.time_must_exist)
+        must_exist = side == "starting" and options.time_must_exist
+        return _at_time(log, *timed, must_exist=must_exist), None
     start = options.begin if side == "starting" else options.end
     if isinstance(start, dict):
         address = start.get(log.name, EARLIEST if side == "starting" else LATEST)
         if address not in {EARLIEST, LATEST}:
             return _checked(log, address, f"{side}Offsets", options)
         start = "earliest" if address == EARLIEST else "latest"
-    return log.bases[0] if start == "earliest" else log.end
+    return (log.bases[0] if start == "earliest" else log.end), None
 
 
 def _time_of(log: Listed, options: Options, side: Side) -> tuple[int, str] | None:
@@ -143,15 +158,15 @@ def _time_of(log: Listed, options: Options, side: Side) -> tuple[int, str] | Non
     return by_log[log.name], f"{side}OffsetsByTimestamp"
 
 
-def _checked(log: Listed, address: int, option: str, options: Options) -> int:
-    """The address, if the log has it."""
+def _checked(log: Listed, address: int, option: str, options: Options) -> tuple[int, Gap | None]:
+    """The address, if the log has it; else the nearest one, and what is lost before it."""
     if log.bases[0] <= address <= log.end:
-        return address
+        return address, None
     opened = Log(log.path, Storage())
     try:
         seek.at_address(opened, address)  # a log may begin after 0 without having been pruned
         if log.bases[0] > address:
-            return log.bases[0]
+            return log.bases[0], None
         raise AddressBeyondEnd(f"address {address} is past the end, {log.end}")
     except (AddressPruned, AddressBeyondEnd) as error:
         if options.fail_on_loss:
@@ -162,7 +177,7 @@ def _checked(log: Listed, address: int, option: str, options: Options) -> int:
         gap = pruned_before(opened, address, 0 if address == 0 else None)
         lost = "" if gap is None else f": {records_lost(gap.records_lost)} lost"
         warn("option %s: %s: %s%s", option, log.path, error.reason, lost)
-        return min(max(address, log.bases[0]), log.end)
+        return min(max(address, log.bases[0]), log.end), gap
     finally:
         opened.close()
 
@@ -192,9 +207,26 @@ def partitions(
     min_partitions: int = 1,
     max_records: int | None = None,
 ) -> list[tuple[Piece, ...]]:
-    """The pieces of each task, in the order of names and addresses; empty without records. max_records:
-    of a task; counts records that damage lost, too. Sizes that would make more than TASKS_MAX tasks are
-    raised, with a warning. Raises UsageError for max_records in format 1, which counts none."""
+    """The pieces of each task, in the order of names and addresses; empty without records. Losses come
+    first, in a task of their own. max_records: of a task; counts records that damage lost, too. Sizes that
+    would make more than TASKS_MAX tasks are raised, with a warning. Raises UsageError for max_records in
+    format 1, which counts none."""
+    wanted = list(wanted)
+    lost = [_lost_piece(span.log, span.lost) for span in wanted if span.lost is not None]
+    cut = _tasks(
+        [span for span in wanted if span.lost is None], partition_bytes, min_partitions, max_records
+    )
+    return [tuple(lost), *cut] if lost else cut
+
+
+def _lost_piece(log: Listed, lost: Gap) -> Piece:
+    nothing = Range(lost.begin, lost.begin, lost.begin, lost.begin)
+    return Piece(log.name, log.path, log.topic, nothing, lost=lost)
+
+
+def _tasks(
+    wanted: list[Span], partition_bytes: int, min_partitions: int, max_records: int | None
+) -> list[tuple[Piece, ...]]:
     counted = _by_records(wanted, max_records)
     filled = [(span, _filled(span, partition_bytes)) for span, _ in counted]
     total = sum(_size(parts) for _, parts in filled)
@@ -286,7 +318,7 @@ def bytes_of(span: Span, partition_bytes: int) -> int:
 def _filled(span: Span, partition_bytes: int) -> list[tuple[int, int]]:
     """The ranges of the span that may hold records. Looks up the size of a file only if the addresses
     after its end could make a task of their own."""
-    log, since, until, _ = span
+    log, since, until = span[:3]
     parts = []
     begin = since
     for base, following in pairwise(log.bases):
@@ -314,7 +346,7 @@ def _size(parts: list[tuple[int, int]], within: Range | None = None) -> int:
 
 
 def _cut(span: Span, parts: list[tuple[int, int]], target: int) -> list[Piece]:
-    log, since, until, _ = span
+    log, since, until = span[:3]
     if not log.has_headers:  # nor an index
         cuts = _slab_cuts(log.bases, since, until, target)
     else:

@@ -1,6 +1,6 @@
 """Where a stream is in its logs, and the form in which Spark stores it: JSON `{name: [address, uuid,
-ended, ordinal]}`, with sorted keys, because Spark compares the text. Older checkpoints have fewer
-fields.
+ended, ordinal]}`, and `closed` if it is true, with sorted keys, because Spark compares the text. Older
+checkpoints have fewer fields.
 
 A log's name depends on what is loaded, so a log is recognised by its UUID; by its name only if a UUID is
 unknown, as without headers.
@@ -28,12 +28,14 @@ Offset = dict[str, Any]  # in the form that Spark stores
 class LogPosition(NamedTuple):
     """A log was read up to the address. uuid: as in Listed. ended: the log is away, and all of it was
     read, or its loss was reported. ordinal: records of the log before the address; None if unknown,
-    as without headers."""
+    as without headers. closed: when a batch ended here, no record was after it, and the log's writer had
+    closed it."""
 
     address: int
     uuid: str | None = None
     ended: bool = False
     ordinal: int | None = None
+    closed: bool = False
 
     def is_in(self, uuid: str | None) -> bool:
         """Whether a log with this UUID is the log that was read. True if either UUID is unknown."""
@@ -114,7 +116,10 @@ def _common_end(name: str, other: str) -> int:
 
 def as_json(positions: Mapping[str, LogPosition]) -> Offset:
     """The offset as Spark stores it."""
-    return {name: list(position) for name, position in sorted(positions.items())}
+    return {
+        name: list(position if position.closed else position[:-1])
+        for name, position in sorted(positions.items())
+    }
 
 
 def from_json(offset: Offset) -> dict[str, LogPosition]:

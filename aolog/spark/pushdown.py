@@ -189,16 +189,21 @@ def bounds(conditions: Iterable[Condition], column: str) -> tuple[int, int]:
 
 
 def narrowed(spans: Iterable[Span], conditions: list[Condition]) -> list[Span]:
-    """What is left of the spans: all records for which the conditions hold, and others. A log may have
-    several spans."""
+    """What is left of the spans: all records for which the conditions hold, and others; and all losses of
+    which one may have been. A log may have several spans."""
     on_log = [each for each in conditions if each.column == "log"]
     least, greatest = bounds(conditions, "offset")
     times = bounds(conditions, "timestamp")
     found: list[Span] = []
     for span in spans:
         log = span.log
+        if not all(_holds(each, log.name) for each in on_log):
+            continue
+        if span.lost is not None:
+            found += [span] if span.lost.begin <= greatest and span.lost.end > least else []
+            continue
         since, until = max(span.since, least), min(span.until, greatest + 1)
-        if since < until and all(_holds(each, log.name) for each in on_log):
+        if since < until:
             cut = _cut(span, since, until)
             is_whole = times == (_LEAST, _GREATEST) or not log.has_headers
             found += [cut] if is_whole else _in_time(cut, *times)

@@ -70,8 +70,8 @@ def read_pieces(
     left out. Raises GapFound for lost records unless the options allow them, StorageError,
     CodecUnavailable."""
     with _ending_quietly():
-        for piece, log in _opened(pieces, options):
-            for batch in _read(piece, log, schema, options, conditions):
+        for piece in pieces:
+            for batch in _read_piece(piece, schema, options, conditions):
                 kept = keep_rows(batch, conditions)
                 if kept.num_rows:
                     yield kept
@@ -95,20 +95,25 @@ def _ending_quietly() -> Iterator[None]:
     signal.signal(signal.SIGPIPE, before)  # the next task of this process may not be ours
 
 
-def _opened(pieces: Iterable[Piece], options: Options) -> Iterator[tuple[Piece, Log]]:
-    for piece in pieces:
-        try:
-            log = Log(piece.path, Storage())
-            log.require_slabs()
-        except NotALog:  # deleted since the planning
-            wanted = piece.wanted
-            begin, end = max(wanted.begin, wanted.since), min(wanted.end, wanted.until)
-            _judge(piece, Gap(begin, end, "missing", None), options)
-            continue
-        try:
-            yield piece, log
-        finally:
-            log.close()
+def _read_piece(
+    piece: Piece, schema: pa.Schema, options: Options, conditions: Sequence[Condition]
+) -> Iterator[pa.RecordBatch]:
+    if piece.lost is not None:  # found and logged by the plan
+        count_gap(options.losses, piece, piece.lost)
+        yield from _gap_rows(piece, piece.lost, schema)
+        return
+    try:
+        log = Log(piece.path, Storage())
+        log.require_slabs()
+    except NotALog:  # deleted since the planning
+        wanted = piece.wanted
+        begin, end = max(wanted.begin, wanted.since), min(wanted.end, wanted.until)
+        gap = Gap(begin, end, "missing", None)
+        _judge(piece, gap, options)
+        yield from _gap_rows(piece, gap, schema)
+        return
+    with log:
+        yield from _read(piece, log, schema, options, conditions)
 
 
 def _read(
@@ -127,6 +132,11 @@ def _read(
         if not isinstance(found, RecordFrame):
             _judge(piece, found, options)
             losses.add(found)
+            if rows := _gap_rows(piece, found, schema):
+                if frames:
+                    yield from _batches(frames, size, piece, schema)
+                    frames, held, size = [], 0, 0
+                yield from rows
             continue
         if not chosen.may_hold(found):
             continue
@@ -188,6 +198,16 @@ def _batches(
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def _gap_rows(piece: Piece, gap: Gap, schema: pa.Schema) -> list[pa.RecordBatch]:
+    """A batch of one row, if the schema has a column for it. A torn end was never acknowledged."""
+    if "gap" not in schema.names or gap.reason == "torn" or gap.records_lost == 0:
+        return []
+    lost = {"end": gap.end, "reason": gap.reason, "recordsLost": gap.records_lost}
+    row = {"log": piece.name, "offset": gap.begin, "gap": lost, **_NUMBERS}
+    columns = [pa.array([row.get(field.name)], field.type) for field in schema]
+    return [pa.RecordBatch.from_arrays(columns, schema=schema)]
+
+
 def _column(
     given: dict[str, pa.Array], field: pa.Field, begin: int, count: int, piece: Piece
 ) -> pa.Array:
@@ -196,6 +216,8 @@ def _column(
         return _constant(_NUMBERS[name], pa.int32(), count)
     if name == "log":
         return _constant(piece.name, pa.string(), count)
+    if name == "gap":
+        return pa.nulls(count, field.type)
     column = given[_FROM_LOG[name]].slice(begin, count)
     if name == "topic" and piece.topic is not None and column.null_count:
         if column.null_count == count:

@@ -1,13 +1,14 @@
 """Sends each row of a task to the log that it names: batches in, pending slabs out.
 
 A batch is sorted by log at once; nothing handles rows one by one. A batch may hold few rows for a log,
-so they wait until they fill a frame. The waiting bytes and the open slabs are bounded.
+so they wait until they fill a frame. The waiting bytes and the open slabs are bounded. A row with a `gap`
+is no record: it says that records are lost there.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,9 +22,23 @@ if TYPE_CHECKING:
     from aolog.spark.sink_options import SinkOptions
     from aolog.storage.storage import Storage
 
-_TAKEN = ("value", "key", "headers", "timestamp", "topic")
+_TAKEN = ("value", "key", "headers", "timestamp", "topic", "gap")
 _WAITING_BYTES = 64 << 20  # of batches with waiting rows; a whole batch stays in memory for them
 _OPEN_SLABS_MAX = 128  # each holds a descriptor; with more logs slabs become smaller
+
+
+def _at_gaps(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, dict[str, Any] | None]]:
+    """Runs of records, without the column `gap`, each with the gap after it."""
+    if "gap" not in rows.schema.names:
+        yield rows, None
+        return
+    gaps = rows.column("gap")
+    records = rows.drop_columns(["gap"])
+    begin = 0
+    for i in pc.indices_nonzero(gaps.is_valid()).to_pylist():
+        yield records.slice(begin, i - begin), gaps[i].as_py()
+        begin = i + 1
+    yield records.slice(begin), None
 
 
 class Router:
@@ -43,14 +58,21 @@ class Router:
         """Takes Spark's rows. Raises UsageError for an invalid log name, RecordRefused, RecordTooLarge,
         StorageError; then call `discard`."""
         for log, rows in self._by_log(batch):
-            self._waiting.setdefault(log, []).append(rows)
-            size = self._waiting_bytes.get(log, 0) + rows.nbytes
-            self._waiting_bytes[log] = size
-            if size >= FRAME_BYTES:
-                self._drain(log)
+            for records, gap in _at_gaps(rows):
+                if records.num_rows:
+                    self._add(log, records)
+                if gap is not None:
+                    self._drain(log).add_loss(gap["recordsLost"])
         self._kept_bytes += batch.nbytes
         if self._kept_bytes >= _WAITING_BYTES:
             self._drain_all()
+
+    def _add(self, log: str, rows: pa.RecordBatch) -> None:
+        self._waiting.setdefault(log, []).append(rows)
+        size = self._waiting_bytes.get(log, 0) + rows.nbytes
+        self._waiting_bytes[log] = size
+        if size >= FRAME_BYTES:
+            self._drain(log)
 
     def _by_log(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         names = batch.schema.names
@@ -81,9 +103,10 @@ class Router:
             yield logs[count["values"]], ordered.slice(begin, end - begin)
             begin = end
 
-    def _drain(self, log: str) -> None:
-        batches = self._waiting.pop(log)
-        del self._waiting_bytes[log]
+    def _drain(self, log: str) -> PendingLog:
+        """Passes the waiting rows on."""
+        batches = self._waiting.pop(log, [])
+        self._waiting_bytes.pop(log, None)
         pending = self._logs.get(log)
         if pending is None or not pending.is_open:
             self._close_one()
@@ -94,6 +117,7 @@ class Router:
             batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
         for batch in batches:
             pending.append_arrow(batch)
+        return pending
 
     def _drain_all(self) -> None:
         for log in list(self._waiting):

@@ -1,4 +1,4 @@
-"""The columns of Spark's Kafka source, and `log`. Imports neither Spark nor Arrow."""
+"""The columns of Spark's Kafka source, `log`, and `gap`. Imports neither Spark nor Arrow."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ COLUMNS = {
     "timestampType": "int",  # 0, as Kafka's CreateTime
     "headers": "array<struct<key:string,value:binary>>",
     "log": "string",
+    # Of a row that is no record: at `offset`, records are lost. Null in rows of records.
+    "gap": "struct<end:bigint,reason:string,recordsLost:bigint>",
 }
-DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name != "headers")
+DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name not in {"headers", "gap"})
 _WRITTEN = {  # columns of rows that are written, to logs and to Kafka
     "value": ("binary", "string"),
     "key": ("binary", "string"),

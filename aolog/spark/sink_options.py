@@ -50,7 +50,7 @@ OPTION_NAMES = {
     )
 }  # fmt: skip  # a table
 # Options of every write, of streams and of Kafka's sink that have no effect here.
-_IGNORED = {"path", "checkpointlocation", "queryname", "includeheaders"}
+_IGNORED = {"path", "checkpointlocation", "queryname", "includeheaders", "includegaps"}
 
 
 class SinkOptions(NamedTuple):

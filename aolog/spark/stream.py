@@ -4,7 +4,8 @@ An offset lists the logs that were read, and how far (positions.py); Spark store
 position never goes back, and its address is a record's or the end. A log that appears later is read
 from its beginning. After a restart of the query logs may have other names, and a name may belong to another
 log, or to none. A log that no longer exists is removed from the offset. The query reports a loss if that log
-may have had more records, or if another log has its name.
+may have had more records, or if another log has its name. What it finds lost is in the plan of a batch:
+that batch's tasks count it, and make a row of it if the options ask for gaps.
 
 One process on the driver's host calls these methods for as long as the query runs, `latestOffset` up to
 90 times a second. So a log is opened only if its directory or its last slab changed, and the pause
@@ -29,11 +30,12 @@ from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError, records_lo
 from aolog.log.directory import Log
 from aolog.log.pruned_records import pruned_before
 from aolog.read.reader import Reader
+from aolog.record import Gap
 from aolog.spark.backlog import Backlog, Loss
 from aolog.spark.batch_delay import BatchDelay
 from aolog.spark.batch_limits import share
-from aolog.spark.listing import is_wanted, some
-from aolog.spark.planning import Span, check_names, partitions, where
+from aolog.spark.listing import Listed, is_wanted, some
+from aolog.spark.planning import Span, check_names, lost_span, partitions, where
 from aolog.spark.positions import (
     LogPosition,
     as_json,
@@ -55,9 +57,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aolog.record import GapReason
-    from aolog.spark.listing import Listed
     from aolog.spark.options import Options
     from aolog.spark.positions import Offset
+
+
+def _absent(name: str) -> Listed:
+    """In place of a log that is not there."""
+    return Listed(name, name, (0,), 0, None, has_headers=True, topic=None)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -74,6 +80,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._backlog = Backlog()
         self._next: dict[str, LogPosition] = {}  # the end of the next batch
         self._whole: dict[str, LogPosition] = {}  # the end of each log's records at the last look
+        # Losses that no batch has reported yet, by the position of the log at which that batch begins.
+        self._noted: dict[tuple[str, int], Gap] = {}
 
     # --- offsets ----------------------------------------------------------------------------
 
@@ -81,7 +89,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins. If there is a cursor, it is at this position on return."""
         options, logs = self._options, self._watching.look(force=True)
         check_names(options, list(logs.values()))
-        begin = {name: located(log, where(log, options, "starting")) for name, log in logs.items()}
+        begin: dict[str, LogPosition] = {}
+        for name, log in logs.items():
+            address, lost = where(log, options, "starting")
+            begin[name] = located(log, address)
+            if lost is not None:
+                self._backlog.lost(Loss(name, lost))
+                self._noted[name, address] = lost
         self._next = begin
         self._move_cursors(begin)  # backwards too: it may have served another query
         return as_json(begin)
@@ -114,6 +128,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             backlog = []
         for name, (until, ordinal) in share(backlog, *self._limits(limit)).items():
             ends[name] = position_in(logs[name], until, ordinal, ends.get(name))
+        if backlog:  # there is a batch: a change of the offset causes one
+            for name in ends.keys() & logs.keys():
+                at_end = ends[name].address >= whole[name].address
+                ends[name] = ends[name]._replace(closed=at_end and logs[name].closed)
         self._next = ends
         return as_json(ends)
 
@@ -132,6 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found: dict[str, LogPosition] = {}
         gone: list[str] = []
         replaced: list[str] = []
+        finished: list[str] = []
         for name, position in begins.items():
             if name in names:
                 log = logs[names[name]]
@@ -150,11 +169,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 replaced.append(name)
             elif not self._was_whole(name, position):
                 gone.append(name)
+            elif self._seen_end(name, position) is None:
+                finished.append(name)
         losses = [self._rest(name, begins[name]) for name in gone]
-        if gone and not (found or self._whole):
-            self._report_another_root(gone + replaced, losses)
+        if (gone or finished) and not (found or self._whole):
+            self._report_another_root(gone + replaced + finished, losses)
         elif gone:
             self._report_gone(gone, losses)
+        if finished:
+            warn(
+                "not below %s any more: %s; all their records were read, and their writers had closed them",
+                self._where(),
+                some(sorted(map(repr, finished))),
+            )
         for name in replaced:
             self._lost(
                 f"{logs[name].path} is another log than the one that was read up to address "
@@ -165,10 +192,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _rest(self, name: str, position: LogPosition, reason: GapReason = "missing") -> Loss:
-        """What a log that is away had after the position, as of the last look."""
+        """What a log that is away had after the position, as of the last look. The next batch reports it."""
         seen = self._seen_end(name, position)
+        end = position.address if seen is None else max(position.address, seen.address)
         records = None if seen is None else records_between(position, seen)
-        return Loss(name, reason, position.address, records)
+        self._noted[name, position.address] = gap = Gap(position.address, end, reason, records)
+        return Loss(name, gap)
 
     def _warn_unselected(self, name: str, position: LogPosition) -> None:
         if name not in self._unselected:
@@ -206,9 +235,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return some(list(self._options.paths))
 
     def _was_whole(self, name: str, position: LogPosition) -> bool:
-        """Whether all records of the log were read, as of the last look."""
+        """Whether all records of the log were read, as of the last look; or, if this query has not seen it,
+        when its writer had closed it."""
         seen = self._seen_end(name, position)
-        return seen is not None and seen.address <= position.address
+        return position.closed if seen is None else seen.address <= position.address
 
     def _seen_end(self, name: str, position: LogPosition) -> LogPosition | None:
         """The end of the log's records at the last look; None if this query has not seen the log."""
@@ -259,32 +289,48 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logs, begins, ends = self._watching.look(), from_json(start), from_json(end)
         here = recognised(ends, logs)
         before = by_present_name(begins, ends)
-        wanted = []
+        wanted = self._noted_spans(begins, ends)
         for name, position in sorted(ends.items()):
             log = logs[here[name]] if name in here else None
-            span = self._part(name, log, before.get(name), position)
-            if span is not None:
-                wanted.append(span)
+            wanted += self._part(name, log, before.get(name), position)
         cut = partitions(wanted, *self._options.of_tasks())
         return [partition_of(pieces) for pieces in cut]
 
+    def _noted_spans(
+        self, begins: Mapping[str, LogPosition], ends: Mapping[str, LogPosition]
+    ) -> list[Span]:
+        """Losses that were found when no batch was planned. The batch that moves the log's position, or
+        drops it, reports them."""
+        found = []
+        for name, begin in sorted(begins.items()):
+            end = ends.get(name)
+            moves = end is None or end.address != begin.address or not begin.is_in(end.uuid)
+            if moves and (gap := self._noted.get((name, begin.address))) is not None:
+                found.append(lost_span(_absent(name), gap))
+        return found
+
     def _part(
         self, name: str, log: Listed | None, before: LogPosition | None, position: LogPosition
-    ) -> Span | None:
-        """What is left of a log's part of a batch. before: where it begins, None for the log's beginning."""
+    ) -> list[Span]:
+        """What is left of a log's part of a batch, after what is lost of it. before: where it begins, None
+        for the log's beginning."""
         since = before.address if before is not None else 0 if log is None else log.bases[0]
         until = position.address
         if since >= until:
-            return None
+            return []
         if log is None:
-            loss = Loss(name, "missing", since, records_between(before, position))
-            self._report_missing(name, loss)
-            return None
+            gap = Gap(since, until, "missing", records_between(before, position))
+            self._report_missing(name, Loss(name, gap))
+            return [lost_span(_absent(name), gap)]
+        found = []
         if before is not None and since < log.bases[0]:
-            self._report_pruned(log, before, position)
+            if (pruned := self._report_pruned(log, before, position)) is not None:
+                found.append(lost_span(log, pruned))
             since = log.bases[0]
         ordinal = before.ordinal if before is not None and before.address == since else None
-        return Span(log, since, until, ordinal) if since < until else None
+        if since < until:
+            found.append(Span(log, since, until, ordinal))
+        return found
 
     def _report_missing(self, name: str, loss: Loss) -> None:
         """A log of a batch that was planned before is not among the logs."""
@@ -303,24 +349,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else (f"{here.path} is another log than the batch's")
         )
         self._lost(
-            f"{what}, {records_lost(loss.records)} lost",
+            f"{what}, {records_lost(loss.gap.records_lost)} lost",
             "set it to false to leave out this log's part of the batch",
             loss,
         )
 
-    def _report_pruned(self, log: Listed, before: LogPosition, position: LogPosition) -> None:
+    def _report_pruned(self, log: Listed, before: LogPosition, position: LogPosition) -> Gap | None:
         with Log(log.path, Storage()) as opened:
             gap = opened.listed(lambda: pruned_before(opened, before.address, before.ordinal))
         if gap is None:
-            return
+            return None
         end, count = min(gap.end, position.address), gap.records_lost
         if end < gap.end:
             count = records_between(before, position)
+        lost = Gap(before.address, end, "pruned", count)
         self._lost(
             f"{log.path}: addresses {before.address} to {end} are pruned, {records_lost(count)} lost",
             "set it to false to continue with what is left",
-            Loss(log.name, "pruned", before.address, count),
+            Loss(log.name, lost),
         )
+        return lost
 
     def _lost(self, what: str, to_do: str, *losses: Loss) -> None:
         if self._options.fail_on_loss:

@@ -25,7 +25,7 @@ from aolog.spark.skipped import losses
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -98,6 +98,8 @@ def checked(wanted: Transfer) -> Transfer:
     named = {name.lower() for name in options}
     if wanted.kind != "parquet" and not named & {"includeheaders", "columns"}:
         options["includeHeaders"] = "true"  # a copied record keeps its headers
+    if wanted.kind == "aolog" and not wanted.transforms:
+        options.setdefault("includeGaps", "true")  # a function could make records of their rows
     read_options(options | {"path": root}, stream=wanted.checkpoint is not None)
     return wanted._replace(root=root, options=options)
 
@@ -188,25 +190,33 @@ def _run_batch(
     spark: SparkSession, wanted: Transfer, target: KafkaTarget | None
 ) -> tuple[int | None, int]:
     from pyspark.sql import Observation
-    from pyspark.sql import functions as f
 
     from aolog.spark.query_filters import plans
 
     read, written = Observation(_IN), Observation(_OUT)
-    one = f.count(f.lit(1)).alias("records")
     source = spark.read.format("aolog").options(**wanted.options).load(wanted.root)
-    frame = _transformed(source.observe(read, one), wanted.transforms)
+    frame = _transformed(source.observe(read, _records(source)), wanted.transforms)
     plan = plans(frame).optimizedPlan().toString()
     reads = _IN in plan  # otherwise nothing is observed, and `get` would block
     if target is not None:
         sent = _send(frame, target)
     else:
-        made = frame.observe(written, one)
+        made = frame.observe(written, _records(frame))
         made.write.format(wanted.kind).options(**wanted.write_options).mode(
             "append" if wanted.kind == "aolog" else "errorifexists"
         ).save(wanted.place)
         sent = int(written.get["records"])
     return int(read.get["records"]) if reads else None, sent
+
+
+def _records(frame: DataFrame) -> Column:
+    """Counts the rows of a frame that are records."""
+    from pyspark.sql import functions as f
+
+    record = f.lit(1)
+    if "gap" in frame.columns:
+        record = f.when(f.col("gap").isNull(), record)
+    return f.count(record).alias("records")
 
 
 def _send(frame: DataFrame, target: KafkaTarget) -> int:
@@ -227,10 +237,10 @@ def _run_stream(
     note: Callable[[Moved], None],
     stopped: Callable[[], bool],
 ) -> None:
-    from pyspark.sql import functions as f
-
     assert wanted.checkpoint is not None
     source = spark.readStream.format("aolog").options(**wanted.options).load(wanted.root)
+    if "gap" in source.columns:
+        source = source.observe(_IN, _records(source))  # Spark counts rows of gaps too
     frame = _transformed(source, wanted.transforms)
     sent: dict[int, int] = {}
     writer: Any
@@ -242,7 +252,7 @@ def _run_stream(
 
         writer = frame.writeStream.foreachBatch(send)
     else:
-        made = frame.observe(_OUT, f.count(f.lit(1)).alias("records"))
+        made = frame.observe(_OUT, _records(frame))
         writer = made.writeStream.format(wanted.kind).options(**wanted.write_options)
         writer = writer.option("path", wanted.place)
     if not wanted.stream:
@@ -282,7 +292,8 @@ def _follow(
             records = sent.pop(number, 0) if out is None else int(out["records"])
             seconds = progress.batchDuration / 1000
             lost = _lost_of(progress) or before
-            rows = progress.numInputRows
+            read = progress.observedMetrics.get(_IN)
+            rows = progress.numInputRows if read is None else int(read["records"])
             note(Moved(number, rows, records, round(seconds, 3), *lost.since(before)))
             before = lost
         if ended:

@@ -23,6 +23,10 @@ from tests.aolog.conftest import overwrite
 _TYPES = {
     "binary": "binary", "string": "string", "int": "integer", "bigint": "long",
     "timestamp": "timestamp",
+    COLUMNS["gap"]: {"type": "struct", "fields": [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in (("end", "long"), ("reason", "string"), ("recordsLost", "long"))
+    ]},
     "array<struct<key:string,value:binary>>": {
         "type": "array", "containsNull": True,
         "elementType": {"type": "struct", "fields": [

@@ -14,10 +14,11 @@ SCHEMA = struct("offset", "log")
 class Query:
     """What Spark does with a stream reader: batches between offsets, which it keeps as JSON."""
 
-    def __init__(self, path, checkpoint=None, **options):
+    def __init__(self, path, checkpoint=None, schema=SCHEMA, **options):
         loaded = source(path, **options)
         loaded.schema()
-        self.reader = loads(dumps(loads(dumps(loaded)).streamReader(SCHEMA)))
+        self.schema = schema
+        self.reader = loads(dumps(loads(dumps(loaded)).streamReader(schema)))
         self.offset = checkpoint
         self.limit = self.reader.getDefaultReadLimit()
         self.rows = []
@@ -36,9 +37,12 @@ class Query:
         return rows
 
     def between(self, start, end):
+        return [tuple(row.values()) for b in self.tables(start, end) for row in b.to_pylist()]
+
+    def tables(self, start, end):
+        """The batches of the tasks, one after the other."""
         planned = self.reader.partitions(json.loads(start), json.loads(end))
-        found = [b for part in run(self.reader, planned, SCHEMA) for b in part]
-        return [tuple(row.values()) for b in found for row in b.to_pylist()]
+        return [b for part in run(self.reader, planned, self.schema) for b in part]
 
     def all(self):
         """Batches until there is none."""

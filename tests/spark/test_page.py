@@ -53,4 +53,9 @@ def test_every_option_stands_in_the_tables():
     rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert "```{generated} spark_writer_options" in page
-    assert named | OF_WRITER.keys() == {*READERS, "includeHeaders", *OPTION_NAMES.values()}
+    assert named | OF_WRITER.keys() == {
+        *READERS,
+        "includeHeaders",
+        "includeGaps",
+        *OPTION_NAMES.values(),
+    }

@@ -192,3 +192,5 @@ def test_records_that_are_skipped_are_in_the_sums(tmp_path, spark, checkpoint):
     result = run(*arguments)
     assert result.exit_code == 0, result.stderr
     assert "20 records in, 20 out, 10 lost (corrupt), " in result.stdout
+    report = aolog.verify(tmp_path / "out" / "a")
+    assert [(gap.reason, gap.records_lost) for gap in report.gaps] == [("missing", 10)]

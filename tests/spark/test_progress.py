@@ -159,8 +159,15 @@ def test_lag_sums_up_what_was_lost_and_what_is_behind(tmp_path):
     assert found.total.records == found.logs["log"].records == left - len(query.rows)
     assert found.total.seconds == found.logs["log"].seconds > 0
     assert found.lost == found.lost_by_log["log"] == {"pruned": 200 - left}
-    assert found.uncounted == {}
+    assert found.uncounted == found.uncounted_by_log == {}
     assert aolog.spark.lag(shown.json) == found
+    shutil.rmtree(tmp_path / "log")
+    write(tmp_path / "another", 1)
+    query = Query(tmp_path, checkpoint=query.offset, failOnDataLoss="false")
+    query.batch()
+    found = aolog.spark.lag(progress(query, 1))
+    assert found.uncounted == found.uncounted_by_log["log"] == {"missing": 1}
+    assert found.lost == found.lost_by_log == {}
     with pytest.raises(UsageError, match="no progress of a query that reads logs"):
         aolog.spark.lag({"sources": [{"latestOffset": "null", "numInputRows": 0}]})
 
@@ -247,3 +254,37 @@ def test_what_tasks_skip_is_counted_on_the_driver_and_in_the_progress(
         query.stop()
     assert (str(query.id), "log", "corrupt", 10, 0) in lost()
     assert found.lost == found.lost_by_log["log"] == {"corrupt": 10}
+
+
+def test_what_plans_find_lost_is_counted_like_what_tasks_skip(tmp_path, spark, load, caplog):
+    root = tmp_path / "logs"
+    write(root / "log", 100, slab_bytes=15_000, value=bytes(1000))
+    begin = {"startingOffsets": json.dumps({"log": 0}), "failOnDataLoss": "false"}
+
+    def streamed():
+        stream = spark.readStream.format("aolog").options(**begin).load(str(root))
+        sink = stream.writeStream.format("noop").trigger(availableNow=True)
+        query = sink.option("checkpointLocation", str(tmp_path / "state")).start()
+        query.awaitTermination()
+        return query
+
+    streamed()
+    write(root / "log", 100, slab_bytes=15_000, value=bytes(1000))
+    slabs = sorted((root / "log").glob("*.slab"))
+    for slab in slabs[:-1]:
+        slab.unlink()
+    left = aolog.verify(root / "log").records
+    query = streamed()
+    lag = aolog.spark.lag(query.lastProgress)
+    assert lag.lost == lag.lost_by_log["log"] == {"pruned": 100 - left}
+    assert load(root, **begin).count() == left
+    found = [lost[2:] for lost in aolog.spark.losses(spark) if lost.query == str(query.id)]
+    assert found == [("pruned", 100 - left, 0)]
+    where = str(root / "log")
+    found = [lost[2:] for lost in aolog.spark.losses(spark) if lost.log == where]
+    assert found == [("pruned", 200 - left, 0)]
+    told = [r.getMessage() for r in caplog.records if "the plan skipped" in r.getMessage()]
+    assert told == [
+        f"query {query.id}: log 'log': the plan skipped {100 - left} records (pruned)",
+        f"{where}: the plan skipped {200 - left} records (pruned)",
+    ]

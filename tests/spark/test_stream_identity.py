@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 import aolog
 from aolog.errors import UsageError
@@ -64,6 +65,34 @@ def test_a_log_that_went_when_all_of_it_was_read_is_no_loss_and_another_begins_a
     assert restarted.batch() is None
     addresses = write(tmp_path / "a", 4)
     assert restarted.batch() == named(addresses, "a")
+
+
+@pytest.mark.parametrize("last", ["read", "unread", "reopened", "open"])
+def test_a_finished_log_that_was_read_and_went_between_two_runs_is_no_loss(tmp_path, last, caplog):
+    """Nothing was lost if its writer had closed it, and all of it was read."""
+    write(tmp_path / "a")
+    write(tmp_path / "b")
+    query = Query(tmp_path, maxRecordsPerTrigger=15 if last == "unread" else 50)
+    with aolog.Writer(tmp_path / "b") as writer:
+        if last == "open":
+            writer.append(b"more")
+            writer.flush()
+            query.batch()
+    query.batch()
+    if last == "reopened":
+        write(tmp_path / "b", 2)
+        query.batch(ReadMaxRows(1))
+    shutil.rmtree(tmp_path / "b")
+    restarted = Query(tmp_path, checkpoint=query.offset)
+    if last != "read":
+        with pytest.raises(UsageError, match="log 'b' is not below"):
+            restarted.batch()
+        return
+    more = write(tmp_path / "a", 3)
+    assert restarted.batch()[-3:] == named(more, "a")
+    assert list(json.loads(restarted.offset)) == ["a"]
+    assert "'b'; all their records were read" in caplog.text
+    assert Query(tmp_path, checkpoint=restarted.offset).batch() is None
 
 
 def test_a_batch_that_is_repeated_is_not_read_from_another_log(tmp_path):
@@ -218,6 +247,9 @@ def test_another_root_is_not_taken_for_deleted_logs(tmp_path):
     assert str(tmp_path / "two") in says
     assert "deleted" not in says
     assert "load the paths of before" in says
+    query.all()
+    with pytest.raises(UsageError, match="no log of the checkpoint"):  # though all was read
+        Query(tmp_path / "two", checkpoint=query.offset).batch()
 
 
 def test_many_logs_that_are_gone_are_one_line(tmp_path, caplog):
