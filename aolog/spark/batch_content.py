@@ -65,6 +65,19 @@ def _entries(column: pa.Array) -> list[bytes]:
     return found
 
 
+def checkpoint_below(root: str | None, query: str) -> str | None:
+    """The checkpoint of the query with this id, in a directory of checkpoints; None if it is not there."""
+    if root is None:
+        return None
+    with suppress(AologError, OSError):
+        where, storage = directory(root), Storage()
+        for name in storage.list_names(where):
+            with suppress(AologError, OSError, *MALFORMED):
+                if json.loads(_content(f"{where}/{name}", "metadata"))["id"] == query:
+                    return f"{where}/{name}"
+    return None
+
+
 def plan_of(checkpoint: str | None, batch: int) -> str | None:
     """A digest of the batch's offsets as Spark planned them; the same for a batch that is repeated, and
     different for one that is planned anew. None if they cannot be read here."""
@@ -94,7 +107,11 @@ def _planned(checkpoint: str | None, batch: int) -> bytes | None:
     if checkpoint is None or batch < 0:
         return None
     try:
-        with Storage().open_read(Inside(f"{directory(checkpoint)}/offsets", str(batch))) as file:
-            return file.pread(file.stat().size, 0)
+        return _content(f"{directory(checkpoint)}/offsets", str(batch))
     except (AologError, OSError):  # another file system, or no checkpoint of Spark's
         return None
+
+
+def _content(path: str, name: str) -> bytes:
+    with Storage().open_read(Inside(path, name)) as file:
+        return file.pread(file.stat().size, 0)

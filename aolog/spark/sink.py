@@ -34,9 +34,9 @@ from aolog.log.manifest import Content, Transaction
 from aolog.publish.leftovers import abort
 from aolog.publish.pending import log_path
 from aolog.publish.publication import check_free, publish
-from aolog.spark.batch_content import digest_of, logs_read, plan_of
+from aolog.spark.batch_content import checkpoint_below, digest_of, logs_read, plan_of
 from aolog.spark.routing import Router
-from aolog.spark.schema import check_rows
+from aolog.spark.schema import COLUMNS, check_rows
 from aolog.spark.shipping import parcel
 from aolog.spark.sink_options import SinkOptions, read_sink_options
 from aolog.spark.skipped import QUERY_ID
@@ -55,12 +55,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
     """What a task wrote. digest: of its rows; 0 if the job is not a transaction. query, batch: of a stream,
-    as the task's context has them."""
+    as the task's context has them; a job of foreachBatch has them too. checkpoints: the directory of
+    Spark's setting."""
 
     slabs: tuple[PendingSlab, ...]
     digest: int = 0
     query: str | None = None
     batch: int | None = None
+    checkpoints: str | None = None
 
 
 def batch_writer(
@@ -93,7 +95,7 @@ def _checked(
             else 'mode "overwrite": a log can only be appended to',
             hint='use outputMode("append")' if stream else 'use mode("append")',
         )
-    routed = "log" in check_rows(schema, "record", topic="string")
+    routed = "log" in check_rows(schema, "record", topic="string", gap=COLUMNS["gap"])
     read = read_sink_options(options, stream=stream)
     check_free(read.root, [] if routed else [read.log], mode=read.writer.mode)
     warn_of_limits(read.root, Storage())
@@ -110,7 +112,8 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task: writes its slabs, durable and not published on return."""
         options = self.options
-        return Written(*_written(options, self.job, iterator, digest=options.app is not None))
+        slabs, digest = _written(options, self.job, iterator, digest=options.app is not None)
+        return Written(slabs, digest, *_of_query())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: publishes all slabs, or nothing if the transaction was committed before. Raises
@@ -120,6 +123,9 @@ class BatchWriter(DataSourceArrowWriter):
         if options.app is not None:
             content = _content(written, None)
             transaction = Transaction(f"app/{options.app}", options.version, content)
+        if written and written[0].query is not None and written[0].batch is not None:
+            checkpoint = checkpoint_below(written[0].checkpoints, written[0].query)
+            _check_not_read(options, checkpoint, written[0].batch, written)
         _publish(options, self.job, written, transaction)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -138,16 +144,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task: writes its slabs, durable and not published on return."""
-        context = TaskContext.get()
-        query = context and context.getLocalProperty(QUERY_ID)
-        batch = context and context.getLocalProperty("streaming.sql.batchId")
-        if not query or not batch:
+        query, batch, checkpoints = _of_query()
+        if query is None or batch is None:
             raise UsageError(
                 "the task belongs to no streaming query: Spark names no query or no batch"
             )
         job = _job_of(self.options, query)
         slabs, digest = _written(self.options, job, iterator, digest=True)
-        return Written(slabs, digest, query, int(batch))
+        return Written(slabs, digest, query, batch, checkpoints)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
         """On the driver: publishes the batch, or nothing if it was published before. Raises as
@@ -163,9 +167,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         query, options = queries.pop(), self.options
         assert query is not None
-        _check_not_read(options, batchId, written)
+        checkpoint = options.checkpoint or checkpoint_below(written[0].checkpoints, query)
+        _check_not_read(options, checkpoint, batchId, written)
         id_ = f"query/{query}" if options.app is None else f"app/{options.app}"
-        content = _content(written, plan_of(options.checkpoint, batchId))
+        content = _content(written, plan_of(checkpoint, batchId))
         _publish(options, _job_of(options, query), written, Transaction(id_, batchId, content))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
@@ -178,6 +183,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __reduce__(self) -> Any:
         return parcel(StreamWriter, self.options)
+
+
+def _of_query() -> tuple[str | None, int | None, str | None]:
+    """In a task: the query, its batch, and Spark's setting for checkpoints; None for what it has not."""
+    context = TaskContext.get()
+    if context is None:
+        return None, None, None
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    query = context.getLocalProperty(QUERY_ID)
+    checkpoints = context.getLocalProperty("spark.sql.streaming.checkpointLocation")
+    return query or None, int(batch) if batch else None, checkpoints or None
 
 
 def _job_of(options: SinkOptions, query: str) -> str:
@@ -213,9 +229,11 @@ def _content(messages: list[Written], plan: str | None) -> Content:
     return Content(records, f"{digest:016x}", plan)
 
 
-def _check_not_read(options: SinkOptions, batch: int, messages: list[Written]) -> None:
+def _check_not_read(
+    options: SinkOptions, checkpoint: str | None, batch: int, messages: list[Written]
+) -> None:
     """Raises UsageError if the batch has records of a log into which it is written."""
-    read = logs_read(options.checkpoint, batch)
+    read = logs_read(checkpoint, batch)
     for name in sorted({slab.log for slab in _slabs(messages)}) if read else ():
         path = log_path(options.root, name)
         with suppress(NotALog, FileNotFoundError), Log(path, Storage()) as log:
@@ -265,7 +283,9 @@ def _check_repeated(options: SinkOptions, transaction: Transaction, done: Publis
     raise UsageError(
         text,
         hint="if these rows must be added, as after a checkpoint was rewound or copied, set txnAppId "
-        "to a new name (of a batch, or raise txnVersion); if the logs have them, set onRepeatedBatch to skip",
+        "to a new name (of a batch, or raise txnVersion); if the logs have them, set onRepeatedBatch to skip; "
+        "if the logs have some of them, begin a new checkpoint, with startingOffsets where the last "
+        "published batch ended",
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -249,22 +250,31 @@ def test_the_same_rows_again_are_seen_once_whatever_their_order(spark, stream, t
         write(numbers(spark, 51), tmp_path / "batch", **options)
 
 
+@contextmanager
+def checkpoints_in(spark, path: Path) -> Iterator[None]:
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(path))
+    try:
+        yield
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+
+
 def test_a_batch_that_was_planned_once_is_the_same_though_its_rows_differ(stream, spark, tmp_path):
-    """As of a query with random values that is killed after its batch was published."""
+    """As of a query with random values that is killed after its batch was published. Spark's setting names
+    the directory of all checkpoints."""
     (tmp_path / "in").mkdir(exist_ok=True)
     (tmp_path / "in" / "0.txt").write_text("a")
 
     def run(**options: object) -> None:
         lines = spark.readStream.text(str(tmp_path / "in")).selectExpr("uuid() AS value")
         writer = lines.writeStream.format("troubled").options(**options).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(tmp_path / "state")).start(
-            str(tmp_path / "random")
-        ).awaitTermination()
+        writer.queryName("random").start(str(tmp_path / "random")).awaitTermination()
 
-    with pytest.raises(Exception, match="exited unexpectedly"):
-        run(killAt="replace *.slab")
-    published = values(tmp_path / "random" / LOG)
-    run()
+    with checkpoints_in(spark, tmp_path / "states"):
+        with pytest.raises(Exception, match="exited unexpectedly"):
+            run(killAt="replace *.slab")
+        published = values(tmp_path / "random" / LOG)
+        run()
     assert values(tmp_path / "random" / LOG) == published
 
 
@@ -291,3 +301,23 @@ def test_a_stream_that_reads_what_it_writes_is_refused_before_it_grows(spark, tm
         assert len(values(tmp_path / "root" / LOG)) == count
         with aolog.Writer(tmp_path / "root" / "events") as log:
             log.append(b"c")
+
+
+def test_a_foreach_batch_into_what_the_query_reads_is_refused(spark, tmp_path):
+    """With Spark's setting for checkpoints: a job of foreachBatch does not know the query's option."""
+    with aolog.Writer(tmp_path / "root" / "events") as log:
+        log.append(b"a")
+
+    def save(rows, _number: int) -> None:
+        rows.select("value").write.format("aolog").mode("append").save(str(tmp_path / "root"))
+
+    def run() -> None:
+        rows = spark.readStream.format("aolog").load(str(tmp_path / "root"))
+        writer = rows.writeStream.foreachBatch(save).trigger(availableNow=True)
+        writer.queryName("copies").start().awaitTermination()
+
+    with checkpoints_in(spark, tmp_path / "states"):
+        run()
+        with pytest.raises(Exception, match=r"reads the log '?default'?, into which it writes"):
+            run()
+    assert values(tmp_path / "root" / LOG) == ["a"]
