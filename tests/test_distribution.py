@@ -102,6 +102,7 @@ WITHOUT_EXTRAS = [
     ("aolog append LOG FILE --compression zstd", "compression"),
     ("aolog append LOG FILE --compression lz4", "compression"),
     ("aolog read LOG", None),
+    ("aolog read s3://bucket/log", "objects"),
     ("aolog tail LOG", None),
     ("aolog info LOG", None),
     ("aolog verify LOG", None),

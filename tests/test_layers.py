@@ -57,6 +57,7 @@ RULES = (
     Rule("numpy", (*ARROW, "bridge"), loading=True),
     Rule("pyspark", ("aolog.spark", "aolog.examples")),
     Rule("aolog.spark", ("aolog.spark", "aolog.examples")),
+    Rule("obstore", ("aolog.storage.objects.client",)),
     Rule("starlette", ("bridge.operate", "bridge.ingest")),
     Rule("uvicorn", ("bridge.operate",)),
     Rule("click", ("aolog.cli", "aolog.__main__", "bridge", *SPARK_COMMANDS)),
@@ -76,7 +77,7 @@ NEARLY_PURE = {"aolog", "aolog.record", "aolog.errors", "aolog.format.native.spe
 LOGGING = {"aolog.errors.warn", "aolog.errors.fault"}
 MUST_BE_PURE = {
     "aolog.archive.probe", "aolog.archive.protocol", "aolog.format.archive",
-    "aolog.storage.objects.requests", "aolog.format.columns", "aolog.format.frame", "aolog.format.slab", "aolog.write.recovery_cases",
+    "aolog.storage.objects.requests", "aolog.storage.objects.url", "aolog.format.columns", "aolog.format.frame", "aolog.format.slab", "aolog.write.recovery_cases",
     "bridge.deliver.at_least_once.engine", "bridge.deliver.exactly_once.engine",
     "bridge.kafka.error_table", "bridge.config.routing",
 }  # fmt: skip  # a list

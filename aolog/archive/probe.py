@@ -16,7 +16,6 @@ from aolog.storage.objects.requests import (
     Delete,
     Deleted,
     Found,
-    Get,
     Head,
     List,
     Names,
@@ -38,7 +37,6 @@ LACKS = {
     "metadata": "it does not keep an object's metadata",
     "replace_other": "it replaces an object although its ETag differs (If-Match)",
     "replace": "it refuses to replace an object by its ETag (If-Match)",
-    "read_other": "it returns an object although its ETag differs (If-Match of a GET)",
     "list": "a new object is not in the list of names",
     "delete": "it does not delete an object",
     "deleted": "a deleted object is still there",
@@ -81,8 +79,6 @@ def probe_request(state: Probing) -> Request:
             return Put(name, b"third", state.id, "third", _WRONG)
         case "replace":
             return Put(name, b"fourth", state.id, "fourth", state.tag)
-        case "read_other":
-            return Get(name, _WRONG)
         case "list":
             return List(PREFIX)
         case "delete":
@@ -110,7 +106,7 @@ def _is_right(state: Probing, answer: Answer) -> bool:
     match state.step, answer:
         case "create", Stored():
             return True
-        case "create_again" | "replace_other" | "read_other", Refused():
+        case "create_again" | "replace_other", Refused():
             return True
         case "metadata", Found(tag=tag, write_id=write_id, sha256=sha256):
             return (tag, write_id, sha256) == (state.tag, state.id, "first")

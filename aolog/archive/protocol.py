@@ -224,7 +224,7 @@ def advance(state: State, answer: Answer | Protected) -> State:
 
 def _read(job: Job, found: Found, uploaded: tuple[Entry, ...]) -> State:
     try:
-        manifest = decode_manifest(found.body, MANIFEST)
+        manifest = decode_manifest(bytes(found.body), MANIFEST)
     except AologError as error:
         return Failed(error.code, str(error))
     if manifest.uuid != job.uuid:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -65,7 +64,7 @@ def _describe(log: Log) -> dict[str, Any]:
         "first_epoch": first.epoch if first else None,
         "epoch": last.epoch if last else None,
         "slabs": count,
-        "bytes": sum(Path(log.slab_path(base)).lstat().st_size for base in log.bases),
+        "bytes": sum(_size(log, base) for base in log.bases),
         "first_address": log.bases[0],
         "end_address": end.address,
         "records": end.ordinal - first_ordinal if counts else None,  # type: ignore[operator]  # ints
@@ -75,6 +74,14 @@ def _describe(log: Log) -> dict[str, Any]:
         "last_timestamp": iso_time(last_us),
         "greatest_timestamp": iso_time(None if greatest_us == NO_TIMESTAMP else greatest_us),
     }
+
+
+def _size(log: Log, base: int) -> int:
+    """Raises FileNotFoundError if the slab was pruned meanwhile."""
+    entry = log.storage.entry(log.slab_path(base))
+    if entry is None:
+        raise FileNotFoundError(base)
+    return entry.size
 
 
 def _timestamps(log: Log, end_ordinal: int | None) -> tuple[int | None, int | None]:

@@ -144,7 +144,7 @@ class Log:
     def is_replaced(self, slab: Slab | None = None) -> bool:
         """Whether its path now has another directory or another last slab than the open ones: the log
         was removed and created again or put back. False if nothing is there. slab: the caller's last."""
-        lstat = self.storage.system.lstat
+        lstat = self.directory.system.lstat
         try:
             if lstat(f"{self.path}/.").st_ino != self.directory.stat().inode:  # follows a link
                 return True

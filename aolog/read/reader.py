@@ -22,7 +22,8 @@ from aolog.read.cursor import check_end, identity, prepared, resume
 from aolog.read.gaps import GapReport
 from aolog.read.lag import lag
 from aolog.read.scan import Scan
-from aolog.storage.storage import Storage, absolute
+from aolog.storage.place import located
+from aolog.storage.storage import Storage
 from aolog.storage.watch import WAIT_S_MAX, WAIT_S_MIN, Watch
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Reader:
         protect: bool = True,
         storage: Storage | None = None,
     ) -> None:
-        self.path = absolute(path)  # stays valid when the process changes its directory
+        self.path = located(path)  # stays valid when the process changes its directory
         self._storage = storage or Storage()
         self._protect = protect
         self._gaps = GapReport(self.path, on_gap, strict=strict)

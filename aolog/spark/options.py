@@ -17,8 +17,8 @@ from aolog.log.names import check_cursor_name
 from aolog.log.units import DURATION_MAX_S, duration_seconds
 from aolog.spark.options_parsing import (
     boolean,
-    directory,
     naming,
+    place,
     refused,
     size,
     unknown,
@@ -292,7 +292,8 @@ def _check_unknown(key: str) -> None:
 
 
 def read_paths(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The absolute paths of `load(path)`, `load([a, b])` or `option("path", ...)`, each once."""
+    """The absolute paths, or URLs of object stores, of `load(path)`, `load([a, b])` or `option("path", ...)`,
+    each once."""
     texts: Any = []
     if "paths" in given:
         try:
@@ -303,4 +304,4 @@ def read_paths(given: Mapping[str, str]) -> tuple[str, ...]:
             raise refused("paths", "is not a JSON list of paths", "load([a, b]) makes it")
     if "path" in given:
         texts.append(given["path"])
-    return tuple(dict.fromkeys(map(directory, texts or [""])))
+    return tuple(dict.fromkeys(map(place, texts or [""])))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import RecordRefused, UsageError
 from aolog.log.units import size_bytes
+from aolog.storage.objects.url import is_url, normal_url
 from aolog.storage.storage import absolute
 
 if TYPE_CHECKING:
@@ -105,3 +106,9 @@ def directory(text: str) -> str:
             "path", f"{text}: file: needs an absolute path", "such as file:///path, or /path"
         )
     return absolute("/" + rest.lstrip("/"))
+
+
+def place(text: str) -> str:
+    """As `directory`, for what is only read: also the URL of an object store, in its normal form."""
+    is_local = text.startswith("file:")
+    return normal_url(text) if is_url(text) and not is_local else directory(text)

@@ -140,7 +140,7 @@ class Watching:
     def _manifest(self, root: str) -> tuple[int, int] | None:
         """A new manifest is a new file."""
         try:
-            found = self._storage.system.lstat(f"{root}/{MANIFEST_NAME}")
+            found = self._storage.on(root).lstat(f"{root}/{MANIFEST_NAME}")
         except (FileNotFoundError, NotADirectoryError):
             return None
         return found.st_ino, found.st_mtime_ns
@@ -176,7 +176,7 @@ class Watching:
         last = max(found.last, slab_name(before.bases[-1]) if before is not None else "")
         if not last:
             return None
-        lstat = self._storage.system.lstat
+        lstat = self._storage.on(found.path).lstat
         try:
             directory, slab = lstat(found.path), lstat(f"{found.path}/{last}")
         except (FileNotFoundError, NotADirectoryError):  # deleted, or published and not renamed yet

@@ -138,6 +138,11 @@ class File:
             raise _ours(error, self.path, "write") from error
 
     @property
+    def system(self) -> System:
+        """The system on which it is open."""
+        return self._system
+
+    @property
     def is_plain(self) -> bool:
         """Whether `pwrite_all` is the system's own call: nothing simulates it or counts it."""
         return type(self) is File and self._system.pwritev is REAL.pwritev

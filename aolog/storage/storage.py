@@ -4,6 +4,7 @@ Everything else in this project that needs a file takes a `Storage`. Nothing ins
 through a link (directory.py). Root does not change another user's log: the owner could not open
 what root creates there, and root should not trust what the owner puts there. A new file in a log
 gets its directory's permissions for reading and writing; a new directory in it gets its mode.
+A user's path may be the URL of an object store: an open directory keeps its system.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import shlex
 import stat
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from aolog.errors import (
     NotALog,
@@ -22,10 +23,12 @@ from aolog.errors import (
     StorageFailed,
     SyncFailed,
     UsageError,
+    load_optional,
 )
 from aolog.storage.directory import Directory, Inside, beside
 from aolog.storage.file import PERMISSIONS, File, as_storage_error
 from aolog.storage.mounts import Mount, parse_mount
+from aolog.storage.objects.url import is_url
 from aolog.storage.system import REAL, System
 
 if TYPE_CHECKING:
@@ -81,7 +84,8 @@ def absolute(path: str | os.PathLike[str]) -> str:
         if colon and len(scheme) > 1 and scheme.isascii() and scheme.isalnum():
             raise UsageError(
                 f"{path}: a URL is not a directory",
-                hint=f"name a directory of a local file system; write ./{text} if this is one",
+                hint="name a directory of a local file system: only what reads takes the URL of an object "
+                f"store; write ./{text} if this is a directory",
             )
         try:
             text = f"{os.getcwd()}/{text}"  # noqa: PTH109 -- light, as above
@@ -107,6 +111,12 @@ class Storage:
     def __init__(self, system: System = REAL) -> None:
         self.system = system
 
+    def on(self, path: str) -> System:
+        """The system that has a user's path. Raises UsageError with the extra that a URL needs."""
+        if not is_url(path):
+            return self.system
+        return cast("System", load_optional("aolog.storage.objects.system").object_system())
+
     # --- directories, whose paths are the user's ------------------------------------------------
 
     def list_names(self, path: str | Directory) -> list[str]:
@@ -115,8 +125,8 @@ class Storage:
             with self.open_directory(path) as directory:
                 return self.list_names(directory)
         with self._as_no_log(path, "list"):
-            found = self.system.listdir(path.fd)
-            if not found and not self.system.fstat(path.fd).st_nlink:
+            found = path.system.listdir(path.fd)
+            if not found and not path.system.fstat(path.fd).st_nlink:
                 raise FileNotFoundError  # removed since it was opened
             return found
 
@@ -126,11 +136,12 @@ class Storage:
         where = path.path if isinstance(path, Directory) else path
         with self._as_no_log(where, "open"):
             if isinstance(path, Directory):
-                return self._directory(where, self.system.open(".", _DIRECTORY, dir_fd=path.fd))
+                fd = path.system.open(".", _DIRECTORY, dir_fd=path.fd)
+                return self._directory(where, fd, path.system)
             if isinstance(path, Inside):
                 with self._entered(path) as (above, name):
                     return self._open_below(above, name)
-            return self._directory(where, self.system.open(path, _DIRECTORY))
+            return self._opened(path)
 
     @contextmanager
     def _as_no_log(self, path: str | Directory, what: str) -> Iterator[None]:
@@ -148,8 +159,13 @@ class Storage:
         reason = "no such directory" if missing else "is a file, or a part of its path is one"
         return NotALog(reason, hint="name the directory of a log", path=path)
 
-    def _directory(self, path: str, fd: int) -> Directory:
-        return Directory(path, fd, self.system)
+    def _opened(self, path: str) -> Directory:
+        """A directory by the user's path. Raises OSError."""
+        system = self.on(path)
+        return self._directory(path, system.open(path, _DIRECTORY), system)
+
+    def _directory(self, path: str, fd: int, system: System) -> Directory:
+        return Directory(path, fd, system)
 
     def make_directory(self, path: str, mode: int | None = None) -> None:
         """Creates the directory if it does not exist, and its parents if the path is the user's;
@@ -184,7 +200,7 @@ class Storage:
             if mode is None:
                 mode = above.mode() if path.in_log else DIRECTORY_MODE
             try:
-                self.system.mkdir(name, mode & PERMISSIONS, dir_fd=above.fd)
+                above.system.mkdir(name, mode & PERMISSIONS, dir_fd=above.fd)
             except FileExistsError:
                 self._open_below(above, name).close()
                 self._sync_existing(above)
@@ -224,7 +240,7 @@ class Storage:
         for another user's log."""
         opened: Directory | None = None
         if isinstance(path.base, str):
-            opened = self._directory(path.base, self.system.open(path.base, _DIRECTORY))
+            opened = self._opened(path.base)
         here = opened or path.base
         assert isinstance(here, Directory)
         try:
@@ -243,15 +259,16 @@ class Storage:
     def _open_below(self, above: Directory, name: str) -> Directory:
         """Raises OSError, and StorageFailed for a link."""
         where = f"{above.path}/{name}"
-        return self._directory(where, self._open_at(above, name, _DIRECTORY, where))
+        fd = self._open_at(above, name, _DIRECTORY, where)
+        return self._directory(where, fd, above.system)
 
     def _open_at(self, above: Directory, name: str, flags: int, path: str, mode: int = 0) -> int:
         """Follows no link. path: for messages. Raises OSError, and StorageFailed for a link."""
         try:
-            return self.system.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=above.fd)
+            return above.system.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=above.fd)
         except OSError as error:
             if error.errno not in {errno.ELOOP, errno.ENOTDIR} or not stat.S_ISLNK(
-                self.system.lstat(name, dir_fd=above.fd).st_mode
+                above.system.lstat(name, dir_fd=above.fd).st_mode
             ):
                 raise
         raise StorageFailed(
@@ -262,12 +279,12 @@ class Storage:
 
     def refuse_root(self, directory: Directory) -> None:
         """Raises PermissionDenied if the process is root's and the directory another user's."""
-        if self.system.euid() != _ROOT:
+        if directory.system.euid() != _ROOT:
             return
-        owner = self.system.fstat(directory.fd).st_uid
+        owner = directory.system.fstat(directory.fd).st_uid
         if owner == _ROOT:
             return
-        name = self.system.user_name(owner) or f"#{owner}"
+        name = directory.system.user_name(owner) or f"#{owner}"
         raise PermissionDenied(
             f"belongs to {name}, and root does not change another user's log",
             hint=f"run the command as its owner: `sudo -u {shlex.quote(name)} ...`, or, in a service's "
@@ -300,9 +317,9 @@ class Storage:
             with self._entered(path, change=flags != os.O_RDONLY) as (above, name):
                 if creates:
                     mode = above.mode() & _READ_WRITE
-                file = File(path, self._open_at(above, name, how, path, mode), self.system)
+                file = File(path, self._open_at(above, name, how, path, mode), above.system)
             with file.closed_on_error():
-                found = self.system.fstat(file.fd).st_mode
+                found = file.system.fstat(file.fd).st_mode
                 if not stat.S_ISREG(found):
                     raise StorageFailed(
                         "is not a regular file", hint="move it out of the log", path=path
@@ -318,7 +335,7 @@ class Storage:
             self._entered(old, change=True) as (source, name),
             self._entered(new, change=True) as (target, new_name),
         ):
-            self.system.replace(name, new_name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
+            source.system.replace(name, new_name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
 
     def link(self, old: Inside, new: Inside) -> bool:
         """Gives a file a second name; durable after the directory's sync. False if the file system, or
@@ -329,7 +346,7 @@ class Storage:
             self._entered(new, change=True) as (target, new_name),
         ):
             try:
-                self.system.link(name, new_name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
+                source.system.link(name, new_name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
             except OSError as error:
                 if error.errno in _NO_LINKS:
                     return False
@@ -343,7 +360,7 @@ class Storage:
             suppress(FileNotFoundError),
             self._entered(path, change=True) as (above, name),
         ):
-            self.system.unlink(name, dir_fd=above.fd)
+            above.system.unlink(name, dir_fd=above.fd)
 
     def remove_directory(self, path: Inside) -> None:
         """Removes an empty directory; durable after the sync of the directory above. A missing one
@@ -353,7 +370,7 @@ class Storage:
             suppress(FileNotFoundError),
             self._entered(path, change=True) as (above, name),
         ):
-            self.system.rmdir(name, dir_fd=above.fd)
+            above.system.rmdir(name, dir_fd=above.fd)
 
     def write_file(self, path: Inside, parts: Iterable[Buffer]) -> None:
         """Writes a whole file or nothing; durable on return."""
@@ -396,16 +413,16 @@ class Storage:
     def _look(self, path: str) -> Entry:
         if isinstance(path, Inside):
             with self._entered(path) as (above, name):
-                found = self.system.lstat(name, dir_fd=above.fd)
+                found = above.system.lstat(name, dir_fd=above.fd)
         else:
-            found = self.system.lstat(path)
+            found = self.on(path).lstat(path)
         return Entry(_KINDS.get(stat.S_IFMT(found.st_mode), "other"), found.st_size)
 
     def mount_of(self, path: str) -> Mount | None:
         """The mount of a file or directory; None if the system does not report it. By the kernel's
         number of the mount: mount points may hide each other, and device numbers differ on btrfs."""
         try:
-            number, listed = self.system.mounts(path)
+            number, listed = self.on(path).mounts(path)
             return parse_mount(listed, number)
         except (OSError, KeyError, ValueError):  # not reported
             return None
@@ -427,9 +444,7 @@ class Storage:
         except FileNotFoundError:
             return False
 
-    # --- the machine --------------------------------------------------------------------------------
-
     def free_bytes(self, path: str) -> int:
         """Free bytes on a directory's file system, without the reserve for root."""
         with as_storage_error(path, "statvfs"):
-            return self.system.free_bytes(path)
+            return self.on(path).free_bytes(path)

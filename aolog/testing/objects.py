@@ -43,8 +43,7 @@ class Objects(NamedTuple):
     """What a store holds: (name, object), sorted by name. Hashable.
 
     lacks: what this provider does not do: "create" (it ignores If-None-Match), "replace" (it ignores
-    If-Match of a PUT), "match" (it ignores If-Match of a GET), "metadata", "list" (a new name is not
-    listed)."""
+    If-Match), "metadata", "list" (a new name is not listed)."""
 
     stored: tuple[tuple[str, Object], ...] = ()
     lacks: frozenset[str] = frozenset()
@@ -58,8 +57,10 @@ class Objects(NamedTuple):
         match request:
             case Put():
                 return self._put(request)
-            case Get(name=name, match=match) | Head(name=name, match=match):
-                return self, self._found(name, match, with_body=isinstance(request, Get))
+            case Head(name=name, match=match):
+                return self, self._found(name, match, None)
+            case Get(name=name, match=match, span=span):
+                return self, self._found(name, match, span or (0, 1 << 62))
             case Delete(name=name):
                 kept = tuple([each for each in self.stored if each[0] != name])
                 return self._replace(stored=kept), Deleted()
@@ -68,13 +69,13 @@ class Objects(NamedTuple):
                 return self, Names(() if "list" in self.lacks else tuple(names))
         raise AssertionError(request)
 
-    def _found(self, name: str, match: Tag | None, *, with_body: bool) -> Answer:
+    def _found(self, name: str, match: Tag | None, span: tuple[int, int] | None) -> Answer:
         found = self.get(name)
         if found is None:
             return Absent()
-        if match is not None and match != found.tag and "match" not in self.lacks:
+        if match is not None and match != found.tag:
             return Refused()
-        body = found.content if with_body and isinstance(found.content, bytes) else b""
+        body = found.content[slice(*span)] if span and isinstance(found.content, bytes) else b""
         return Found(found.tag, found.size, found.write_id, found.sha256, body)
 
     def _put(self, put: Put) -> tuple[Objects, Answer]:

@@ -413,7 +413,7 @@ class WatchedStorage(Storage):
         self.lists += 1
         return super().list_names(path)
 
-    def _directory(self, path: str, fd: int) -> Directory:
+    def _directory(self, path: str, fd: int, system: object) -> Directory:
         return WatchedDirectory(self, path, fd)
 
     def _open(self, path: str, flags: int) -> File:

@@ -6,7 +6,10 @@ simulated store (aolog.testing.objects) gives the same answers to the same reque
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from aolog.format.frame import Buffer
 
 
 class Tag(NamedTuple):
@@ -30,10 +33,11 @@ class Put(NamedTuple):
 
 
 class Get(NamedTuple):
-    """Reads an object. match: only if it has this tag (If-Match)."""
+    """Reads an object. match: only if it has this tag (If-Match). span: these bytes of it, [begin, end)."""
 
     name: str
     match: Tag | None = None
+    span: tuple[int, int] | None = None
 
 
 class Head(NamedTuple):
@@ -59,13 +63,14 @@ Request: TypeAlias = Put | Get | Head | Delete | List
 
 
 class Found(NamedTuple):
-    """Answers Get and Head. write_id, sha256: None if the object has no such metadata."""
+    """Answers Get and Head. size: of the whole object. write_id, sha256: None if the object has no such
+    metadata."""
 
     tag: Tag
     size: int
     write_id: str | None
     sha256: str | None
-    body: bytes = b""
+    body: Buffer = b""
 
 
 class Absent(NamedTuple):

@@ -12,7 +12,6 @@ PROVIDERS = {
     "create": "create_again",
     "replace": "replace_other",
     "metadata": "metadata",
-    "match": "read_other",
     "list": "list",
 }
 

@@ -1,0 +1,331 @@
+"""Logs in object stores as files: a read-only `System` of storage. Below a URL is one of
+
+    an archive    `archive.json` lists its slabs (aolog/docs/reference/archive.md); nothing else is seen
+    a copy        of a log's directory, as a tool copied it: its objects are its files
+    a folder      of either
+
+An archive's manifest is read again when it is older than a second and somebody looks. A slab that was
+replaced by a longer beginning of itself is read on in the new object. Every range demands the ETag that
+was listed: an object that was replaced by another is an error.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from aolog.errors import StorageFailed, UsageError
+from aolog.format.archive import MANIFEST, Entry, Manifest, decode_manifest
+from aolog.storage.objects.client import Client
+from aolog.storage.objects.read_ahead import ReadAhead
+from aolog.storage.objects.requests import Absent, Found, Get, Refused, Tag
+from aolog.storage.objects.url import normal_url
+from aolog.storage.system import System
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aolog.format.frame import Buffer
+
+REFRESH_S = 1.0  # a follower sees a commit after it; one request of 0.0000004 USD
+_THREADS = 8  # of all open objects: ranges under way
+_FDS_BEGIN = 1 << 30  # no descriptor of the kernel's
+_CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_READABLE = 0o444
+
+
+class Status(NamedTuple):
+    """As os.stat_result, as far as storage looks."""
+
+    st_mode: int
+    st_ino: int
+    st_size: int
+    st_mtime_ns: int
+    st_ctime_ns: int
+    st_dev: int = 0
+    st_uid: int = 0
+    st_gid: int = 0
+    st_nlink: int = 1
+
+
+class _Object(NamedTuple):
+    name: str
+    size: int
+    etag: str
+    is_final: bool  # whether it never grows
+
+
+class Folder:
+    """What is directly below a URL, read again when it is old. Thread-safe."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.client = Client(url)
+        self.folders: list[str] = []
+        self._objects: Mapping[str, _Object] = {}
+        self._tag: Tag | None = None  # of the manifest; None: there is none
+        self._seen_s: float | None = None  # None: not read yet, or out of date
+        self.changed_ns = 0
+        self.uuid = ""
+        self._lock = Lock()
+
+    def objects(self, *, fresh: bool = True) -> Mapping[str, _Object]:
+        """By file name. fresh: not older than a second."""
+        with self._lock:
+            age_s = None if self._seen_s is None else time.monotonic() - self._seen_s
+            if age_s is None or (fresh and age_s > REFRESH_S):
+                self._look()
+            return self._objects
+
+    def forget(self) -> None:
+        """The next look asks the store."""
+        with self._lock:
+            self._seen_s = None
+
+    def _look(self) -> None:
+        seen_s = time.monotonic()
+        answer = self.client.ask(Get(MANIFEST))
+        if isinstance(answer, Found):
+            if answer.tag != self._tag:
+                manifest = decode_manifest(bytes(answer.body), f"{self.url}/{MANIFEST}")
+                self._set({_file_name(e): _slab(e) for e in manifest.entries}, [])
+                self._tag, self.uuid = answer.tag, manifest.uuid
+        else:
+            listed, folders = self.client.entries("")
+            found = {n: _Object(n, size, etag, is_final=False) for n, size, etag in listed}
+            self._tag = None
+            if (found, folders) != (self._objects, self.folders) or not self.changed_ns:
+                self._set(found, folders)
+        self._seen_s = seen_s
+
+    def _set(self, objects: Mapping[str, _Object], folders: list[str]) -> None:
+        self._objects, self.folders = objects, folders
+        # When it was noticed, as if it were some time ago: a look in the same moment is no doubt.
+        self.changed_ns = (time.time_ns() - 1_000_000_000) | 1
+
+
+def _file_name(entry: Entry) -> str:
+    return f"{entry.base:020d}.slab"
+
+
+def _slab(entry: Entry) -> _Object:
+    return _Object(entry.object_name, entry.size, entry.etag, entry.final)
+
+
+class _OpenFile:
+    """An open object. It grows if its folder lists a longer one under its name."""
+
+    def __init__(self, folder: Folder, name: str, pool: ThreadPoolExecutor) -> None:
+        self.folder, self.name, self._pool = folder, name, pool
+        self._object = folder.objects()[name]
+        self._data = self._open()
+
+    def _open(self) -> ReadAhead:
+        return ReadAhead(self._object.size, self._fetch, self._pool)
+
+    def _fetch(self, begin: int, end: int) -> Buffer:
+        at = self._object
+        tag = Tag(at.etag) if at.etag else None
+        answer = self.folder.client.ask(Get(at.name, tag, (begin, end)))
+        if isinstance(answer, Found):
+            return answer.body
+        assert isinstance(answer, Absent | Refused), answer
+        raise _Gone(at.name)
+
+    def size(self) -> int:
+        if not self._object.is_final:
+            self._follow()
+        return self._object.size
+
+    def _follow(self) -> bool:
+        """Goes on in the object that its folder lists now. Whether that is another one. A copy's file that
+        changed is another file, and not followed."""
+        now = self.folder.objects().get(self.name)
+        if now is None or now == self._object or not self.folder.uuid:
+            return False
+        if now.size < self._object.size:
+            return False
+        self._object = now
+        self._data = self._open()
+        return True
+
+    def pread(self, size: int, offset: int) -> bytes:
+        try:
+            return self._data.read(size, offset)
+        except _Gone as gone:
+            self.folder.forget()
+            if not self._follow():
+                raise StorageFailed(
+                    f"the object {gone} was replaced or removed while it was read",
+                    hint="open the log again",
+                    path=self.folder.url,
+                ) from None
+        return self.pread(size, offset)
+
+
+class _Gone(Exception):
+    """An object does not exist with the listed ETag."""
+
+
+class ObjectSystem(System):
+    """Object stores as a file system. Paths are URLs. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, Folder] = {}
+        self._open: dict[int, Folder | _OpenFile] = {}
+        self._next = _FDS_BEGIN
+        self._lock = Lock()
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="aolog-objects")
+
+    def looked_at(self) -> list[Folder]:
+        """What was opened so far, with the requests that it took."""
+        with self._lock:
+            return list(self._folders.values())
+
+    def _folder(self, url: str) -> Folder:
+        """Raises FileNotFoundError if nothing is below the URL."""
+        url = normal_url(url)
+        with self._lock:
+            folder = self._folders.get(url)
+        if folder is None:
+            folder = Folder(url)
+        if not folder.objects() and not folder.folders and not folder.uuid:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
+        with self._lock:
+            return self._folders.setdefault(url, folder)
+
+    def _give(self, opened: Folder | _OpenFile) -> int:
+        with self._lock:
+            self._next += 1
+            self._open[self._next] = opened
+            return self._next
+
+    def _dir(self, fd: int) -> Folder:
+        found = self._open.get(fd)
+        if not isinstance(found, Folder):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return found
+
+    def _find(self, path: str, dir_fd: int | None) -> tuple[Folder, str]:
+        """(folder, name of an object in it, or "" for the folder itself)."""
+        above = None if dir_fd is None else self._dir(dir_fd)
+        if above is not None:
+            if path == ".":
+                return above, ""
+            if path in above.objects(fresh=False):
+                return above, path
+            if path in above.folders:
+                return self._folder(f"{above.url}/{path}"), ""
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        path = path.removesuffix("/.")
+        head, _, name = path.rpartition("/")
+        with self._lock:
+            known = self._folders.get(head)
+        if known is not None and name in known.objects(fresh=False):
+            return known, name
+        return self._folder(path), ""
+
+    def open(  # type: ignore[override]  # a method here, the function itself there
+        self, path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
+        del mode
+        if flags & _CHANGES:
+            _refuse_change(path)
+        folder, name = self._find(path, dir_fd)
+        if not name:
+            return self._give(folder)
+        if flags & os.O_DIRECTORY:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return self._give(_OpenFile(folder, name, self._pool))
+
+    def close(self, fd: int, /) -> None:
+        with self._lock:
+            self._open.pop(fd, None)
+
+    def pread(self, fd: int, size: int, offset: int, /) -> bytes:
+        found = self._open.get(fd)
+        if not isinstance(found, _OpenFile):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return found.pread(size, offset)
+
+    def listdir(self, path: str | int, /) -> list[str]:
+        folder = self._dir(path) if isinstance(path, int) else self._folder(path)
+        return [*folder.objects(), *folder.folders]
+
+    def fstat(self, fd: int, /) -> Status:  # type: ignore[override]
+        found = self._open.get(fd)
+        if isinstance(found, Folder):
+            return _folder_status(found)
+        if found is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return _file_status(found.folder, found.name, found.size())
+
+    def lstat(self, path: str, *, dir_fd: int | None = None) -> Status:  # type: ignore[override]
+        folder, name = self._find(path, dir_fd)
+        if not name:
+            return _folder_status(folder)
+        return _file_status(folder, name, folder.objects(fresh=False)[name].size)
+
+    def realpath(self, path: str, /) -> str:
+        return path
+
+    def mounts(self, path: str, /) -> tuple[int, str]:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), path)
+
+    def generation(self, fd: int, /) -> int:
+        del fd
+        return 0
+
+    def free_bytes(self, path: str, /) -> int:
+        del path
+        return 0
+
+    def leads_to(self, *_: object) -> bool:
+        return True
+
+    def _change(self, *paths: object, **_: object) -> NoReturn:
+        _refuse_change(next((path for path in paths if isinstance(path, str)), "an archive"))
+
+    pwritev = fdatasync = fsync = ftruncate = replace = link = unlink = mkdir = rmdir = _change
+    fchmod = flock = adopt = _change
+
+
+def _refuse_change(path: str) -> NoReturn:
+    raise UsageError(
+        "nothing is written to a log in an object store: it has no writer, no cursors and no locks",
+        hint="`aolog archive LOG URL` writes an archive, `aolog restore URL DIR` makes a log of it",
+        path=path,
+    )
+
+
+def _folder_status(folder: Folder) -> Status:
+    folder.objects()
+    changed = folder.changed_ns
+    inode = hash((folder.url, folder.uuid)) & 0x7FFF_FFFF_FFFF
+    return Status(stat.S_IFDIR | _READABLE, inode, 0, changed, changed)
+
+
+def _file_status(folder: Folder, name: str, size: int) -> Status:
+    inode = hash((folder.url, folder.uuid, name)) & 0x7FFF_FFFF_FFFF
+    changed = folder.changed_ns
+    return Status(stat.S_IFREG | _READABLE, inode, size, changed, changed)
+
+
+@cache
+def object_system() -> ObjectSystem:
+    """The system of all URLs in this process."""
+    return ObjectSystem()
+
+
+def archive_manifest(url: str) -> Manifest | None:
+    """The manifest below a URL; None if there is none. Raises CorruptionError, NewerFormat, StorageError."""
+    answer = Client(normal_url(url)).ask(Get(MANIFEST))
+    if not isinstance(answer, Found):
+        return None
+    return decode_manifest(bytes(answer.body), f"{url}/{MANIFEST}")

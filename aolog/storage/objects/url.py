@@ -1,0 +1,51 @@
+"""URLs of object stores. Pure.
+
+    s3://BUCKET/PREFIX          s3a:// is the same
+    gs://BUCKET/PREFIX
+    az://CONTAINER/PREFIX       abfs:// and abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX are the same
+    file:///DIRECTORY           a copy of an archive, or of a log, on a local disk
+
+Credentials are not part of a URL: each provider's environment, files and metadata service have them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from aolog.errors import UsageError
+
+_SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss",
+            "file": "file"}  # fmt: skip  # a table
+_URL = re.compile(r"([a-z0-9]+)://([^/]*)(/.*)?", re.DOTALL)
+
+
+def is_url(path: object) -> bool:
+    """Whether this is the URL of an object store, as far as its scheme shows."""
+    if not isinstance(path, str):
+        return False
+    scheme, found, _ = path.partition("://")
+    return bool(found) and scheme in _SCHEMES
+
+
+def normal_url(url: str) -> str:
+    """The same URL without what makes no difference. Raises UsageError."""
+    found = _URL.fullmatch(url)
+    assert found is not None, url
+    scheme, authority, rest = found.groups()
+    scheme = _SCHEMES[scheme]
+    names = [name for name in (rest or "").split("/") if name]
+    hidden = url if "@" not in authority else f"{scheme}://...@{authority.rpartition('@')[2]}"
+    if "?" in url or "#" in url or (":" in authority.rpartition("@")[0]):
+        raise UsageError(
+            f"{hidden.partition('?')[0]}: a store's URL has no query, fragment or password",
+            hint="credentials come from the provider's environment variables, files or metadata service",
+        )
+    if "@" in authority and not scheme.startswith("abfs"):
+        raise UsageError(f"{hidden}: a URL with {scheme}:// has no user", hint="leave it out")
+    if not authority and scheme != "file":
+        raise UsageError(f"{url}: the URL names no bucket", hint=f"{scheme}://BUCKET/PREFIX")
+    if scheme == "file" and authority not in {"", "localhost"}:
+        raise UsageError(f"{url}: a file is on this host", hint="file:///DIRECTORY")
+    if {".", ".."} & set(names):
+        raise UsageError(f"{url}: a store's URL has no . and ..", hint="write the whole path")
+    return f"{scheme}://{'' if scheme == 'file' else authority}/{'/'.join(names)}".rstrip("/")

@@ -1,0 +1,272 @@
+"""Logs below the URL of an object store, here in a directory: read as any log, and never written."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import aolog
+from aolog.errors import StorageFailed, UsageError
+from aolog.format.archive import MANIFEST, Entry, Manifest, encode_manifest
+from tests.aolog.commands import answer, failure, well
+
+obstore = pytest.importorskip("obstore")
+
+from aolog.storage.objects import system as object_system  # noqa: E402 -- needs obstore
+from aolog.storage.objects.read_ahead import RANGE_BYTES, ReadAhead  # noqa: E402
+from aolog.storage.objects.url import is_url, normal_url  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def another_system(monkeypatch):
+    """What a test leaves open is not the next one's; a follower looks at once."""
+    object_system.object_system.cache_clear()
+    monkeypatch.setattr(object_system, "REFRESH_S", 0.0)
+
+
+def written(path: Path, count: int = 3000, **options) -> str:
+    with aolog.Writer(path, slab_bytes=32 << 10, **options) as log:
+        for number in range(count):
+            log.append(b"value %d" % number, key=b"k")
+            if number % 100 == 0:
+                log.flush()
+    return str(path)
+
+
+def url(path: object) -> str:
+    return f"file://{path}"
+
+
+def entry_of(slab: Path, into: Path, end: int | None = None) -> Entry:
+    """Puts a slab, or its beginning, into an archive in a directory."""
+    data = slab.read_bytes()[:end]
+    base = int(slab.stem)
+    entry = Entry(base, base + len(data), end is None, hashlib.sha256(data).hexdigest())
+    object_path = into / entry.object_name
+    object_path.parent.mkdir(parents=True, exist_ok=True)
+    object_path.write_bytes(data)
+    etag = obstore.head(obstore.store.LocalStore(into), entry.object_name)["e_tag"]
+    return entry._replace(etag=etag)
+
+
+def publish(into: Path, log: str, entries: list[Entry], sequence: int = 1) -> None:
+    with aolog.Reader(log) as reader:
+        uuid = reader.topic_uuid.hex()
+    manifest = Manifest(uuid, None, sequence, f"w{sequence}", 0, tuple(entries))
+    (into / MANIFEST).write_bytes(encode_manifest(manifest))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    return written(tmp_path / "log")
+
+
+@pytest.fixture
+def archived(tmp_path: Path, log: str) -> Path:
+    into = tmp_path / "archive"
+    publish(into, log, [entry_of(slab, into) for slab in sorted(Path(log).glob("*.slab"))])
+    (into / "slabs" / f"{0:020d}-{9:020d}-0000000000000000.slab").write_bytes(b"leftover")
+    return into
+
+
+def test_a_copy_and_an_archive_are_read_as_the_log_is(tmp_path, log, archived):
+    copy = shutil.copytree(log, tmp_path / "copy")
+    local = list(aolog.Reader(log))
+    assert len(local) == 3000
+    for there in url(copy), url(archived):
+        with aolog.Reader(there) as reader:
+            assert list(reader) == local
+            assert reader.gaps == []
+            assert reader.seek(ordinal=2000) == local[2000].address
+            assert reader.read() == local[2000]
+        report = aolog.verify(there)
+        assert (report.ok, report.records) == (True, 3000)
+        assert report._replace(findings=[]) == aolog.verify(log)._replace(findings=[])
+
+
+def test_the_commands_that_read_take_a_url(log, archived):
+    assert well("read", url(archived)).stdout == well("read", log).stdout
+    assert well("tail", url(archived), "-n", 3).stdout.splitlines()[-1] == "value 2999"
+    assert answer("verify", url(archived))["records"] == 3000
+    info = answer("info", url(archived))
+    assert info["bytes"] == answer("info", log)["bytes"]
+    assert (info["records"], info["cursors"]) == (3000, [])
+
+
+def test_a_stream_of_arrow_reads_it(archived):
+    polars = pytest.importorskip("polars")
+    with aolog.Reader(url(archived)) as reader:
+        assert polars.DataFrame(reader).height == 3000
+
+
+def test_a_reader_follows_an_archive_that_grows(tmp_path, log):
+    into = tmp_path / "archive"
+    first, second, *_ = sorted(Path(log).glob("*.slab"))
+    everything = list(aolog.Reader(log))
+    half = next(r.address for r in everything if r.address > int(second.stem) // 2) & ~7
+    frame_end = max(r.address for r in everything if r.address <= half)
+    publish(into, log, [entry_of(first, into, frame_end)])
+    with aolog.Reader(url(into)) as reader:
+        got = list(reader)
+        assert 0 < len(got) < len(everything)
+        publish(into, log, [entry_of(first, into), entry_of(second, into)], 2)
+        got += list(reader)
+        assert [r.address for r in got] == [r.address for r in everything[: len(got)]]
+        assert got[-1].address > int(second.stem)
+
+
+def test_the_object_of_a_beginning_may_be_deleted_under_a_reader(tmp_path, log):
+    into = tmp_path / "archive"
+    first = min(Path(log).glob("*.slab"))
+    everything = list(aolog.Reader(log))
+    beginning = entry_of(first, into, 16 << 10)
+    publish(into, log, [beginning])
+    with aolog.Reader(url(into)) as reader:
+        assert reader.read() == everything[0]
+        publish(into, log, [entry_of(first, into)], 2)
+        (into / beginning.object_name).unlink()
+        got = list(reader)
+    assert got == everything[1 : len(got) + 1]
+    assert got[-1].address > 16 << 10
+
+
+def test_an_object_that_was_replaced_under_a_reader_is_an_error(tmp_path):
+    with aolog.Writer(tmp_path / "copy") as writer:
+        for _ in range(30):
+            writer.append(bytes(10_000))
+            writer.flush()
+    copy = tmp_path / "copy"
+    with aolog.Reader(url(copy)) as reader:
+        assert reader.read() is not None
+        last = max(copy.glob("*.slab"))
+        data = last.read_bytes()
+        last.unlink()
+        last.write_bytes(data[:-1] + b"x")
+        with pytest.raises(StorageFailed, match="was replaced or removed while it was read"):
+            list(reader)
+
+
+def test_an_archive_of_a_newer_release_is_refused(archived):
+    (archived / MANIFEST).write_bytes(b'{"aolog_archive": 99}')
+    assert failure("read", url(archived))["code"] == "newer_format"
+
+
+def test_nothing_is_written_to_a_url(archived, tmp_path):
+    before = sorted(path for path in archived.rglob("*") if path.is_file())
+    with pytest.raises(UsageError, match="a URL is not a directory"):
+        aolog.Writer(url(archived))
+    with pytest.raises(UsageError, match="no cursors"):
+        aolog.Reader(url(archived), cursor="c").commit()
+    for command in ("prune", "--max-slabs", "1"), ("cursor", "set", "c", "0"):
+        name, *rest = command
+        assert failure(name, *rest[:1], url(archived), *rest[1:])["code"] == "usage"
+    assert sorted(path for path in archived.rglob("*") if path.is_file()) == before
+
+
+def test_an_empty_place_is_no_log(tmp_path):
+    with pytest.raises(aolog.NotALog):
+        aolog.Reader(url(tmp_path / "nothing"))
+
+
+def test_an_open_asks_for_the_manifest_and_the_first_and_last_slab(archived, monkeypatch):
+    monkeypatch.setattr(object_system, "REFRESH_S", 60.0)
+    with aolog.Reader(url(archived)) as reader:
+        assert reader.read() is not None
+        (folder,) = object_system.object_system().looked_at()
+        assert folder.client.requests == 3
+
+
+# --- urls -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "normal"),
+    [
+        ("s3a://b/x//y/", "s3://b/x/y"),
+        ("s3://b", "s3://b"),
+        ("gs://b/x", "gs://b/x"),
+        ("abfss://c@account.dfs.core.windows.net/x", "abfss://c@account.dfs.core.windows.net/x"),
+        ("file://localhost/x/y", "file:///x/y"),
+    ],
+)
+def test_a_url_has_one_normal_form(given, normal):
+    assert normal_url(given) == normal
+
+
+@pytest.mark.parametrize(
+    "given", ["s3://", "s3://key:secret@b/x", "s3://b/x?secret=1", "s3://b/../x", "file://host/x"]
+)
+def test_a_url_with_credentials_or_without_a_bucket_is_refused_and_no_secret_is_shown(given):
+    with pytest.raises(UsageError) as told:
+        normal_url(given)
+    assert "secret" not in str(told.value)
+
+
+def test_a_directory_with_a_colon_is_no_url():
+    assert not any(map(is_url, ("a:b", "C://x", "s3:/x", "/s3://x", None)))
+
+
+# --- reading ahead --------------------------------------------------------------------------
+
+
+class Counted:
+    def __init__(self, size: int) -> None:
+        self.size, self.spans, self._lock = size, [], threading.Lock()
+
+    def fetch(self, begin: int, end: int) -> bytes:
+        with self._lock:
+            self.spans.append((begin, end))
+        return b"".join(bytes([at % 251]) for at in range(begin, min(begin + 8, end))).ljust(
+            end - begin, b"."
+        )
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+def test_a_scan_reads_large_ranges_each_byte_once(pool):
+    store = Counted(40 << 20)
+    ahead = ReadAhead(store.size, store.fetch, pool)
+    step = 264 << 10
+    for at in range(0, store.size, step):
+        assert len(ahead.read(step, at)) == min(step, store.size - at)
+    spans = sorted(store.spans)
+    assert spans[0][0] == 0
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(spans)), "twice or not at all"
+    assert len(spans) <= 2 + store.size // RANGE_BYTES
+
+
+def test_a_seal_and_its_index_take_one_request_and_a_seek_a_small_one(pool):
+    store = Counted(64 << 20)
+    ahead = ReadAhead(store.size, store.fetch, pool)
+    ahead.read(24, store.size - 24)
+    ahead.read(80 << 10, store.size - (80 << 10))
+    assert len(store.spans) == 1
+    ahead.read(16 << 10, 30 << 20)
+    assert store.spans[1:] == [(30 << 20, (30 << 20) + (64 << 10))]
+
+
+def test_a_range_that_fails_is_asked_for_again(pool):
+    store = Counted(1 << 20)
+    fails = [True]
+
+    def fetch(begin: int, end: int) -> bytes:
+        if fails.pop():
+            fails.append(False)
+            raise StorageFailed("once")
+        fails.append(False)
+        return store.fetch(begin, end)
+
+    ahead = ReadAhead(store.size, fetch, pool)
+    with pytest.raises(StorageFailed):
+        ahead.read(10, 0)
+    assert len(ahead.read(10, 0)) == 10
