@@ -25,6 +25,7 @@ TESTS = [
     "tests/aolog/format/test_inlet.py",
     "tests/aolog/queuefka/test_growing_slab.py",
     "tests/aolog/format/test_speed.py",
+    "tests/aolog/format/test_stretch.py",
     "tests/bridge/kafka/test_producing.py",
 ]
 # What uses them, under fault injection and with random input: two minutes.

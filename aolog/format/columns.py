@@ -131,7 +131,7 @@ class BodyBuilder:
         column = _column(entries)
         nulls = column is None
         if column is None:
-            self.put(_bitmap(entries))
+            self.put(bitmap(entries))
             column = _column([entry or b"" for entry in entries])
             assert column is not None
         self.put(column)
@@ -199,7 +199,8 @@ def _column(values: Sequence[bytes | None]) -> bytes | None:
         raise BodyTooLarge from None
 
 
-def _bitmap(entries: Sequence[object]) -> bytes:
+def bitmap(entries: Sequence[object]) -> bytes:
+    """A bit for each entry: whether it is not None."""
     bits = bytearray((len(entries) + 7) // 8)
     for i, entry in enumerate(entries):
         if entry is not None:

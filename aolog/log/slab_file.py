@@ -35,7 +35,7 @@ from aolog.format.slab import (
     decode_slab_header,
     decode_trailer,
 )
-from aolog.log.walk import Salted, Walker, outcomes
+from aolog.log.walk import Salted, Tail, Walker, outcomes
 from aolog.queuefka.framing import CHAINED
 
 if TYPE_CHECKING:
@@ -208,19 +208,32 @@ class Slab:
             self._walker = self.walker()
         self._walker.limit = self.limit
         at, ordinal, greatest_us = self._end or Mark(self.data_begin, 0, NO_TIMESTAMP)
-        for found in outcomes(self._walker):
+        index = self._index
+        while True:
+            marked = index.offsets[-1] if index.offsets else -1
+            survey = self._walker.survey(marked, greatest_us)
+            if survey is not None:
+                for mark in survey.marks:
+                    index.note(*mark)
+                self.is_sealed = False
+                self._marked = max(self._marked, survey.durable)
+                self._end = Mark(survey.end, survey.ordinal, survey.greatest_us)
+                at, ordinal, greatest_us = self._end
+                continue
+            found = self._walker.next()
+            if isinstance(found, Tail):
+                return self._end or Mark(at, ordinal, greatest_us)
             if isinstance(found, Frame):
                 head = found.header
                 self.is_sealed = head.kind == KIND_SEAL
                 if head.durable:
                     self._marked = found.offset
                 if not self.is_sealed:
-                    self._index.note(found.offset, head.ordinal, greatest_us)
+                    index.note(found.offset, head.ordinal, greatest_us)
                 if head.kind == KIND_RECORDS:
                     greatest_us = max(greatest_us, head.timestamp_us)
                 at, ordinal = found.end, head.ordinal + head.records
                 self._end = Mark(at, ordinal, greatest_us)
-        return self._end or Mark(at, ordinal, greatest_us)
 
     def chain(
         self, mark: Mark | None, reached: Callable[[Frame], bool]

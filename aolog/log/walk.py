@@ -17,7 +17,8 @@ intact.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from aolog.format.frame import (
     ALIGNMENT,
@@ -29,10 +30,12 @@ from aolog.format.frame import (
     decode_header,
     intact_frames,
 )
+from aolog.format.stretch import Piece, gather, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from aolog.format.stretch import Stretch, Survey
     from aolog.storage.file import File
 
 # A read: 4 frames of 64 KiB, or one of 256, with their headers. Two reads and their records fit a core's
@@ -60,6 +63,7 @@ class Tail(NamedTuple):
 
 
 Outcome: TypeAlias = Frame | Damage | Tail
+_Found = TypeVar("_Found")
 
 
 def outcomes(walker: Walker) -> Iterator[Outcome]:
@@ -81,6 +85,10 @@ class Framing(Protocol):
     @property
     def header_len(self) -> int:
         """The bytes of a frame's header."""
+
+    @property
+    def salt(self) -> int:
+        """Of the slab; stretch.FORMAT_1 if its frames have none."""
 
     def frame_len(self, chunk: bytes, at: int, offset: int) -> int | None:
         """The length of the frame at `offset` by its header, which is at `at` in the chunk; None if the
@@ -104,18 +112,18 @@ class Salted:
     header_len = FRAME_HEADER_LEN
 
     def __init__(self, salt: int) -> None:
-        self._salt = salt
+        self.salt = salt
 
     def frame_len(self, chunk: bytes, at: int, offset: int) -> int | None:
         """As Framing."""
-        header = decode_header(chunk, at, offset, self._salt)
+        header = decode_header(chunk, at, offset, self.salt)
         return None if header is None else header.frame_len
 
     def intact(
         self, chunk: bytes, view: memoryview, chunk_at: int, offset: int, most: int
     ) -> list[Frame]:
         """As Framing."""
-        return intact_frames(chunk, view, chunk_at, offset, self._salt, most)
+        return intact_frames(chunk, view, chunk_at, offset, self.salt, most)
 
     def near(self, chunk: bytes, view: memoryview, chunk_at: int, begin: int) -> int | None:
         """As Framing."""
@@ -144,7 +152,7 @@ class Salted:
         while 0 <= i <= len(chunk) - FRAME_HEADER_LEN:
             offset = chunk_at + i
             if offset % ALIGNMENT == 0:
-                header = decode_header(chunk, i, offset, self._salt)
+                header = decode_header(chunk, i, offset, self.salt)
                 if header is not None:
                     yield offset, header
             i = chunk.find(MAGIC_BYTES, i + 1)
@@ -185,14 +193,47 @@ class Walker:
         contain thousands of frames."""
         most = self._once_frames
         self._once_frames = min(2 * most, _RUN_FRAMES_MAX)
-        frames = self._intact(self.offset, most)
-        if not frames and (not self._chunk or self._chunk_at < self.offset):  # the chunk is used up
-            read = self._chunk
-            if self._load_frame(self.offset) and self._chunk is not read:
-                frames = self._intact(self.offset, most)
+        frames = self._from_chunk(lambda: self._intact(self.offset, most))
         if frames:
             self.offset = frames[-1].end
-        return frames
+        return frames or []
+
+    def survey(self, marked: int, greatest_us: int, *, headers: bool = False) -> Survey | None:
+        """The plain frames from `offset` on that one read contains, in numbers; moves after them. None: call
+        `next`. The arguments are those of stretch.survey."""
+        found = self._from_chunk(
+            lambda: survey(self._piece(), marked, greatest_us, headers=headers)
+        )
+        if found is not None:
+            self.offset = found.end
+        return found
+
+    def gather(self, base: int) -> list[Stretch]:
+        """The stretches from `offset` on that one read contains; moves after them. Empty: call `next`.
+        base: the slab's."""
+        found = self._from_chunk(lambda: gather(self._piece(), base))
+        if found:
+            self.offset = found[-1].end
+        return found or []
+
+    def _piece(self) -> Piece:
+        most = -1  # all
+        intact = partial(self._intact, self.offset, most)
+        framing = self._framing
+        return Piece(
+            self._chunk, self._chunk_view, self._chunk_at, self.offset, framing.salt, intact
+        )
+
+    def _from_chunk(self, take: Callable[[], _Found | None]) -> _Found | None:
+        """What `take` finds from `offset` on in the chunk, or in the next one if the chunk is used up."""
+        found = (
+            take() if self._chunk_at <= self.offset <= self._chunk_at + len(self._chunk) else None
+        )
+        if not found and (not self._chunk or self._chunk_at < self.offset):
+            read = self._chunk
+            if self._load_frame(self.offset) and self._chunk is not read:
+                found = take()
+        return found
 
     def _intact(self, offset: int, most: int) -> list[Frame]:
         return self._framing.intact(self._chunk, self._chunk_view, self._chunk_at, offset, most)

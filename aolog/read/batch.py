@@ -6,6 +6,7 @@ in one step."""
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aolog.format.columns import Columns
+    from aolog.format.slab import SlabHeader
+    from aolog.format.stretch import Stretch
 
 
 _LEAST_BYTE = b"\x80"  # NO_TIMESTAMP ends with it, and no time of the last 290,000 years
 
 
 class RecordFrame(NamedTuple):
-    """An intact frame of records."""
+    """An intact frame of records, or a stretch of small ones (format/stretch.py)."""
 
     address: int  # of its first record
     end: int  # address of the next frame
@@ -37,6 +40,26 @@ class RecordFrame(NamedTuple):
     ordinal: int | None  # records of the log before the frame; None if not counted
     columns: Columns
     epoch: int = 0  # of its slab; 0 without a header
+    addresses: memoryview | None = None  # of the records, an i64 each; None: they rise by one
+
+    @classmethod
+    def of(cls, stretch: Stretch, base: int, header: SlabHeader | None) -> RecordFrame:
+        """A stretch of the slab with this base and header; None: of format 1."""
+        begin, end, _, _, before, timestamp_us, addresses, columns = stretch
+        counts = header is not None
+        return _make_frame(
+            (
+                base + begin,
+                base + end,
+                end - begin,
+                0,
+                timestamp_us if counts else None,
+                header.base_ordinal + before if header is not None else None,
+                columns,
+                header.epoch if header is not None else 0,
+                addresses,
+            )
+        )
 
     def records(self) -> speed.Rows:
         """An iterator over its records from `skip` on. Each record is made when it is read."""
@@ -50,11 +73,12 @@ class RecordFrame(NamedTuple):
         elif _LEAST_BYTE in bytes(timestamps)[7::8]:
             stamps = timestamps.cast("q").tolist()
             times = [None if us == NO_TIMESTAMP else us for us in stamps]
-        kinds = f"n{'o' if type(times) is list else 'cq'[timestamps is not None]}"
+        kinds = "nq"[self.addresses is not None]
+        kinds += "o" if type(times) is list else "cq"[timestamps is not None]
         kinds += f"{'cb'[keys is not None]}b"
         kinds += f"{'cp'[headers is not None]}{'ct'[topics is not None]}"
         fields = (
-            self.address,
+            self.address if self.addresses is None else self.addresses,
             times,
             keys,
             values,
@@ -68,6 +92,9 @@ class RecordFrame(NamedTuple):
         columns = self.columns
         values = columns.values or lone(columns.value)
         return speed.Rows(None, "b", (values,), self.skip, columns.records)
+
+
+_make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
 
 
 class FrameRecords:

@@ -227,7 +227,7 @@ class Scan:
             if skip < records:
                 epoch = 0 if header is None else header.epoch
                 size = _size(frame) if compressed else end - offset
-                fields = (begin, end_address, size, skip, stamp, ordinal, columns, epoch)
+                fields = (begin, end_address, size, skip, stamp, ordinal, columns, epoch, None)
                 self._out.append(_make_frame(fields))
             self.ordinal = None if ordinal is None else ordinal + records
 

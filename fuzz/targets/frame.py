@@ -1,7 +1,8 @@
 """frame: arbitrary bytes as a slab's content.
 
 A walker returns frames, damage and a tail, moves forward, ends, raises nothing, and takes no more memory
-and time than the bytes allow; every frame is within the slab. A reader raises only the log's own errors.
+and time than the bytes allow; every frame is within the slab. A reader raises only the log's own errors. The compiled walk and its Python
+twin find the same.
 
 A case is a slab in hex and changes of it. Some changes have right hashes, so that hostile fields are
 believed.
@@ -14,6 +15,7 @@ import struct
 import sys
 import time
 import tracemalloc
+from functools import partial
 from typing import TYPE_CHECKING
 
 import xxhash
@@ -23,6 +25,7 @@ from aolog.format.columns import decode_run
 from aolog.format.frame import KIND_RECORDS, decode_header, encode_frame
 from aolog.format.frame import Frame as LogFrame
 from aolog.format.slab import Index, Seal, SlabHeader, encode_seal
+from aolog.format.stretch import FORMAT_1, Piece, gather, python_gather, python_survey, survey
 from aolog.log.directory import Log
 from aolog.log.walk import Damage as WalkDamage
 from aolog.log.walk import Salted, Tail, Walker
@@ -116,6 +119,7 @@ class FrameTarget:
         begun_s = time.monotonic()
         try:
             words = [_walk(path, slab, log_format), _read(path)]
+            _compare_halves(slab, log_format)
             took_s = time.monotonic() - begun_s
             peak = tracemalloc.get_traced_memory()[1] if self.measures else 0
         finally:
@@ -298,6 +302,21 @@ def _is_right(found: LogFrame, slab: bytes, log_format: int) -> bool:
         except aolog.CodecUnavailable:
             return False
     return True
+
+
+def _compare_halves(slab: bytes, log_format: int) -> None:
+    """The compiled walk and its Python twin find the same plain frames, from each intact frame on."""
+    begin, salt = (DATA_BEGIN, SALT) if log_format == 2 else (0, FORMAT_1)
+    view, framing = memoryview(slab), Salted(SALT) if log_format == 2 else CHAINED
+    for at in [frame.offset for frame in framing.intact(slab, view, 0, begin, -1)] or [begin]:
+        if at > len(slab):
+            return
+        piece = Piece(slab, view, 0, at, salt, partial(framing.intact, slab, view, 0, at, -1))
+        found = gather(piece, 1 << 40)
+        if found != python_gather(piece, 1 << 40)[: len(found)]:
+            raise Mismatch(f"the halves gather other stretches from {at} on")
+        if survey(piece, -1, 0, headers=True) != python_survey(piece, -1, 0, headers=True):
+            raise Mismatch(f"the halves survey other frames from {at} on")
 
 
 def _read(path: str) -> str:

@@ -21,7 +21,7 @@ class CMutant(NamedTuple):
     """A changed text in the C files of aolog/format/native."""
 
     name: str
-    clause: str  # what breaks: frames, limits, columns, reading, flushing, or payloads of format 1
+    clause: str  # what breaks: frames, limits, columns, reading, flushing, payloads of format 1, walking
     before: str  # occurs once in these files together, so code may move between them
     after: str  # what replaces it
     test: str  # which must fail, as of `Mutant`
@@ -72,6 +72,9 @@ TURNS = "inlet::test_a_flush_is_the_writer_s_if_another_call_is_under_way_or_som
 PAYLOADS = "growing_slab::test_both_halves_make_the_same_frames_of_the_same_values"
 FILES = "growing_slab::test_an_append_leaves_the_same_files_with_and_without_the_inlet"
 ROWS = "speed::test_rows_are_the_same"
+WALKS = "stretch::test_both_halves_survey_and_gather_the_same"
+STOPS = "stretch::test_a_walk_stops_before_a_frame_that_is_not_plain"
+DAMAGED = "stretch::test_a_damaged_bit_anywhere_ends_the_walk_before_its_frame"
 
 C_MUTANTS = {one.name: one for one in (
     CMutant("a frame is hashed without its padding", "frames", "XXH3_64bits(body, padded)", "XXH3_64bits(body, length)",
@@ -147,5 +150,31 @@ C_MUTANTS = {one.name: one for one in (
     CMutant("a full slab takes a payload", "payloads", "self->full_at - self->offset > PAYLOAD_HEADER",
             "self->full_at - self->offset >= PAYLOAD_HEADER", FILES),
     CMutant("payloads in memory have no bound", "payloads", "length >= self->limit ||", "", FILES),
+    CMutant("a walk takes a header with a wrong hash", "walking", "XXH32(head, HASHED_LEN, seed) != u32_at(head + HASHED_LEN)", "0",
+            DAMAGED),
+    CMutant("a walk takes a body with a wrong hash", "walking", "XXH3_64bits(frame->body, (size_t)padded) != (uint64_t)i64_at(head + 8)",
+            "0", DAMAGED),
+    CMutant("a walk takes a payload with a wrong hash", "walking",
+            "XXH32(head + PAYLOAD_HEADER, length, 0) != u32_at(head + 4)", "0",
+            "stretch::test_both_halves_survey_and_gather_the_same_of_format_1"),
+    CMutant("a walk takes compressed frames", "walking", "flags & ~FLAG_DURABLE ||", "", STOPS),
+    CMutant("a walk takes offsets that fall", "walking", "return falls ? NULL : offsets;", "return offsets;", STOPS),
+    CMutant("a walk takes any text", "walking", "return seen < 0x80;", "return 1;",
+            "stretch::test_a_text_that_is_not_ascii_is_left_to_python"),
+    CMutant("a walk takes bytes after the last column", "walking", "&& at == frame->size;", ";", WALKS),
+    CMutant("a stretch has a hole in its ordinals", "walking",
+            "frame->ordinal != stretch->ordinal + (uint64_t)stretch->records", "0",
+            "stretch::test_a_hole_in_the_ordinals_begins_another_stretch"),
+    CMutant("a stretch copies large frames", "walking", "stretch->is_large || frame->length > SMALL_BYTES ||", "",
+            "stretch::test_a_large_frame_is_alone_and_is_not_copied"),
+    CMutant("topics are copied without a bound", "walking", "stretch->topics.size + topics <= GATHERED_BYTES", "1",
+            "stretch::test_a_topic_that_would_be_copied_too_often_ends_a_stretch"),
+    CMutant("records of a stretch have their frame's address", "walking", "i < count; i++, address++)", "i < count; i++)", WALKS),
+    CMutant("keys that a frame lacks are empty", "walking",
+            "total->has_nulls |= part->offsets == NULL || part->bits != NULL;", "total->has_nulls |= part->bits != NULL;", WALKS),
+    CMutant("a survey has the first timestamp as the least", "walking", "least = stamp < least ? stamp : least;",
+            "least = i ? least : stamp;", WALKS),
+    CMutant("a survey has half the marks", "walking", "offset - survey->marked >= INDEX_SPACING", "offset - survey->marked >= 2 * INDEX_SPACING",
+            "stretch::test_a_survey_counts_frames_records_and_times_and_marks_each_16_kib"),
 )}  # fmt: skip  # a table
 """By name. CI runs the first of each clause."""

@@ -6,29 +6,14 @@
 #ifndef AOLOG_FRAMES_H
 #define AOLOG_FRAMES_H
 
+#include "_hash.h"
 #include "_layout.h"
 
 #include <stddef.h>
 #include <structmember.h>
 
-#define HASHES 0
-#if __has_include(<xxhash.h>) && !defined(AOLOG_WITHOUT_XXHASH)
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-#if XXH_VERSION_NUMBER >= 800 /* before that, xxh3 was not final */
-#undef HASHES
-#define HASHES 1
-#endif
-#endif
-
-#define NO_TIMESTAMP INT64_MIN
-
 #if HASHES
 
-#define KIND_RECORDS 1
-#define FLAG_DURABLE 1
-#define CODEC_SHIFT 4
-#define INDEX_SPACING (16 << 10) /* slab.INDEX_SPACING */
 #define ORDINALS_FULL (UINT32_MAX - (1u << 30)) /* active_slab: no further frame after it */
 
 typedef struct {

@@ -7,7 +7,6 @@
 
 #include "_records.h"
 
-#define FRAME_HEADER 40
 #define BODY_MAX (UINT32_MAX - (size_t)FRAME_HEADER - 8) /* frame.BODY_LEN_MAX */
 
 /* Whether a frame can have a body of this length; raises otherwise. */

@@ -9,8 +9,6 @@
 
 #include "_records.h"
 
-#define PAYLOAD_HEADER 8
-#define PAYLOAD_MAX 0xFF000000u    /* format1.PAYLOAD_LEN_MAX */
 #define GATHERED_BYTES (64u << 10) /* stay in a core's second-level cache until they are copied */
 #define SHORT_BYTES (16u << 10)    /* copying a longer payload costs more than a buffer of its own */
 

@@ -13,21 +13,11 @@
 #endif
 #include <Python.h>
 
+#include "_format.h"
+
 #include <stdint.h>
 #include <string.h>
 
-enum { /* bits of a frame's columns */
-    VALUES = 0x001,
-    VALUE_NULLS = 0x002,
-    STAMPS = 0x004,
-    KEYS = 0x008,
-    KEY_NULLS = 0x010,
-    TOPIC = 0x020,
-    TOPICS = 0x040,
-    TOPIC_NULLS = 0x080,
-    HEADERS = 0x100,
-    HEADER_NULLS = 0x200
-};
 #define OFFSET 4      /* bytes of an entry's offset */
 #define TOPIC_MAX 249 /* bytes of a topic: slab.TOPIC_LEN_MAX */
 

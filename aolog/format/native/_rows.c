@@ -130,8 +130,8 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
     if (width > WIDTH_MAX || width != PyTuple_Size(columns) ||
         (alone   ? width != 1 || kinds[0] == SHARED
          : plain ? width == 0 || kinds[0] == SHARED
-                 : kinds[0] != RISING)) {
-        PyErr_SetString(PyExc_ValueError, "the first column must have kind n, and each column a kind");
+                 : kinds[0] != RISING && kinds[0] != NUMBERS)) {
+        PyErr_SetString(PyExc_ValueError, "the first column must have kind n or q, and each column a kind");
         return NULL;
     }
     if (first < 0 || end < first) {

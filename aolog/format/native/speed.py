@@ -85,7 +85,7 @@ class PythonRows:
     h  (tag, bytes of a row, data): for each row a list of one pair, the tag and the row's bytes
     v  as b, but without copies: read-only buffers for callers in C; in Python, bytes
 
-    The first column has kind n; if the row type is `tuple`, any kind but c. If the row type is None,
+    The first column has kind n or q; if the row type is `tuple`, any kind but c. If the row type is None,
     there is one column, not of kind c, and its entries are the rows. Offsets are n+1 u32; entries whose
     bit in validity is 0 are None, as in Arrow. A row of type `tuple` or a list of kind h may be used
     again for a later row if nobody keeps it: `itertools.starmap` over the rows creates no new ones.
@@ -96,9 +96,9 @@ class PythonRows:
     def __init__(
         self, kind: type[Any] | None, kinds: str, columns: tuple[Any, ...], first: int, end: int
     ) -> None:
-        leads = kinds[:1] == "n" if kind not in {None, tuple} else kinds[:1] not in {"", "c"}
+        leads = kinds[:1] in {"n", "q"} if kind not in {None, tuple} else kinds[:1] not in {"", "c"}
         if not leads or (kind is None and len(kinds) > 1) or not 0 <= first <= end:
-            raise ValueError("the first column must have kind n, and 0 <= first <= end")
+            raise ValueError("the first column must have kind n or q, and 0 <= first <= end")
         listed = [_COLUMNS[k](c, first, end) for k, c in zip(kinds, columns, strict=True)]
         self._left = listed[0]  # its length hint shows the position, without work for each row
         self._end = end

@@ -1,0 +1,88 @@
+/* A survey: what the plain frames of a chunk are, in numbers; the Python twin is stretch.python_survey.
+ *
+ * Only for _walk.c.
+ */
+#ifndef AOLOG_SURVEY_H
+#define AOLOG_SURVEY_H
+
+#include "_plain.h"
+
+#define KEPT_HEADER 16 /* of format 1, with the frame's offset before it */
+
+typedef struct {
+    long long frames, batches, records; /* batches: frames of records */
+    long long ordinal;                  /* records of the slab before the end */
+    long long durable;                  /* offset of the last frame with the durable flag; -1 if there is none */
+    long long least_us, greatest_us;
+    long long marked; /* offset of the index's last mark; -1 if there is none */
+    size_t end;       /* in the chunk */
+    size_t marks;
+} Survey;
+
+/* A mark of the index, as it is returned. */
+typedef struct {
+    int64_t offset, ordinal, greatest_us;
+} Mark;
+
+static int64_t
+least_of(const Plain *frame)
+{
+    if (frame->stamps == NULL)
+        return frame->stamp_us;
+    int64_t least = INT64_MAX;
+    for (uint32_t i = 0; i < frame->records; i++) {
+        int64_t stamp = i64_at(frame->stamps + 8 * (size_t)i);
+        least = stamp < least ? stamp : least;
+    }
+    return least;
+}
+
+/* Adds the plain frames from `end` on. marks: an entry for each, as many as the chunk can have. */
+static void
+survey_frames(const Chunk *chunk, Survey *survey, Mark *marks)
+{
+    Plain frame;
+    while (survey->end < chunk->size && find_plain(chunk, survey->end, 1, &frame)) {
+        int64_t offset = (int64_t)(chunk->offset + frame.at);
+        if (!chunk->is_format_1 && (survey->marked < 0 || offset - survey->marked >= INDEX_SPACING)) {
+            survey->marked = offset;
+            marks[survey->marks++] = (Mark){offset, frame.ordinal, survey->greatest_us};
+        }
+        if (frame.is_durable)
+            survey->durable = offset;
+        if (!frame.is_mark) {
+            int64_t least = least_of(&frame);
+            if (!survey->batches || least < survey->least_us)
+                survey->least_us = least;
+            if (frame.stamp_us > survey->greatest_us)
+                survey->greatest_us = frame.stamp_us;
+            survey->batches++;
+        }
+        survey->frames++;
+        survey->records += frame.records;
+        survey->ordinal = (long long)frame.ordinal + frame.records;
+        survey->end += frame.length;
+    }
+}
+
+/* Copies the headers of the frames in [begin, end). */
+static void
+copy_headers(const Chunk *chunk, size_t begin, size_t end, char *to)
+{
+    while (begin < end) {
+        const char *head = chunk->bytes + begin;
+        if (chunk->is_format_1) {
+            uint64_t offset = chunk->offset + begin;
+            memcpy(to, &offset, sizeof offset);
+            memcpy(to + sizeof offset, head, PAYLOAD_HEADER);
+            to += KEPT_HEADER;
+            begin += PAYLOAD_HEADER + (size_t)u32_at(head);
+        } else {
+            memcpy(to, head, FRAME_HEADER);
+            to += FRAME_HEADER;
+            begin += FRAME_HEADER + (((size_t)u32_at(head + 4) + 7) & ~(size_t)7);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,339 @@
+"""Plain frames that follow one another: counted (`survey`), or gathered as columns (`gather`). Pure.
+
+A frame is *plain* if it is intact, and a mark or a frame of records; without a codec; its columns are not
+malformed; and its texts, which are names of headers and topics, are ASCII. Both functions stop at the first
+frame that is not plain: the caller walks over it frame by frame.
+
+Reading a frame takes microseconds in Python, and small frames have little else. So `gather` puts small ones
+together as one *stretch*: columns with an address and a timestamp a record. A larger frame is a stretch of its
+own, without a copy. The rules:
+
+    a frame of more than SMALL_BYTES is alone
+    a stretch of several frames has at most GATHERED_BYTES of the slab
+    its records are counted without a hole, so that record i has the ordinal of the first one plus i
+    topics that differ become a column of at most GATHERED_BYTES
+    a mark joins the frames before it; it cannot be the first
+
+Compiled in native/_walk.c, if the build found the system's xxhash.h; the Python twins are the reference.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aolog.format.columns import (
+    BinaryColumn,
+    Columns,
+    HeaderColumn,
+    bitmap,
+    decode_run,
+    lone,
+    offsets_of,
+)
+from aolog.format.frame import FLAGS_WITH_CODEC, FRAME_HEADER_LEN, KIND_MARK, Frame
+from aolog.format.native.speed import compiled
+from aolog.format.slab import INDEX_SPACING, NO_TIMESTAMP, Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aolog.format.frame import FrameHeader
+
+SMALL_BYTES = 16 << 10  # copying a longer frame costs more than a stretch of its own
+GATHERED_BYTES = 64 << 10  # as the default batch of a reader has
+
+
+class Survey(NamedTuple):
+    """Plain frames of a slab, in numbers. Offsets are relative to the slab."""
+
+    end: int  # offset after the last one
+    frames: int
+    batches: int  # frames of records
+    records: int
+    ordinal: int  # records of the slab before the end; without a meaning in format 1
+    durable: int  # offset of the last frame with the durable flag; -1 if there is none
+    least_us: int  # of the records' timestamps; NO_TIMESTAMP if there is none
+    greatest_us: int  # of them, and of those before the survey
+    marks: list[Mark]  # of the index, in format 2
+    headers: (
+        bytes  # of the frames, if they were asked for; in format 1 each with its offset before it
+    )
+
+
+class Stretch(NamedTuple):
+    """Plain frames of records that follow one another, as one set of columns."""
+
+    begin: int  # offset of the first frame in the slab
+    end: int  # offset after the last one
+    frames: int  # of records
+    records: int
+    ordinal: int  # records of the slab before it; 0 in format 1
+    timestamp_us: int  # the greatest; of a frame alone that of its header
+    addresses: memoryview | None  # of the records, an i64 each; None: those of one frame
+    columns: Columns
+
+
+# --- compiled, or the twin ------------------------------------------------------------------
+
+FORMAT_1 = -1  # in place of a salt
+_compiled_survey: Any = getattr(compiled, "survey", None)
+_compiled_gather: Any = getattr(compiled, "gather", None)
+
+
+class Piece(NamedTuple):
+    """Bytes of a slab, in which a walk goes on at `offset`. chunk_at: offset of their first byte. salt: of the
+    slab, or FORMAT_1. intact: returns the intact frames from `offset` on."""
+
+    chunk: bytes
+    view: memoryview
+    chunk_at: int
+    offset: int
+    salt: int
+    intact: Callable[[], list[Frame]]
+
+
+def survey(piece: Piece, marked: int, greatest_us: int, *, headers: bool) -> Survey | None:
+    """The plain frames from the piece's offset on; None if there is none. marked: offset of the index's last
+    mark; -1 if there is none. greatest_us: the greatest timestamp before. headers: whether they are wanted."""
+    if _compiled_survey is None:
+        return python_survey(piece, marked, greatest_us, headers=headers)
+    chunk, _, chunk_at, offset, salt, _ = piece
+    found = _compiled_survey(chunk, offset - chunk_at, offset, salt, marked, greatest_us, headers)
+    if found[1] == 0:
+        return None
+    *numbers, marks, kept = found
+    return Survey._make([*numbers, [Mark(*mark) for mark in marks], kept])
+
+
+def gather(piece: Piece, base: int) -> list[Stretch]:
+    """The stretches from the piece's offset on; perhaps not all. base: the slab's."""
+    if _compiled_gather is None:
+        return python_gather(piece, base)
+    chunk, view, chunk_at, offset, salt, _ = piece
+    found = _compiled_gather(chunk, view, offset - chunk_at, offset, salt, base)
+    return [_make_stretch((*fields[:7], _columns_of(fields[7]))) for fields in found]
+
+
+_make_stretch = partial(tuple.__new__, Stretch)  # a third of the time of Stretch()
+_make_binary = partial(tuple.__new__, BinaryColumn)
+_make_columns = partial(tuple.__new__, Columns)
+
+
+def _columns_of(fields: tuple[Any, ...]) -> Columns:
+    records, value, values, timestamps, keys, topic, topics, headers = fields
+    if values is not None:
+        values = _make_binary(values)
+    if keys is not None:
+        keys = _make_binary(keys)
+    if topics is not None:
+        topics = _make_binary(topics)
+    if headers is not None:
+        offsets, names, contents = headers
+        headers = HeaderColumn(offsets, _make_binary(names), _make_binary(contents))
+    return _make_columns((records, value, values, timestamps, keys, topic, topics, headers))
+
+
+# --- the twins ------------------------------------------------------------------------------
+
+
+def _plain(frames: list[Frame]) -> Iterator[tuple[Frame, Columns | None]]:
+    """The first frames, as far as they are plain, with their columns. None: of a mark."""
+    for frame in frames:
+        head = frame.header
+        if head.flags >= FLAGS_WITH_CODEC:
+            return
+        if head.kind == KIND_MARK and head.records == head.body_len == 0:
+            yield frame, None
+            continue
+        (columns,) = decode_run([frame])
+        if columns is None or not _is_plain(columns):
+            return
+        yield frame, columns
+
+
+def _is_plain(columns: Columns) -> bool:
+    _, _, _, _, _, topic, topics, headers = columns
+    if topic is not None and topics is not None:
+        return False
+    texts = [(topic or "").encode()]
+    texts += [bytes(column.data) for column in (topics, headers and headers.names) if column]
+    return all(text.isascii() for text in texts)
+
+
+def python_survey(piece: Piece, marked: int, greatest_us: int, *, headers: bool) -> Survey | None:
+    """See `survey`."""
+    chunk, _, chunk_at, _, salt, intact = piece
+    end = ordinal = count = batches = records = 0
+    durable, least_us = -1, NO_TIMESTAMP
+    marks: list[Mark] = []
+    kept: list[bytes] = []
+    for (offset, end, head, _), columns in _plain(intact()):  # noqa: B007 -- the last one's end counts
+        if salt != FORMAT_1 and (marked < 0 or offset - marked >= INDEX_SPACING):
+            marks.append(Mark(offset, head.ordinal, greatest_us))
+            marked = offset
+        if head.durable:
+            durable = offset
+        if columns is not None:
+            least, stamp_us = _range_us(head, columns, salt)
+            least_us = min(least, least_us) if batches else least
+            greatest_us = max(greatest_us, stamp_us)
+            batches += 1
+        if headers and salt == FORMAT_1:
+            kept.append(offset.to_bytes(8, "little"))
+        if headers:
+            at = offset - chunk_at
+            kept.append(chunk[at : at + (8 if salt == FORMAT_1 else FRAME_HEADER_LEN)])
+        count += 1
+        records += head.records
+        ordinal = head.ordinal + head.records
+    if not count:
+        return None
+    numbers = end, count, batches, records, ordinal, durable, least_us, greatest_us
+    return Survey(*numbers, marks, b"".join(kept))
+
+
+def _range_us(head: FrameHeader, columns: Columns, salt: int) -> tuple[int, int]:
+    """The least timestamp of a frame of records, and the greatest by its header."""
+    if salt == FORMAT_1:
+        return NO_TIMESTAMP, NO_TIMESTAMP
+    if columns.timestamps is None:
+        return head.timestamp_us, head.timestamp_us
+    return min(columns.timestamps.cast("q")), head.timestamp_us
+
+
+class _Open:
+    """A stretch that grows."""
+
+    def __init__(self, frame: Frame, columns: Columns, salt: int) -> None:
+        self.frames, self.columns, self.salt = [frame], [columns], salt
+        self.end = frame.end
+        self.records = columns.records
+        self.topics_bytes = _topics_bytes(columns)
+        self.has_topics = columns.topics is not None
+
+    def takes(self, frame: Frame, columns: Columns | None) -> bool:
+        """Adds a frame, if it joins."""
+        first = self.frames[0]
+        if self.salt != FORMAT_1 and frame.header.ordinal != first.header.ordinal + self.records:
+            return False
+        if columns is not None:
+            begin, length = first.offset, frame.end - frame.offset
+            if max(first.end - begin, length) > SMALL_BYTES or frame.end - begin > GATHERED_BYTES:
+                return False
+            differ = self.has_topics or columns[5:7] != (self.columns[0].topic, None)
+            topics_bytes = self.topics_bytes + _topics_bytes(columns)
+            if differ and topics_bytes > GATHERED_BYTES:
+                return False
+            self.has_topics, self.topics_bytes = differ, topics_bytes
+            self.frames.append(frame)
+            self.columns.append(columns)
+            self.records += columns.records
+        self.end = frame.end
+        return True
+
+    def stretch(self, base: int) -> Stretch:
+        """What it is now."""
+        first, is_alone = self.frames[0], len(self.frames) == 1
+        stamps_us = [frame.header.timestamp_us for frame in self.frames]
+        addresses = None
+        if not is_alone:
+            each = zip(self.frames, self.columns, strict=True)
+            listed = [base + f.offset + i for f, columns in each for i in range(columns.records)]
+            addresses = memoryview(array("q", listed).tobytes())
+        return Stretch(
+            first.offset,
+            self.end,
+            len(self.frames),
+            self.records,
+            first.header.ordinal,
+            NO_TIMESTAMP if self.salt == FORMAT_1 else max(stamps_us),
+            addresses,
+            self.columns[0] if is_alone else self._joined(stamps_us),
+        )
+
+    def _joined(self, stamps_us: list[int]) -> Columns:
+        each, timestamps = self.columns, None
+        if self.salt != FORMAT_1:
+            pairs = zip(each, stamps_us, strict=True)
+            parts = [
+                bytes(c.timestamps or array("q", [us]).tobytes() * c.records) for c, us in pairs
+            ]
+            timestamps = memoryview(b"".join(parts))
+        topics = None
+        if self.has_topics:
+            topics = _join([(c.records, c.topics or _repeated(c)) for c in each])
+        headers = None
+        if any(c.headers for c in each):
+            given = [c.headers for c in each if c.headers is not None]
+            counts = [
+                length
+                for c in each
+                for length in (_lengths(c.headers.offsets) if c.headers else [0] * c.records)
+            ]
+            names = _join([(h.names.entries, h.names) for h in given])
+            contents = _join([(h.values.entries, h.values) for h in given])
+            headers = HeaderColumn(memoryview(offsets_of(counts)), names, contents)
+        return Columns(
+            self.records,
+            None,
+            _join([(c.records, c.values or lone(c.value)) for c in each]),
+            timestamps,
+            _join([(c.records, c.keys) for c in each]) if any(c.keys for c in each) else None,
+            None if self.has_topics else each[0].topic,
+            topics,
+            headers,
+        )
+
+
+def _topics_bytes(columns: Columns) -> int:
+    """The bytes of its topics in a column of them."""
+    if columns.topics is not None:
+        return len(columns.topics.data)
+    return len(columns.topic or "") * columns.records
+
+
+def _repeated(columns: Columns) -> BinaryColumn | None:
+    if columns.topic is None:
+        return None
+    data = columns.topic.encode()
+    offsets = offsets_of([len(data)] * columns.records)
+    return BinaryColumn(None, memoryview(offsets), memoryview(data * columns.records))
+
+
+def _lengths(offsets: memoryview) -> list[int]:
+    return [end - begin for begin, end in pairwise(offsets.cast("I"))]
+
+
+def _join(pieces: Sequence[tuple[int, BinaryColumn | None]]) -> BinaryColumn:
+    """Columns, each with its entries, as one. None: all of them are null."""
+    lengths: list[int] = []
+    present: list[bool] = []
+    for entries, column in pieces:
+        lengths += [0] * entries if column is None else _lengths(column.offsets)
+        bits = None if column is None else column.validity
+        present += [
+            column is not None and (bits is None or bool(bits[i >> 3] >> (i & 7) & 1))
+            for i in range(entries)
+        ]
+    some_absent = any(column is None or column.validity is not None for _, column in pieces)
+    return BinaryColumn(
+        memoryview(bitmap([bit or None for bit in present])) if some_absent else None,
+        memoryview(offsets_of(lengths)),
+        memoryview(b"".join(column.data for _, column in pieces if column is not None)),
+    )
+
+
+def python_gather(piece: Piece, base: int) -> list[Stretch]:
+    """See `gather`."""
+    grown: list[_Open] = []
+    for frame, columns in _plain(piece.intact()):
+        if grown and grown[-1].takes(frame, columns):
+            continue
+        if columns is None:
+            break
+        grown.append(_Open(frame, columns, piece.salt))
+    return [each.stretch(base) for each in grown]
