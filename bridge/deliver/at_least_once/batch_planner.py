@@ -16,28 +16,37 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog.format.native.speed import groups, total
 from bridge.deliver.at_least_once.partition_state import Lane, Mark
 from bridge.deliver.position import Aside, Position
+from bridge.deliver.verdicts import Fate
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
-    from bridge.kafka.lane import LaneKey, Refusal
+    from bridge.deliver.intake import Judged
+    from bridge.deliver.verdicts import Verdict
+    from bridge.kafka.lane import LaneKey
 
 MARK_EVERY = 256  # measured: nearly twice the rate of one callback per record
 
 
 class Given(NamedTuple):
-    """The records of a batch, in order. sizes: i64. lanes: None for a record of another cluster.
-    first_ordinal: of the first record, None in format 1. refusals: by address, of records that
-    their lane will never take. digests: see Messages.digests."""
+    """The records of a batch, in order. sizes: i64. lanes, first_ordinal, verdicts: see Judged. digests: see
+    Messages.digests."""
 
     addresses: Sequence[int]
     sizes: array[int]
     lanes: Sequence[LaneKey | None]
     first_ordinal: int | None
-    refusals: Mapping[int, Refusal]
+    verdicts: Mapping[int, Verdict]
     digests: Callable[[], Sequence[int]] = list
+
+    @classmethod
+    def of(cls, judged: Judged) -> Given:
+        """What the engine needs to know of a batch."""
+        messages, lanes, first = judged.messages, judged.lanes, judged.first_ordinal
+        return cls(
+            messages.addresses, messages.sizes, lanes, first, judged.verdicts, messages.digests
+        )
 
     def position(self, i: int) -> Position:
         """The position of the record at i."""
@@ -47,14 +56,14 @@ class Given(NamedTuple):
 
 class Planned(NamedTuple):
     """sent: indices of the records to send. marks: of these, in order. left: where each lane left
-    its next record in the log. refused: records that their lane stops before, or that are to be set
-    aside. skipped: by lane, how many records had arrived already and were not counted before, and
+    its next record in the log. aside: records to set aside. stops: those that their lane stops before. skipped: by lane, how many records had arrived already and were not counted before, and
     the address of the last of them."""
 
     sent: Sequence[int] = ()
     marks: Sequence[tuple[LaneKey, Mark]] = ()
     left: Mapping[LaneKey, Position] = {}
-    refused: Sequence[Aside] = ()
+    aside: Sequence[Aside] = ()
+    stops: Sequence[Aside] = ()
     skipped: Mapping[LaneKey, tuple[int, int]] = {}
 
 
@@ -63,24 +72,16 @@ def plan(
     lane: Callable[[LaneKey], Lane],
     *,
     begin: int = 0,
-    aside: AbstractSet[int] = frozenset(),
-    stop_at_poison: bool = True,
     mark_every: int = MARK_EVERY,
 ) -> Planned:
-    """Plans a batch.
-
-    begin: the address at which reading began. aside: addresses of records that were set aside before.
-    stop_at_poison: a lane stops before poison; otherwise the record is set aside. A lane always stops
-    before a record that is refused for another reason.
-    """
+    """Plans a batch. begin: the address at which reading began."""
     by_lane = groups(list(given.lanes))
     by_lane.pop(None, None)
-    is_plain = (not aside or aside.isdisjoint(given.addresses)) and (
-        not given.refusals or given.refusals.keys().isdisjoint(given.addresses)
-    )
+    is_plain = not given.verdicts or given.verdicts.keys().isdisjoint(given.addresses)
     marks: list[tuple[LaneKey, Mark]] = []
     left: dict[LaneKey, Position] = {}
-    refused: list[Aside] = []
+    aside: list[Aside] = []
+    stops: list[Aside] = []
     skipped: dict[LaneKey, tuple[int, int]] = {}
     sent: list[list[int]] = []
     for key, indices in by_lane.items():
@@ -91,9 +92,11 @@ def plan(
         room = 0 if is_early else of_lane.room()
         taken = indices
         if not is_plain or room < len(indices) or of_lane.has(given.addresses[indices[0]]):
-            part = _part(given, indices, key, of_lane, room, aside, stop_at_poison=stop_at_poison)
+            part = _part(given, indices, key, of_lane, room)
             taken = part.taken
-            refused += part.refused
+            aside += part.aside
+            if part.stop is not None:
+                stops.append(part.stop)
             if part.left is not None:
                 left[key] = part.left
             if part.skipped[0]:
@@ -104,11 +107,11 @@ def plan(
             marks.extend(
                 (key, _mark(given, taken[i : i + every])) for i in range(0, len(taken), every)
             )
-    refused.sort(key=lambda each: each.position.address)
+    aside.sort(key=lambda each: each.position.address)
     indices_sent: Sequence[int] = range(len(given.addresses))
     if sum(map(len, sent)) < len(given.addresses):
         indices_sent = sorted(i for taken in sent for i in taken)
-    return Planned(indices_sent, marks, left, refused, skipped)
+    return Planned(indices_sent, marks, left, aside, stops, skipped)
 
 
 def _mark(given: Given, taken: list[int]) -> Mark:
@@ -122,43 +125,36 @@ class _Part(NamedTuple):
 
     taken: list[int]
     left: Position | None
-    refused: list[Aside]
+    aside: list[Aside]
+    stop: Aside | None
     skipped: tuple[int, int]
 
 
-def _part(
-    given: Given,
-    indices: list[int],
-    key: LaneKey,
-    lane: Lane,
-    room: int,
-    aside: AbstractSet[int],
-    *,
-    stop_at_poison: bool,
-) -> _Part:
+def _part(given: Given, indices: list[int], key: LaneKey, lane: Lane, room: int) -> _Part:
     """Looks at the records one by one."""
     has, counted = max(lane.last_address, lane.sent_to), lane.counted
     skipped = 0
     taken: list[int] = []
-    refused: list[Aside] = []
+    aside: list[Aside] = []
     left: Position | None = None
+    stop: Aside | None = None
     for i in indices:
         address = given.addresses[i]
         if address <= has:
             if counted < address <= lane.last_address:
                 skipped, counted = skipped + 1, address
             continue
-        if address in aside:
-            continue
         if room <= 0:
-            left = left or given.position(i)
-            continue
-        refusal = given.refusals.get(address)
-        if refusal is None:
+            left = given.position(i)
+            break
+        verdict = given.verdicts.get(address)
+        if verdict is None:
             room -= 1
             taken.append(i)
             continue
-        refused.append(Aside(given.position(i), key, refusal))
-        if stop_at_poison or not refusal.is_poison:
-            room, left = 0, given.position(i)
-    return _Part(taken, left, refused, (skipped, counted))
+        refused = Aside(given.position(i), key, verdict.refusal)
+        if verdict.fate is Fate.STOP:
+            left, stop = given.position(i), refused
+            break
+        aside.append(refused)
+    return _Part(taken, left, aside, stop, (skipped, counted))

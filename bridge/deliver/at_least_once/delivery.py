@@ -13,33 +13,37 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from aolog.errors import counted
+from aolog.errors import StorageError, SyncFailed, counted
+from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
+from bridge.deliver.at_least_once.lane_reports import LaneReports
 from bridge.deliver.at_least_once.sender import Sender
 from bridge.deliver.at_least_once.topics import Topics
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, SET_ASIDE, undeliverable
+from bridge.deliver.intake import Intake
 from bridge.deliver.router import Router
 from bridge.deliver.status import LANES_MAX, Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
+from bridge.deliver.verdicts import Judge
 from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.error_table import Kind, advice, kind_of
 from bridge.kafka.events import Delivered, Failed, KafkaEvent
 from bridge.kafka.lane import Refusal, lane_name
 from bridge.kafka.producer import Cluster
-from bridge.kafka.telemetry import COPIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection
 
+    from aolog.read.batch import Batch
     from bridge.config.routing import Routing
     from bridge.deliver.at_least_once.deduplicate import Arrivals
     from bridge.deliver.checkpoints import Checkpoints
+    from bridge.deliver.intake import PartitionsOf
     from bridge.deliver.log_source import LogSource
     from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.position import Position
-    from bridge.deliver.status import WaitingLane
     from bridge.errors import DestinationError
     from bridge.kafka.lane import LaneKey
 
@@ -47,10 +51,6 @@ _log = logging.getLogger("bridge")
 _AGAIN = "a reload (SIGHUP) or a restart tries again"
 _REPLAY_AGAIN = "another replay tries again"
 _REPLAY_INSTEAD = "pass it with --poison drop"
-
-
-def _waits(key: LaneKey, how: str, address: int, refusal: Refusal) -> str:
-    return f"{lane_name(key)} {how} address {address}: {refusal.reason}: {advice(refusal.code)}"
 
 
 class AtLeastOnce:
@@ -69,7 +69,7 @@ class AtLeastOnce:
         self._source = source
         self._checkpoints = checkpoints
         self._give_up = give_up
-        self._reads_back = options.read_back
+        self._reads_back, self._drops = options.read_back, options.poison == "drop"
         self._take_cursor(routing)
         self._cluster = Cluster(
             options.bootstrap_servers,
@@ -81,7 +81,6 @@ class AtLeastOnce:
         self.engine = Engine(
             source.position,
             now_s=time.monotonic(),
-            poison=options.poison,
             stop_s=options.stop_s,
             until=options.until,
             in_doubt=not checkpoints.clean,
@@ -90,35 +89,32 @@ class AtLeastOnce:
             source, lambda: self.engine.position, options.commit_s, self._saving
         )
         self._dead = DeadLetters(source, checkpoints.source, options.poison)
+        self._judge = Judge(options.poison)
         if options.poison == "dead-letter":
             begin, since = source.position.address, checkpoints.aside_from
-            self.engine.aside |= self._dead.known(begin, since)
-        self.engine.aside.update(*(of.dropped for of in checkpoints.lanes.values()))
+            self._judge.aside |= self._dead.known(begin, since)
+        self._judge.aside.update(*(of.dropped for of in checkpoints.lanes.values()))
         self._topics = Topics(
             self._cluster,
             self.engine,
             checkpoints,
             self._committer,
+            self._judge,
             log_end=source.reader.end,
             give_up=give_up,
         )
-        self._sender = Sender(
-            source,
-            self.engine,
-            self._cluster,
-            self._topics,
-            Router(routing, self._cluster.admission, options.keyless or checkpoints.source),
-            uuid=checkpoints.source,
-        )
+        router = Router(routing, self._cluster.admission, options.keyless or checkpoints.source)
+        self._intake = Intake(source, router, self._judge, self._find, uuid=checkpoints.source)
+        self._sender = Sender(self._cluster)
+        self._batch: Batch | None = None  # the last one, if some of its records are to be set aside
+        self._idle = False  # the last read found no batch
         replays = options.until is not None or options.view is not None
-        self._again = _REPLAY_AGAIN if replays else _AGAIN
+        self._reports = LaneReports(self.engine, self._topics, _REPLAY_AGAIN if replays else _AGAIN)
         self._instead = _REPLAY_INSTEAD if replays else SET_ASIDE
         self._draining = self._has_producer = self._has_read_back = False
-        self._stood: set[LaneKey] = set()
         self._watch = StallWatch(self._cluster, self._low)
         self._trouble = TroubleLog()
         self._logged: str | None = None  # the last failure that has a log line of its own
-        self._copies = 0
 
     def _take_cursor(self, routing: Routing) -> None:
         """From now on the cursor exists, and protects records after it."""
@@ -146,14 +142,14 @@ class AtLeastOnce:
         self._follow()
         if engine.over:
             return
-        self._log_standing()
+        self._reports.log_stopped()
         self._watch.look(now_s)
-        is_idle = sender.idle and not engine.outstanding
+        is_idle = self._idle and not engine.outstanding
         is_connected = engine.state is State.SENDING and self._cluster.reachable
         if is_connected and (is_idle or not engine.backoff.attempts):
             self._trouble.over()
         busy = bool(engine.outstanding or sender.waiting)
-        wants_more = engine.wants_batch and not sender.waiting and not sender.idle
+        wants_more = engine.wants_batch and not sender.waiting and not self._idle
         for event in self._cluster.poll(BUSY_S if busy and not wants_more else 0):
             self._take(event)
             self._follow()
@@ -165,21 +161,69 @@ class AtLeastOnce:
         engine, sender = self.engine, self._sender
         wait_s = min(IDLE_S, engine.seconds_to_tick(now_s))
         if engine.state is State.SENDING and not sender.waiting:
-            sender.look_again()
+            self._ask(self._topics.read_back_again)
         if sender.waiting:
-            sender.send()
+            self._queue()
         elif (pause_s := self._source.rate_limit.wait_s(now_s)) > 0:
             if not busy:
                 time.sleep(min(pause_s, wait_s))
         elif engine.wants_batch and (self._cluster.reachable or not engine.outstanding):
-            sender.read(0.0 if busy else wait_s)
+            self._read(0.0 if busy else wait_s)
         elif not busy:
             time.sleep(wait_s)
+
+    def _read(self, timeout_s: float) -> None:
+        """Reads a batch, waiting for one so long, and begins to send it. Raises what Reader raises."""
+        engine, source, now_s = self.engine, self._source, time.monotonic()
+        catching_up = engine.catching_up
+        self._intake.go_to(engine.begin())
+        judged = self._intake.next(0.0 if catching_up else timeout_s, engine.batch_bytes)
+        self._idle = self._intake.idle and not catching_up
+        if judged is None:
+            if self._intake.idle:
+                if catching_up:  # the records are no longer there
+                    source.go_to(engine.frontier)
+                engine.nothing_read(source.position)
+            return
+        planned = engine.admit(Given.of(judged), source.position, now_s=now_s)
+        self._batch = judged.batch if engine.pending else None
+        self._sender.take(judged, planned)
+        size = sum(mark.bytes for _, mark in planned.marks)
+        source.rate_limit.spend(len(planned.sent), size, now_s=now_s)
+        if not engine.pending:
+            self._queue()
+
+    def _queue(self) -> None:
+        """Queues admitted records."""
+        refused = self._sender.send()
+        if refused is not None:
+            address, (reason, code, _) = refused
+            self._blame(reason, code, None, [address], time.monotonic())
+
+    def _find(self, topics: Collection[str]) -> PartitionsOf | None:
+        found = self._ask(lambda: self._topics.read_back_new(topics))
+        return self._topics.partitions if found else None
+
+    def _ask(self, question: Callable[[], None]) -> bool:
+        """Asks for topics. Whether they are known, as far as they exist."""
+        try:
+            question()
+        except ToldToStop:
+            return False
+        except SyncFailed:
+            raise
+        except (NotReachable, StorageError) as error:
+            reason = str(error)
+        else:
+            return True
+        self.engine.failed(self._cluster.unanswered(reason), now_s=time.monotonic())
+        return False
 
     def reopen(self) -> None:
         """See Delivery."""
         self._topics.hurry()
         self._cluster.topic_settings.forget()
+        self._judge.ask_again()
         for key in self.engine.reopen():
             _log.info("retrying %s", lane_name(key), extra={"event": "lane_reopened"})
 
@@ -190,7 +234,7 @@ class AtLeastOnce:
             return False
         if self.engine.position.address >= to:
             return True
-        return self._sender.idle and self.engine.stopped_short  # the rest cannot be sent
+        return self._idle and self.engine.stopped_short  # the rest cannot be sent
 
     def finish(self) -> None:
         """See Delivery."""
@@ -243,7 +287,7 @@ class AtLeastOnce:
         """See Delivery."""
         engine, cluster, dead = self.engine, self._cluster, self._dead
         stalled = self._watch.now(time.monotonic())
-        waiting = (w for w in self._waiting_lanes() if not self._topics.may_come(w["topic"]))
+        waiting = (w for w in self._reports.waiting() if not self._topics.may_come(w["topic"]))
         first = next(waiting, None)
         waits = self._watch.too_few or late(stalled) or (first and first["reason"])
         state = engine.state.value
@@ -267,42 +311,14 @@ class AtLeastOnce:
             standing=len(engine.standing),
             held_back=sum(lane.waits_from is not None for lane in engine.lanes.values()),
             stalled=tuple(stalled),
-            waiting_lanes=tuple(islice(self._waiting_lanes(), LANES_MAX)),
-            copies=self._copies,
+            waiting_lanes=tuple(islice(self._reports.waiting(), LANES_MAX)),
+            copies=self._reports.copies,
         )
 
     def _low(self, key: LaneKey) -> int | None:
         lane = self.engine.lanes.get(key)
         low = None if lane is None else lane.low()
         return None if low is None else low.address
-
-    def _waiting_lanes(self) -> Iterator[WaitingLane]:
-        """Lanes that do not go on, and why."""
-        for (topic, partition), lane in self.engine.lanes.items():
-            if lane.closed is not None and lane.waits_from is not None:
-                retries = lane.closed.passing or (topic, partition) in self._topics
-                until = "" if retries else f"; {self._again}"
-                at = lane.waits_from.address
-                yield {
-                    "topic": topic,
-                    "partition": partition,
-                    "state": "waits" if retries else "blocked",
-                    "reason": _waits((topic, partition), "waits at", at, lane.closed) + until,
-                }
-
-    def _log_standing(self) -> None:
-        """One line for each lane that has stopped. Topics logs missing topics."""
-        standing = self.engine.standing
-        for key in standing.keys() - self._stood:
-            lane = standing[key]
-            if lane.closed is not None and lane.waits_from is not None and key not in self._topics:
-                _log.warning(
-                    "%s; %s",
-                    _waits(key, "stopped before", lane.waits_from.address, lane.closed),
-                    self._again,
-                    extra={"event": "lane_stands", "code": lane.closed.code},
-                )
-        self._stood = set(standing)
 
     # --- events -------------------------------------------------------------------------------
 
@@ -341,14 +357,20 @@ class AtLeastOnce:
         if named:
             what = f"{counted(named, 'record', ',')} of it will not be sent again"
         _log.info("%s rejected a request: %s; %s", where, event.reason, what)
-        engine.suspect(event.reason, event.code, lane, named=event.named, now_s=now_s)
+        self._blame(event.reason, event.code, lane, event.named, now_s)
+
+    def _blame(
+        self, reason: str, code: str, lane: LaneKey | None, named: Collection[int], now_s: float
+    ) -> None:
+        guilty = self.engine.suspect(reason, code, lane, named=named, now_s=now_s)
+        self._judge.refuse(guilty, Refusal(reason, code))
 
     # --- what the engine's state asks for -----------------------------------------------------
 
     def _follow(self) -> None:
         engine = self.engine
         if engine.copies:
-            self._report_copies()
+            self._reports.log_copies()
         if engine.pending:
             self._set_aside()
         if engine.state is State.CONNECTING and not self._has_producer:
@@ -356,36 +378,23 @@ class AtLeastOnce:
         if engine.state in {State.BACKING_OFF, State.STOPPED} and self._has_producer:
             self._disconnect()
 
-    def _report_copies(self) -> None:
-        for (topic, partition), messages, offset, address in self.engine.copies:
-            COPIES.labels(topic).inc(messages)
-            self._copies += messages
-            _log.warning(
-                "%s/%d has %s with stamps of this log that are not its records there, the first at offset "
-                "%d, with the stamp of address %d: somebody copied messages; or the log was copied, "
-                "restored, or lost its end; or they are the bridge's own, sent twice, or after messages that "
-                "retention or compaction has removed since. They do not count as delivered",
-                topic, partition, counted(messages, "message", ","), offset, address,
-                extra={"event": "copies_found"},
-            )  # fmt: skip  # one call
-        self.engine.copies.clear()
-
     def _set_aside(self) -> None:
         engine = self.engine
-        assert self._sender.batch is not None
-        reason = self._dead.take(engine.pending, self._sender.batch)
+        assert self._batch is not None
+        reason = self._dead.take(engine.pending, self._batch)
         if reason is not None:
             self._logged = reason
             engine.failed(reason, now_s=time.monotonic())
             return
-        if engine.poison == "drop":  # dead letters are durable elsewhere
+        if self._drops:  # dead letters are durable elsewhere
             self._checkpoints.drop(engine.pending)
+        self._judge.set_aside(engine.pending)
         engine.set_aside()
-        self._sender.send()
+        self._queue()
 
     def _saving(self) -> Callable[[], None]:
         """A function that saves the checkpoints, with what the lanes hold now."""
-        self.engine.forget_delivered()
+        self._judge.passed(self.engine.position.address)
         for key, lane in self.engine.lanes.items():
             checkpoint = self._checkpoints.lanes.get(key)
             if checkpoint is not None:
@@ -435,3 +444,4 @@ class AtLeastOnce:
             self._trouble.say(str(engine.failure), time.monotonic())
         self._cluster.disconnect()
         self._sender.forget()
+        self._idle = False

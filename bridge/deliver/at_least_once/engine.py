@@ -18,10 +18,10 @@
     connecting, backing_off: stop          stopped
 
 The driver of a connecting engine makes a producer, reads back what arrived, and reports `connected`. In
-backing_off and stopped it forgets the producer and what that has not delivered.
+backing_off and stopped it drops the producer, and everything that is not acknowledged.
 
 Lanes. Each destination partition is a lane, which keeps the order of the log. Few records carry a
-delivery callback: a *mark* does, for itself and for the records of its lane since the mark before.
+delivery callback. It acknowledges a *mark*: its record, and those of its lane since the mark before.
 This is sound because the producer is idempotent and gapless: a partition takes its records in order,
 and none after the first that failed. Kafka checks the order only of producers that it knows: from a
 new one it takes any request first, even the second after it refused the first (seen with Kafka 4).
@@ -55,13 +55,14 @@ from bridge.deliver.at_least_once.window import Window
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.position import Position
 from bridge.kafka.error_table import names_records
-from bridge.kafka.lane import NO_PARTITION, LaneKey, Refusal
+from bridge.kafka.lane import NO_PARTITION, LaneKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bridge.deliver.at_least_once.found import Copies, Found
-    from bridge.deliver.position import Aside, Poison
+    from bridge.deliver.position import Aside
+    from bridge.kafka.lane import Refusal
 
 BYTES_MAX = 24 << 20  # of records in flight: keys and values
 
@@ -82,7 +83,7 @@ class Engine:
     until: nothing is read from this address on. in_doubt: records were in flight when the connection
     before, or another process, ended: they may still arrive. outstanding_max: records in flight, as
     BYTES_MAX, for lanes that flow, and once more for lanes that are held. pending: records to set
-    aside, durably, before anything else is sent. aside: addresses of records that were set aside.
+    aside, durably, before anything else is sent.
     copies: what was found and did not count; the driver reports it, and clears this.
     """
 
@@ -91,7 +92,6 @@ class Engine:
         start: Position,
         *,
         now_s: float,
-        poison: Poison = "stop",
         stop_s: float = 5.0,
         outstanding_max: int = 50_000,
         mark_every: int = MARK_EVERY,
@@ -100,14 +100,11 @@ class Engine:
         backoff: Backoff | None = None,
     ) -> None:
         self.state = State.BACKING_OFF
-        self.poison = poison
         self.frontier = start
         self.lanes = Lanes()
         self.acknowledged = 0
         self.skipped = 0
         self.failure: str | None = None
-        self.refusals: dict[int, Refusal] = {}
-        self.aside: set[int] = set()
         self.pending: list[Aside] = []
         self.copies: list[Copies] = []
         self.in_doubt = in_doubt
@@ -227,17 +224,13 @@ class Engine:
         if given.addresses and given.addresses[-1] >= self._until:
             count = bisect_left(given.addresses, self._until)
             given = given._replace(addresses=given.addresses[:count], lanes=given.lanes[:count])
-        if self.refusals:
-            given = given._replace(refusals={**self.refusals, **given.refusals})
         if self.compares:
-            compare(given, self.lanes, begin=self._read_from.address, aside=self.aside)
+            compare(given, self.lanes, begin=self._read_from.address)
             self.copies += conclude(self.lanes, self.unread.address)
         planned = plan(
             given,
             self.lanes.__getitem__,
             begin=self._read_from.address,
-            aside=self.aside,
-            stop_at_poison=self.poison == "stop",
             mark_every=self._mark_every,
         )
         self._apply(planned, read_to, now_s=now_s)
@@ -267,20 +260,16 @@ class Engine:
             self.lanes[key].counted = counted
         for key, mark in planned.marks:
             self.lanes.send(key, mark._replace(sent_s=now_s))
-        for aside in planned.refused:
+        for stop in planned.stops:
+            self.lanes[stop.lane].closed = stop.refusal
+        for aside in planned.aside:
             lane = self.lanes[aside.lane]
-            if self.poison == "stop" or not aside.refusal.is_poison:
-                lane.closed = aside.refusal
-            else:
-                lane.sent_to = max(lane.sent_to, aside.position.address)
-                self.pending.append(aside)
+            lane.sent_to = max(lane.sent_to, aside.position.address)
+        self.pending += planned.aside
 
     def set_aside(self) -> None:
         """The pending records are in the dead-letter log, durably, or were counted as dropped."""
         self.backoff.reset()
-        for aside in self.pending:
-            self.refusals.pop(aside.position.address, None)
-            self.aside.add(aside.position.address)
         self.pending.clear()
 
     # --- lanes --------------------------------------------------------------------------------
@@ -313,7 +302,6 @@ class Engine:
 
     def reopen(self) -> list[LaneKey]:
         """Retries the lanes that wait for somebody to act. Returns which."""
-        self.refusals.clear()
         found = [key for key, lane in self.lanes.items() if lane.closed and not lane.closed.passing]
         for key in found:
             self.open(key)
@@ -351,19 +339,18 @@ class Engine:
         *,
         now_s: float,
         named: Collection[int] = (),
-    ) -> None:
+    ) -> Collection[int]:
         """A request was refused, of this lane or of an unknown one; or the client refused a record.
         named: the addresses of the records to blame. Without them only a request of one record shows
-        which one."""
+        which one. Returns the addresses of the records that are to blame, as far as that is known."""
         if self.over:
-            return
+            return ()
         lane = None if key is None else self.lanes.get(key)
         was_in_doubt, alone = self.in_doubt, False
         if lane is not None and lane.records == 1:
             named = [lane.outstanding[0].first.address]
             alone = self.outstanding == 1
         if named:
-            self.refusals.update(dict.fromkeys(named, Refusal(reason, code)))
             if lane is not None and lane.records > 1 and not lane.bisection:
                 self.lanes.bisect(lane, names=True)  # few had a report: there may be more to name
             self.again(reason, now_s=now_s)
@@ -373,6 +360,7 @@ class Engine:
             self.again(reason, now_s=now_s)
         else:
             self.failed(reason, now_s=now_s)
+        return named
 
     def again(self, reason: str, *, now_s: float) -> None:
         """A request failed for a reason that is known now: sends what is not acknowledged again,
@@ -424,9 +412,3 @@ class Engine:
     def _finish_if_done(self, now_s: float) -> None:
         if self.state is State.STOPPING and (not self.outstanding or now_s >= self._stop_at_s):
             self.state = State.STOPPED
-
-    def forget_delivered(self) -> None:
-        """Forgets which records before the position were set aside."""
-        if self.aside:
-            begin = self.position.address
-            self.aside = {address for address in self.aside if address >= begin}

@@ -26,7 +26,6 @@ from aolog.format.native.speed import groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from bridge.deliver.at_least_once.batch_planner import Given
     from bridge.deliver.at_least_once.partition_state import Lane
@@ -111,11 +110,9 @@ class Found:
         self._next = to
 
 
-def compare(
-    given: Given, lanes: Mapping[LaneKey, Lane], *, begin: int, aside: AbstractSet[int]
-) -> None:
+def compare(given: Given, lanes: Mapping[LaneKey, Lane], *, begin: int) -> None:
     """Compares the records of a batch with what was found in their lanes, and notes what has arrived.
-    begin: the address at which reading began. aside: addresses of records that were set aside."""
+    begin: the address at which reading began."""
     digests: Sequence[int] | None = None
     for key, indices in groups(list(given.lanes)).items():
         lane = None if key is None else lanes.get(key)
@@ -125,7 +122,7 @@ def compare(
             continue  # records that it left earlier in the log come first
         for i in indices:
             address = given.addresses[i]
-            if lane.has(address) or address in aside:
+            if lane.has(address):
                 continue
             digests = given.digests() if digests is None else digests
             offset = lane.found.take(digests[i])

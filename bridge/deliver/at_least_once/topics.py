@@ -42,6 +42,7 @@ from bridge.deliver.delivery import (
     TOPIC_WAIT_S,
 )
 from bridge.deliver.partition_counts import PartitionCounts
+from bridge.deliver.verdicts import Fate
 from bridge.kafka.client import ANSWER_S, NotReachable
 from bridge.kafka.error_table import advice
 from bridge.kafka.lane import NO_PARTITION, Refusal
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
     from bridge.deliver.at_least_once.engine import Engine
     from bridge.deliver.committer import Committer
+    from bridge.deliver.verdicts import Judge
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.producer import Cluster
     from bridge.kafka.read_back import ReadBack
@@ -83,6 +85,7 @@ class Topics:
         engine: Engine,
         checkpoints: Checkpoints,
         committer: Committer,
+        judge: Judge,
         *,
         log_end: Callable[[], int],
         give_up: Callable[[], bool],
@@ -91,6 +94,7 @@ class Topics:
         self._engine = engine
         self._checkpoints = checkpoints
         self._committer = committer
+        self._judge = judge
         self._log_end = log_end
         self._give_up = give_up
         self._partitions: dict[str, PartitionCounts] = {}
@@ -126,15 +130,16 @@ class Topics:
         is_closed = lane is not None and lane.closed is not None
         return None if is_closed else self._missing[topic].refusal
 
-    def look(self, topics: Collection[str]) -> None:
-        """Finds the topics that were never looked for. Raises NotReachable, and StorageError if the
-        checkpoints cannot be saved."""
+    def read_back_new(self, topics: Collection[str]) -> None:
+        """Finds the topics that were never looked for, and reads back their partitions. Raises NotReachable,
+        and StorageError if the checkpoints cannot be saved."""
         for topic in sorted(set(topics) - self._partitions.keys() - self._missing.keys()):
             self._find(topic, time.monotonic())
 
-    def look_again(self) -> None:
-        """Asks again for what could not be used, if it is time to. Call it before deciding where to
-        read, because the lanes that it opens left records in the log. Raises as `look`."""
+    def read_back_again(self) -> None:
+        """Asks again for what could not be used, or was not read back to its end, if it is time to. Call it
+        before deciding where to read, because the lanes that it opens left records in the log. Raises as
+        `read_back_new`."""
         now_s = time.monotonic()
         for topic in [t for t, missing in self._missing.items() if missing.again_s <= now_s]:
             self._find(topic, now_s)
@@ -166,7 +171,7 @@ class Topics:
         )
 
     def hurry(self) -> None:
-        """Asks for everything at the next look: somebody may have created or allowed it."""
+        """Asks for everything at the next question: somebody may have created or allowed it."""
         self._missing = {topic: m._replace(again_s=0.0) for topic, m in self._missing.items()}
         self._silent = dict.fromkeys(self._silent, 0.0)
         self._reread_s.clear()
@@ -222,14 +227,14 @@ class Topics:
             why, what_to_do = missing.refusal.reason, advice(missing.refusal.code)
             _log.warning("records for %s wait: %s: %s", topic, why, what_to_do)
         key = (topic, NO_PARTITION)
-        if missing.refusal.is_poison and self._engine.poison != "stop":
+        if self._judge.fate(missing.refusal) is Fate.ASIDE:
             self._engine.open(key)  # the records name an impossible topic: they are set aside
         else:
             self._engine.close(key, missing.refusal)
 
     def _use(self, topic: str, partitions: int, answer_s: float) -> None:
         """Uses the topic's partitions, once that and where to read back each is durable. A topic that was
-        missing may be a new one, so all its lanes are read back. Raises as `look`."""
+        missing may be a new one, so all its lanes are read back. Raises as `read_back_new`."""
         counts = self._counts(topic, partitions)
         lanes = [(topic, partition) for partition in range(counts.latest)]
         if topic not in self._missing:

@@ -23,9 +23,11 @@ from bridge.deliver.exactly_once.partitions import Partitions
 from bridge.deliver.exactly_once.prefetch import Prefetch
 from bridge.deliver.exactly_once.refusals import Refusals
 from bridge.deliver.exactly_once.sender import Sender
+from bridge.deliver.intake import Intake
 from bridge.deliver.router import Router
 from bridge.deliver.status import Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
+from bridge.deliver.verdicts import Fate, Judge
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.cursor_record import CursorName, CursorRecord
@@ -98,24 +100,25 @@ class ExactlyOnce:
             in_doubt=not checkpoints.clean,
         )
         self._committer = Committer(source, lambda: self.engine.position, options.commit_s)
-        self._prefetch = Prefetch(
-            source,
-            self._partitions,
-            Router(routing, self._cluster.admission, uuid),
-            uuid=uuid,
-            records=options.transaction_records,
-            stop_at_poison=poison == "stop",
-        )
-        self._poison = poison
+        self._judge = Judge(poison)
+        router = Router(routing, self._cluster.admission, uuid)
+        intake = Intake(source, router, self._judge, self._partitions.of, uuid=uuid)
+        self._prefetch = Prefetch(source, intake, records=options.transaction_records)
         self._watch = StallWatch(self._cluster, lambda _: self.engine.position.address)
         self._trouble = TroubleLog()
         self._draining = False
         self._dead = DeadLetters(source, uuid, poison)
         if poison == "dead-letter":
-            self._prefetch.aside = self._dead.known(source.position.address, checkpoints.aside_from)
-        self._refusals = Refusals(self.engine, self._prefetch, self._cluster, self._partitions)
+            begin, since = source.position.address, checkpoints.aside_from
+            self._judge.aside |= self._dead.known(begin, since)
+        self._refusals = Refusals(self.engine, self._judge, self._cluster, self._partitions)
         self._sender = Sender(
-            self.engine, self._prefetch, self._cluster, self._dead, unsure=checkpoints.unsure
+            self.engine,
+            self._prefetch,
+            self._cluster,
+            self._dead,
+            self._judge,
+            unsure=checkpoints.unsure,
         )
         self._followed = self.engine.state
         self._connections = 0
@@ -292,7 +295,7 @@ class ExactlyOnce:
             if engine.size.bytes < before:
                 _log.info("commits are slow: transactions of %d bytes at most", engine.size.bytes)
             TRANSACTIONS.labels("committed").inc()
-            self._prefetch.passed(engine.position.address)
+            self._judge.passed(engine.position.address)
         elif isinstance(event, Impossible):
             self._error = event.error
             engine.impossible(str(event.error))
@@ -349,14 +352,14 @@ class ExactlyOnce:
         to blame instead."""
         engine, position = self.engine, self.engine.position
         self._refusals.last = refusal
-        if refusal.is_poison and self._poison != "stop":  # it is read again, and set aside then
-            self._prefetch.refusals[position.address] = refusal
+        if self._judge.fate(refusal) is Fate.ASIDE:  # it is read again, and set aside then
+            self._judge.refuse([position.address], refusal)
             self._go_back(position)
         elif refusal.is_poison or self._draining:
             self._error = self._undeliverable()
             engine.end_at_refused(refusal.reason)
         else:
-            self._prefetch.refusals.pop(position.address, None)  # the cluster is asked again
+            self._judge.ask_again(position.address)  # the cluster
             reason = self._refusals.wait_for(refusal, position.address)
             engine.broken(reason, now_s=time.monotonic())
 
@@ -368,10 +371,8 @@ class ExactlyOnce:
         self._checkpoints.save()
 
     def _go_back(self, position: Position) -> None:
-        self._prefetch.forget()
         self._sender.full = False
-        if position != self._source.position:  # moving there would count its losses again
-            self._source.go_to(position)
+        self._prefetch.go_to(position)
 
     def _send(self) -> None:
         refusal = self._sender.send(time.monotonic())

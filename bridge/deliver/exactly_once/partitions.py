@@ -9,13 +9,22 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aolog.errors import counted
-from bridge.deliver.delivery import REREAD_S, SILENT_ANSWER_S, STUCK_REREAD_S, TOPIC_WAIT_S
+from bridge.deliver.delivery import (
+    REREAD_S,
+    SILENT_ANSWER_S,
+    STUCK_REREAD_S,
+    TOPIC_PAUSE_S,
+    TOPIC_WAIT_S,
+)
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.kafka.client import NotReachable
 from bridge.kafka.lane import Refusal
 from bridge.kafka.stalls import STALLED_S
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from bridge.deliver.intake import PartitionsOf
     from bridge.kafka.producer import Cluster
 
 _log = logging.getLogger("bridge")
@@ -40,7 +49,19 @@ class Partitions:
         """The topics that were found on this connection."""
         return sorted(self._partitions)
 
-    def find(self, topic: str) -> PartitionCounts | Refusal | None:
+    def of(self, topics: Collection[str]) -> PartitionsOf | None:
+        """How many partitions each topic has, or why it cannot be used. None, after a pause: ask again; it is
+        not known yet."""
+        found: dict[str, PartitionCounts | Refusal] = {}
+        for topic in topics:
+            partitions = self._find(topic)
+            if partitions is None:
+                time.sleep(TOPIC_PAUSE_S)
+                return None
+            found[topic] = partitions
+        return found.__getitem__
+
+    def _find(self, topic: str) -> PartitionCounts | Refusal | None:
         """How many partitions the topic has, or why it cannot be used. None: call again in a moment; the
         cluster does not answer, or may be creating it (one that was found before gets less time)."""
         now_s = time.monotonic()

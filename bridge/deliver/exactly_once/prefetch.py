@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from aolog.format.native.speed import total
-from bridge.deliver.delivery import TOPIC_PAUSE_S
-from bridge.deliver.position import Aside, Position, first_ordinal
-from bridge.kafka.messages import messages_of
+from bridge.deliver.position import Aside, Position
+from bridge.deliver.verdicts import Fate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aolog.format.native.speed import Rows
     from aolog.read.batch import Batch
-    from bridge.deliver.exactly_once.partitions import Partitions
+    from bridge.deliver.intake import Intake, Judged
     from bridge.deliver.log_source import LogSource
-    from bridge.deliver.partition_counts import PartitionCounts
-    from bridge.deliver.router import Routed, Router
     from bridge.kafka.lane import LaneKey, Refusal
     from bridge.kafka.messages import Callback, Messages
 
@@ -88,33 +85,19 @@ class Ready:
 
 
 class Prefetch:
-    """Reads a log ahead, up to `records` or 16 MiB. uuid: in the stamps. stop_at_poison: whether
-    poison ends what is ready, as every other refused record does. refusals: of records that the
-    cluster has refused, by address. aside: addresses of records that were set aside. idle: whether
-    the last read found nothing new. Not thread-safe. Raises what Reader raises."""
+    """Reads a log ahead, up to `records` or 16 MiB. Not thread-safe. Raises what Reader raises."""
 
-    def __init__(
-        self,
-        source: LogSource,
-        partitions: Partitions,
-        router: Router,
-        *,
-        uuid: bytes,
-        records: int,
-        stop_at_poison: bool,
-    ) -> None:
+    def __init__(self, source: LogSource, intake: Intake, *, records: int) -> None:
         self._source = source
-        self._stop_at_poison = stop_at_poison
-        self.refusals: dict[int, Refusal] = {}
-        self.aside: set[int] = set()
-        self._partitions = partitions
-        self._router = router
-        self._uuid = uuid
+        self._intake = intake
         self._records = records
         self._held = 0
-        self._batch: Batch | None = None  # read, while some of its topics are not known yet
         self.ready: deque[Ready] = deque()
-        self.idle = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether the last read found nothing new."""
+        return self._intake.idle
 
     @property
     def room(self) -> bool:
@@ -125,19 +108,13 @@ class Prefetch:
     @property
     def empty(self) -> bool:
         """Whether everything that was read was taken."""
-        return not self.ready and self._batch is None
+        return not self.ready and not self._intake.waiting
 
-    def forget(self) -> None:
-        """Drops what was read; it will be read again."""
+    def go_to(self, position: Position) -> None:
+        """Drops what was read, and reads again from there."""
         self.ready.clear()
         self._held = 0
-        self._batch = None
-        self.idle = False
-
-    def passed(self, address: int) -> None:
-        """Nothing before this address will be read again."""
-        self.aside = {each for each in self.aside if each >= address}
-        self.refusals = {at: why for at, why in self.refusals.items() if at >= address}
+        self._intake.go_to(position)
 
     def taken(self, records: int) -> None:
         """So many records of the first batch were sent. Drops a batch that is empty and has no refusal."""
@@ -149,50 +126,38 @@ class Prefetch:
 
     def read(self, timeout_s: float) -> None:
         """Reads a batch, waits so long for one, and makes its records ready."""
-        batch = self._batch or self._source.read_batch(timeout_s)
-        self.idle = batch is None
-        if batch is None:
+        judged = self._intake.next(timeout_s)
+        if judged is None:
             return
-        self._batch = batch
-        messages = messages_of(batch, self._uuid)
-        found: dict[str, PartitionCounts | Refusal] = {}
-        for topic in self._router.topics(messages):
-            partitions = self._partitions.find(topic)
-            if partitions is None:
-                time.sleep(TOPIC_PAUSE_S)
-                return
-            found[topic] = partitions
-        routed = self._router.route(batch, messages, found.__getitem__)
-        first = first_ordinal(batch)
-        assert first is not None  # not of format 1
-        ordinals = range(first, first + messages.records)
-        ready = Ready(
-            messages, cast("list[LaneKey]", routed.lanes), ordinals, self._source.position
-        )
-        self._admit(ready, batch, routed._replace(refusals=self.refusals | routed.refusals))
-        self._batch = None
+        ready = _ready(judged, self._source.position)
         if ready.records or ready.asides or ready.refusal is not None:
             self._held += ready.records
             self._source.rate_limit.spend(ready.records, ready.bytes, now_s=time.monotonic())
             self.ready.append(ready)
 
-    def _admit(self, ready: Ready, batch: Batch, routed: Routed) -> None:
-        """Leaves out records that cannot be sent, and those of other clusters."""
-        addresses, refusals = ready.messages.addresses, routed.refusals
-        if not self.aside and refusals.keys().isdisjoint(addresses) and None not in routed.lanes:
-            return
-        kept, asides = [], []
-        for i, (address, lane) in enumerate(zip(addresses, routed.lanes, strict=True)):
-            if lane is None or address in self.aside:
-                continue
-            refusal = refusals.get(address)
-            if refusal is None:
-                kept.append(i)
-            elif self._stop_at_poison or not refusal.is_poison:
-                ready.end, ready.refusal = ready.position(i), refusal
-                break
-            else:
-                asides.append(Aside(ready.position(i), lane, refusal))
-        ready.keep(kept)
-        if asides:
-            ready.asides, ready.batch = tuple(asides), batch
+
+def _ready(judged: Judged, end: Position) -> Ready:
+    """Leaves out records that are not sent. end: after the batch."""
+    messages, lanes, verdicts = judged.messages, judged.lanes, judged.verdicts
+    first = judged.first_ordinal
+    assert first is not None  # not of format 1
+    ordinals = range(first, first + messages.records)
+    ready = Ready(messages, cast("list[LaneKey]", lanes), ordinals, end)
+    if verdicts.keys().isdisjoint(messages.addresses) and None not in lanes:
+        return ready
+    kept, asides = [], []
+    for i, (address, lane) in enumerate(zip(messages.addresses, lanes, strict=True)):
+        if lane is None:
+            continue
+        verdict = verdicts.get(address)
+        if verdict is None:
+            kept.append(i)
+        elif verdict.fate is Fate.STOP:
+            ready.end, ready.refusal = ready.position(i), verdict.refusal
+            break
+        else:
+            asides.append(Aside(ready.position(i), lane, verdict.refusal))
+    ready.keep(kept)
+    if asides:
+        ready.asides, ready.batch = tuple(asides), judged.batch
+    return ready

@@ -14,7 +14,7 @@ from bridge.kafka.lane import NO_PARTITION, Refusal
 if TYPE_CHECKING:
     from bridge.deliver.exactly_once.engine import Transactions
     from bridge.deliver.exactly_once.partitions import Partitions
-    from bridge.deliver.exactly_once.prefetch import Prefetch
+    from bridge.deliver.verdicts import Judge
     from bridge.kafka.events import Failed
     from bridge.kafka.outcomes import Broke
     from bridge.kafka.transactional_producer import TransactionalCluster
@@ -29,12 +29,12 @@ class Refusals:
     def __init__(
         self,
         engine: Transactions,
-        prefetch: Prefetch,
+        judge: Judge,
         cluster: TransactionalCluster,
         partitions: Partitions,
     ) -> None:
         self._engine = engine
-        self._prefetch = prefetch
+        self._judge = judge
         self._cluster = cluster
         self._partitions = partitions
         self.last = Refusal("", "")
@@ -52,7 +52,7 @@ class Refusals:
         elif named := event.named or engine.alone:
             count = counted(len(named), "record", ",")
             _log.info("the transaction is aborted: %s; %s will not be sent", event.reason, count)
-            self._prefetch.refusals |= dict.fromkeys(named, self.last)
+            self._judge.refuse(named, self.last)
             engine.again(event.reason, named=True)
         else:
             what = "resending smaller ones to find the record"

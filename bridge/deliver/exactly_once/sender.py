@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bridge.deliver.dead_letter import DeadLetters
     from bridge.deliver.exactly_once.engine import Transactions
     from bridge.deliver.exactly_once.prefetch import Prefetch, Ready
+    from bridge.deliver.verdicts import Judge
     from bridge.kafka.lane import LaneKey, Refusal
     from bridge.kafka.transactional_producer import TransactionalCluster
 
@@ -31,6 +32,7 @@ class Sender:
         prefetch: Prefetch,
         cluster: TransactionalCluster,
         dead: DeadLetters,
+        judge: Judge,
         *,
         unsure: bool,
     ) -> None:
@@ -38,6 +40,7 @@ class Sender:
         self._prefetch = prefetch
         self._cluster = cluster
         self._dead = dead
+        self._judge = judge
         self.unsure = unsure
         self._checked: set[LaneKey] = set()
         self.full = False
@@ -107,7 +110,7 @@ class Sender:
         assert ready.batch is not None
         failure = self._dead.take(ready.asides, ready.batch)
         if failure is None:
-            self._prefetch.aside.update(aside.position.address for aside in ready.asides)
+            self._judge.set_aside(ready.asides)
             ready.asides, ready.batch = (), None
         return failure
 

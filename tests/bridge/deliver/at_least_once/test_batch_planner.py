@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import hypothesis
 import hypothesis.strategies as st
+import pytest
 
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
 from bridge.deliver.at_least_once.partition_state import NARROWING, Lane, Mark
-from bridge.deliver.position import Position
+from bridge.deliver.position import Poison, Position
+from bridge.deliver.verdicts import Fate, Judge, Verdict
 from bridge.kafka.lane import LaneKey, Refusal
 
 
@@ -21,10 +23,10 @@ def given(
     ordinal: int | None = 0,
     *,
     sizes: Sequence[int] | None = None,
-    refusals: Mapping[int, Refusal] | None = None,
+    verdicts: Mapping[int, Verdict] | None = None,
 ) -> Given:
     sizes = [1] * len(addresses) if sizes is None else sizes
-    return Given(addresses, array("q", sizes), lanes, ordinal, refusals or {})
+    return Given(addresses, array("q", sizes), lanes, ordinal, verdicts or {})
 
 
 def by_lane(sent: Sequence[int], lanes: Sequence[LaneKey]) -> dict[LaneKey, list[int]]:
@@ -62,11 +64,10 @@ def test_every_record_is_answered_for_or_left_or_poison_exactly_once(
         for key, last, share in zip(LANES, held, shares, strict=True)
     }
     refusal = Refusal("no", "INVALID_RECORD")
-    refusals = {10 * i: refusal for i in poison}
+    verdict = Verdict(Fate.STOP if stop else Fate.ASIDE, refusal)
     planned = plan(
-        given(addresses, lane_of, ordinal, refusals=refusals),
+        given(addresses, lane_of, ordinal, verdicts={10 * i: verdict for i in poison}),
         known.__getitem__,
-        stop_at_poison=stop,
         mark_every=every,
     )
     sent, marks = planned.sent, planned.marks
@@ -89,9 +90,11 @@ def test_every_record_is_answered_for_or_left_or_poison_exactly_once(
             room[key] -= 1
     assert list(sent) == wanted
     assert {key: place.address for key, place in planned.left.items()} == left
-    assert [aside.position.address for aside in planned.refused] == refused
-    assert all(aside.refusal is refusal for aside in planned.refused)
-    assert all(aside.lane == lane_of[aside.position.address // 10] for aside in planned.refused)
+    asides = [*planned.aside, *planned.stops]
+    assert bool(planned.stops if stop else planned.aside) == bool(asides)
+    assert sorted(aside.position.address for aside in asides) == refused
+    assert all(aside.refusal is refusal for aside in asides)
+    assert all(aside.lane == lane_of[aside.position.address // 10] for aside in asides)
     skipped = sum(a <= held[lane] for a, lane in zip(addresses, lanes, strict=True))
     assert sum(count for count, _ in planned.skipped.values()) == skipped
 
@@ -123,16 +126,19 @@ def plan_one_lane(
     return list(planned.sent), [mark for _, mark in planned.marks]
 
 
-def test_a_lane_stops_before_a_refusal_that_is_not_the_records_fault_with_every_policy() -> None:
-    missing = Refusal("no such topic", "UNKNOWN_TOPIC_OR_PART")
-    planned = plan(
-        given(range(4), [LANES[0]] * 4, refusals={2: missing}),
-        lambda _: Lane(opened=True),
-        stop_at_poison=False,
-    )
-    assert list(planned.sent) == [0, 1]
+@pytest.mark.parametrize("policy", ["stop", "drop", "dead-letter"])
+def test_a_lane_stops_before_a_refusal_that_is_not_the_records_fault_with_every_policy(
+    policy: Poison,
+) -> None:
+    missing, poison = Refusal("no topic", "UNKNOWN_TOPIC_OR_PART"), Refusal("no", "INVALID_RECORD")
+    verdicts = Judge(policy).verdicts({1: poison, 2: missing})
+    if policy == "stop":
+        del verdicts[1]
+    planned = plan(given(range(4), [LANES[0]] * 4, verdicts=verdicts), lambda _: Lane(opened=True))
+    assert list(planned.sent) == ([0, 1] if policy == "stop" else [0])
     assert planned.left == {LANES[0]: Position(2, 2)}
-    assert [aside.refusal for aside in planned.refused] == [missing]
+    assert [aside.refusal for aside in planned.stops] == [missing]
+    assert [aside.refusal for aside in planned.aside] == ([] if policy == "stop" else [poison])
 
 
 def test_while_a_lane_is_bisected_each_record_carries_a_callback() -> None:
@@ -151,7 +157,10 @@ def test_records_of_another_cluster_are_not_sent() -> None:
 
 def test_records_that_were_set_aside_are_skipped_and_earlier_records_of_a_lane_come_first() -> None:
     lane = Lane(opened=True)
-    planned = plan(given(range(10), [LANES[0]] * 10), lambda _: lane, aside={0, 5})
+    judge = Judge("dead-letter")
+    judge.aside = {0, 5}
+    lanes = judge.without_aside(range(10), [LANES[0]] * 10)
+    planned = plan(given(range(10), lanes), lambda _: lane)
     assert list(planned.sent) == [1, 2, 3, 4, 6, 7, 8, 9]
     lane.leave(Position(3, 3))
     later = given(range(4, 10), [LANES[0]] * 6, 4)

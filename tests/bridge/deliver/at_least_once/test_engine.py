@@ -10,6 +10,7 @@ import pytest
 from bridge.deliver.at_least_once import engine as engine_module
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.at_least_once.partition_state import HELD_SHARE_MAX
+from bridge.deliver.verdicts import Fate
 from tests.bridge.deliver.at_least_once.engines import (
     A,
     B,
@@ -41,10 +42,6 @@ def held_lane_full() -> Engine:
     return e
 
 
-def setting_aside() -> Engine:
-    return opened(poison="dead-letter")
-
-
 REFUSED = ("no", "INVALID_RECORD")
 ROWS: dict[tuple[str, str], _Case] = {
     ("connecting", "connected"): (connecting, lambda e: e.connected()),
@@ -60,7 +57,7 @@ ROWS: dict[tuple[str, str], _Case] = {
     ("sending", "suspect, records named"): (
         under_way, lambda e: e.suspect(*REFUSED, A, named=(10, 20), now_s=0.0)),
     ("sending", "poison read, to be set by"): (
-        setting_aside, lambda e: read(e, 20, {A: [2, 10]}, poison=[10])),
+        opened, lambda e: read(e, 20, {A: [2, 10]}, poison=[10], fate=Fate.ASIDE)),
     ("sending", "poison read, to stop"): (opened, lambda e: read(e, 20, {A: [2, 10]}, poison=[10])),
     ("sending", "tick, held lanes fill it"): (held_lane_full, lambda e: e.tick(5.0)),
     ("connecting, backing_off: stop", ""): (connecting, lambda e: e.stop(now_s=0.0)),

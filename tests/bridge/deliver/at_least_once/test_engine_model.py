@@ -24,6 +24,7 @@ from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.position import Poison, Position
+from bridge.deliver.verdicts import Judge
 from bridge.kafka.lane import LaneKey, Refusal
 from tests.bridge.deliver.at_least_once.engines import Outgoing, Partition, Request
 
@@ -63,12 +64,12 @@ class Bridge(RuleBasedStateMachine):
         self.engine = Engine(
             self.committed,
             now_s=self.now_s,
-            poison=self.policy,
             outstanding_max=12,
             mark_every=3,
             backoff=Backoff(max_s=2.0, entropy=self.random),
         )
-        self.engine.aside |= {a for a in self.dead if a >= self.committed.address}
+        self.judge = Judge(self.policy)
+        self.judge.aside |= {a for a in self.dead if a >= self.committed.address}
         self.crashed = self.is_connected = self.has_read_back = False
         self.forget()
 
@@ -122,7 +123,7 @@ class Bridge(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         self.committed = max(self.committed, self.engine.position)
-        self.engine.forget_delivered()
+        self.judge.passed(self.engine.position.address)
 
     def is_standing(self, lane: LaneKey) -> bool:
         return lane in self.engine.standing
@@ -136,6 +137,7 @@ class Bridge(RuleBasedStateMachine):
         if what < 0.3:  # the process dies between the two
             self.crashed = True
             return
+        self.judge.set_aside(self.engine.pending)
         self.engine.set_aside()
 
     def offer(self, lane: LaneKey, request: Request) -> None:
@@ -169,11 +171,12 @@ class Bridge(RuleBasedStateMachine):
         first = begin.address // 10
         batch = self.log[first : first + count]
         end = batch[-1] + 10 if batch else begin.address
-        lanes = list(map(self.lane_of, batch))
-        given = Given(batch, array("q", [0] * len(batch)), lanes, first, {}, lambda: batch)
+        to = list(map(self.lane_of, batch))
+        lanes, verdicts = self.judge.without_aside(batch, to), self.judge.verdicts({})
+        given = Given(batch, array("q", [0] * len(batch)), lanes, first, verdicts, lambda: batch)
         planned = self.engine.admit(given, at(end), now_s=self.now_s)
         marked = {mark.last_address for _, mark in planned.marks}
-        self.waiting = [Outgoing(batch[i], lanes[i], batch[i] in marked) for i in planned.sent]
+        self.waiting = [Outgoing(batch[i], to[i], batch[i] in marked) for i in planned.sent]
         self.follow()
         if self.crashed:
             self.crash()
@@ -220,7 +223,8 @@ class Bridge(RuleBasedStateMachine):
                 named = [address for address in reports if address in guilty]
                 code = code if named else "_INVALID_DIFFERENT_RECORD"
             where = lane if reports else None
-            self.engine.suspect("no", code, where, named=named, now_s=self.now_s)
+            to_blame = self.engine.suspect("no", code, where, named=named, now_s=self.now_s)
+            self.judge.refuse(to_blame, Refusal("no", code))
             self.follow()
             return
         for i, out in enumerate(request.records):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.kafka.lane import Refusal
 from tests.bridge.deliver.at_least_once.engines import (
     A,
     many,
@@ -34,8 +33,7 @@ def test_a_lane_is_bisected_in_groups_a_32nd_as_large() -> None:
         assert e.outstanding == groups[-1]
         assert e.lanes[A].room() == 0  # one group at a time
     assert groups == [312, 9, 1]
-    e.suspect("no", "MSG_SIZE_TOO_LARGE", A, now_s=0.0)
-    assert e.refusals == {5: Refusal("no", "MSG_SIZE_TOO_LARGE")}
+    assert list(e.suspect("no", "MSG_SIZE_TOO_LARGE", A, now_s=0.0)) == [5]
     reconnect(e)
     e.lanes[A].opened = True
     groups = []
@@ -79,9 +77,9 @@ def test_if_the_cluster_names_records_the_same_are_sent_once_more_with_a_report_
 def test_if_few_records_had_a_report_the_others_are_sent_again_with_one_each() -> None:
     e = opened()
     many(e, 1_000)
-    e.suspect("no", "INVALID_RECORD", A, named=[257], now_s=0.0)
+    guilty = list(e.suspect("no", "INVALID_RECORD", A, named=[257], now_s=0.0))
     reconnect(e)
     e.lanes[A].opened = True
     assert e.lanes[A].room() == 1_000
-    read(e, 1_002, {A: range(2, 1_002)})
+    read(e, 1_002, {A: range(2, 1_002)}, poison=guilty)
     assert [mark.records for mark in e.lanes[A].outstanding] == [1] * 255  # up to the named one

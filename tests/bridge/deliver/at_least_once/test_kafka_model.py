@@ -19,7 +19,7 @@ from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.config.routing import Routing, Rule
 from bridge.deliver import committer
-from bridge.deliver.at_least_once import deduplicate, delivery, engine, sender, topics
+from bridge.deliver.at_least_once import deduplicate, delivery, engine, topics
 from bridge.deliver.at_least_once.delivery import AtLeastOnce
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.checkpoints import Checkpoints, checkpoints_path
@@ -257,7 +257,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World_:
             clients.append(Client(made.kafka, *arguments, **others))
             return clients[-1]
 
-        for module in (committer, deduplicate, delivery, sender, topics):
+        for module in (committer, deduplicate, delivery, topics):
             monkeypatch.setattr(module, "time", made)
         monkeypatch.setattr(engine, "Backoff", lambda: Backoff(entropy=made.chance))
         monkeypatch.setattr(deduplicate, "FOUND_MAX", found_max)

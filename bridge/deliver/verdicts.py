@@ -1,0 +1,83 @@
+"""Verdicts: what becomes of a record that is refused. Pure. Made here for both deliveries, whether a record
+was refused before it was sent (by the router, a limit, a transform) or after (by the client, the cluster)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from bridge.deliver.position import Aside, Poison
+    from bridge.kafka.lane import LaneKey, Refusal
+
+
+class Fate(Enum):
+    """Of a refused record. A record without a verdict is sent."""
+
+    ASIDE = "it is set aside, or dropped, and its lane goes on"
+    STOP = "its lane stops before it; exactly once, all of the log"
+
+
+class Verdict(NamedTuple):
+    """And its reason."""
+
+    fate: Fate
+    refusal: Refusal
+
+
+class Judge:
+    """Of one log. policy: what to do with poison; a record that is not itself at fault always stops its lane.
+
+    aside: addresses of records that were set aside or dropped: they are not sent.
+    """
+
+    def __init__(self, policy: Poison) -> None:
+        self.aside: set[int] = set()
+        self._policy = policy
+        self._refusals: dict[int, Refusal] = {}  # of records that were sent, by address
+
+    def fate(self, refusal: Refusal) -> Fate:
+        """What becomes of a record with this refusal."""
+        return Fate.ASIDE if refusal.is_poison and self._policy != "stop" else Fate.STOP
+
+    def verdicts(self, found: Mapping[int, Refusal]) -> dict[int, Verdict]:
+        """Of all records that are known to be refused, by address. found: those of a batch, before it is
+        sent."""
+        refusals = {**self._refusals, **found}
+        return {at: Verdict(self.fate(refusal), refusal) for at, refusal in refusals.items()}
+
+    def without_aside(
+        self, addresses: Sequence[int], lanes: Sequence[LaneKey | None]
+    ) -> Sequence[LaneKey | None]:
+        """These lanes of records, None for each record that was set aside."""
+        if self.aside.isdisjoint(addresses):
+            return lanes
+        return [
+            None if at in self.aside else lane for at, lane in zip(addresses, lanes, strict=True)
+        ]
+
+    def refuse(self, addresses: Iterable[int], refusal: Refusal) -> None:
+        """These records were refused as they were sent."""
+        self._refusals.update(dict.fromkeys(addresses, refusal))
+
+    def set_aside(self, asides: Iterable[Aside]) -> None:
+        """These records are in the dead-letter log, durably, or were counted as dropped."""
+        for aside in asides:
+            self._refusals.pop(aside.position.address, None)
+            self.aside.add(aside.position.address)
+
+    def ask_again(self, address: int | None = None) -> None:
+        """The cause of refusals may have been corrected: of this record's, or of all that came from
+        sending."""
+        if address is None:
+            self._refusals.clear()
+        else:
+            self._refusals.pop(address, None)
+
+    def passed(self, address: int) -> None:
+        """Nothing before this address will be read again."""
+        if self.aside or self._refusals:
+            self.aside = {at for at in self.aside if at >= address}
+            self._refusals = {at: of for at, of in self._refusals.items() if at >= address}
