@@ -26,7 +26,7 @@ class Item:
 
     @property
     def bytes(self) -> int:
-        """About what it takes in memory."""
+        """The approximate memory of the message, in bytes."""
         return len(self.message.value or b"") + len(self.message.key or b"") + _OVERHEAD_BYTES
 
 

@@ -37,8 +37,8 @@ def _kept_by_c(kept: _ClassT) -> _ClassT:
 
 class Failures:
     """Messages of a producer that failed. count: since its start. untaken: those that nobody has
-    asked for, by their identity in memory. They know no Delivery: that would be a cycle, and the
-    collector does not know those of `_report.c`."""
+    asked for, by their identity in memory. A failure holds no reference to a
+    Delivery: the garbage collector cannot free cycles through objects of `_report.c`."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -116,7 +116,8 @@ class Transforms:
     def _apply(
         self, transform: tuple[str, bool], records: list[Record], refusals: dict[int, Refusal]
     ) -> list[Record]:
-        """As many records. One on which the function fails stays as it is, with a refusal."""
+        """Returns as many records as it gets. A record on which the function fails is unchanged, and has a
+        refusal."""
         name, takes_arrow = transform
         function = _function(name, takes_arrow=takes_arrow)
         try:

@@ -1,14 +1,14 @@
 """Timestamps that partitions have refused, and what that says about other records of them. Pure.
 
-A partition refuses a timestamp that is too far before or after its leader's clock, which may differ from this
-machine's by hours. So one refused record, alone in its request, shows more than this clock does:
+A partition refuses a timestamp that is too far before or after its leader's clock. That clock may differ from
+this machine's by hours. So a record that was refused alone in its request shows which others will be refused:
 
-    it is too old        older ones are too old, now and later
-    it is too far ahead  so are those that are later than it by the time that has passed since, or by more
-    the same, in the     so are those with its timestamp or a later one, if they are too far ahead by this
-      last 10 s            clock as well, by more than a minute
+    it was too old          all that are older
+    it was too far ahead    all that are later by at least the time that has passed since
+    the same, within 10 s   all that are as late, if by this machine's clock, too, they are more than a minute too
+                              far ahead
 
-A run of such records costs one connection in place of one for each.
+A run of such records costs one connection, and not one for each record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INVALID_TIMESTAMP = "INVALID_TIMESTAMP"
 # within a day of the bound is left to the broker.
 CLOCK_MS = 86_400_000
 _KNOWN_MS = 600_000  # somebody may raise the bound
-# What a partition has refused within the first is refused again, if it exceeds the bound by the second.
+# The last row above: how long ago, and how far ahead.
 _MOMENT_MS, _FAR_MS = 10_000, 60_000
 _LATEST_MS = (1 << 63) - 1
 
@@ -87,7 +87,8 @@ class RefusedTimes:
 def _as_bad(
     times_ms: np.ndarray, refused: _Refused, bounds: Bounds | None, now_ms: int
 ) -> np.ndarray:
-    """Which of these times are refused for certain. None, if either bound may be meant."""
+    """Which of these times are certain to be refused; none of them if the refused one may have broken either
+    bound."""
     before_ms, after_ms = (0, 0) if bounds is None else (bounds.before_ms, bounds.after_ms)
     waited_ms = now_ms - refused.sent_ms
     bad = np.zeros(len(times_ms), bool)

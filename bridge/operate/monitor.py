@@ -226,8 +226,8 @@ class Monitor:
         return self._flows.get((log, cluster), Flow())
 
     def named(self, present: Sequence[tuple[str, str]], most: int) -> frozenset[tuple[str, str]]:
-        """The logs that have rows of their own: decided when a log is first seen, for as long as it is
-        present. So the sum of the others never loses one to a row of its own."""
+        """The logs that have rows of their own. That is decided when a log is first seen, and kept while it is
+        present. So the sum of the others does not fall because one of them gets a row."""
         self._named = {key: self._named[key] for key in present if key in self._named}
         free = most - sum(self._named.values())
         for key in present:

@@ -33,8 +33,8 @@ FRAME_RECORDS = 500  # at 100 bytes about 100 KiB: damage costs the frames that 
 def fetch_runs(
     fetcher: Fetcher, is_enough: Callable[[], bool] | None = None
 ) -> Iterator[tuple[Fetched, list[Run]]]:
-    """What arrives in a while, in steps: topics' ids are to be asked for once for all of it. A step
-    that found an error is the last one. is_enough: asked after each step; then steps wait for less."""
+    """Fetches for a while, in steps, so that topics' ids are asked for once for all steps. A step that finds
+    an error is the last one. is_enough: asked after each step; with it the steps are shorter."""
     until_s = time.monotonic() + FETCH_S
     step_s = FETCH_S if is_enough is None else STEP_S
     for _ in range(0, FETCH_MESSAGES, STEP_MESSAGES):

@@ -36,8 +36,9 @@ class ParkedLogs:
         return None if found is None else found.watch
 
     def look(self, options: Mapping[str, ClusterOptions], parked: set[str], now_s: float) -> None:
-        """Does not wait for a cluster. options: of all clusters. parked: those with parked logs; once it
-        had one, a cluster is watched until its options change."""
+        """Asks clusters with parked logs whether they answer, and does not wait for answers. options: of all
+        clusters. parked: the names of those with parked logs. A cluster that had one is asked until its options
+        change."""
         for name, (of, watch, _) in list(self._watched.items()):
             if options.get(name) != of:
                 watch.close()

@@ -52,7 +52,7 @@ _QUEUE_KBYTES, _QUEUE_KBYTES_MIN, _QUEUE_KBYTES_MAX = 131_072, 4_096, 65_536
 _STATUS_S = 0.25  # delay before an idle log is noticed
 # Asking logs that do not run for their lag: pause between rounds, time in each turn.
 _MEASURE_PAUSE_S, _MEASURE_S = 1.0, 0.004
-_STEP_S = 10.0  # a turn lasts until something is delivered, or so long
+_STEP_S = 10.0  # a turn ends after a delivery, or after this many seconds
 _STOP_MARGIN_S = 1.0  # of the time to stop: for the last commit and leaving the cluster
 
 

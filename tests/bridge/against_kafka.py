@@ -3,18 +3,20 @@ over."""
 
 from __future__ import annotations
 
+import json
 import random
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from aolog import Reader, Writer
+from aolog import Reader, Record, Writer
 from bridge.kafka.cursor_record import CursorName
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.conftest import (
@@ -33,6 +35,27 @@ CURSORS = "aolog-bridge-cursors"
 
 def messages_in(kafka: KafkaServer, topic: str, partitions: int = 1) -> list[Message]:
     return consume(kafka.bootstrap_servers, topic, partitions)
+
+
+def leave_as_killed(
+    kafka: KafkaServer, topic: str, log: Path, arrived: Iterable[Record], notes: Mapping[str, Any]
+) -> None:
+    """Leaves what a killed bridge leaves: these records in partition 0, its cursor at the log's beginning, and
+    its notes."""
+    with Reader(log, cursor="bridge") as reader:
+        reader.commit()
+        uuid, epoch = reader.topic_uuid, reader.epoch
+    assert uuid is not None
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    for record in arrived:
+        stamp = struct.pack("<16sIQq", uuid, epoch, record.address, record.timestamp)
+        time_ms = max(1, (record.timestamp or 0) // 1000)
+        producer.produce(
+            topic, record.value, record.key, 0, None, None, time_ms, [("aolog", stamp)]
+        )
+    assert producer.flush(30) == 0
+    saved = {"version": 1, "source": uuid.hex(), "clean": False, "lost": False, **notes}
+    (log / "cursors/bridge.lanes").write_text(json.dumps(saved))
 
 
 def committed_in(kafka: KafkaServer, topic: str, partitions: int = 1) -> list[Message]:

@@ -3,16 +3,13 @@ duplicates, order, and what belongs into a topic."""
 
 from __future__ import annotations
 
-import json
 import signal
-import struct
 import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
-from aolog import Reader, Writer
+from aolog import Writer
 from bridge.config.partition import partition_of_key
 from bridge.errors import Undeliverable
 from bridge.testing.apache_kafka import KafkaServer
@@ -23,6 +20,7 @@ from tests.bridge.against_kafka import (
     fill_mixed,
     grow,
     kill_over_and_over,
+    leave_as_killed,
     messages_in,
     set_limit,
 )
@@ -178,23 +176,9 @@ def test_a_topic_that_grew_while_lanes_were_uneven_gets_every_record_once(
     name = topic(2)
     fill(log, 1000)
     records = records_of(log)
-    with Reader(log, cursor="bridge") as reader:
-        reader.commit()
-        uuid, epoch = reader.topic_uuid, reader.epoch
-    assert uuid is not None
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-    for record in records:
-        assert record.key is not None
-        if partition_of_key(record.key, 2) == 0:
-            stamp = struct.pack("<16sIQq", uuid, epoch, record.address, record.timestamp)
-            producer.produce(
-                name, record.value, record.key, 0, None, None,
-                max(1, (record.timestamp or 0) // 1000), [("aolog", stamp)],
-            )  # fmt: skip  # one call
-    assert producer.flush(30) == 0
+    first = [record for record in records if partition_of_key(record.key or b"", 2) == 0]
     lanes = [{"topic": name, "partition": p, "offset": 0, "address": -1} for p in (0, 1)]
-    notes = {"version": 1, "source": uuid.hex(), "clean": False, "lost": False, "lanes": lanes}
-    (log / "cursors/bridge.lanes").write_text(json.dumps(notes))
+    leave_as_killed(kafka, name, log, first, {"lanes": lanes})
     grow(kafka, name, 4)
     status = forward_to(name).end()
     messages = messages_in(kafka, name, 4)

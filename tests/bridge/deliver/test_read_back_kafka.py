@@ -3,19 +3,17 @@ somebody copied, topics that were made anew. At least once."""
 
 from __future__ import annotations
 
-import json
-import struct
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from aolog import Reader, Record, Writer
+from aolog import Record, Writer
 from bridge.config.partition import partition_of_key
 from bridge.errors import Undeliverable
 from bridge.testing.apache_kafka import KafkaServer
-from tests.bridge.against_kafka import grow, messages_in, set_limit
+from tests.bridge.against_kafka import grow, leave_as_killed, messages_in, set_limit
 from tests.bridge.conftest import (
     Forward,
     Message,
@@ -100,22 +98,9 @@ def test_what_arrived_in_a_topic_that_was_made_anew_is_recognised_from_its_begin
     name = topic(1)
     fill(log, 500)
     records = records_of(log)
-    with Reader(log, cursor="bridge") as reader:
-        reader.commit()
-        uuid, epoch = reader.topic_uuid, reader.epoch
-    assert uuid is not None
     lane = {"topic": name, "partition": 0, "offset": 1000, "address": records[99].address}
-    notes = {"version": 1, "source": uuid.hex(), "clean": False, "lost": False, "lanes": [lane],
-             "partitions": {name: 1}, "ids": {name: "of the old one"}}  # fmt: skip  # as saved
-    (log / "cursors/bridge.lanes").write_text(json.dumps(notes))
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-    for record in records[100:236]:
-        stamp = struct.pack("<16sIQq", uuid, epoch, record.address, record.timestamp)
-        producer.produce(
-            name, record.value, record.key, 0, None, None, (record.timestamp or 0) // 1000,
-            [("aolog", stamp)],
-        )  # fmt: skip  # one call
-    assert producer.flush(30) == 0
+    notes = {"lanes": [lane], "partitions": {name: 1}, "ids": {name: "of the old one"}}
+    leave_as_killed(kafka, name, log, records[100:236], notes)
     status = forward_to(name).end()
     assert (status.skipped, status.acknowledged) == (236, 264)
     assert_arrived(records[100:], messages_in(kafka, name), topic=name)
