@@ -98,8 +98,8 @@ def checked(wanted: Transfer) -> Transfer:
     named = {name.lower() for name in options}
     if wanted.kind != "parquet" and not named & {"includeheaders", "columns"}:
         options["includeHeaders"] = "true"  # a copied record keeps its headers
-    if wanted.kind == "aolog" and not wanted.transforms:
-        options.setdefault("includeGaps", "true")  # a function could make records of their rows
+    if wanted.kind == "aolog" and not wanted.transforms and "includegaps" not in named:
+        options["includeGaps"] = "true"  # a transform could make records of their rows
     read_options(options | {"path": root}, stream=wanted.checkpoint is not None)
     return wanted._replace(root=root, options=options)
 

@@ -11,8 +11,10 @@ import aolog
 from aolog.errors import UsageError
 from aolog.publish.publication import publish
 from aolog.spark.kafka_sink import check_columns
+from aolog.spark.options import read_options
 from aolog.spark.routing import Router
 from aolog.spark.sink_options import SinkOptions
+from aolog.spark.transfer import Transfer, checked
 from tests.publish.job import JOB
 from tests.spark.driving import batch_reader, run, struct, table, tasks, write, write_damaged
 from tests.spark.queries import Query
@@ -64,6 +66,21 @@ def test_a_gap_is_a_row_where_it_is_and_a_copy_has_it(tmp_path):
         with aolog.Reader(out / "log", on_gap=found.append) as log:
             assert [log.read() is not None and len(found) for _ in range(20)] == [0] * 5 + [1] * 15
             assert log.read() is None
+
+
+def test_a_transfer_to_logs_asks_for_gaps_unless_a_transform_could_make_records_of_them(tmp_path):
+    write(tmp_path / "in", 1)
+
+    def asked(kind="aolog", **more):
+        wanted = Transfer(str(tmp_path / "in"), kind, str(tmp_path / "out"), **more)
+        options = {**checked(wanted).options, "path": wanted.root}
+        return "gap" in read_options(options, stream=False).columns
+
+    assert asked()
+    assert asked(options={"columns": "value"})
+    assert not asked("parquet")
+    assert not asked(transforms=(lambda frame: frame,))
+    assert not asked(options={"includegaps": "false"})
 
 
 def test_gaps_are_rows_only_of_what_a_filter_and_the_options_leave(tmp_path):
