@@ -19,16 +19,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from aolog.errors import MALFORMED, AologError
-from aolog.spark.options_parsing import directory
+from aolog.errors import MALFORMED, AologError, load_optional
+from aolog.spark.options_parsing import place
 from aolog.spark.positions import from_json
 from aolog.storage.directory import Inside
+from aolog.storage.objects.requests import Found, Get
+from aolog.storage.objects.url import is_url
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aolog.storage.objects.client import Client
+
 _MODULUS = 1 << 64
+_STORE_S = 10.0  # how long to ask a store for a checkpoint: a batch is written without it, too
 _OF_TASKS = ("log", "topic")  # columns of few values
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # an odd random number: a product with it mixes the bits
 _hash = xxhash.xxh3_64_intdigest
@@ -70,8 +75,7 @@ def checkpoint_below(root: str | None, query: str) -> str | None:
     if root is None:
         return None
     with suppress(AologError, OSError):
-        where, storage = directory(root), Storage()
-        for name in storage.list_names(where):
+        for name in _names(where := place(root)):
             with suppress(AologError, OSError, *MALFORMED):
                 if json.loads(_content(f"{where}/{name}", "metadata"))["id"] == query:
                     return f"{where}/{name}"
@@ -107,11 +111,31 @@ def _planned(checkpoint: str | None, batch: int) -> bytes | None:
     if checkpoint is None or batch < 0:
         return None
     try:
-        return _content(f"{directory(checkpoint)}/offsets", str(batch))
+        return _content(f"{place(checkpoint)}/offsets", str(batch))
     except (AologError, OSError):  # another file system, or no checkpoint of Spark's
         return None
 
 
-def _content(path: str, name: str) -> bytes:
-    with Storage().open_read(Inside(path, name)) as file:
+# --- a directory, or below the URL of an object store ------------------------------------------
+
+
+def _names(where: str) -> list[str]:
+    if not is_url(where):
+        return Storage().list_names(where)
+    return _client(where).entries("")[1]
+
+
+def _content(where: str, name: str) -> bytes:
+    if is_url(where):
+        found = _client(where).ask(Get(name))
+        if not isinstance(found, Found):
+            raise FileNotFoundError(name)
+        return bytes(found.body)
+    with Storage().open_read(Inside(where, name)) as file:
         return file.pread(file.stat().size, 0)
+
+
+def _client(url: str) -> Client:
+    """Raises UsageError without obstore."""
+    found: Client = load_optional("aolog.storage.objects.client").Client(url, deadline_s=_STORE_S)
+    return found

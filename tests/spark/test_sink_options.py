@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ import aolog
 from aolog.errors import UsageError
 from aolog.publish.publication import publish
 from aolog.spark import kafka_sink, routing
-from aolog.spark.batch_content import digest_of
+from aolog.spark.batch_content import checkpoint_below, digest_of, logs_read, plan_of
 from aolog.spark.executor_writer import writer_per_task
 from aolog.spark.routing import Router
 from aolog.spark.schema import check_rows
@@ -294,3 +295,24 @@ def test_the_digest_of_rows_changes_with_every_value_of_a_row(column, value):
 def test_the_digest_of_rows_binds_a_key_to_its_value():
     swapped = [(ROWS[1][0], *ROWS[0][1:]), (ROWS[0][0], *ROWS[1][1:]), ROWS[2]]
     assert digest_of(rows(*swapped)) != digest_of(rows(*ROWS))
+
+
+def test_a_checkpoint_is_found_in_a_directory_and_in_an_object_store(tmp_path, monkeypatch):
+    client = pytest.importorskip("aolog.storage.objects.client")
+    local = pytest.importorskip("obstore.store").LocalStore
+    below = f"{tmp_path}/bucket"
+    monkeypatch.setattr(client, "from_url", lambda url, **_: local(below + url[len("s3://b") :]))
+    for number, name in enumerate(("other", "ours")):
+        offsets = tmp_path / "bucket" / "states" / name / "offsets"
+        offsets.mkdir(parents=True)
+        (offsets.parent / "metadata").write_text(json.dumps({"id": f"query-{number}"}))
+        for batch in range(2):
+            (offsets / str(batch)).write_text(f'v1\n{{}}\n{{"log": [{batch}, "{name}", false, 0]}}')
+    (tmp_path / "bucket" / "states" / "more").mkdir()
+    for root in (f"{below}/states", f"file:{below}/states", "s3a://b/states"):
+        found = checkpoint_below(root, "query-1")
+        assert found.endswith("/states/ours")
+        assert logs_read(found, 1) == {"ours"}
+        assert plan_of(found, 0) == plan_of(f"{below}/states/ours", 0) != plan_of(found, 1)
+        assert plan_of(found, 7) is None
+        assert checkpoint_below(root, "query-2") is None
