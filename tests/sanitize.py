@@ -23,6 +23,7 @@ COPIED = ("aolog", "bridge", "bench", "fuzz", "tests")
 # Calls the C functions, and what a hostile or unlucky caller may pass: 15 s of one core.
 TESTS = [
     "tests/aolog/format/test_inlet.py",
+    "tests/aolog/format/test_inlet_flush.py",
     "tests/aolog/queuefka/test_growing_slab.py",
     "tests/aolog/format/test_speed.py",
     "tests/aolog/format/test_stretch.py",

@@ -30,6 +30,7 @@ class PythonPayloads:
         self.base, self.offset, self.written, self.full_at = base, offset, offset, full_at
         self.durable = -1
         self.records = 0  # added here: the format does not count those that it had before
+        self.flushed_records = self.synced_records = 0  # of `records`
         self.pending: list[Buffer] = []
 
     @staticmethod
@@ -66,12 +67,12 @@ class QueuefkaSlab(Payloads):
     greatest_us = NO_TIMESTAMP
     lacks_mark = False  # nor does it have marks
     zeros_end = 1 << 63  # none: a reader of the format would take zeros for records
+    sync_errno = 0  # no sync is compiled
 
     def __init__(self, file: File, base: int, offset: int, slab_bytes: int) -> None:
         # The Go program begins the next slab once this one is larger.
         super().__init__(base, offset, slab_bytes + 1)
         self.file = file
-        self.flushed_records = self.synced_records = 0  # of `records`
 
     def add_records(self, records: int, columns: int, parts: list[Buffer], *_: int) -> int:
         """Adds a frame of one value, which is all that the format can hold. Returns its address."""
@@ -85,6 +86,9 @@ class QueuefkaSlab(Payloads):
             pending.clear()
             self.written = self.offset
         self.flushed_records = self.records
+
+    def place(self, *_: object) -> None:
+        """Nothing: Python writes the file."""
 
     def fill_ahead(self) -> None:
         """Nothing: see zeros_end."""

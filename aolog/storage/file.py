@@ -144,8 +144,8 @@ class File:
 
     @property
     def is_plain(self) -> bool:
-        """Whether `pwrite_all` is the system's own call: nothing simulates it or counts it."""
-        return type(self) is File and self._system.pwritev is REAL.pwritev
+        """Whether its calls are the system's own: nothing simulates or counts them."""
+        return type(self) is File and self._system is REAL
 
     def fill_zeros(self, size: int) -> None:
         """Writes zeros up to `size`, so that a later sync has no extents to convert."""
@@ -161,7 +161,11 @@ class File:
         try:
             self._system.fdatasync(self.fd)
         except OSError as error:
-            raise _ours(error, self.path, "fdatasync", syncs=True) from error
+            raise self.sync_failed(error) from error
+
+    def sync_failed(self, error: OSError) -> StorageError:
+        """The error of a `datasync` that met this one."""
+        return _ours(error, self.path, "fdatasync", syncs=True)
 
     def truncate(self, size: int) -> None:
         """The file ends at `size`; in the page cache on return."""
@@ -278,9 +282,8 @@ class Presence:
         with as_storage_error(file.path, "stat"):
             found = system.fstat(file.fd)
         self._identity = found.st_ino, found.st_dev
-        self.is_in_place: Callable[[int], bool] = partial(
-            system.leads_to, directory.fd, name, *self._identity
-        )
+        self.place = directory.fd, name, *self._identity
+        self.is_in_place: Callable[[int], bool] = partial(system.leads_to, *self.place)
 
     def check(self, size: int = 0) -> Displaced | None:
         """What happened to the file; None if it is in its place and has at least this size. Raises

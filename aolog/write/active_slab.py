@@ -51,8 +51,6 @@ class FormatTwoSlab(Frames):
         Frames.__init__(self, base, DATA_BEGIN, full_at, header.salt, Index([], [], []))
         self.file = file
         self.header = header
-        self.zeros_end = 0  # the file is filled with zeros up to here
-        self.synced_records = 0  # of `records`; written by log_tail.py
         self._has_seal = False  # the seal is in memory or in the file
         self._syncs = 0  # in a row, of few bytes each
         self._synced_to = DATA_BEGIN  # offset of the last of them

@@ -14,25 +14,28 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+from aolog.format.native.inlet import Lock
+
 
 class GroupCommit:
     """The turns and the line of threads that wait for one.
 
     Call `enter`, and then `leave`, whatever happens in between. At most one thread whose target is not
     durable has a turn; it alone may sync. threads: those between the two calls. Such a thread must not
-    enter again, in a signal handler: it would wait for itself.
+    enter again, in a signal handler: it would wait for itself. mutex: the compiled sync holds it instead of a
+    turn, while there are no such threads; those that come then wait in `enter`.
     """
 
     def __init__(self) -> None:
         self.threads: set[int] = set()
-        self._mutex = threading.Lock()
+        self.mutex = Lock()
         self._turns = 0  # taken: one, or two by threads whose targets are durable
         self._line: deque[tuple[int, threading.Lock]] = deque()
 
     def enter(self, target: int) -> None:
         """Waits for a turn. target: the address before which all must be durable."""
         self.threads.add(threading.get_ident())
-        with self._mutex:
+        with self.mutex:
             if not self._turns:
                 self._turns = 1
                 return
@@ -43,7 +46,7 @@ class GroupCommit:
 
     def leave(self, durable: int) -> None:
         """Passes the turn on. durable: every byte before this address is."""
-        with self._mutex:
+        with self.mutex:
             turns, line = self._turns - 1, self._line
             while line and (turns < 1 or (turns < 2 and line[0][0] <= durable)):
                 line.popleft()[1].release()
@@ -53,7 +56,7 @@ class GroupCommit:
 
     def release_all(self) -> None:
         """Lets all go on at once: this thread was interrupted, and perhaps it had the turn. It has left."""
-        with self._mutex:
+        with self.mutex:
             self._turns = 0
             while self._line:
                 self._line.popleft()[1].release()

@@ -13,7 +13,6 @@ writer's lock while holding the device.
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from aolog.errors import (
     SyncFailed,
     UsageError,
 )
+from aolog.format.native.inlet import Lock
 from aolog.format.slab import ADDRESS_END, MAGIC
 from aolog.log.names import slab_name
 from aolog.storage import clock
@@ -47,15 +47,26 @@ class LogTail:
     """See the module."""
 
     def __init__(self, chain: SlabChain) -> None:
-        self.durable = chain.end  # every byte before this address survives power loss
         self.trouble: AologError | None = None  # what the next call of the writer has to raise
         self.failed: SyncFailed | None = None  # after which nothing is synced
         self._look_due_s = 0.0  # of the next close look at the slab's file
         self._lost_from = ADDRESS_END  # records from here on are not in the log: see SlabLost
-        self._device = threading.Lock()
+        self.device = Lock()
         self._chain = chain
-        if chain.slab is not None:
-            chain.slab.durable = self.durable
+        self._opened_end = chain.end
+        self._slab: ActiveSlab | None = None  # the last one that has grown here
+        self._grows()
+
+    def _grows(self) -> None:
+        """The slab, if there is one, begins to grow: what is before it is durable."""
+        if (slab := self._chain.slab) is not None:
+            slab.durable = self._chain.end
+            self._slab = slab
+
+    @property
+    def durable(self) -> int:
+        """Every byte before this address survives power loss."""
+        return self._opened_end if self._slab is None else self._slab.durable
 
     @property
     def kept(self) -> int:
@@ -82,10 +93,8 @@ class LogTail:
                 return None
         except SyncFailed as error:
             raise self._fail(error) from error
-        slab = chain.slab
-        assert slab is not None
-        self.durable = slab.durable = chain.end
-        return slab
+        self._grows()
+        return chain.slab
 
     # --- frames into the file, and onto the device -------------------------------------------------
 
@@ -143,7 +152,7 @@ class LogTail:
             return None
         if slab.written > slab.zeros_end:
             slab.fill_ahead()
-        self._device.acquire()
+        self.device.acquire()
         return slab, slab.base + slab.written, slab.flushed_records
 
     def sync_written(self, slab: ActiveSlab, end: int, records: int) -> None:
@@ -152,7 +161,12 @@ class LogTail:
             self.datasync(slab, end)
             slab.synced_records = records
         finally:
-            self._device.release()
+            self.device.release()
+
+    def release_device(self) -> None:
+        """If this thread has it: an interrupt came between `take_device` and `sync_written`."""
+        if self.device._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 -- as threading.Condition asks any lock
+            self.device.release()
 
     def datasync(self, slab: ActiveSlab, end: int) -> None:
         """What was written of the slab, up to the address `end`, is on the device on return. The
@@ -160,11 +174,12 @@ class LogTail:
         if self.failed is not None:  # the system reports it once: a second call would succeed
             raise self.failed
         try:
+            if slab.sync_errno:  # the compiled sync met it
+                raise slab.file.sync_failed(OSError(slab.sync_errno, ""))
             slab.file.datasync()
         except SyncFailed as error:
             raise self._fail(error) from error
-        if self.durable < end:
-            self.durable = slab.durable = end
+        slab.durable = max(slab.durable, end)
 
     def _fail(self, error: SyncFailed) -> SyncFailed:
         self.failed = SyncFailed(
@@ -184,7 +199,7 @@ class LogTail:
         slab = self._chain.slab
         if slab is None:
             return
-        with self._device:
+        with self.device:
             self.datasync(slab, slab.base + slab.offset)
             slab.seal(clock.now_us())
             self.look()  # for the last time
@@ -217,7 +232,7 @@ class LogTail:
             self.look(closely=True)
             # What was written is never cut, even if the device has damaged it since.
             end = max(self._chain.end_of_whole_frames(slab.base), slab.base + slab.written)
-            with self._device:
+            with self.device:
                 slab.file.truncate(end - slab.base)
                 self.datasync(slab, end)
         except AologError as error:

@@ -140,6 +140,8 @@ class SlabChain:
         slab = begin_slab(directory, storage, self._following, self._options, offset)
         self.slab = slab
         self.presence = Presence(slab.file, directory, slab_name(slab.base), storage.system)
+        if slab.file.is_plain:
+            slab.place(slab.file.fd, *self.presence.place)
 
     def warn_if_moved(self) -> None:
         """Logs once that the log was moved and its path leads to another directory."""

@@ -3,9 +3,9 @@
     append ─► inlet: the open frame ─► LogTail: active slab ─► file ─► device
 
 The writer is its own inlet (format/native/inlet.py): its open frame. The lock is around everything else.
-While no call holds it, records may join the open frame without it, and a plain flush needs none of the code
-below. So a call that changes something takes the lock and shuts the inlet. A sync waits for the device without
-the lock. When the writer's own threads do something: schedule.py.
+While no call holds it, records may join the open frame without it, and a plain flush or sync needs none of
+the code below. So a call that changes something takes the lock and shuts the inlet. A sync waits for the
+device without the lock. When the writer's own threads do something: schedule.py.
 
 Fail-stop: a call finishes, raises an error of ours, or makes the writer failed. Exit: log/lifetime.py.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from aolog import errors as notices
 from aolog.errors import AologError, Forked, LogClosed, UsageError, nested_call, not_copied
 from aolog.format.compression import packer
-from aolog.format.native.inlet import Inlet
+from aolog.format.native.inlet import Inlet, Lock
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.log import lifetime
 from aolog.storage import clock
@@ -104,19 +104,21 @@ class Writer(Inlet):
         self._pack = packer(options.compression, options.compression_level)
         self._checks = RecordChecks(options)
         self._begin(0, 0)
-        self._new_lock()
         self._commit = GroupCommit()
         self._background = Background(self.path, options, self._tick, self._sync_quietly)
         self._chain = chain = SlabChain(self.path, storage or Storage(), options)
         self._tail = LogTail(chain)
+        self._new_lock()
         lifetime.opened(self, chain.storage.system, Writer._after_fork_in_child, Writer._settle)
         self._is_open = True
         self._background.watch_age()
 
     def _new_lock(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = Lock()
         options, limit = self._options, self._frame_bytes or self._options.unwritten_bytes
-        self._prepare(self._lock, options.max_record_bytes, limit, options.unwritten_records)
+        locks = self._lock, self._tail.device, self._commit.mutex
+        bounds = options.max_record_bytes, limit, options.unwritten_records
+        self._prepare(*locks, self._commit.threads, *bounds, self._syncs_each_flush)
         self._room = threading.Condition(self._lock)
         # Whether this thread holds it. threading.Condition asks any lock this way.
         self._is_locked: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
@@ -260,14 +262,8 @@ class Writer(Inlet):
             self._begin(chain.end, NO_TIMESTAMP)
         frames = () if self._frame_bytes else (slab,)
         self._admit(min(left_bytes, self._frame_bytes or left_bytes), left_records, *frames)
-        if (
-            is_plain
-            and not self._syncs_each_flush
-            and self._options.sync_records is None
-            and slab.file.is_plain
-            and background.syncs_in_time
-        ):
-            self._admit_flush(slab, slab.file.fd, self._tail.looks_ns)
+        if is_plain and self._options.sync_records is None and background.syncs_in_time:
+            self._admit_flush(slab, self._tail.looks_ns)
 
     # `flush` is Inlet's: it writes the open frame there, or calls this.
     def _flush(self) -> int:
@@ -282,9 +278,8 @@ class Writer(Inlet):
             self._background.flushed()
         return self._chain.end
 
-    def sync(self) -> int:
-        """Everything appended survives power loss on return. The durable address. Concurrent callers
-        share one frame, one write, one fdatasync. Raises as `flush`, and SyncFailed: see `durable`."""
+    # `sync` is Inlet's: it does so there, if no other call is under way, or calls this.
+    def _sync(self) -> int:
         self._refuse_nested()
         tail, target = self._tail, self._end or self._chain.end
         if tail.trouble is not None and not may_be_retried(tail.trouble):
@@ -307,6 +302,7 @@ class Writer(Inlet):
             if written is not None:  # otherwise the slab was sealed, and synced with that
                 tail.sync_written(*written)
         except BaseException as error:
+            tail.release_device()
             self._after_error(error)
             raise
         finally:

@@ -1,37 +1,30 @@
-/* Frames: the frames of a slab of format 2 that grows; the Python twin is PythonFrames in inlet.py.
+/* Frames: the frames of a slab of format 2 that grows, and where its file is; the Python twin is PythonFrames in
+ * inlet.py.
  *
- * Only for _inlet.c. They exist only if the build found the system's xxhash.h; otherwise Python makes the frames,
- * and HASHES is 0.
+ * Only for _inlet.c.
  */
 #ifndef AOLOG_FRAMES_H
 #define AOLOG_FRAMES_H
 
-#include "_hash.h"
+#include "_growing.h"
 #include "_layout.h"
-
-#include <stddef.h>
-#include <structmember.h>
+#include "_presence.h"
 
 #if HASHES
 
 #define ORDINALS_FULL (UINT32_MAX - (1u << 30)) /* active_slab: no further frame after it */
 
 typedef struct {
-    PyObject_HEAD
-    PyObject *pending;               /* a list: buffers that are not written, in order */
+    Growing slab;
     PyObject *index;                 /* slab.Index: three lists, which grow with the frames */
-    long long base;                  /* address of the slab */
-    long long offset;                /* where the next frame begins */
-    long long written;               /* the file has the bytes before this offset */
-    long long full_at;               /* a frame at this offset or later belongs to the next slab */
-    long long durable;               /* every byte before this address is on the device; set by log_tail.py */
-    long long records;               /* in the frames */
     long long frames;                /* all, written or not */
-    long long flushed_records;       /* of `records`, those that are in the file */
     long long least_us, greatest_us; /* of the records' timestamps; NO_TIMESTAMP if there is none */
     unsigned int salt;               /* of the slab's header: a part of each frame header's hash */
     int last_kind;                   /* of the last frame; 0 if there is none */
     XXH3_state_t *headers;           /* hashes the headers of all frames, for the seal */
+    Presence file;                   /* `file.fd` is -1 if compiled code must not write it */
+    long long zeros_end;             /* the file is filled with zeros up to here; set by active_slab.py */
+    int sync_errno;                  /* of a compiled sync that failed: nothing is synced after it; 0 if none did */
 } Frames;
 
 static PyTypeObject *frames_type; /* never released */
@@ -53,8 +46,8 @@ make_head(const Frames *self, uint64_t body_len, uint64_t body_hash, int codec, 
 {
     Head head;
     uint8_t *at = head.bytes;
-    int flags = codec << CODEC_SHIFT | (self->durable == self->base + self->offset ? FLAG_DURABLE : 0);
-    uint32_t seed = self->salt ^ (uint32_t)(self->offset >> 3);
+    int flags = codec << CODEC_SHIFT | (self->slab.durable == self->slab.base + self->slab.offset ? FLAG_DURABLE : 0);
+    uint32_t seed = self->salt ^ (uint32_t)(self->slab.offset >> 3);
     at[0] = 0xA0;
     at[1] = 0xF2;
     at[2] = KIND_RECORDS;
@@ -62,7 +55,7 @@ make_head(const Frames *self, uint64_t body_len, uint64_t body_hash, int codec, 
     put_le(at + 4, body_len, 4);
     put_le(at + 8, body_hash, 8);
     put_le(at + 16, (uint64_t)stamp, 8);
-    put_le(at + 24, (uint64_t)self->records, 4);
+    put_le(at + 24, (uint64_t)self->slab.records, 4);
     put_le(at + 28, count, 4);
     put_le(at + 32, bits, 4);
     put_le(at + 36, XXH32(at, FRAME_HEADER - 4, seed), 4);
@@ -75,9 +68,9 @@ note_frame(Frames *self)
 {
     PyObject *offsets = PyTuple_GetItem(self->index, 0);
     Py_ssize_t entries = PyList_Size(offsets);
-    if (entries && self->offset - PyLong_AsLongLong(PyList_GetItem(offsets, entries - 1)) < INDEX_SPACING)
+    if (entries && self->slab.offset - PyLong_AsLongLong(PyList_GetItem(offsets, entries - 1)) < INDEX_SPACING)
         return 1;
-    long long entry[3] = {self->offset, self->records, self->greatest_us};
+    long long entry[3] = {self->slab.offset, self->slab.records, self->greatest_us};
     for (int i = 0; i < 3; i++) {
         PyObject *number = PyLong_FromLongLong(entry[i]);
         int failed = number == NULL || PyList_Append(PyTuple_GetItem(self->index, i), number) < 0;
@@ -95,61 +88,52 @@ note_frame(Frames *self)
 static long long
 count_frame(Frames *self, const Head *head, size_t padded, size_t count, int64_t greatest, int64_t least)
 {
-    long long address = self->base + self->offset;
+    long long address = self->slab.base + self->slab.offset;
     XXH3_64bits_update(self->headers, head->bytes, FRAME_HEADER);
     if (greatest > self->greatest_us)
         self->greatest_us = greatest;
-    if (!self->records || least < self->least_us)
+    if (!self->slab.records || least < self->least_us)
         self->least_us = least;
     self->frames++;
     self->last_kind = KIND_RECORDS;
-    if (self->records > (long long)ORDINALS_FULL)
-        self->full_at = 0;
-    self->records += (long long)count;
-    self->offset += FRAME_HEADER + (long long)padded;
+    if (self->slab.records > (long long)ORDINALS_FULL)
+        self->slab.full_at = 0;
+    self->slab.records += (long long)count;
+    self->slab.offset += FRAME_HEADER + (long long)padded;
     return address;
-}
-
-/* Whether it was initialized; raises otherwise. */
-static int
-frames_ready(Frames *self)
-{
-    if (self->pending != NULL && self->headers != NULL)
-        return 1;
-    PyErr_SetString(PyExc_ValueError, "not initialized");
-    return 0;
 }
 
 /* Adds the records as one frame. Returns its address; -1 on an error, and nothing is added. */
 static long long
 frames_add_open(Frames *self, const Records *records)
 {
+    Growing *slab = &self->slab;
     size_t length;
     uint32_t bits = records_layout(records, &length);
-    if (!frames_ready(self) || !fits_frame(length) || !note_frame(self))
+    if (!growing_ready(slab) || !fits_frame(length) || !note_frame(self))
         return -1;
-    size_t padded = aligned(length);
-    PyObject *frame = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(FRAME_HEADER + padded));
-    if (frame == NULL)
+    size_t padded = aligned(length), size = FRAME_HEADER + padded;
+    PyObject *own = NULL; /* a long frame has a buffer of its own */
+    if (size <= GATHERED_BYTES ? !growing_reserve(slab, size) : !growing_settle(slab))
         return -1;
-    char *begin = PyBytes_AsString(frame), *body = begin + FRAME_HEADER;
+    if (size > GATHERED_BYTES && (own = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size)) == NULL)
+        return -1;
+    char *begin = own == NULL ? slab->gathered.at + slab->gathered.len : PyBytes_AsString(own);
+    char *body = begin + FRAME_HEADER;
     records_write(records, bits, body);
     memset(body + length, 0, padded - length);
     uint64_t hash = XXH3_64bits(body, padded);
     Head head = make_head(self, length, hash, 0, records->greatest_us, records->count, bits);
     memcpy(begin, head.bytes, FRAME_HEADER);
-    int failed = PyList_Append(self->pending, frame) < 0;
-    Py_DECREF(frame);
-    if (failed)
-        return -1;
+    if (own == NULL)
+        slab->gathered.len += size;
+    else {
+        int failed = PyList_Append(slab->settled, own) < 0;
+        Py_DECREF(own);
+        if (failed)
+            return -1;
+    }
     return count_frame(self, &head, padded, records->count, records->greatest_us, records->least_us);
-}
-
-static PyObject *
-frames_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(keywords))
-{
-    Frames *self = (Frames *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-    return (PyObject *)self;
 }
 
 static int
@@ -158,63 +142,50 @@ frames_init(PyObject *object, PyObject *args, PyObject *keywords)
     static char *names[] = {"base", "offset", "full_at", "salt", "index", NULL};
     Frames *self = (Frames *)object;
     PyObject *index;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "LLLIO!", names, &self->base, &self->offset, &self->full_at,
-                                     &self->salt, &PyTuple_Type, &index))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "LLLIO!", names, &self->slab.base, &self->slab.offset,
+                                     &self->slab.full_at, &self->salt, &PyTuple_Type, &index))
         return -1;
     for (int i = 0; i < 3; i++)
         if (PyTuple_Size(index) != 3 || !PyList_CheckExact(PyTuple_GetItem(index, i))) {
             PyErr_SetString(PyExc_TypeError, "the index is three lists");
             return -1;
         }
-    PyObject *pending = PyList_New(0), *before = self->pending;
-    if (pending == NULL)
-        return -1;
-    self->pending = pending;
-    Py_XDECREF(before);
-    before = self->index;
-    Py_INCREF(index);
-    self->index = index;
-    Py_XDECREF(before);
-    self->written = self->offset;
-    self->durable = -1;
-    self->records = self->frames = self->flushed_records = 0;
-    self->least_us = self->greatest_us = NO_TIMESTAMP;
-    self->last_kind = 0;
     if (self->headers == NULL)
         self->headers = XXH3_createState();
     if (self->headers == NULL || XXH3_64bits_reset(self->headers) == XXH_ERROR) {
         PyErr_NoMemory();
         return -1;
     }
-    return 0;
+    PyObject *before = self->index;
+    Py_INCREF(index);
+    self->index = index;
+    Py_XDECREF(before);
+    self->frames = self->zeros_end = 0;
+    self->least_us = self->greatest_us = NO_TIMESTAMP;
+    self->last_kind = self->sync_errno = 0;
+    self->file.fd = -1;
+    return growing_begin(&self->slab) ? 0 : -1;
 }
 
 static int
 frames_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((Frames *)self)->pending);
     Py_VISIT(((Frames *)self)->index);
-    return 0;
+    return growing_traverse(self, visit, arg);
 }
 
 static int
 frames_clear(PyObject *self)
 {
-    Py_CLEAR(((Frames *)self)->pending);
     Py_CLEAR(((Frames *)self)->index);
-    return 0;
+    return growing_clear(self);
 }
 
 static void
 frames_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    frames_clear(self);
     XXH3_freeState(((Frames *)self)->headers);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    growing_dealloc(self);
 }
 
 /* The bytes of the parts together, and the hash of these with their padding; raises otherwise. */
@@ -250,16 +221,17 @@ frames_add_records(PyObject *object, PyObject *args)
     size_t length;
     uint64_t hash;
     if (!PyArg_ParseTuple(args, "nIO!LLi", &count, &bits, &PyList_Type, &parts, &greatest, &least, &codec) ||
-        !frames_ready(self) || !hash_parts(parts, &length, &hash) || !note_frame(self))
+        !growing_ready(&self->slab) || !hash_parts(parts, &length, &hash) ||
+        !growing_settle(&self->slab) || !note_frame(self))
         return NULL;
     size_t padded = aligned(length);
     Head head = make_head(self, length, hash, codec, greatest, (uint64_t)count, bits);
     head_bytes = PyBytes_FromStringAndSize((const char *)head.bytes, FRAME_HEADER);
     pad = PyBytes_FromStringAndSize("\0\0\0\0\0\0\0", (Py_ssize_t)(padded - length));
-    Py_ssize_t end = PyList_Size(self->pending);
-    if (head_bytes != NULL && pad != NULL && PyList_Append(self->pending, head_bytes) == 0 &&
-        PyList_SetSlice(self->pending, end + 1, end + 1, parts) == 0 &&
-        (padded == length || PyList_Append(self->pending, pad) == 0)) /* otherwise the writer has failed */
+    Py_ssize_t end = PyList_Size(self->slab.settled);
+    if (head_bytes != NULL && pad != NULL && PyList_Append(self->slab.settled, head_bytes) == 0 &&
+        PyList_SetSlice(self->slab.settled, end + 1, end + 1, parts) == 0 &&
+        (padded == length || PyList_Append(self->slab.settled, pad) == 0)) /* otherwise the writer has failed */
         result = PyLong_FromLongLong(count_frame(self, &head, padded, (size_t)count, greatest, least));
     Py_XDECREF(head_bytes);
     Py_XDECREF(pad);
@@ -270,7 +242,7 @@ static PyObject *
 frames_headers_hash(PyObject *object, PyObject *Py_UNUSED(ignored))
 {
     Frames *self = (Frames *)object;
-    return frames_ready(self) ? PyLong_FromUnsignedLongLong(XXH3_64bits_digest(self->headers)) : NULL;
+    return growing_ready(&self->slab) ? PyLong_FromUnsignedLongLong(XXH3_64bits_digest(self->headers)) : NULL;
 }
 
 static PyObject *
@@ -279,18 +251,37 @@ frames_put(PyObject *object, PyObject *args)
     Frames *self = (Frames *)object;
     PyObject *frame;
     long long length;
-    if (!PyArg_ParseTuple(args, "O!L", &PyList_Type, &frame, &length) || !frames_ready(self))
+    if (!PyArg_ParseTuple(args, "O!L", &PyList_Type, &frame, &length) || !growing_ready(&self->slab))
         return NULL;
     PyObject *head = PyList_Size(frame) ? PyList_GetItem(frame, 0) : NULL;
     if (head == NULL || !PyBytes_CheckExact(head)) {
         PyErr_SetString(PyExc_TypeError, "a frame begins with its header");
         return NULL;
     }
-    Py_ssize_t end = PyList_Size(self->pending);
-    if (PyList_SetSlice(self->pending, end, end, frame) < 0)
+    if (!growing_settle(&self->slab))
+        return NULL;
+    Py_ssize_t end = PyList_Size(self->slab.settled);
+    if (PyList_SetSlice(self->slab.settled, end, end, frame) < 0)
         return NULL;
     XXH3_64bits_update(self->headers, PyBytes_AsString(head), (size_t)Py_SIZE(head));
-    self->offset += length;
+    self->slab.offset += length;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+frames_place(PyObject *object, PyObject *args)
+{
+    Presence file;
+    const char *name;
+    if (!PyArg_ParseTuple(args, "iisKK", &file.fd, &file.directory, &name, &file.inode, &file.device))
+        return NULL;
+    size_t length = strlen(name);
+    if (length >= sizeof file.name) {
+        PyErr_SetString(PyExc_ValueError, "the name is longer than a slab's");
+        return NULL;
+    }
+    memcpy(file.name, name, length + 1);
+    ((Frames *)object)->file = file;
     Py_RETURN_NONE;
 }
 
@@ -299,37 +290,32 @@ static PyMethodDef frames_methods[] = {
      "add_records(records, columns, parts, greatest_us, least_us, codec): adds a frame. Its address."},
     {"headers_hash", frames_headers_hash, METH_NOARGS, "headers_hash(): XXH3 of the headers of all frames."},
     {"put", frames_put, METH_VARARGS, "put(frame, length): adds the buffers of a frame of another kind."},
+    {"place", frames_place, METH_VARARGS,
+     "place(fd, directory, name, inode, device): the file, which compiled code may write and sync."},
     {NULL, NULL, 0, NULL},
 };
 
-#define FIELD(name, kind, field) {name, kind, offsetof(Frames, field), 0, NULL}
 static PyMemberDef frames_members[] = {
-    {"pending", T_OBJECT_EX, offsetof(Frames, pending), READONLY, NULL},
+    GROWING_MEMBERS,
     {"index", T_OBJECT_EX, offsetof(Frames, index), READONLY, NULL},
-    FIELD("base", T_LONGLONG, base),
-    FIELD("offset", T_LONGLONG, offset),
-    FIELD("written", T_LONGLONG, written),
-    FIELD("full_at", T_LONGLONG, full_at),
-    FIELD("durable", T_LONGLONG, durable),
-    FIELD("records", T_LONGLONG, records),
-    FIELD("frames", T_LONGLONG, frames),
-    FIELD("flushed_records", T_LONGLONG, flushed_records),
-    FIELD("least_us", T_LONGLONG, least_us),
-    FIELD("greatest_us", T_LONGLONG, greatest_us),
-    FIELD("last_kind", T_INT, last_kind),
+    {"frames", T_LONGLONG, offsetof(Frames, frames), 0, NULL},
+    {"least_us", T_LONGLONG, offsetof(Frames, least_us), 0, NULL},
+    {"greatest_us", T_LONGLONG, offsetof(Frames, greatest_us), 0, NULL},
+    {"last_kind", T_INT, offsetof(Frames, last_kind), 0, NULL},
+    {"zeros_end", T_LONGLONG, offsetof(Frames, zeros_end), 0, NULL},
+    {"sync_errno", T_INT, offsetof(Frames, sync_errno), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
-#undef FIELD
 
 static PyType_Slot frames_slots[] = {
     {Py_tp_doc, "The frames of a slab that grows: see inlet.PythonFrames."},
-    {Py_tp_new, frames_new},
     {Py_tp_init, frames_init},
     {Py_tp_traverse, frames_traverse},
     {Py_tp_clear, frames_clear},
     {Py_tp_dealloc, frames_dealloc},
     {Py_tp_methods, frames_methods},
     {Py_tp_members, frames_members},
+    {Py_tp_getset, growing_properties},
     {0, NULL},
 };
 

@@ -7,56 +7,13 @@
 #ifndef AOLOG_PAYLOADS_H
 #define AOLOG_PAYLOADS_H
 
-#include "_records.h"
+#include "_growing.h"
 
-#define GATHERED_BYTES (64u << 10) /* stay in a core's second-level cache until they are copied */
-#define SHORT_BYTES (16u << 10)    /* copying a longer payload costs more than a buffer of its own */
+#define SHORT_BYTES (16u << 10) /* copying a longer payload costs more than a buffer of its own */
 
-typedef struct {
-    PyObject_HEAD
-    PyObject *settled; /* a list: buffers that are not written, in order; the gathered frames follow */
-    Bytes gathered;    /* frames of short payloads */
-    long long base, offset, written, full_at, durable, records; /* as in Frames: _frames.h */
-} Payloads;
+typedef Growing Payloads;
 
 static PyTypeObject *payloads_type; /* never released */
-
-/* Whether it was initialized; raises otherwise. */
-static int
-payloads_ready(const Payloads *self)
-{
-    if (self->settled != NULL)
-        return 1;
-    PyErr_SetString(PyExc_ValueError, "not initialized");
-    return 0;
-}
-
-/* Moves the gathered frames into `settled`; raises if there is no memory, and nothing has changed. */
-static int
-payloads_settle(Payloads *self)
-{
-    if (!self->gathered.len)
-        return 1;
-    PyObject *frames = PyBytes_FromStringAndSize(self->gathered.at, (Py_ssize_t)self->gathered.len);
-    int failed = frames == NULL || PyList_Append(self->settled, frames) < 0;
-    Py_XDECREF(frames);
-    if (failed)
-        return 0;
-    bytes_empty(&self->gathered);
-    return 1;
-}
-
-/* Room for so many bytes of frames; raises if there is no memory. */
-static inline int
-payloads_reserve(Payloads *self, size_t more)
-{
-    if (self->gathered.len + more > GATHERED_BYTES && !payloads_settle(self))
-        return 0;
-    if (bytes_reserve(&self->gathered, more))
-        return 1;
-    PyErr_NoMemory();
-    return 0;
-}
 
 /* Counts a frame that was added. Returns its address. */
 static inline long long
@@ -84,13 +41,13 @@ payloads_add(Payloads *self, PyObject *value)
     size_t length = (size_t)Py_SIZE(value);
     uint32_t head[2] = {(uint32_t)length, XXH32(payload, length, 0)};
     if (length <= SHORT_BYTES) {
-        if (!payloads_reserve(self, PAYLOAD_HEADER + length))
+        if (!growing_reserve(self, PAYLOAD_HEADER + length))
             return -1;
         bytes_put(&self->gathered, head, sizeof head);
         bytes_put(&self->gathered, payload, length);
         return payloads_count(self, length);
     }
-    if (!payloads_settle(self))
+    if (!growing_settle(self))
         return -1;
     PyObject *header = PyBytes_FromStringAndSize((const char *)head, sizeof head);
     Py_ssize_t end = PyList_Size(self->settled);
@@ -134,7 +91,7 @@ payloads_add_values(PyObject *object, PyObject *args)
     Payloads *self = (Payloads *)object;
     PyObject *values;
     Py_ssize_t begin;
-    if (!PyArg_ParseTuple(args, "O!n", &PyList_Type, &values, &begin) || !payloads_ready(self))
+    if (!PyArg_ParseTuple(args, "O!n", &PyList_Type, &values, &begin) || !growing_ready(self))
         return NULL;
     if (begin < 0) {
         PyErr_SetString(PyExc_ValueError, "an index is not negative");
@@ -165,16 +122,6 @@ payloads_add_values(PyObject *object, PyObject *args)
     return addresses;
 }
 
-static PyObject *
-payloads_get_pending(PyObject *object, void *Py_UNUSED(closure))
-{
-    Payloads *self = (Payloads *)object;
-    if (!payloads_ready(self) || !payloads_settle(self))
-        return NULL;
-    Py_INCREF(self->settled);
-    return self->settled;
-}
-
 static int
 payloads_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
@@ -182,42 +129,7 @@ payloads_init(PyObject *object, PyObject *args, PyObject *keywords)
     Payloads *self = (Payloads *)object;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "LLL", names, &self->base, &self->offset, &self->full_at))
         return -1;
-    PyObject *settled = PyList_New(0), *before = self->settled;
-    if (settled == NULL)
-        return -1;
-    self->settled = settled;
-    Py_XDECREF(before);
-    self->written = self->offset;
-    self->durable = -1;
-    self->records = 0;
-    bytes_empty(&self->gathered);
-    return 0;
-}
-
-static int
-payloads_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((Payloads *)self)->settled);
-    return 0;
-}
-
-static int
-payloads_clear(PyObject *self)
-{
-    Py_CLEAR(((Payloads *)self)->settled);
-    return 0;
-}
-
-static void
-payloads_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    payloads_clear(self);
-    bytes_free(&((Payloads *)self)->gathered);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    return growing_begin(self) ? 0 : -1;
 }
 
 static PyMethodDef payloads_methods[] = {
@@ -228,27 +140,17 @@ static PyMethodDef payloads_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-#define FIELD(field) {#field, T_LONGLONG, offsetof(Payloads, field), 0, NULL}
-static PyMemberDef payloads_members[] = {
-    FIELD(base),    FIELD(offset),  FIELD(written),         FIELD(full_at),
-    FIELD(durable), FIELD(records), {NULL, 0, 0, 0, NULL},
-};
-#undef FIELD
-
-static PyGetSetDef payloads_properties[] = {
-    {"pending", payloads_get_pending, NULL, NULL, NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
+static PyMemberDef payloads_members[] = {GROWING_MEMBERS, {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot payloads_slots[] = {
     {Py_tp_doc, "The frames of a slab of format 1: see aolog/queuefka/slab.py."},
     {Py_tp_init, payloads_init},
-    {Py_tp_traverse, payloads_traverse},
-    {Py_tp_clear, payloads_clear},
-    {Py_tp_dealloc, payloads_dealloc},
+    {Py_tp_traverse, growing_traverse},
+    {Py_tp_clear, growing_clear},
+    {Py_tp_dealloc, growing_dealloc},
     {Py_tp_methods, payloads_methods},
     {Py_tp_members, payloads_members},
-    {Py_tp_getset, payloads_properties},
+    {Py_tp_getset, growing_properties},
     {0, NULL},
 };
 

@@ -10,16 +10,12 @@
 #include "_rows.h" /* Python.h */
 
 #include "_inlet.h"
+#include "_presence.h"
 #include "_walk.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/stat.h>
-#ifdef STATX_INO
-#include <sys/sysmacros.h>
-#endif
 
 /* --- lengths and offsets ------------------------------------------------------------------- */
 
@@ -210,8 +206,6 @@ speed_groups(PyObject *Py_UNUSED(module), PyObject *objects)
 
 /* --- a file -------------------------------------------------------------------------------- */
 
-/* Asks for no times where it can: once they were asked for, Linux 6.13 updates them with the next write, which
- * costs more than this call. */
 static PyObject *
 speed_leads_to(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
 {
@@ -228,20 +222,7 @@ speed_leads_to(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t c
     unsigned long long size = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(given[4]);
     if (PyErr_Occurred())
         return NULL;
-#ifdef STATX_INO
-    struct statx found;
-    unsigned int asked = STATX_INO | STATX_SIZE;
-    int same = statx(directory, name, AT_SYMLINK_NOFOLLOW, asked, &found) == 0 &&
-               found.stx_ino == inode && found.stx_size >= size &&
-               makedev(found.stx_dev_major, found.stx_dev_minor) == device;
-#else
-    struct stat found;
-    int same = fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-               (unsigned long long)found.st_ino == inode &&
-               (unsigned long long)found.st_size >= size &&
-               (unsigned long long)found.st_dev == device;
-#endif
-    return PyBool_FromLong(same);
+    return PyBool_FromLong(name_leads_to(directory, name, inode, device, size));
 }
 
 /* --- the module ---------------------------------------------------------------------------- */

@@ -1,15 +1,17 @@
 """The open frame of a writer, and the frames of the slab that grows: compiled, and the Python twins.
 
 `Inlet` is the base class of Writer. It holds the columns of the records taken so far. Its `append` takes one
-more, and its `flush` writes them, without any Python if nothing else is due. `Frames` is the base class of a
-slab of format 2: it turns columns into frames. `body_of` makes the body of many records at once. They know no
-policies, and decide nothing: what is not plain, exceeds a limit or fails goes to Python.
+more, its `flush` writes them and its `sync` waits for the device, without any Python if nothing else is due.
+`Frames` is the base class of a slab of format 2: it turns columns into frames. `body_of` makes the body of many
+records at once. `Lock` is the lock that `flush` and `sync` take. They know no policies. The compiled ones do only
+what is plain; they leave the rest to Python: odd types, a bound that is reached, an error, another call under way.
 
 Frames are compiled only if the build found the system's xxhash.h. The Python twins are the reference.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 import xxhash
@@ -20,7 +22,6 @@ from aolog.format.native.speed import compiled
 from aolog.format.slab import NO_TIMESTAMP, ORDINALS_MAX, Index
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Sequence
 
     from aolog.format.compression import Packer
@@ -77,13 +78,15 @@ def _are_none(entries: Sequence[object]) -> bool:
 
 
 class PythonInlet:
-    """The columns of records that are not yet in a frame. Base class of Writer, which defines `_append`.
+    """The columns of records that are not yet in a frame. Base class of Writer, which defines `_append`, `_flush`
+    and `_sync`.
 
-    Not thread-safe, except for `append`: the caller of each other method holds the writer's lock.
+    `append`, `flush` and `sync` are thread-safe. The caller of each other method holds the writer's lock.
     """
 
     _append: Callable[..., int]  # as `append`; checks, takes the lock, and calls `_put`
     _flush: Callable[[], int]  # as `flush`; takes the lock
+    _sync: Callable[[], int]  # as `sync`; takes a turn, the lock and the device
     _first = 0  # address of the first record
     _count = 0  # records
     _end = 0  # the address after the last record, 0 if there is none; any thread may read it
@@ -124,10 +127,26 @@ class PythonInlet:
         address. Raises StorageFull, StorageFailed: nothing is lost, call again; SlabLost."""
         return self._flush()
 
-    def _prepare(self, lock: threading.RLock, record_max: int, limit: int, most: int) -> None:
-        """What does not change while the writer is open: its lock, which the compiled `flush` takes; the
-        greatest size of a record, without its value's offset; and what `_admit` takes while no frame waits in
-        memory."""
+    def sync(self) -> int:
+        """Everything appended survives power loss on return. The durable address. Concurrent callers
+        share one frame, one write, one fdatasync. Raises as `flush`, and SyncFailed: see `durable`."""
+        return self._sync()
+
+    def _prepare(
+        self,
+        lock: threading.RLock,
+        device: threading.RLock,
+        turn: threading.RLock,
+        syncing: set[int],
+        record_max: int,
+        limit: int,
+        most: int,
+        syncs: bool,  # noqa: FBT001 -- the compiled half takes no keywords
+    ) -> None:
+        """What does not change while the writer is open: the locks that the compiled `flush` and `sync` take,
+        which are the writer's, log_tail's device and group_commit's mutex; the threads that sync; the greatest
+        size of a record, without its value's offset; what `_admit` takes while no frame waits in memory; and
+        whether each flush is a sync."""
 
     def _begin(self, first: int, now_us: int) -> None:
         """An empty frame begins at this address, and is shut."""
@@ -139,17 +158,17 @@ class PythonInlet:
         fewer than `limit` bytes together. frames: of a slab, if each record becomes a frame at once; only
         compiled ones take it. The Python twin takes no record in `append`: all go to `_append`."""
 
-    def _admit_flush(self, frames: object, fd: int, for_ns: int) -> None:
-        """For so many nanoseconds, `flush` and `_write_out` do all by themselves: the open frame joins these
-        frames, and they are written to the file. Then records join an empty frame, whose time is that of its
-        first record. The Python twin does not: all flushes go to `_flush`."""
+    def _admit_flush(self, frames: object, for_ns: int) -> None:
+        """For so many nanoseconds, `flush`, `_write_out` and `sync` do all by themselves: the open frame joins
+        these frames, and they are written to the file. Then records join an empty frame, whose time is that of
+        its first record. The Python twin does not: all flushes go to `_flush`, all syncs to `_sync`."""
 
     def _write_out(self) -> int | None:
         """As `flush`, for a caller that holds the lock. None if something is left to do, for `_flush`."""
         return None
 
     def _shut(self) -> None:
-        """No record joins from now on: all go to `_append`, and all flushes to `_flush`."""
+        """No record joins from now on: all go to `_append`, and all flushes and syncs to `_flush` and `_sync`."""
 
     def _put(
         self,
@@ -193,9 +212,17 @@ class PythonFrames:
         self.written = offset  # the file has the bytes before this offset
         self.full_at = full_at  # a frame at this offset or later belongs to the next slab
         self.index = index  # grows with the frames
-        self.durable = -1  # every byte before this address is on the device; set by log_tail.py
+        self.durable = (
+            -1
+        )  # every byte before this address is on the device; log_tail.py sets it too
         self.records = self.frames = 0  # all, written or not
-        self.flushed_records = 0  # of `records`, those that are in the file
+        self.flushed_records = self.synced_records = (
+            0  # of `records`, those in the file and on the device
+        )
+        self.zeros_end = 0  # the file is filled with zeros up to here; set by active_slab.py
+        self.sync_errno = (
+            0  # of a compiled sync that failed: nothing is synced after it; 0 if none did
+        )
         self.least_us = self.greatest_us = NO_TIMESTAMP  # of the records' timestamps
         self.last_kind = 0  # of the last frame; 0 if there is none
         self._salt = salt
@@ -241,11 +268,15 @@ class PythonFrames:
         """XXH3 of the headers of all frames."""
         return self._headers.intdigest()
 
+    def place(self, fd: int, directory: int, name: str, inode: int, device: int) -> None:
+        """Where the slab's file is: compiled code may write and sync it. The Python twin never does."""
+
 
 # --- which half -------------------------------------------------------------------------------
 
 Inlet = PythonInlet
 Frames = PythonFrames
+Lock = threading.RLock
 join: Callable[..., int | None] = PythonInlet._join  # noqa: SLF001 -- for callers that must not wait
 # (bytes of all records, of the largest, (records, bits, body, greatest, least timestamp)) of five columns: lists
 # with an entry a record, or None, but for the first. None if an entry is not plain. The third is None if a frame
@@ -254,6 +285,6 @@ body_of: Callable[..., tuple[int, int, tuple[int, int, bytes, int, int] | None] 
     None
 )
 if not TYPE_CHECKING and compiled is not None:
-    Inlet, body_of = compiled.Inlet, compiled.body
+    Inlet, Lock, body_of = compiled.Inlet, compiled.Lock, compiled.body
     Frames = getattr(compiled, "Frames", PythonFrames)
     join = getattr(Inlet, "_join", join)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import os
 import shutil
 import subprocess
 import sys
-import threading
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -59,7 +56,7 @@ class Reference:
         record_max: int = 1 << 40,
         *frames: Any,
     ) -> Any:
-        self._prepare(threading.RLock(), record_max, limit, most)
+        self._prepare(*(inlet.Lock() for _ in range(3)), set(), record_max, limit, most, False)
         self._admit(limit, most, *frames)
         return self
 
@@ -383,110 +380,6 @@ def test_frames_refuse_what_is_not_theirs(kind: Any) -> None:
     with pytest.raises(TypeError):
         frames.add_records(1, 0)
     assert (frames.offset, frames.records, bytes_of(frames)) == (OFFSET, 0, b"")
-
-
-# --- flush --------------------------------------------------------------------------------------------
-
-
-class Flushing(CompiledTaker):
-    """Flushes to a file as a writer does."""
-
-    flushed_by_hand = 0
-
-    def __init__(self, frames: Any, fd: int, *, seconds: float = 600) -> None:
-        super().__init__(BASE + OFFSET)
-        self.lock = threading.RLock()
-        self._prepare(self.lock, 500, 1000, 7)
-        self.frames = frames
-        self._admit(1000, 7)
-        self._admit_flush(frames, fd, int(seconds * 1e9))
-
-    def _flush(self) -> int:
-        self.flushed_by_hand += 1
-        return -1
-
-
-@pytestmark_frames
-@given(RECORDS, st.lists(st.integers(1, 4), min_size=1, max_size=10))
-def test_a_flush_writes_what_python_s_frames_would_be(
-    tmp_path_factory: pytest.TempPathFactory, records: list[dict[str, Any]], groups: list[int]
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "flushed"
-    compiled_frames, python_frames = frames_of(KINDS[0]), frames_of(KINDS[1])
-    with path.open("w+b") as file:
-        flushing, left = Flushing(compiled_frames, file.fileno()), list(records)
-        for group in groups:
-            some, left = left[:group], left[group:]
-            python = PythonTaker(BASE + python_frames.offset)
-            for record in some:
-                stamped = {**record, "timestamp": record.get("timestamp") or 0}
-                assert outcome(flushing.append, stamped) == outcome(python.append, stamped)
-            python.cut(python_frames)
-            assert flushing.flush() == BASE + python_frames.offset
-            assert flushing.state()[1:] == (0, 0, 0)
-        assert os.pread(file.fileno(), 1 << 20, OFFSET) == bytes_of(python_frames)
-    assert (flushing.passed_on, flushing.flushed_by_hand) == (0, 0)
-    assert compiled_frames.written == compiled_frames.offset
-    assert compiled_frames.flushed_records == compiled_frames.records
-    python_frames.pending.clear()
-    assert face(compiled_frames)[:2] == face(python_frames)[:2]
-    assert face(compiled_frames)[4:] == face(python_frames)[4:]
-
-
-@pytestmark_frames
-def test_a_record_that_comes_after_a_flush_has_its_own_time(tmp_path: Path) -> None:
-    frames = frames_of(KINDS[0])
-    with (tmp_path / "flushed").open("w+b") as file:
-        flushing = Flushing(frames, file.fileno())
-        before_us = time.time_ns() // 1000
-        for _ in range(2):
-            flushing.append(b"first")
-            flushing.flush()
-    assert frames.least_us == NOW_US  # of the frame that was begun by hand
-    assert before_us <= frames.greatest_us <= time.time_ns() // 1000
-
-
-@pytestmark_frames
-def test_a_flush_that_fails_is_the_writer_s_and_loses_nothing() -> None:
-    frames = frames_of(KINDS[0])
-    with Path("/dev/full").open("wb", buffering=0) as full:
-        flushing = Flushing(frames, full.fileno())
-        flushing.append(b"kept")
-        assert (flushing.flush(), flushing.flushed_by_hand) == (-1, 1)
-        assert b"kept" in bytes_of(frames)
-        assert (frames.written, frames.flushed_records, frames.records) == (OFFSET, 0, 1)
-        flushing.append(b"not without the lock")
-        assert flushing.passed_on == 1
-
-
-@pytestmark_frames
-def test_a_flush_is_the_writer_s_if_another_call_is_under_way_or_something_is_due(
-    tmp_path: Path,
-) -> None:
-    with (tmp_path / "flushed").open("w+b") as file:
-        busy = Flushing(frames_of(KINDS[0]), file.fileno())
-        with busy.lock:  # as in a signal handler that interrupts a call of its thread
-            busy.flush()
-            other = threading.Thread(target=busy.flush)
-            other.start()
-            other.join()
-        assert busy.flushed_by_hand == 2
-        busy.flush()
-        assert busy.flushed_by_hand == 2
-        busy.shut()
-        busy.flush()
-        late = Flushing(frames_of(KINDS[0]), file.fileno(), seconds=0)
-        late.flush()
-        assert (busy.flushed_by_hand, late.flushed_by_hand) == (3, 1)
-        two = Flushing(frames_of(KINDS[0]), file.fileno())
-        two.frames.add_records(1, 0, [b"given"], 0, 0, 0)
-        two.append(b"x")
-        two.flush()  # more than one buffer
-        assert (two.flushed_by_hand, two.frames.written) == (1, OFFSET)
-
-
-def test_both_halves_promise_the_same_of_flush() -> None:
-    assert inspect.getdoc(compiled.Inlet.flush) == inspect.getdoc(inlet.PythonInlet.flush)
 
 
 # --- a build without xxhash.h ---------------------------------------------------------------------

@@ -114,6 +114,33 @@ def test_a_failed_fsync_is_told_to_the_one_that_met_it_and_to_all_in_line(
         writer.close()
 
 
+def is_slab_of(log: str, path: str) -> bool:
+    return path.startswith(f"{log}/") and path.endswith(".slab")
+
+
+def test_a_sync_that_the_system_refuses_is_never_tried_again(log_path: str) -> None:
+    writer = aolog.Writer(log_path, **NEVER)
+    for _ in range(20):  # from some syncs in a row on the compiled half does them
+        writer.append(b"durable")
+        durable = writer.sync()
+    writer.append(b"doubtful")
+    writer.flush()
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    slab = next(int(link.name) for link in links if is_slab_of(log_path, str(link.readlink())))
+    kept, pipe = os.dup(slab), os.pipe()
+    os.dup2(pipe[1], slab)  # no pipe can be synced
+    with pytest.raises(aolog.SyncFailed, match="fdatasync: Invalid argument") as caught:
+        writer.sync()
+    os.dup2(kept, slab)
+    for fd in (kept, *pipe):
+        os.close(fd)
+    assert caught.value.details["durable"] == durable
+    for call in (writer.sync, writer.flush, writer.close):
+        with pytest.raises(aolog.SyncFailed):
+            call()
+    assert writer.durable == durable
+
+
 def test_a_full_disk_is_told_to_each_that_waits_and_costs_none_of_them_its_record(
     log_path: str,
 ) -> None:

@@ -165,6 +165,29 @@ def test_threads_that_wait_for_a_sync_do_not_wait_for_one_that_was_interrupted(
         writer.close()
 
 
+def test_an_interrupt_just_before_the_device_syncs_leaves_it_free_for_a_slab_that_ends(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = aolog.Writer(log_path, slab_bytes=8300, **NEVER)
+    writer.append(b"x" * 1000)
+    enders = []
+
+    def wait_and_raise(*_: object) -> None:
+        enders.append(in_thread(lambda: writer.append(b"first of the next slab")))
+        assert enders[0].waits()  # for the device, with the writer's lock
+        raise Interrupted
+
+    monkeypatch.setattr(LogTail, "sync_written", wait_and_raise)
+    call = in_thread(writer.sync)
+    with pytest.raises(Interrupted):
+        call.result()
+    assert enders[0].result() > 8300
+    with pytest.raises(aolog.UsageError, match="writer failed"):
+        writer.append(b"x")
+    with pytest.raises(aolog.UsageError):
+        writer.close()
+
+
 def test_a_slab_is_not_made_anew_while_a_follower_may_have_it_open(log_path: str) -> None:
     """It has its name before the name is durable, and readers go by names."""
 
