@@ -42,18 +42,23 @@ class Flushing(CompiledTaker):
     flushed_by_hand = synced_by_hand = 0
 
     def __init__(
-        self, file: tuple[int, Path], *, seconds: float = 600, syncs: bool = False
+        self,
+        file: tuple[int, Path],
+        *,
+        seconds: float = 600,
+        syncs: bool = False,
+        limit: int = 1000,
     ) -> None:
         super().__init__(BASE + OFFSET)
         self.fd, self.path = file
         self.directory = os.open(self.path.parent, os.O_RDONLY)
         self.lock, self.device, self.turn = inlet.Lock(), inlet.Lock(), inlet.Lock()
         self.syncing: set[int] = set()
-        self._prepare(self.lock, self.device, self.turn, self.syncing, 500, 1000, 7, syncs)
+        self._prepare(self.lock, self.device, self.turn, self.syncing, limit, limit, 7, syncs)
         self.frames = frames_of(KINDS[0])
         self.frames.zeros_end = 1 << 40
         self.place()
-        self._admit(1000, 7)
+        self._admit(limit, 7)
         self._admit_flush(self.frames, int(seconds * 1e9))
 
     def place(self) -> None:
@@ -127,11 +132,7 @@ def test_a_flush_and_a_sync_write_what_python_s_frames_would_be(
 
 @pytest.mark.parametrize("size", [10, 40_000, 100_000])
 def test_a_flush_writes_frames_of_any_size(file: tuple[int, Path], size: int) -> None:
-    flushing = Flushing(file)
-    flushing._prepare(
-        flushing.lock, flushing.device, flushing.turn, set(), 1 << 20, 1 << 20, 99, False
-    )
-    flushing._admit(1 << 20, 99)
+    flushing = Flushing(file, limit=1 << 20)
     for at in range(3):
         flushing.append(bytes([at]) * size)
         assert flushing.flush() == BASE + flushing.frames.offset
