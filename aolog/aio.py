@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from aolog.errors import LogClosed, fault
 from aolog.format.native.inlet import join
 from aolog.read.batch import Batch, FrameRecords, RecordFrame
-from aolog.read.reader import BATCH_BYTES, lag_from, prepare_commit
+from aolog.read.reader import BATCH_BYTES
 from aolog.read.reader import Reader as _Reader
+from aolog.record import Position
 from aolog.write.writer import Writer as _Writer
 
 if TYPE_CHECKING:
@@ -206,14 +207,15 @@ class Reader:
         self._worker = Worker("aolog-read")
         self._reader: _Reader | None = None
         self._pending: asyncio.Future[Batch | None] | None = None  # a read that nobody has taken
-        self._ahead: list[FrameRecords] = []  # the first may be read in part
-        self._position: tuple[int, int | None] = 0, None  # after the batches that were taken
+        self._reading: FrameRecords | None = None  # the frame that is read record by record
+        self._ahead: list[RecordFrame] = []  # the frames after it
+        self._end = Position(0, None)  # of these frames
 
     __reduce__ = _Reader.__reduce__  # raises
 
     async def __aenter__(self) -> Self:
         reader = self._reader = await _opened(self._worker, self._open)
-        self._position = reader.tell(), reader.ordinal
+        self._end = reader.view.position
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -228,47 +230,79 @@ class Reader:
 
     def tell(self) -> int:
         """The address of the next record."""
-        return self._place()[0]
+        return self._position.address
 
-    def _place(self) -> tuple[int, int | None]:
-        if self._ahead:
-            return self._ahead[0].address, self._ahead[0].ordinal
-        return self._position
+    @property
+    def _position(self) -> Position:
+        view = self.log.view
+        if view.has_failed:
+            view.check()
+        if self._reading is not None:
+            return self._reading.position
+        return self._ahead[0].position if self._ahead else self._end
 
     async def read(self, timeout: float = 0.0) -> Record | None:
         """The next record; None if there is none within `timeout` seconds."""
-        while True:
-            while self._ahead:
-                record: Record | None = next(self._ahead[0].records, None)
+        try:
+            while True:
+                reading = self._reading
+                record: Record | None = None if reading is None else next(reading.records, None)
                 if record is not None:
                     return record
-                del self._ahead[0]
-            if (batch := await self._fetch(BATCH_BYTES, timeout)) is None:
-                return None
-            self._ahead = [FrameRecords(frame, RecordFrame.records) for frame in batch.frames]
+                if not self._ahead and not await self._fetch(BATCH_BYTES, timeout):
+                    return None
+                reading = FrameRecords(self._ahead[0], RecordFrame.records)
+                self._reading, self._ahead = reading, self._ahead[1:]
+        except BaseException as error:
+            self._after_error(error)
+            raise
+
+    def _after_error(self, error: BaseException) -> None:
+        """Fail-stop, as each method of the view. What a cancelled task waited for is the next result."""
+        if not isinstance(error, asyncio.CancelledError | GeneratorExit):
+            self.log.view.after_error(error)
+        if self.log.view.has_failed:
+            self._reading, self._ahead = None, []
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """The records up to the end of the log, including those appended meanwhile."""
-        while (record := await self.read()) is not None:
-            yield record
+        try:
+            while (record := await self.read()) is not None:
+                yield record
+        except BaseException as error:
+            self._after_error(error)
+            raise
 
     async def follow(self, timeout: float | None = None) -> AsyncIterator[Record]:
         """The records, also those that are appended later. Ends after `timeout` seconds without a
         record; None: never."""
         wait_s = _DAY_S if timeout is None else timeout
-        while (record := await self.read(wait_s)) is not None or timeout is None:
-            if record is not None:
-                yield record
+        try:
+            while (record := await self.read(wait_s)) is not None or timeout is None:
+                if record is not None:
+                    yield record
+        except BaseException as error:
+            self._after_error(error)
+            raise
 
     async def read_batch(self, max_bytes: int = BATCH_BYTES, timeout: float = 0.0) -> Batch | None:
         """See `aolog.Reader.read_batch`. Begins with the records that were read ahead."""
-        ahead, self._ahead = self._ahead, []
-        frames = [frame for each in ahead if (frame := each.end()) is not None]
-        return Batch(frames) if frames else await self._fetch(max_bytes, timeout)
+        try:
+            rest = None if self._reading is None else self._reading.end()
+            if rest is None and not self._ahead and not await self._fetch(max_bytes, timeout):
+                return None
+            frames = self._ahead if rest is None else [rest, *self._ahead]
+            self._reading, self._ahead = None, []
+            return Batch(frames)
+        except BaseException as error:
+            self._after_error(error)
+            raise
 
-    async def _fetch(self, max_bytes: int, timeout_s: float) -> Batch | None:
+    async def _fetch(self, max_bytes: int, timeout_s: float) -> bool:
+        """Reads frames ahead if there is one within that time. Nothing is ahead."""
         until_s = time.monotonic() + timeout_s
         while True:
+            self.log.view.check()
             if self._pending is None:
                 wait_s = max(0.0, min(until_s - time.monotonic(), _WAIT_S))
                 self._pending = self._worker.begin(partial(self.log.read_batch, max_bytes, wait_s))
@@ -279,33 +313,32 @@ class Reader:
             except BaseException:
                 self._pending = None
                 raise
-            self._pending = None
             if batch is not None:
-                last = batch.frames[-1]
-                ordinal = None if last.ordinal is None else last.ordinal + last.columns.records
-                self._position = batch.end, ordinal
-            if batch is not None or time.monotonic() >= until_s:
-                return batch
+                end = Position(batch.end, batch.frames[-1].end_ordinal)
+                self._pending, self._reading, self._ahead, self._end = None, None, batch.frames, end
+                return True
+            self._pending = None
+            if time.monotonic() >= until_s:
+                return False
 
     async def seek(self, where: Start | None = None, *, ordinal: int | None = None) -> int:
         """See `aolog.Reader.seek`."""
-        address = await self._worker.run(partial(self.log.seek, where, ordinal=ordinal))
-        self._pending = None
-        self._ahead, self._position = [], (address, self.log.ordinal)
+        try:
+            address = await self._worker.run(partial(self.log.seek, where, ordinal=ordinal))
+            end = self.log.view.position
+            self._pending, self._reading, self._ahead, self._end = None, None, [], end
+        except BaseException as error:
+            self._after_error(error)
+            raise
         return address
 
     async def commit(self) -> None:
         """See `aolog.Reader.commit`: the position after the last record that was returned."""
-        address, ordinal = self._place()
-
-        def commit() -> None:
-            prepare_commit(self.log, address, ordinal)()
-
-        await self._worker.run(commit)
+        await self._worker.run(partial(self.log.view.commit, self._position))
 
     async def lag(self) -> Lag:
         """See `aolog.Reader.lag`."""
-        return await self._worker.run(partial(lag_from, self.log, *self._place()))
+        return await self._worker.run(partial(self.log.view.lag, self._position))
 
     async def close(self) -> None:
         """See `aolog.Reader.close`. Idempotent."""

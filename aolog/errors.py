@@ -33,6 +33,7 @@ __all__ = [
     "AddressBeyondEnd",
     "AddressPruned",
     "AologError",
+    "CallInterrupted",
     "CodecUnavailable",
     "CorruptionError",
     "CursorCorrupt",
@@ -94,16 +95,6 @@ class UsageError(AologError):
     exit_status = 2
 
 
-def nested_call(of: str = "writer") -> UsageError:
-    """The error for a re-entrant call: a signal handler or a finalizer calls an object while the same
-    thread is inside another call of that object, whose state is half changed."""
-    return UsageError(
-        f"called from within another call of the same {of}",
-        hint=f"let the signal handler set a flag or raise, and call the {of} outside the handler",
-        nested=True,
-    )
-
-
 class NotALog(UsageError):
     """The path is a file, or a directory without slabs. A `Writer` creates a log."""
 
@@ -147,6 +138,14 @@ class Forked(UsageError):
     child."""
 
     code = "forked"
+
+
+class CallInterrupted(UsageError):
+    """Something unexpected, such as KeyboardInterrupt, interrupted a call of this writer or reader, which
+    refuses all later calls. Close it and open another: a writer recovers the log, a reader continues
+    from its cursor."""
+
+    code = "interrupted"
 
 
 class AddressBeyondEnd(UsageError):

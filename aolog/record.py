@@ -46,6 +46,14 @@ class Gap(NamedTuple):
     records_lost: int | None
 
 
+class Position(NamedTuple):
+    """Between two records of a log. address: of the next record. ordinal: the number of records before it;
+    None if unknown, as in format 1 and after damage whose records cannot be counted."""
+
+    address: int
+    ordinal: int | None
+
+
 class Lag(NamedTuple):
     """What a reader at a position has not read, up to the end of the log now. Records that retention
     removed do not count.

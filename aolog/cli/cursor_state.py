@@ -8,12 +8,12 @@ from aolog.cli.output import human_bytes, human_seconds, iso_time
 from aolog.errors import AologError, NoSuchCursor, records_lost
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.names import cursor_path
-from aolog.read.reader import Reader, resume_at
+from aolog.read.reader import Reader
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from aolog.cli.lock_holders import Holders
-    from aolog.log.cursor_file import Position
+    from aolog.log.cursor_file import CursorPosition
     from aolog.record import Gap, Lag
 
 LAG_HEAD = ("PENDING", "BYTES", "OLDEST")
@@ -25,7 +25,7 @@ class CursorState(NamedTuple):
 
     name: str
     state: str  # "ok"; "pruned" if retention removed unread records; otherwise the error's code
-    position: Position | None  # None if the error hides it
+    position: CursorPosition | None  # None if the error hides it
     lag: Lag | None  # the same
     held: bool | None  # whether a reader holds it; None if unknown
     pruned: Gap | None = None  # the unread records that were removed; None if there are none
@@ -84,7 +84,7 @@ def cursor_state(log: str, name: str, holders: Holders) -> CursorState:
     try:
         position = read_position(log, name, Storage())
         with Reader(log) as reader:
-            resume_at(reader, position)
+            reader.view.resume_at(position)
             lag, pruned = reader.lag(), reader.pruned()
             state = "ok" if pruned is None else "pruned"
     except NoSuchCursor:

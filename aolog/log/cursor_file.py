@@ -30,6 +30,7 @@ from aolog.log.names import (
     cursor_name,
     cursor_path,
 )
+from aolog.record import Position
 from aolog.storage import clock
 from aolog.storage.directory import Inside
 from aolog.storage.file import Presence
@@ -60,7 +61,7 @@ _FLAG_PROTECTS = 0x1
 _FLAG_NO_ORDINAL = 0x2
 
 
-class Position(NamedTuple):
+class CursorPosition(NamedTuple):
     """What a cursor stores. ordinal: None in format 1."""
 
     address: int
@@ -69,6 +70,11 @@ class Position(NamedTuple):
     epoch: int
     protects: bool
     committed_us: int = 0
+
+    @property
+    def position(self) -> Position:
+        """In the log."""
+        return Position(self.address, self.ordinal)
 
 
 class Cursor(NamedTuple):
@@ -96,7 +102,7 @@ def cursor_names(log_path: str | Directory, storage: Storage) -> list[str]:
     return sorted(name for name in found if name is not None)
 
 
-def encode_copy(position: Position, sequence: int) -> bytes:
+def encode_copy(position: CursorPosition, sequence: int) -> bytes:
     """The bytes of a copy."""
     flags = _FLAG_PROTECTS * position.protects | _FLAG_NO_ORDINAL * (position.ordinal is None)
     hashed = _COPY.pack(
@@ -114,14 +120,14 @@ def encode_copy(position: Position, sequence: int) -> bytes:
     return hashed + struct.pack("<I", xxhash.xxh32_intdigest(hashed))
 
 
-def encode_copies(position: Position) -> list[bytes]:
+def encode_copies(position: CursorPosition) -> list[bytes]:
     """A new cursor file: the first copy, and room for the second."""
     sector = COPIES[1] - COPIES[0]
     first = encode_copy(position, 0).ljust(sector, b"\0")
     return [first, bytes(sector)]
 
 
-def _decode(copy: bytes) -> tuple[int, Position] | None:
+def _decode(copy: bytes) -> tuple[int, CursorPosition] | None:
     if len(copy) < _COPY.size or not copy.startswith(_MAGIC):
         return None
     _, version, flags, epoch, sequence, uuid, address, ordinal, committed_us, stored = _COPY.unpack(
@@ -131,24 +137,24 @@ def _decode(copy: bytes) -> tuple[int, Position] | None:
         return None
     known = None if flags & _FLAG_NO_ORDINAL else ordinal
     protects = bool(flags & _FLAG_PROTECTS)
-    return sequence, Position(address, known, uuid, epoch, protects, committed_us)
+    return sequence, CursorPosition(address, known, uuid, epoch, protects, committed_us)
 
 
-def _copies(file: File) -> list[tuple[int, Position] | None]:
+def _copies(file: File) -> list[tuple[int, CursorPosition] | None]:
     return [_decode(file.pread(_COPY.size, at)) for at in COPIES]
 
 
-def _newest(file: File) -> tuple[int, Position] | None:
+def _newest(file: File) -> tuple[int, CursorPosition] | None:
     return max(filter(None, _copies(file)), default=None)
 
 
-def position_in(file: File) -> Position | None:
+def position_in(file: File) -> CursorPosition | None:
     """The position in an open cursor file; None if no copy is intact."""
     found = _newest(file)
     return None if found is None else found[1]
 
 
-def _read(file: File) -> tuple[int, Position]:
+def _read(file: File) -> tuple[int, CursorPosition]:
     found = _newest(file)
     if found is None:
         raise CursorCorrupt(
@@ -159,7 +165,9 @@ def _read(file: File) -> tuple[int, Position]:
     return found
 
 
-def read_copies(log_path: str, name: str, storage: Storage) -> list[tuple[int, Position] | None]:
+def read_copies(
+    log_path: str, name: str, storage: Storage
+) -> list[tuple[int, CursorPosition] | None]:
     """Sequence and position of each copy that was written, in their order in the file; None for a
     damaged copy. Raises FileNotFoundError."""
     with storage.open_read(cursor_path(log_path, name)) as file:
@@ -172,7 +180,7 @@ def read_copies(log_path: str, name: str, storage: Storage) -> list[tuple[int, P
 
 def read_position(
     log_path: str | Directory, name: str, storage: Storage, *, durable: bool = False
-) -> Position:
+) -> CursorPosition:
     """The cursor's position, without opening the cursor for commits.
 
     durable: sync the file first. A caller that prunes by the position needs that. Raises
@@ -221,13 +229,13 @@ class CursorFile:
         self._presence: Presence | None = None  # of its file
         self._closed = False
         self._sequence = 0
-        self._written: tuple[int, Position] | None = None  # by a commit that may have failed
+        self._written: tuple[int, CursorPosition] | None = None  # by a commit that may have failed
         # Whether the position and the file's name are durable: its writer may have been killed.
         self._settled = False
         try:
             self._open()
         except FileNotFoundError:
-            self.position: Position | None = None  # the first commit creates the file
+            self.position: CursorPosition | None = None  # the first commit creates the file
             with storage.open_directory(log_path).closed_on_error() as directory:
                 storage.refuse_root(directory)
             self._directory = directory
@@ -243,7 +251,7 @@ class CursorFile:
         self._release()
         self._file, self._directory = file, directory
 
-    def commit(self, position: Position) -> None:
+    def commit(self, position: CursorPosition) -> None:
         """The position is durable on return. Writes nothing if it did not change. Raises LogClosed
         after `close`, CursorReplaced; then the position before stays."""
         if self._closed:  # then there is no file, as before the first commit
@@ -301,7 +309,7 @@ class CursorFile:
             path=self._log_path,
         )
 
-    def _create(self, position: Position) -> None:
+    def _create(self, position: CursorPosition) -> None:
         if self._directory is not None and self._directory.is_elsewhere():
             raise self._replaced("would be in another log, which took the place of this one,")
         parent = Inside(self._log_path, CURSOR_DIRECTORY)

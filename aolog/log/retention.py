@@ -26,7 +26,7 @@ from aolog.record import Gap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aolog.log.cursor_file import Position
+    from aolog.log.cursor_file import CursorPosition
     from aolog.storage.directory import Directory
     from aolog.storage.storage import Storage
 
@@ -192,7 +192,7 @@ _warned: set[str] = set()  # paths of cursors that cannot be read, and that a wa
 
 def protecting(
     directory: Directory, storage: Storage
-) -> tuple[dict[str, Position], tuple[str, ...]]:
+) -> tuple[dict[str, CursorPosition], tuple[str, ...]]:
     """The protecting cursors by name, made durable, and the names of those that cannot be read, each
     of which is warned of once."""
     found, unreadable = {}, []
@@ -290,7 +290,7 @@ def _sizes(log: Log, known: Known) -> list[SlabSize]:
     return sizes
 
 
-def _newly_lost(log: Log, at: Position, drop: int) -> Gap | None:
+def _newly_lost(log: Log, at: CursorPosition, drop: int) -> Gap | None:
     """The cursor's unread records in the first `drop` slabs: its loss after their removal, minus its
     loss before."""
     if not drop or (after := pruned_before(log, at.address, at.ordinal, first=drop)) is None:

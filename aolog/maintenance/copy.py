@@ -35,7 +35,7 @@ from aolog.log.slab_file import seal_at_end
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.log.cursor_file import Position
+    from aolog.log.cursor_file import CursorPosition
     from aolog.log.directory import Log
     from aolog.maintenance.audit import Audit, SlabAudit
     from aolog.storage.directory import Directory, Inside
@@ -181,7 +181,7 @@ def copy_cursors(
     first_base: int,
     old_uuid: bytes | None,
     new_uuid: bytes | None,
-    positions: dict[str, Position | None] | None,
+    positions: dict[str, CursorPosition | None] | None,
 ) -> list[str]:
     """Copies the cursors, durable on return, and returns their names. new_uuid: replaces old_uuid, if not
     None. The bridge's notes belong to the old UUID: with a new one they are not copied. positions: these

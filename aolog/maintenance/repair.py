@@ -44,7 +44,7 @@ from aolog.storage.storage import Storage, absolute, checked_path, parent_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.log.cursor_file import Position
+    from aolog.log.cursor_file import CursorPosition
     from aolog.maintenance.audit import Audit, SlabAudit
     from aolog.record import Gap
     from aolog.storage.directory import Directory, Inside
@@ -196,9 +196,9 @@ def _uuid(log: Log, found: Audit) -> bytes | None:
     )
 
 
-def _positions(log: Log) -> dict[str, Position | None]:
+def _positions(log: Log) -> dict[str, CursorPosition | None]:
     """The cursors with their positions; None for one without an intact copy."""
-    found: dict[str, Position | None] = {}
+    found: dict[str, CursorPosition | None] = {}
     for name in cursor_names(log.path, log.storage):
         try:
             with log.storage.open_read(cursor_path(log.path, name)) as file:
@@ -250,7 +250,7 @@ def _make(
     *,
     old: bytes | None,
     uuid: bytes | None,
-    positions: dict[str, Position | None] | None,
+    positions: dict[str, CursorPosition | None] | None,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[Audit, list[str]]:
     """Makes the copy; returns its audit and the names of its cursors."""

@@ -21,7 +21,7 @@ from aolog.maintenance.baseline import own_baseline
 from aolog.maintenance.report import Finding, Report
 from aolog.read import seek
 from aolog.read.cursor import check_course
-from aolog.read.reader import Reader, resume_at
+from aolog.read.reader import Reader
 from aolog.record import Lag
 from aolog.storage.storage import Storage, checked_path
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog.format.slab import SlabHeader
-    from aolog.log.cursor_file import Position
+    from aolog.log.cursor_file import CursorPosition
     from aolog.maintenance.audit import Audit, SlabAudit
 
 SealState: TypeAlias = Literal["intact", "differs", "damaged", "none"]
@@ -145,7 +145,7 @@ def _of_slab(slab: SlabAudit, seal: SealState, *, any_header: bool) -> list[Find
 # --- cursors --------------------------------------------------------------------------------
 
 
-def _state(log: Log, found: Audit, position: Position) -> str:
+def _state(log: Log, found: Audit, position: CursorPosition) -> str:
     """What a reader would find: "foreign", "diverged", "ahead" of the log's end, "pruned", or "ok"."""
     try:
         log.listed(lambda: check_course(log, position))
@@ -210,7 +210,7 @@ def cursors(path: str | os.PathLike[str], *, storage: Storage | None = None) -> 
             continue
         with Reader(where, storage=storage) as reader:
             try:
-                resume_at(reader, position)
+                reader.view.resume_at(position)
                 lag, pruned = reader.lag(), reader.pruned()
             except (CursorForeign, CursorDiverged):
                 lag, pruned = Lag(None, 0, None), None

@@ -8,7 +8,7 @@ calls each column takes several. This module imports pyarrow; import it only whe
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -21,11 +21,11 @@ from aolog.format.native import speed
 from aolog.format.slab import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from aolog.format.frame import Buffer
     from aolog.read.batch import RecordFrame
-    from aolog.read.reader import Reader
+    from aolog.read.view import ReaderView
 
 # An array: the number of entries, its buffers, and its children in the same form.
 _Parts: TypeAlias = "tuple[int, tuple[Buffer | np.ndarray | None, ...], tuple[_Parts, ...]]"
@@ -187,16 +187,17 @@ _COLUMNS: dict[str, _Maker] = {
 _ALL = SCHEMA, list(_COLUMNS.values())
 
 
-def stream(reader: Reader, columns: Iterable[str] | None) -> pa.RecordBatchReader:
+def stream(view: ReaderView, columns: Iterable[str] | None) -> pa.RecordBatchReader:
     """See Reader.to_arrow."""
     names = None if columns is None else tuple(columns)
     schema, _ = _ALL if names is None else _plan(*names)
-    return pa.RecordBatchReader.from_batches(schema, _batches(reader, reader.end(), names))
-
-
-def _batches(reader: Reader, end: int, names: tuple[str, ...] | None) -> Iterator[pa.RecordBatch]:
-    while reader.tell() < end and (batch := reader.read_batch(_STREAM_BYTES)) is not None:
-        yield to_arrow(batch.frames, names)
+    take = partial(
+        view.take,
+        _STREAM_BYTES,
+        lambda batch: to_arrow(batch.frames, names),
+        end=view.end().address,
+    )
+    return pa.RecordBatchReader.from_batches(schema, iter(take, None))
 
 
 def to_arrow(frames: list[RecordFrame], columns: Iterable[str] | None) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ from aolog.errors import counted, load_optional
 from aolog.format.columns import lone
 from aolog.format.native import speed
 from aolog.format.slab import NO_TIMESTAMP
-from aolog.record import Record
+from aolog.record import Position, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -60,6 +60,24 @@ class RecordFrame(NamedTuple):
                 addresses,
             )
         )
+
+    @property
+    def position(self) -> Position:
+        """Of its first record from `skip` on."""
+        return self.position_of(self.skip)
+
+    def position_of(self, i: int) -> Position:
+        """Of its i-th record; after the last one, of the next frame."""
+        ordinal = None if self.ordinal is None else self.ordinal + i
+        if i >= self.columns.records:
+            return Position(self.end, ordinal)
+        address = self.address + i if self.addresses is None else self.addresses.cast("q")[i]
+        return Position(address, ordinal)
+
+    @property
+    def end_ordinal(self) -> int | None:
+        """Records of the log before the next frame; None if not counted."""
+        return None if self.ordinal is None else self.ordinal + self.columns.records
 
     def records(self) -> speed.Rows:
         """An iterator over its records from `skip` on. Each record is made when it is read."""
@@ -109,15 +127,14 @@ class FrameRecords:
         self.records = rows(frame)
 
     @property
-    def address(self) -> int:
-        """Of the next record; after the last record, of the next frame."""
-        frame, read = self.frame, self.records.at
-        return frame.address + read if read < frame.columns.records else frame.end
+    def is_read(self) -> bool:
+        """Whether each of its records was returned."""
+        return self.records.at >= self.frame.columns.records
 
     @property
-    def ordinal(self) -> int | None:
-        """Records of the log before the next one."""
-        return None if self.frame.ordinal is None else self.frame.ordinal + self.records.at
+    def position(self) -> Position:
+        """Of the next record; after the last one, of the next frame."""
+        return self.frame.position_of(self.records.at)
 
     def end(self) -> RecordFrame | None:
         """Ends the iteration over `records`. Returns the frame with its unread records, if any."""

@@ -18,7 +18,7 @@ from aolog.read.scan import Place
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.log.cursor_file import CursorFile, Position
+    from aolog.log.cursor_file import CursorFile, CursorPosition
     from aolog.log.directory import Log
     from aolog.storage.file import File
 
@@ -37,7 +37,7 @@ def identity(log: Log, address: int) -> tuple[bytes, int]:
     return bytes(16), 0
 
 
-def resume(log: Log, position: Position) -> Place:
+def resume(log: Log, position: CursorPosition) -> Place:
     """Where reading resumes: at the first record after the cursor. Raises CursorForeign,
     CursorDiverged."""
     check_course(log, position)
@@ -50,7 +50,7 @@ def resume(log: Log, position: Position) -> Place:
     return place._replace(address=position.address, ordinal=position.ordinal)
 
 
-def check_course(log: Log, position: Position) -> None:
+def check_course(log: Log, position: CursorPosition) -> None:
     """Raises CursorForeign, CursorDiverged if the log has another history below the position, and
     FileNotFoundError if a slab is pruned meanwhile."""
     if not log.has_headers:
@@ -80,7 +80,7 @@ def check_course(log: Log, position: Position) -> None:
         )
 
 
-def check_end(log: Log, position: Position) -> None:
+def check_end(log: Log, position: CursorPosition) -> None:
     """Checks a position that was stored outside the log, so that a restore of the log did not restore
     it. Raises CursorDiverged if the log ends before it and no power cut can be the reason: then new
     records would get addresses, or have got addresses, that the cursor has passed."""
@@ -101,7 +101,7 @@ def check_end(log: Log, position: Position) -> None:
     )
 
 
-def _check_first_frame(log: Log, position: Position) -> None:
+def _check_first_frame(log: Log, position: CursorPosition) -> None:
     base = int.from_bytes(position.topic_uuid[:8], "little")
     i = log.index_of(base)
     if i < 0 or log.bases[i] != base:
@@ -118,7 +118,7 @@ def _first_head(log: Log, i: int) -> bytes:
     return log.slab(i).file.pread(_HEAD_LEN, 0).ljust(_HEAD_LEN, b"\0")
 
 
-def prepared(log: Log, cursor: CursorFile, position: Position) -> Callable[[], None]:
+def prepared(log: Log, cursor: CursorFile, position: CursorPosition) -> Callable[[], None]:
     """Returns the call that makes the position durable in the cursor.
 
     The log is durable up to a position before the cursor is: a cursor is never past what survives.

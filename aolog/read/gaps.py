@@ -52,6 +52,7 @@ class GapReport:
 
     def __init__(self, path: str, on_gap: Callable[[Gap], None] | None, *, strict: bool) -> None:
         self.gaps: list[Gap] = []
+        self.raised: Exception | None = None  # what `on_gap` raised last
         self._path = path
         self._on_gap = on_gap
         self._strict = strict
@@ -62,7 +63,11 @@ class GapReport:
         what = f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason})"
         lost = records_lost(gap.records_lost)
         if self._on_gap is not None:
-            self._on_gap(gap)
+            try:
+                self._on_gap(gap)
+            except Exception as error:
+                self.raised = error
+                raise
         elif not self._strict:
             warn("%s: %s, %s lost", self._path, what, lost)
         if self._strict:

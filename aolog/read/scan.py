@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aolog.errors import AologError, CodecUnavailable, StorageFailed
@@ -21,7 +22,7 @@ from aolog.format.columns import decode_run
 from aolog.format.compression import check_codec, raw_len
 from aolog.format.frame import CODEC_SHIFT, FLAGS_WITH_CODEC, FRAME_HEADER_LEN, KIND_RECORDS, Frame
 from aolog.log.pruned_records import pruned_before
-from aolog.log.walk import Tail
+from aolog.log.walk import Damage, Tail
 from aolog.read.batch import RecordFrame
 from aolog.read.gaps import OpenGap
 from aolog.record import Gap, GapReason
@@ -87,6 +88,7 @@ class Scan:
         self._gap: OpenGap | None = None
         self._out: deque[ScanOutcome] = deque()
         self._intact: list[Frame] = []  # frames that are not decompressed yet
+        self._damage: Damage | None = None  # passed by the walker, and no part of a gap yet
         self._audit = audit
 
     def close(self) -> None:
@@ -95,36 +97,53 @@ class Scan:
 
     def next(self) -> ScanOutcome | None:
         """The next frame or gap; None: nothing more for now, ask again."""
-        if self._out:
-            return self._out.popleft()
-        return None if self.peek() is None else self._out.popleft()
+        found = self.peek()
+        if found is not None:
+            self._out.popleft()
+        return found
 
     def peek(self) -> ScanOutcome | None:
         """What `next` will return, without moving on."""
-        while not self._out:
-            if not (self._enter() if self.slab is None else self._step(self.slab)):
-                return None
-        return self._out[0]
+        return self._out[0] if self._find(1) else None
 
-    def gather(self, first: RecordFrame, max_bytes: int) -> list[RecordFrame]:
-        """`first`, and the frames after it up to a gap, another epoch, or `max_bytes` of all."""
-        frames = [first]
-        room = max_bytes - first.size
-        while room > 0:
+    def _find(self, count: int) -> bool:
+        """Whether there are so many results now."""
+        while len(self._out) < count:
+            if not (self._enter() if self.slab is None else self._step(self.slab)):
+                return False
+        return True
+
+    def drop(self, count: int) -> None:
+        """Moves on past so many results of `peek` or `batch`."""
+        for _ in range(count):
+            self._out.popleft()
+
+    def put_back(self, frame: RecordFrame) -> None:
+        """The next result: the rest of a frame that was dropped."""
+        self._out.appendleft(frame)
+
+    def batch(self, max_bytes: int) -> list[RecordFrame]:
+        """The frame that `peek` returned, and those after it up to a gap, another epoch, or `max_bytes` of
+        all; without moving on."""
+        frames: list[RecordFrame] = []
+        room, epoch = max_bytes, None
+        while True:
+            for found in islice(self._out, len(frames), None):
+                if frames and (
+                    not isinstance(found, RecordFrame) or found.size > room or found.epoch != epoch
+                ):
+                    return frames
+                assert isinstance(found, RecordFrame)
+                frames.append(found)
+                room -= found.size
+                epoch = found.epoch
+            if room <= 0:
+                return frames
             try:
-                found = self.peek()
+                if not self._find(len(frames) + 1):
+                    return frames
             except AologError:  # the next call raises it again, and has no frames to lose
-                break
-            if (
-                not isinstance(found, RecordFrame)
-                or found.size > room
-                or found.epoch != first.epoch
-            ):
-                break
-            frames.append(found)
-            self.next()
-            room -= found.size
-        return frames
+                return frames
 
     def first_frame(self) -> RecordFrame | None:
         """The next frame; skips gaps."""
@@ -169,15 +188,19 @@ class Scan:
         walker = self._walker
         if walker is None:
             return self._leave(slab, None)
+        if self._damage is not None:
+            begin, end = self._damage
+            reason: GapReason = "corrupt" if self._was_durable(slab, end) else "torn_or_corrupt"
+            self._open_gap(slab.base + begin, slab.base + end, reason)
+            self._damage = None
+            return True
         frames = self._intact or walker.run()
         if not frames:
             outcome = walker.next()
             if isinstance(outcome, Tail):
                 return self._leave(slab, outcome)
-            if not isinstance(outcome, Frame):
-                begin, end = slab.base + outcome.begin, slab.base + outcome.end
-                was_durable = self._was_durable(slab, outcome.end)
-                self._open_gap(begin, end, "corrupt" if was_durable else "torn_or_corrupt")
+            if isinstance(outcome, Damage):
+                self._damage = outcome
                 return True
             frames = [outcome]
         if slab.compressed:
@@ -280,7 +303,15 @@ class Scan:
                     path=self.log.slab_path(self.log.bases[i]),
                 ) from None
             return True
-        place, self._place = self._place, None
+        reason: GapReason | None = None
+        if slab.lacks_header and slab.limit is None:
+            # A header is durable before its slab has a name: it was there. If this is such a slab:
+            # of a log without headers, a power cut may take the first bytes and leave others.
+            reason = "corrupt" if self.log.shows_format else "torn_or_corrupt"
+            if slab.foreign is not None:
+                reason = "foreign"
+        end = max(self.address, slab.base + slab.end_offset)  # a cursor may be past the file's
+        place, self._place = self._place, None  # from here on nothing raises
         offset = None
         if place is not None and place.slab == slab.base:
             offset = place.offset
@@ -290,13 +321,7 @@ class Scan:
         self._passed_foreign |= slab.foreign is not None
         if not slab.lacks_header:
             self._walker = slab.walker(offset)
-        elif slab.limit is None:
-            # A header is durable before its slab has a name: it was there. If this is such a slab:
-            # of a log without headers, a power cut may take the first bytes and leave others.
-            reason: GapReason = "corrupt" if self.log.shows_format else "torn_or_corrupt"
-            if slab.foreign is not None:
-                reason = "foreign"
-            end = max(self.address, slab.base + slab.end_offset)  # a cursor may be past the file's
+        elif reason is not None:
             self._open_gap(self.address, end, reason)
             self.address = end
             self._close_gap(None)

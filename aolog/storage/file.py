@@ -87,6 +87,8 @@ class File:
     """An open file. The caller passes each position, and the file keeps none: any thread may read
     while one writes. Close it with `close` or `with`."""
 
+    fd = -1  # until it is set: an interrupt may come before
+
     def __init__(self, path: str, fd: int, system: System = REAL) -> None:
         self.path = path
         self.fd = fd

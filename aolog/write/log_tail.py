@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from aolog import errors as notices
 from aolog.errors import (
     AologError,
+    CallInterrupted,
     Forked,
     LogClosed,
     SlabLost,
     StorageError,
     StorageFull,
     SyncFailed,
-    UsageError,
 )
 from aolog.format.native.inlet import Lock
 from aolog.format.slab import ADDRESS_END, MAGIC
@@ -264,7 +264,7 @@ class LogTail:
                 return False
             failure: AologError = error
         else:
-            failure = UsageError(
+            failure = CallInterrupted(
                 f"the writer failed: {error!r} interrupted a call",
                 hint="close it and open the log again, which recovers it",
                 path=self._chain.path,

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from aolog import errors as notices
-from aolog.errors import AologError, Forked, LogClosed, UsageError, nested_call, not_copied
+from aolog.errors import AologError, Forked, LogClosed, UsageError, not_copied
 from aolog.format.compression import packer
 from aolog.format.native.inlet import Inlet, Lock
 from aolog.format.slab import NO_TIMESTAMP
@@ -316,7 +316,7 @@ class Writer(Inlet):
     def _refuse_nested(self) -> None:
         """A signal handler, or a finalizer, may run in the middle of another call of its thread."""
         if self._is_locked() or threading.get_ident() in self._commit.threads:
-            raise nested_call()
+            raise lifetime.nested_call()
 
     def _after_error(self, error: BaseException) -> None:
         """An exception in the middle of a call: the writer fails unless its state is as documented."""

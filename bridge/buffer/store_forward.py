@@ -31,7 +31,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull, nested_call
+from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull
+from aolog.log.lifetime import nested_call
 from bridge.buffer.memory_queue import Item, MemoryQueue
 from bridge.buffer.provider import NotDelivered
 from bridge.buffer.provider_sender import ProviderSender

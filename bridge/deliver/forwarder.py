@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from aolog.read.reader import lag_from
 from aolog.record import Lag
 from bridge.config.names import is_topic_name
 from bridge.config.routing import Routing
@@ -20,6 +19,7 @@ from bridge.deliver.delivery import AT_LEAST_ONCE, Delivery
 from bridge.deliver.exactly_once.delivery import ExactlyOnce
 from bridge.deliver.known_gaps import LossFile
 from bridge.deliver.log_source import LogSource
+from bridge.deliver.position import Position
 from bridge.deliver.status import done
 from bridge.deliver.transform import Transforms, View
 from bridge.errors import WrongSetting
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from aolog.storage.storage import Storage
     from bridge.deliver.losses import LogLosses
     from bridge.deliver.options import ForwarderOptions
-    from bridge.deliver.position import Position
     from bridge.deliver.status import Status
 
 _RATE_S = 0.5  # the shortest time over which a rate is taken
@@ -192,12 +191,12 @@ class Forwarder:
     def _lag(self, position: Position) -> Lag:
         """What is left to send, up to `until`."""
         reader, until = self._source.reader, self._options.until
-        lag = lag_from(reader, *position)
+        lag = reader.view.lag(position)
         if until is None:
             return lag
         if position.address >= until:
             return Lag(0, 0, 0.0)
-        beyond = lag_from(reader, until, self._until_ordinal)
+        beyond = reader.view.lag(Position(until, self._until_ordinal))
         records = None
         if lag.records is not None and beyond.records is not None:
             records = max(0, lag.records - beyond.records)

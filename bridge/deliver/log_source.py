@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from aolog import Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned, CursorDiverged, CursorForeign, counted
-from aolog.log.cursor_file import Position as CursorPosition
+from aolog.log.cursor_file import CursorPosition
 from aolog.log.retention import Retention, prune
 from aolog.read.gaps import reported_elsewhere
-from aolog.read.reader import prepare_commit, pruned_from, resume_at, return_to
 from aolog.storage.storage import Storage
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.position import Position
@@ -66,7 +65,7 @@ class LogSource:
     @property
     def position(self) -> Position:
         """The position of the reader."""
-        return Position(self.reader.tell(), self.reader.ordinal)
+        return self.reader.view.position
 
     def read_batch(self, timeout_s: float, bytes_max: int = READ_BYTES_MAX) -> Batch | None:
         """The next records: some thousand, at most bytes_max, and at most what may be sent in a second.
@@ -96,7 +95,7 @@ class LogSource:
 
     def committing(self, position: Position) -> Callable[[], None]:
         """A function that makes the local cursor durable there, in any thread: see Reader."""
-        return prepare_commit(self.reader, *position)
+        return self.reader.view.prepare_commit(position)
 
     def prune(self) -> None:
         """Deletes slabs that every cursor has passed, if that is wanted. In any thread."""
@@ -109,7 +108,7 @@ class LogSource:
     def go_to(self, position: Position) -> None:
         """Reads again from there. Records that retention has removed meanwhile are a gap."""
         try:
-            return_to(self.reader, *position)
+            self.reader.view.return_to(position)
         except AddressPruned:
             self.reader.seek("earliest")
             self.count_pruned(position)
@@ -125,7 +124,7 @@ class LogSource:
         try:
             reader.end()  # lists the slabs anew
             cursor = CursorPosition(address, ordinal, uuid, epoch, protects=True)
-            resume_at(reader, cursor, kept_outside=True)
+            reader.view.resume_at(cursor, kept_outside=True)
             if last is not None and not self._has(*last, epoch):
                 raise CursorDiverged(
                     f"at {last[0]} the log has another record than the one that was delivered: "
@@ -161,7 +160,7 @@ class LogSource:
 
     def count_pruned(self, position: Position) -> None:
         """Counts the unread records from there on that retention has removed."""
-        self.losses.pruned(pruned_from(self.reader, *position))
+        self.losses.pruned(self.reader.view.pruned(position))
 
     def close(self) -> None:
         """Releases the cursor."""

@@ -1,22 +1,19 @@
-"""A place in the log, and a record there that will never be taken. Pure: both deliveries share it."""
+"""A record in the log that will never be taken. Pure: both deliveries share it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from aolog.record import Position
+
 if TYPE_CHECKING:
     from aolog.read.batch import Batch
     from bridge.kafka.lane import LaneKey, Refusal
 
+__all__ = ["Aside", "Poison", "Position", "first_ordinal"]
+
 Poison: TypeAlias = Literal["stop", "dead-letter", "drop"]
 """What to do with a record that the cluster will never take."""
-
-
-class Position(NamedTuple):
-    """A place in the log. ordinal: records before it, None in format 1."""
-
-    address: int
-    ordinal: int | None
 
 
 class Aside(NamedTuple):

@@ -27,7 +27,6 @@ from aolog.errors import (
 )
 from aolog.log.cursor_file import read_position
 from aolog.log.retention import prune
-from aolog.read.reader import pruned_from, resume_at
 from aolog.read.start import parse_where
 from aolog.storage.storage import Storage
 from bridge.deliver.backoff import Backoff
@@ -343,14 +342,14 @@ class Worker:
             try:
                 cursor = self.options.base.cursor
                 position = read_position(self.path, cursor, storage)
-                resume_at(reader, position)
+                reader.view.resume_at(position)
             except NoSuchCursor:
                 known = False
             lag = reader.lag()
             # A bridge that holds the cursor counts the losses itself.
             if known and self.phase != Phase.RUNNING and not isinstance(self.error, CursorLocked):
                 with naming(self.name):
-                    self.losses.pruned(pruned_from(reader, position.address, position.ordinal))
+                    self.losses.pruned(reader.view.pruned(position.position))
         with self.counting:
             self.lag, self.lost = lag, self._lost()
         return known and lag is not None

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
-from aolog.log.cursor_file import CursorFile, Position
+from aolog.log.cursor_file import CursorFile, CursorPosition
 from aolog.log.retention import prune
-from aolog.read.reader import return_to
+from aolog.record import Position
 from aolog.storage.storage import Storage
 from fuzz.check import Mismatch
 from fuzz.layout import base_of, parse_slab, read_files
@@ -199,7 +199,7 @@ class _History:
         address = copy.address + (m % 4096 if m % 2 else (m % 8) << 40)
         before = self.read()
         cursor = CursorFile(self.path, "c", Storage())
-        cursor.commit(Position(address, copy.ordinal, copy.uuid, 1 + n % 3, n % 2 == 0))
+        cursor.commit(CursorPosition(address, copy.ordinal, copy.uuid, 1 + n % 3, n % 2 == 0))
         cursor.close()
         self.note(before, self.read())
 
@@ -221,7 +221,7 @@ class _History:
             if wanted is not None:
                 raise Mismatch(f"{copy}: resumed at {reader.tell()}, and not {wanted}")
             self.check_position(reader, copy)
-            return_to(reader, reader.tell(), reader.ordinal)
+            reader.view.return_to(reader.view.position)
             for _ in range(n):
                 reader.read()
             if n:
@@ -252,7 +252,7 @@ class _History:
             if lost != [wanted]:
                 raise Mismatch(f"{lost} records are said to be pruned, not {wanted}")
         if first is not None and not lost:
-            return_to(reader, begin or first.address, copy.ordinal if copy else 0)
+            reader.view.return_to(Position(begin or first.address, copy.ordinal if copy else 0))
         elif first is not None:
             reader.seek(first.address)
 

@@ -15,10 +15,10 @@ from aolog.errors import (
     NoSuchCursor,
 )
 from aolog.format.frame import FRAME_HEADER_LEN
-from aolog.log.cursor_file import CursorFile, Position, read_position
+from aolog.log.cursor_file import CursorFile, CursorPosition, read_position
 from aolog.log.retention import Retention, prune
 from aolog.maintenance import verify
-from aolog.read.reader import return_to
+from aolog.record import Position
 from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, well
 from tests.aolog.conftest import fill, frames_of, in_thread, kill, overwrite, slab_files, values
@@ -50,7 +50,7 @@ def test_two_readers_that_create_one_cursor_at_once_do_not_both_hold_it(log_path
 
         def commit(file: CursorFile, outcomes: list[str] = outcomes) -> None:
             try:
-                file.commit(Position(1, 0, bytes(16), 1, protects=True))
+                file.commit(CursorPosition(1, 0, bytes(16), 1, protects=True))
                 outcomes.append("held")
             except CursorLocked:
                 outcomes.append("locked")
@@ -69,7 +69,7 @@ def test_a_position_ahead_of_the_log_is_gone_back_to(log_path: str) -> None:
     with aolog.Reader(log_path) as reader:
         list(reader)
         ahead = reader.tell() + 1000  # what power loss makes of a cursor on unsynced records
-        return_to(reader, ahead, None)
+        reader.view.return_to(Position(ahead, None))
         assert reader.read() is None
         assert reader.tell() == ahead
     kill(writer)
@@ -148,7 +148,7 @@ def test_cursors_are_listed_while_one_is_deleted(
     for name in ("a", "b", "c"):
         well("cursor", "set", log_path, name, "earliest")
 
-    def read(path: str, name: str, storage: Storage) -> Position:
+    def read(path: str, name: str, storage: Storage) -> CursorPosition:
         if name == "b":
             raise NoSuchCursor("deleted")
         return read_position(path, name, storage)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import aolog
-from aolog.log.cursor_file import Position
+from aolog.log.cursor_file import CursorPosition
 from aolog.log.names import slab_base
 from aolog.log.retention import prune
 from aolog.storage import clock
@@ -45,8 +45,8 @@ class Promise:
     durable: int = 0
     flushed: int = 0
     known: int = 0
-    committed: dict[str, Position] = field(default_factory=dict)
-    trying: dict[str, list[Position]] = field(default_factory=dict)
+    committed: dict[str, CursorPosition] = field(default_factory=dict)
+    trying: dict[str, list[CursorPosition]] = field(default_factory=dict)
     bases: list[int] = field(default_factory=list)
     pruned: set[int] = field(default_factory=set)
 
@@ -310,5 +310,5 @@ def _base(call: Call) -> int | None:
     return slab_base(call.path.rpartition("/")[2])
 
 
-def _position(address: int) -> Position:
-    return Position(address, None, b"", 0, True)
+def _position(address: int) -> CursorPosition:
+    return CursorPosition(address, None, b"", 0, True)

@@ -242,7 +242,7 @@ def one_less(found):
 def without_torn_ends(original):
     def step(self):
         while getattr(found := original(self), "reason", "") == "torn":
-            pass
+            self.drop(1)
         return found
 
     return step

@@ -105,6 +105,8 @@ PROOFS = {
         killed_creators::test_a_cursor_whose_creator_was_killed_survives_the_commit_of_the_next
         exploration::test_the_promise_holds_in_every_state_that_a_crash_leaves
         kill::test_a_reader_that_commits_is_killed_and_resumes_exactly
+        read_fail_stop::test_a_call_that_met_a_storage_error_is_repeated_and_loses_nothing
+        read_fail_stop::test_a_call_that_was_interrupted_at_any_line_loses_nothing_or_the_reader_refuses
     """,
     "commit": """
         cursor::test_a_commit_makes_a_removed_file_anew_with_its_lock_and_warns

@@ -14,7 +14,6 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from aolog.read.reader import position_at
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, undeliverable
@@ -330,7 +329,7 @@ class ExactlyOnce:
         self._trouble.say(self.engine.failure or reason, now_s, what=what)
 
     def _record(self, position: Position) -> CursorRecord:
-        epoch = position_at(self._source.reader, *position).epoch
+        epoch = self._source.reader.view.to_store(position).epoch
         return CursorRecord(
             position.address, position.ordinal, self._uuid, epoch, self._cluster.owner,
             self._sender.last,

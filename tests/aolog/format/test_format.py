@@ -16,7 +16,7 @@ import aolog
 from aolog.format import columns, compression, frame, slab
 from aolog.format.slab import Index, Seal, SlabHeader
 from aolog.log import cursor_file, names
-from aolog.log.cursor_file import COPIES, Position
+from aolog.log.cursor_file import COPIES, CursorPosition
 from aolog.queuefka import format1
 from aolog.record import GapReason
 from aolog.write.recovery_cases import Case
@@ -268,7 +268,7 @@ def test_the_seal_has_its_fields_where_the_document_says():
 
 def test_the_cursor_file_has_its_fields_where_the_document_says(tmp_path):
     table = fields("## Cursor file")
-    position = Position(11, 12, bytes(range(16)), 13, protects=True, committed_us=-14)
+    position = CursorPosition(11, 12, bytes(range(16)), 13, protects=True, committed_us=-14)
     copy = cursor_file.encode_copy(position, 15)
     assert_contiguous(table, len(copy))
     says = {name: field.unpack(copy) for name, field in table.items()}

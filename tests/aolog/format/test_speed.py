@@ -442,8 +442,9 @@ def test_the_backend_is_named_and_can_be_chosen():
 
 
 def test_what_the_compiled_half_does_is_tested_in_python_too():
-    """The tests of what uses it, once more without it; some twenty seconds."""
+    """The tests of what uses it, once more without it; some forty seconds."""
     files = ["write/test_writer.py", "read/test_reader.py", "read/test_arrow.py"]
+    files.append("read/test_read_fail_stop.py")
     process = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *(f"tests/aolog/{name}" for name in files)],
         env={**os.environ, "AOLOG_BACKEND": "python"},

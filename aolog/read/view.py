@@ -1,0 +1,389 @@
+"""`ReaderView`: an open log, a cursor, and one position that moves from frame to frame and over gaps.
+
+A `Reader` is what users call; this is what it holds. The bridge, the command line, asyncio and maintenance
+use it too: they keep positions of their own, which are ahead of or before the reader's.
+
+Fail-stop: a call returns, or raises one of our errors and may be repeated, or the view fails and refuses
+every later call. Results stay in the scan until they are complete, and the position moves last.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from aolog.errors import (
+    AddressBeyondEnd,
+    AologError,
+    CallInterrupted,
+    Forked,
+    LogClosed,
+    UsageError,
+)
+from aolog.log.cursor_file import CursorFile, CursorPosition
+from aolog.log.directory import Log
+from aolog.log.pruned_records import pruned_before
+from aolog.read import seek
+from aolog.read.batch import Batch, FrameRecords, RecordFrame
+from aolog.read.cursor import check_end, identity, prepared, resume
+from aolog.read.lag import lag
+from aolog.read.scan import Scan
+from aolog.record import Position
+from aolog.storage.watch import WAIT_S_MAX, WAIT_S_MIN, Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aolog.format.native.speed import Rows
+    from aolog.read.gaps import GapReport
+    from aolog.read.scan import Place
+    from aolog.read.seek import Start
+    from aolog.record import Gap, Lag
+    from aolog.storage.storage import Storage
+
+_Options = ParamSpec("_Options")
+_Result = TypeVar("_Result")
+
+
+def _fail_stop(
+    call: Callable[Concatenate[ReaderView, _Options], _Result],
+) -> Callable[Concatenate[ReaderView, _Options], _Result]:
+    """The method, which refuses after `close` and after a failure, and makes the view fail if something
+    unexpected interrupts it."""
+
+    @wraps(call)
+    def guarded(self: ReaderView, /, *args: _Options.args, **options: _Options.kwargs) -> _Result:
+        try:
+            self.check()
+            return call(self, *args, **options)
+        except BaseException as error:
+            self.after_error(error)
+            raise
+
+    return guarded
+
+
+class ReaderView:
+    """See the module. Not thread-safe; raises what the methods of Reader raise.
+
+    log: as it is listed. reading: the frame that is read record by record; None between frames. gaps:
+    reports each gap.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        start: Start,
+        cursor: str | None,
+        gaps: GapReport,
+        *,
+        protect: bool,
+        storage: Storage,
+    ) -> None:
+        self.path = path
+        self.gaps = gaps
+        self.reading: FrameRecords | None = None
+        self._refusal: LogClosed | Forked | CallInterrupted | None = None
+        self._protect = protect
+        self._watch: Watch | None = None
+        self._cursor: CursorFile | None = None
+        self.log = Log(path, storage)
+        try:
+            self.log.require_slabs()
+            position = None
+            if cursor is not None:
+                self._cursor = CursorFile(path, cursor, storage)
+                position = self._cursor.position
+            if position is None:
+                place = self.log.listed(partial(seek.find, self.log, start, None))
+            else:
+                place = self.log.listed(partial(resume, self.log, position))
+        except BaseException:
+            self._release()
+            raise
+        self._move(place)
+
+    # --- fail-stop ---------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raises LogClosed, Forked, CallInterrupted if the view can no longer be used."""
+        refusal = self._refusal
+        if refusal is not None:
+            raise type(refusal)(refusal.reason, hint=refusal.hint, **refusal.details)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a call was interrupted. Then its position means nothing."""
+        return isinstance(self._refusal, CallInterrupted)
+
+    def after_error(self, error: BaseException) -> None:
+        """After an exception in a call: the view fails unless its state is as documented."""
+        if isinstance(error, AologError) or error is self.gaps.raised or self._refusal is not None:
+            return
+        self._refusal = CallInterrupted(
+            f"the reader failed: {error!r} interrupted a call",
+            hint="close it and open another one, which continues from the cursor",
+            path=self.path,
+        )
+        self._stop_rows()
+
+    def close(self) -> None:
+        """Releases files and the cursor. Idempotent."""
+        if not isinstance(self._refusal, LogClosed | Forked):
+            self._scan.close()
+            self._release()
+            self._refusal = LogClosed("the reader is closed", hint="open another", path=self.path)
+
+    def abandon_after_fork(self) -> None:
+        """Releases everything in a forked child: the cursor's lock is the parent's."""
+        self._scan.close()
+        self._release()
+        self._refusal = Forked(
+            "the reader was opened before a fork",
+            hint="open another Reader in the child",
+            path=self.path,
+        )
+
+    def _release(self) -> None:
+        self._stop_rows()
+        if self._cursor is not None:
+            self._cursor.close()
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        self.log.close()
+
+    # --- the position -------------------------------------------------------------------------
+
+    @property
+    def position(self) -> Position:
+        """Of the next record."""
+        if self.has_failed:
+            self.check()
+        return self._position if self.reading is None else self.reading.position
+
+    @property
+    def epoch(self) -> int:
+        """As Reader."""
+        slab = self._scan.slab
+        header = self.log.last_header() if slab is None else slab.header
+        return 0 if header is None else header.epoch
+
+    @property
+    def has_cursor_position(self) -> bool:
+        """As Reader."""
+        return self._cursor is not None and self._cursor.position is not None
+
+    @_fail_stop
+    def seek(self, where: Start, ordinal: int | None) -> None:
+        """Moves to a place, or to the record with so many records of the log before it."""
+        self._move(self._find(where, ordinal))
+
+    @_fail_stop
+    def return_to(self, position: Position) -> None:
+        """Moves back to a position that it had earlier. Gaps after it are reported again."""
+        try:
+            place = self._find(position.address)
+        except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above it
+            place = self._find("latest")
+        self._move(place._replace(address=position.address, ordinal=position.ordinal))
+
+    @_fail_stop
+    def resume_at(self, position: CursorPosition, *, kept_outside: bool = False) -> None:
+        """Moves to a cursor's position, without holding the cursor. kept_outside: the position was not
+        stored in the log's directory, so a restore of the log did not restore it. Raises
+        CursorForeign, CursorDiverged."""
+        place = self.log.listed(lambda: resume(self.log, position))
+        if kept_outside:
+            self.log.listed(lambda: check_end(self.log, position))
+        self._move(place)
+
+    def _find(self, where: Start, ordinal: int | None = None) -> Place:
+        self.log.refresh_end()
+        return self.log.listed(partial(seek.find, self.log, where, ordinal))
+
+    def _move(self, place: Place) -> None:
+        self._stop_rows()
+        self._scan = Scan(self.log, place)
+        self._position = Position(place.address, place.ordinal)
+
+    def _advance(self, address: int, ordinal: int | None) -> None:
+        self._position = Position(max(self._position.address, address), ordinal)
+
+    @_fail_stop
+    def end(self) -> Position:
+        """After the last record now."""
+        self.log.refresh_end()
+        place = self.log.listed(lambda: seek.latest(self.log))
+        return Position(place.address, place.ordinal)
+
+    @_fail_stop
+    def durable(self) -> int | None:
+        """As Reader."""
+        self.end()  # finds the last slab
+        return self.log.listed(lambda: seek.durable(self.log))
+
+    # --- what can be asked of any position; the default is the view's ---------------------------
+
+    @_fail_stop
+    def prepare_commit(self, position: Position | None = None) -> Callable[[], None]:
+        """`Reader.commit` in two steps, for a position that it has passed: returns the call that commits
+        it. Another thread may make that call while this thread reads. Make one call at a time, in
+        order, before `close`."""
+        if self._cursor is None:
+            raise UsageError(
+                "the reader has no cursor to commit", hint='open it with cursor="name"'
+            )
+        return prepared(self.log, self._cursor, self.to_store(position or self.position))
+
+    @_fail_stop
+    def commit(self, position: Position | None = None) -> None:
+        """As Reader."""
+        self.prepare_commit(position)()
+
+    @_fail_stop
+    def to_store(self, position: Position) -> CursorPosition:
+        """The position as a cursor stores it, with the log's UUID and the epoch."""
+        uuid, epoch = self.log.listed(lambda: identity(self.log, position.address))
+        return CursorPosition(*position, uuid, epoch, self._protect)
+
+    @_fail_stop
+    def lag(self, position: Position | None = None) -> Lag:
+        """The unread records between the position and the end of the log now."""
+        address, ordinal = position or self.position
+        self.log.refresh_end()
+        frame = None if self.reading is None else self.reading.frame
+        return self.log.listed(lambda: lag(self.log, address, ordinal, frame))
+
+    @_fail_stop
+    def pruned(self, position: Position | None = None) -> list[tuple[Gap, int | None]]:
+        """The unread records that retention removed: each gap, with the number of records of the log
+        before it, None if unknown."""
+        here = self.position
+        address, ordinal = position or here
+        self.log.refresh_end()
+        if address == here.address:
+            return self.log.listed(lambda: self._scan.pruned(ordinal))
+        gap = self.log.listed(lambda: pruned_before(self.log, address, ordinal))
+        return [] if gap is None else [(gap, ordinal)]
+
+    # --- frames -------------------------------------------------------------------------------
+
+    @_fail_stop
+    def next_rows(
+        self, rows: Callable[[RecordFrame], Rows], end: int | None = None
+    ) -> FrameRecords | None:
+        """As `rows_of`, of a frame that begins before `end`, or is being read."""
+        return self.rows_of(rows) if end is None or self._is_before(end) else None
+
+    def rows_of(self, rows: Callable[[RecordFrame], Rows]) -> FrameRecords | None:
+        """The frame with the next record, as rows of this kind; None if there is none yet. Its caller
+        does what `_fail_stop` does."""
+        reading = self.reading
+        if reading is not None and reading.rows is rows and not reading.is_read:
+            return reading
+        self.end_rows()
+        frame = self._peek()
+        if frame is not None:
+            reading = FrameRecords(frame, rows)
+            self._scan.drop(1)
+            self.reading = reading
+        return self.reading
+
+    def _stop_rows(self) -> None:
+        """Iterators over the frame that is being read end."""
+        reading, self.reading = self.reading, None
+        if reading is not None:
+            reading.end()
+
+    @_fail_stop
+    def end_rows(self) -> None:
+        """Stops reading a frame record by record. The scan gets back its unread records, if any."""
+        reading = self.reading
+        if reading is not None:
+            self._advance(*reading.position)
+            self.reading = None
+            if (rest := reading.end()) is not None:
+                self._scan.put_back(rest)
+
+    def _peek(self) -> RecordFrame | None:
+        """The next frame, which stays in the scan; None if there is none yet. Reports gaps before it. No
+        frame is being read."""
+        self.check()
+        while (found := self._scan.peek()) is not None:
+            if isinstance(found, RecordFrame):
+                return found
+            self._pass(found)
+        self._advance(self._scan.address, self._position.ordinal)
+        return None
+
+    def _is_before(self, end: int) -> bool:
+        """Whether the next record is in a frame that begins before an address, or in the one that is being
+        read. Reports gaps before that."""
+        if self.reading is not None:
+            if not self.reading.is_read:
+                return self.position.address < end
+            self.end_rows()
+        while self._position.address < end and (found := self._scan.peek()) is not None:
+            if isinstance(found, RecordFrame):
+                return found.address < end
+            if found.begin >= end:
+                return False
+            self._pass(found)
+        if self._position.address < end:
+            self._advance(self._scan.address, self._position.ordinal)
+        return False
+
+    def _pass(self, gap: Gap) -> None:
+        """Moves past a gap, which is the next result of the scan, and reports it."""
+        ordinal = self._position.ordinal
+        if gap.records_lost is None or ordinal is None:
+            ordinal = self._scan.ordinal
+        else:
+            ordinal += gap.records_lost
+        self._advance(gap.end, ordinal)
+        self._scan.drop(1)
+        self.gaps.report(gap)
+
+    @_fail_stop
+    def take(
+        self,
+        max_bytes: int,
+        use: Callable[[Batch], _Result],
+        *,
+        until_s: float | None = None,
+        end: int | None = None,
+    ) -> _Result | None:
+        """What `use` makes of the next batch; None if there is none. The position moves once the result is
+        made. until_s: waits for a batch, up to that time of `time.monotonic`. end: None from that address on."""
+        self.end_rows()
+        if end is not None and self._position.address >= end:
+            return None
+        if self._peek() is None and (until_s is None or not self.wait(until_s)):
+            return None
+        frames = self._scan.batch(max_bytes)
+        made, last = use(Batch(frames)), frames[-1]
+        self._advance(last.end, last.end_ordinal)
+        self._scan.drop(len(frames))
+        return made
+
+    @_fail_stop
+    def wait(self, until_s: float | None) -> bool:
+        """Waits for a frame, up to that time of `time.monotonic`; None: for ever. Returns whether there is
+        one. The caller has just found none."""
+        look = self._watch is None  # the frame may have been written before the watch began
+        if self._watch is None:
+            self._watch = Watch(self.path)
+        woken, wait_s = True, WAIT_S_MIN
+        while True:
+            if look and self._peek() is not None:
+                return True
+            if not woken:  # nothing happens here: perhaps it happens in another log
+                self.log.check_place(self._scan.slab)
+            look = True
+            left_s = wait_s if until_s is None else until_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            woken = self._watch.wait(min(wait_s, left_s))
+            wait_s = min(2 * wait_s, WAIT_S_MAX)
