@@ -22,7 +22,7 @@ from aolog.cli.output import json_option, out, tell_pruned, to_stderr
 from aolog.cli.parse import log_argument
 from aolog.cli.record_parts import SPEC, RecordParts, Spec, Tally
 from aolog.cli.stop_signals import StopSignals
-from aolog.cli.writer_options import headings, writer_options
+from aolog.cli.writer_options import as_typed, headings, writer_options
 from aolog.errors import (
     AddressPruned,
     AologError,
@@ -312,7 +312,10 @@ def append(
     retention = Retention(retention_max_bytes, retention_max_age, retention_max_slabs, policy)
     paths, tally = files or (STDIN,), Tally()
     with StopSignals() as signals:
-        writer = Writer(log, retention=retention, **options)
+        try:
+            writer = Writer(log, retention=retention, **options)
+        except UsageError as error:
+            raise as_typed(error) from None
         problem: AologError | None = None
         try:
             record_bytes_max = options["max_record_bytes"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from aolog.write.options import table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aolog.errors import UsageError
     from aolog.write.options import Option
 
 _RETENTION = (
@@ -44,10 +46,30 @@ def headings() -> dict[str, str]:
     return found
 
 
+def as_typed(error: UsageError) -> UsageError:
+    """The error of a writer with its options spelled as they are typed: `--sync never` for sync='never', and
+    `--retention-max-bytes 9` for Retention(max_bytes=9)."""
+    names, value = "|".join(table()), r"""["']?([\w.-]+)["']?"""
+
+    def text(of: str) -> str:
+        of = re.sub(
+            rf"Retention\((\w+)={value}\)", lambda m: f"{_flag('retention_' + m[1])} {m[2]}", of
+        )
+        of = re.sub(rf"\b({names})={value}", lambda m: f"{_flag(m[1])} {m[2]}", of)
+        return re.sub(rf"\b({names})\b", lambda m: _flag(m[0]) if "_" in m[0] else m[0], of)
+
+    hint = None if error.hint is None else text(error.hint)
+    return type(error)(text(error.reason), hint=hint, **error.details)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _option(one: Option) -> Callable[[Any], Any]:
     default = "" if one.default is None else f"  [{one.default_text.replace(' ', '')}]"
     return click.option(
-        f"--{one.name.replace('_', '-')}",
+        _flag(one.name),
         type=_type(one),
         default=one.default,
         help=f"{one.about.sentence}{default}",

@@ -126,7 +126,7 @@ class WriterOptions(NamedTuple):
             raise UsageError(
                 f"Retention(max_bytes={max_bytes}) leaves no room for two slabs of "
                 f"{self.full_bytes} bytes",
-                hint="leave out slab_bytes (--slab-bytes), or raise the total",
+                hint="leave out slab_bytes, or raise the total",
             )
         return self
 

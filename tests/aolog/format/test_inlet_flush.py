@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aolog.format.native import inlet
@@ -95,6 +95,7 @@ def file(tmp_path: Path) -> Iterator[tuple[int, Path]]:
 # --- flush ------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)  # it waits for a device
 @given(RECORDS, st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=10))
 def test_a_flush_and_a_sync_write_what_python_s_frames_would_be(
     tmp_path_factory: pytest.TempPathFactory,

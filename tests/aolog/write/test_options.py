@@ -45,6 +45,28 @@ def test_the_docstring_and_the_command_have_every_option_below_its_question():
                 assert f"\n{prefix}{name.replace('_', dash)}" in part, (name, group)
 
 
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        (
+            "--sync-records 2 --sync never",
+            "--sync-records 2 with --sync never; use --sync interval",
+        ),
+        (
+            "--compression lz4 --compression-level 20",
+            "--compression-level 20; lz4 has levels 1 to 12",
+        ),
+        ("--format queuefka --compression zstd", "; use --format aolog, or --compression none"),
+        ("--retention-max-bytes 9 --slab-bytes 9", "--retention-max-bytes 9 leaves no room"),
+        ("--retention-max-bytes 9 --slab-bytes 9", "; leave out --slab-bytes, or raise the total"),
+    ],
+)
+def test_the_command_refuses_options_as_they_are_typed(tmp_path, typed, shown):
+    ended = CliRunner().invoke(main, ["append", str(tmp_path / "log"), *typed.split()], input="")
+    assert ended.exit_code == 2
+    assert shown in ended.stderr
+
+
 def test_sparks_names_are_those_of_the_table_in_its_spelling():
     for spark_name, name in OF_WRITER.items():
         assert spark_name.lower() == name.replace("_", "")
