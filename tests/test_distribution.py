@@ -103,6 +103,8 @@ WITHOUT_EXTRAS = [
     ("aolog append LOG FILE --compression lz4", "compression"),
     ("aolog read LOG", None),
     ("aolog read s3://bucket/log", "objects"),
+    ("aolog archive LOG s3://bucket/log", "objects"),
+    ("aolog restore s3://bucket/log COPY", "objects"),
     ("aolog tail LOG", None),
     ("aolog info LOG", None),
     ("aolog verify LOG", None),

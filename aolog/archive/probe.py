@@ -109,9 +109,12 @@ def _is_right(state: Probing, answer: Answer) -> bool:
         case "create_again" | "replace_other", Refused():
             return True
         case "metadata", Found(tag=tag, write_id=write_id, sha256=sha256):
-            return (tag, write_id, sha256) == (state.tag, state.id, "first")
+            same = (
+                state.tag is not None and tag.etag == state.tag.etag
+            )  # not every answer has a version
+            return same and (write_id, sha256) == (state.id, "first")
         case "replace", Stored(tag=tag):
-            return tag != state.tag
+            return state.tag is not None and tag.etag != state.tag.etag
         case "list", Names(names=names):
             return PREFIX + state.id in names
         case "delete", Deleted():

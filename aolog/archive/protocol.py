@@ -55,6 +55,7 @@ class Job(NamedTuple):
     topic: str | None
     local: tuple[Entry, ...]  # the local slabs as they are now, by base; without ETags
     write_id: str  # of this round, random
+    begin: int = 0  # of the log's first slab; those before it were pruned
     drop_below: int = 0  # the archive's retention removes slabs that end at or before this address
     sweeps: bool = False  # whether to look for leftovers: once in the life of a process is enough
 
@@ -238,7 +239,7 @@ def _plan(
     """The state in which the manifest of `view` is known. uploaded: slabs whose objects exist."""
     if job.sweeps and view.tag is not None:
         return Listing(job, view)
-    wanted = missing(job.local, view.manifest)
+    wanted = missing(job.local, job.begin, view.manifest)
     if isinstance(wanted, Failed):
         return wanted
     there = {entry.object_name: entry for entry in uploaded}
@@ -285,10 +286,12 @@ def _committed(view: View, old: Manifest, leftovers: tuple[str, ...]) -> Protect
     return Protecting(view, tuple(sorted({*leftovers, *replaced} - used)))
 
 
-def missing(local: tuple[Entry, ...], manifest: Manifest) -> list[Entry] | Failed:
-    """The local slabs, or longer beginnings of the last one, that the archive lacks."""
+def missing(local: tuple[Entry, ...], begin: int, manifest: Manifest) -> list[Entry] | Failed:
+    """The local slabs, or longer beginnings of the last one, that the archive lacks. begin: as in Job."""
     archived = {entry.base: entry for entry in manifest.entries}
     last = manifest.entries[-1] if manifest.entries else None
+    # Else a copy of the log, which goes on at a far address, would be appended to the other's history.
+    follows = last is None or last.base < begin or any(e.base == last.base for e in local)
     wanted = []
     for entry in local:
         there = archived.get(entry.base)
@@ -299,6 +302,10 @@ def missing(local: tuple[Entry, ...], manifest: Manifest) -> list[Entry] | Faile
                 return Failed(
                     "overlaps",
                     f"the archive has other slabs where the local one is at {entry.base}",
+                )
+            if not follows and last is not None:
+                return Failed(
+                    "differs", f"the archive has a slab at {last.base}, which the log lacks"
                 )
             wanted.append(entry)
         elif entry.sha256 == there.sha256 and entry.end == there.end:

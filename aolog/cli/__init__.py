@@ -1,7 +1,7 @@
 """The command line: `aolog`, also `python -m aolog`.
 
 Each command has a module: append, read (and tail), info, verify, repair, salvage, backup, prune,
-cursor; `root` lists them. They share `failing` (errors become one line and an exit status),
+cursor, archive (and restore); `root` lists them. They share `failing` (errors become one line and an exit status),
 `output` (standard output, text and JSON), `parse` (values that users type), `option_groups`,
 `cursor_state` and `lock_holders`. `input`, `record_parts` and `stop_signals` belong to
 append. Commands have no logic of the log: they call the package as any program would.

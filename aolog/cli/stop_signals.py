@@ -52,6 +52,14 @@ class StopSignals:
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
 
+    def wait(self, timeout_s: float) -> bool:
+        """Waits for a stop signal, at most so long. Whether there was one."""
+        if self.signum is None:
+            poll = select.poll()
+            poll.register(self._wakes, select.POLLIN)
+            poll.poll(timeout_s * 1000)
+        return self.signum is not None
+
     def wait_readable(self, fd: int) -> bool:
         """Waits for input or its end; False after a stop signal."""
         if self.signum is not None:

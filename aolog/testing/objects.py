@@ -1,6 +1,6 @@
 """An object store that fails on purpose: what it holds is a value, and each request makes another value.
 
-`Objects.after(request)` carries a request out and answers it, as a store does that keeps the rules of
+`SimulatedStore` takes the place of a client. `Objects.after(request)` carries a request out and answers it, as a store does that keeps the rules of
 aolog/docs/reference/archive.md. ETags are made of the content, as S3 makes them: equal contents have equal
 ETags. A caller loses answers, repeats requests or carries them out later by itself, and so can visit
 every order (tests/explore/archive.py).
@@ -9,7 +9,7 @@ every order (tests/explore/archive.py).
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.storage.objects.requests import (
     Absent,
@@ -26,7 +26,11 @@ from aolog.storage.objects.requests import (
     Request,
     Stored,
     Tag,
+    Unclear,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Object(NamedTuple):
@@ -94,3 +98,35 @@ class Objects(NamedTuple):
         others = [each for each in self.stored if each[0] != put.name]
         stored = tuple(sorted([*others, (put.name, new)], key=lambda each: each[0]))
         return self._replace(stored=stored), Stored(new.tag)
+
+
+class SimulatedStore:
+    """A store that takes the place of an `aolog.storage.objects.client.Client`.
+
+    before: called with each request before it is carried out. It returns None, or (whether the request is
+    carried out nevertheless, the answer that the caller gets). log: the requests, in order."""
+
+    url = "s3://simulated"
+
+    def __init__(self, objects: Objects | None = None) -> None:
+        self.objects = objects or Objects()
+        self.before: Callable[[Request], tuple[bool, Answer] | None] = lambda _: None
+        self.requests = self.sent_bytes = 0
+        self.log: list[Request] = []
+
+    def send(self, request: Request) -> Answer:
+        """Carries the request out, unless `before` says otherwise."""
+        self.requests += 1
+        self.log.append(request)
+        if isinstance(request, Put) and isinstance(request.content, bytes):
+            self.sent_bytes += len(request.content)
+        other = self.before(request)
+        if other is None or other[0]:
+            self.objects, answer = self.objects.after(request)
+        return answer if other is None else other[1]
+
+    def ask(self, request: Request) -> Answer:
+        """As `send`, until the answer is clear."""
+        while isinstance(answer := self.send(request), Unclear):
+            pass
+        return answer

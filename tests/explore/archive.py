@@ -45,7 +45,7 @@ class Client(NamedTuple):
         lives = self.lives + again
         local, below = self.rounds[round]
         write_id = f"{self.name}{round}.{lives}"
-        job = protocol.Job(UUID, None, local, write_id, below, sweeps=view is None)
+        job = protocol.Job(UUID, None, local, write_id, 0, below, sweeps=view is None)
         return self._replace(state=protocol.begin(job, view), round=round, lives=lives)
 
 

@@ -75,7 +75,9 @@ def forgets_the_floor(monkeypatch):
     """A slab that retention dropped is archived again by a slow archiver."""
     honest = protocol.missing
     monkeypatch.setattr(
-        protocol, "missing", lambda local, manifest: honest(local, manifest._replace(floor=0))
+        protocol,
+        "missing",
+        lambda local, begin, manifest: honest(local, begin, manifest._replace(floor=0)),
     )
 
 
@@ -119,6 +121,11 @@ def test_a_finished_slab_with_other_bytes_is_refused():
 def test_slabs_that_overlap_are_refused():
     whole = Entry(0, 25, True, "c" * 64)
     assert refusal(Manifest(UUID, entries=(whole,)), local=(slab(1),)).code == "overlaps"
+
+
+def test_a_copy_of_the_log_that_went_on_elsewhere_is_refused():
+    ahead = Manifest(UUID, entries=(slab(0), slab(1)))
+    assert refusal(ahead, local=(slab(0), slab(9))).code == "differs"
 
 
 def test_a_local_log_that_lost_archived_bytes_is_refused():

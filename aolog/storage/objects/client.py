@@ -15,7 +15,6 @@ import random
 import re
 import time
 from datetime import timedelta
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import obstore
@@ -48,8 +47,6 @@ from aolog.storage.objects.requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aolog.format.frame import Buffer
 
 WRITE_ID, SHA256 = "aolog-write", "aolog-sha256"  # metadata; S3 sends x-amz-meta- before them
@@ -67,21 +64,13 @@ _pid: int | None = None  # of the process that used obstore first: its threads d
 class Client:
     """Requests to the objects below a URL. Thread-safe.
 
-    content: makes the bytes of a Put whose content is not bytes. requests, sent_bytes, received_bytes:
-    counted over its life."""
+    requests, sent_bytes, received_bytes: counted over its life."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        deadline_s: float = DEADLINE_S,
-        content: Callable[[Any], Buffer] | None = None,
-    ) -> None:
+    def __init__(self, url: str, *, deadline_s: float = DEADLINE_S) -> None:
         global _pid  # noqa: PLW0603 -- of the process, as obstore's threads are
         _pid = _pid or os.getpid()
         self.url = url
         self.deadline_s = deadline_s
-        self._content = content
         self.requests = self.sent_bytes = self.received_bytes = 0
         options = {} if url.startswith("file:") else _options()
         try:
@@ -174,13 +163,13 @@ class Client:
 
     def _put(self, put: Put) -> Answer:
         content = put.content
-        if not isinstance(content, bytes):
-            assert self._content is not None
-            content = self._content(content)
+        assert isinstance(content, bytes)
         self.sent_bytes += len(content)
         mode: Any = "create"
         if put.replaces is not None:
-            mode = {"e_tag": put.replaces.etag, "version": put.replaces.version}
+            mode = {"e_tag": put.replaces.etag}
+            if put.replaces.version is not None:
+                mode["version"] = put.replaces.version
         attributes = {WRITE_ID: put.write_id, SHA256: put.sha256}
         done = obstore.put(
             self._store,
@@ -236,7 +225,6 @@ def unreachable(url: str, reason: str) -> AologError:
     )
 
 
-@cache
 def _options() -> dict[str, Any]:
     """For every store but a local one. An endpoint without TLS is allowed if the user names one."""
     endpoints = [

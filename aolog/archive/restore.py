@@ -1,0 +1,114 @@
+"""`restore`: a log on a local disk from its archive. Each slab is checked; the directory appears whole."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from aolog.errors import CorruptionError, NotALog, StorageFailed, UsageError, load_optional
+from aolog.format.archive import MANIFEST, Entry, decode_manifest
+from aolog.log.names import slab_name
+from aolog.storage.directory import Inside, beside
+from aolog.storage.objects.requests import Found, Get, Tag
+from aolog.storage.objects.url import is_url, normal_url
+from aolog.storage.storage import Storage, absolute, parent_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from aolog.storage.objects.client import Client
+
+_UNFINISHED = ".restoring"
+_PIECE_BYTES = 8 << 20
+
+
+class Restored(NamedTuple):
+    """into: the new log. end: the address after its last byte. kept: slabs that an earlier attempt, which
+    was killed, had restored."""
+
+    into: str
+    slabs: int
+    bytes: int
+    end: int
+    kept: int
+
+
+def restore(
+    url: str,
+    into: str | os.PathLike[str],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    storage: Storage | None = None,
+    client: Client | None = None,
+) -> Restored:
+    """Makes the log at `into`, which must not exist, from the archive below the URL. Durable on return.
+
+    A killed restore leaves DIR.restoring, with which the next one goes on. Raises NotALog if there is no
+    archive, CorruptionError for an object with other bytes, UsageError, StorageError.
+    """
+    if not is_url(url):
+        raise UsageError(f"{url}: is not the URL of a store", hint="s3://BUCKET/PREFIX")
+    storage, url = storage or Storage(), normal_url(url)
+    place = beside(absolute(into))
+    if storage.exists(place):
+        raise UsageError(f"{place}: exists already", hint="name a new directory")
+    client = client or load_optional("aolog.storage.objects.client").Client(url)
+    answer = client.ask(Get(MANIFEST))
+    if not isinstance(answer, Found):
+        raise NotALog("no archive: there is no archive.json", hint="correct the URL", path=url)
+    manifest = decode_manifest(bytes(answer.body), f"{url}/{MANIFEST}")
+    if not manifest.entries:
+        raise NotALog("the archive is empty", hint="archive the log first", path=url)
+    total, done, kept = sum(e.size for e in manifest.entries), 0, 0
+    storage.make_directory(parent_of(absolute(place)))
+    unfinished = place + _UNFINISHED
+    storage.make_directory(unfinished)
+    with storage.open_directory(unfinished) as directory:
+        for entry in manifest.entries:
+            path = directory / slab_name(entry.base)
+            if _is_there(path, entry, storage):
+                kept += 1
+            else:
+                _fetch(client, entry, path, storage)
+            done += entry.size
+            if progress is not None:
+                progress(done, total)
+        directory.sync()
+    storage.rename(unfinished, place)
+    storage.sync_directory(parent_of(absolute(place)))
+    return Restored(str(place), len(manifest.entries), total, manifest.end, kept)
+
+
+def _is_there(path: Inside, entry: Entry, storage: Storage) -> bool:
+    found = storage.entry(path)
+    if found is None or found.size != entry.size:
+        return False
+    digest = hashlib.sha256()
+    with storage.open_read(path) as file:
+        for _, piece in file.pieces(0, entry.size):
+            digest.update(piece)
+    return digest.hexdigest() == entry.sha256
+
+
+def _fetch(client: Client, entry: Entry, path: Inside, storage: Storage) -> None:
+    digest = hashlib.sha256()
+    with storage.appearing(path) as file:
+        for at in range(0, entry.size, _PIECE_BYTES):
+            span = at, min(entry.size, at + _PIECE_BYTES)
+            answer = client.ask(Get(entry.object_name, Tag(entry.etag), span))
+            if not isinstance(answer, Found):
+                raise StorageFailed(
+                    f"the object {entry.object_name} was replaced or removed",
+                    hint="restore again: the manifest may have changed",
+                    path=client.url,
+                )
+            digest.update(answer.body)
+            file.pwrite_all([answer.body], at)
+        if digest.hexdigest() != entry.sha256:
+            raise CorruptionError(
+                f"the object {entry.object_name} has other bytes than were archived",
+                hint="put an older version of the object back if the bucket keeps versions",
+                path=client.url,
+            )
+    file.close()

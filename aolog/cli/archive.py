@@ -1,0 +1,85 @@
+"""`aolog archive` and `aolog restore`: a log in an object store, and back."""
+
+from __future__ import annotations
+
+import click
+
+from aolog.archive.archiver import SHIP_SECONDS, Archived, Archiver
+from aolog.archive.restore import restore as restore_log
+from aolog.cli.output import human_bytes, json_option, named, out, progress
+from aolog.cli.parse import DIRECTORY, DURATION, log_argument
+from aolog.cli.stop_signals import StopSignals
+from aolog.errors import counted, one_line
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  aolog archive LOG s3://bucket/logs/host-7
+  aolog archive LOG s3://bucket/logs/host-7 --follow
+  aolog read s3://bucket/logs/host-7
+
+A full slab is archived at once; of the slab that grows, what is durable. Retention waits for the cursor
+`archive`. A kill at any moment loses nothing: the next run finds what was uploaded. Nothing is ever
+overwritten. Needs the extra `objects`; credentials as the provider's own tools find them."""
+)
+@log_argument
+@click.argument("url")
+@click.option("--follow", is_flag=True, help="Go on, until interrupted; an outage is waited out.")
+@click.option(
+    "--ship-after",
+    type=DURATION,
+    default=f"{SHIP_SECONDS:g}s",
+    show_default=True,
+    help="With --follow: archive what a slab that grows has, after this long.",
+)
+@json_option
+def archive(
+    log: str,
+    url: str,
+    follow: bool,  # noqa: FBT001 -- click passes options by name
+    ship_after: float,
+    as_json: bool,  # noqa: FBT001 -- the same
+) -> None:
+    """Archive LOG below URL in an object store, beside its writer."""
+
+    def report(done: Archived) -> None:
+        if as_json:
+            out.json(named(done))
+        else:
+            late = f", {human_bytes(done.behind_bytes)} to come" if done.behind_bytes else ""
+            out.line(
+                f"{one_line(done.url)}: {counted(done.slabs, 'slab', ',')} up to address {done.end}"
+                f"{late} ({counted(done.requests, 'request', ',')}, {human_bytes(done.sent_bytes)} sent)"
+            )
+        out.flush()
+
+    with Archiver(log, url, ship_seconds=ship_after) as archiver, StopSignals() as signals:
+        archiver.begin()
+        if not follow:
+            report(archiver.round())
+            return
+        archiver.follow(signals.wait, report)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  aolog restore s3://bucket/logs/host-7 /var/lib/app/log
+
+Every object's checksum is checked. DIR appears when it is complete; what a killed restore had fetched is
+used by the next one. The log keeps its UUID: stop the writer of the original first, or use `aolog backup
+--new-uuid` of the copy. Cursors are not archived."""
+)
+@click.argument("url")
+@click.argument("directory", type=DIRECTORY, metavar="DIR")
+@json_option
+def restore(url: str, directory: str, as_json: bool) -> None:  # noqa: FBT001 -- as above
+    """Make a log in a new DIR from the archive below URL."""
+    with progress("restore", shown=not as_json) as update:
+        done = restore_log(url, directory, progress=update)
+    if as_json:
+        out.json({"url": url, **named(done)})
+    else:
+        slabs = counted(done.slabs, "slab", ",")
+        out.line(f"{one_line(done.into)}: {slabs}, {human_bytes(done.bytes)}, up to {done.end}")

@@ -1,0 +1,209 @@
+"""Archives on real servers: read, restored, and written through a proxy that loses and refuses.
+
+The waits between attempts are short here; a store that is found by its environment variables, as users
+have it, is on loopback.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aolog
+from aolog.archive import archiver as archiver_module
+from aolog.archive.archiver import Archiver
+from aolog.errors import PermissionDenied, StorageFailed, UsageError
+from tests.aolog.archive.stores import BUCKET, STORES, Proxy, make_bucket, program
+from tests.aolog.commands import answer, failure, well
+from tests.aolog.conftest import SOON_S
+
+pytest.importorskip("obstore")
+
+from aolog.storage.objects import client as client_module
+from aolog.storage.objects import system as object_system
+
+pytestmark = pytest.mark.xdist_group("object stores")
+
+SECRET = "hidden0123456789"
+
+
+@pytest.fixture(scope="module", params=STORES)
+def proxy(request) -> Iterator[Proxy]:
+    if request.param == "gofakes3" and program() is None:
+        assert not (request.config.getoption("--long") and "CI" in os.environ), (
+            ".ci/run installs it"
+        )
+        pytest.skip("gofakes3 is not installed")
+    with STORES[request.param]() as endpoint:
+        make_bucket(endpoint)
+        proxy = Proxy(endpoint)
+        yield proxy
+        proxy.close()
+
+
+@pytest.fixture
+def long(request) -> bool:
+    return request.config.getoption("--long")
+
+
+@pytest.fixture(autouse=True)
+def environment(proxy, monkeypatch):
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": proxy.endpoint,
+    }.items():  # fmt: skip  # a table
+        monkeypatch.setenv(name, value)
+    for module in client_module, archiver_module:
+        monkeypatch.setattr(module, "_WAIT_S_MIN", 0.001)
+    monkeypatch.setattr(object_system, "REFRESH_S", 0.0)
+    object_system.object_system.cache_clear()
+    proxy.rule = lambda *_: None
+    proxy.seen.clear()
+
+
+@pytest.fixture
+def url(tmp_path) -> str:
+    """Below it nothing is stored yet; some of its characters need care in a signature and in a path."""
+    return f"s3://{BUCKET}/a b+c=ä/{tmp_path.name}"
+
+
+@pytest.fixture
+def log(tmp_path) -> str:
+    path = str(tmp_path / "log")
+    with aolog.Writer(path, slab_bytes=16 << 10) as writer:
+        for number in range(250):
+            writer.append(b"%d " % number + bytes(100))
+            writer.flush()
+    return path
+
+
+def archived(path: object, url: str) -> archiver_module.Archived:
+    with Archiver(str(path), url) as archiver:
+        archiver.begin()
+        return archiver.round()
+
+
+def read(url: str) -> list[aolog.Record]:
+    object_system.object_system.cache_clear()
+    with aolog.Reader(url) as reader:
+        return list(reader)
+
+
+def test_a_log_is_archived_read_and_restored_by_the_commands(log, url, tmp_path):
+    done = answer("archive", log, url)
+    assert done["behind_bytes"] == 0
+    assert done["uploaded"] == done["slabs"] >= 2
+    assert read(url) == list(aolog.Reader(log))
+    assert read(url.replace("s3:", "s3a:")) == list(aolog.Reader(log))
+    assert answer("verify", url)["records"] == 250
+    well("restore", url, tmp_path / "back")
+    assert list(aolog.Reader(tmp_path / "back")) == list(aolog.Reader(log))
+    assert answer("archive", tmp_path / "back", url)["uploaded"] == 0
+    assert failure("restore", url, tmp_path / "back")["code"] == "usage"
+
+
+def test_a_copy_that_a_tool_made_is_read_too(log, url):
+    client = client_module.Client(url)
+    for slab in sorted(Path(log).glob("*.slab")):
+        client.send(client_module.Put(slab.name, slab.read_bytes(), "", ""))
+    assert read(url) == list(aolog.Reader(log))
+
+
+FAULTS = ("drop", "lose", 500, 503, 429, "cut")
+
+
+def test_a_fault_at_every_request_of_an_archive_changes_nothing(log, url, tmp_path, proxy, long):
+    """One kind of fault at each request; in the small budget at each after the probe."""
+    archived(shutil.copytree(log, tmp_path / "whole"), url)
+    wanted = list(aolog.Reader(log))
+    probe = 1 + max(i for i, (_, path) in enumerate(proxy.seen) if "/probe/" in path)
+    for number in range(1 if long else probe + 1, len(proxy.seen) + 1):
+        fault = FAULTS[number % len(FAULTS)]
+        path = shutil.copytree(log, tmp_path / f"{number}")
+        proxy.seen.clear()
+        proxy.rule = lambda n, *_, number=number, fault=fault: fault if n == number else None
+        assert archived(path, f"{url}-{number}").behind_bytes == 0, fault
+        proxy.rule = lambda *_: None
+        assert read(f"{url}-{number}") == wanted
+
+
+def test_a_reader_gets_every_record_though_requests_fail(log, url, proxy):
+    archived(log, url)
+    proxy.seen.clear()
+    proxy.rule = lambda n, *_: FAULTS[n // 2 % len(FAULTS)] if n % 2 else None
+    assert read(url) == list(aolog.Reader(log))
+    assert len(proxy.seen) > 6
+
+
+def test_a_store_that_is_away_is_an_error_at_the_deadline(log, url, proxy, monkeypatch):
+    proxy.rule = lambda *_: 503
+    monkeypatch.setattr(client_module, "DEADLINE_S", 0.0)
+    with pytest.raises(StorageFailed, match=r"no clear answer from the store \(503\)"):
+        client_module.Client(url, deadline_s=0.0).ask(client_module.Get("archive.json"))
+    with (
+        Archiver(log, url, deadline_s=0.0) as archiver,
+        pytest.raises(StorageFailed, match="no clear answer"),
+    ):
+        archiver.begin()
+
+
+EXPIRED = f"<Error><Code>ExpiredToken</Code><Message>AKIAEXAMPLE {SECRET}</Message></Error>"
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "says"),
+    [
+        (
+            (403, EXPIRED.replace("ExpiredToken", "AccessDenied")),
+            PermissionDenied,
+            "403 AccessDenied",
+        ),
+        ((401, ""), PermissionDenied, "401"),
+        ((400, EXPIRED), StorageFailed, "400 ExpiredToken"),
+    ],
+)
+def test_what_the_store_refuses_is_told_without_its_words(
+    log, url, proxy, caplog, rule, kind, says
+):
+    proxy.rule = lambda *_: rule
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(kind, match=says) as told:
+        archived(log, url)
+    with pytest.raises(kind, match=says):
+        read(url)
+    everything = f"{told.value} {told.value.details} {caplog.text}"
+    assert "AKIA" not in everything
+    assert SECRET not in everything
+    assert aolog.cursors(log) == []
+
+
+def test_a_bucket_that_does_not_exist_is_told(log):
+    with pytest.raises(UsageError, match="the bucket does not exist"):
+        archived(log, "s3://nobody/x")
+
+
+def test_an_archiver_that_is_killed_while_it_follows_goes_on(log, url, long):
+    """While the log grows; three times with --long."""
+    for number in range(3 if long else 1):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "aolog", "archive", log, url, "--follow", "--json"],
+            stdout=subprocess.PIPE,
+        )  # fmt: skip  # one call
+        try:
+            assert process.stdout.readline(), "it archived something"
+            with aolog.Writer(log, slab_bytes=16 << 10) as writer:
+                writer.append_many([b"%d" % number * 50] * 300)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait(SOON_S)
+            process.stdout.close()
+    assert archived(log, url).behind_bytes == 0
+    assert read(url) == list(aolog.Reader(log))
