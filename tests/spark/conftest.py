@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aolog.spark
+from tests.aolog.archive.stores import environment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +28,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     inherited = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), inherited]))
     where = tmp_path_factory.mktemp("spark")
+    with socket.create_server(("127.0.0.1", 0)) as free:  # where test_object_store.py has one
+        os.environ |= environment(f"http://127.0.0.1:{free.getsockname()[1]}")
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

@@ -20,6 +20,7 @@ import pytest
 
 _SOON_S = 60.0
 BUCKET = "bucket"
+SECRET = "hidden0123456789"
 
 
 def make_bucket(endpoint: str, name: str = BUCKET) -> None:
@@ -30,13 +31,21 @@ def make_bucket(endpoint: str, name: str = BUCKET) -> None:
         assert connection.getresponse().status == 200
 
 
+def environment(endpoint: str) -> dict[str, str]:
+    """The variables with which clients find a store."""
+    return {
+        "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": endpoint,
+    }  # fmt: skip  # a table
+
+
 @contextlib.contextmanager
-def moto() -> Iterator[str]:
+def moto(port: int = 0) -> Iterator[str]:
     server = pytest.importorskip("moto.server")
     import logging
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line for each request
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
     running.start()
     host, port = running.get_host_and_port()
     try:

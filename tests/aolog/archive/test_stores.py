@@ -21,7 +21,15 @@ import aolog
 from aolog.archive import archiver as archiver_module
 from aolog.archive.archiver import Archiver
 from aolog.errors import PermissionDenied, StorageFailed, UsageError
-from tests.aolog.archive.stores import BUCKET, STORES, Proxy, make_bucket, program
+from tests.aolog.archive.stores import (
+    BUCKET,
+    SECRET,
+    STORES,
+    Proxy,
+    environment,
+    make_bucket,
+    program,
+)
 from tests.aolog.commands import answer, failure, well
 from tests.aolog.conftest import SOON_S
 
@@ -31,8 +39,6 @@ from aolog.storage.objects import client as client_module
 from aolog.storage.objects import system as object_system
 
 pytestmark = pytest.mark.xdist_group("object stores")
-
-SECRET = "hidden0123456789"
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -55,11 +61,8 @@ def long(request) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def environment(proxy, monkeypatch):
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": proxy.endpoint,
-    }.items():  # fmt: skip  # a table
+def found_by_variables(proxy, monkeypatch):
+    for name, value in environment(proxy.endpoint).items():
         monkeypatch.setenv(name, value)
     for module in client_module, archiver_module:
         monkeypatch.setattr(module, "_WAIT_S_MIN", 0.001)
