@@ -45,7 +45,7 @@ class LogVerified(NamedTuple):
 
 class Verified(NamedTuple):
     """ok: no log has a gap. records, frames: of all logs. logs: by name. statistics: a DataFrame of log,
-    hour (of the records' timestamps, null in format 1), records, frames, bytes. Spark keeps it until
+    hour (of the records' timestamps, null if it has none), records, frames, bytes. Spark keeps it until
     you call `unpersist`; without that it would read the logs again."""
 
     ok: bool

@@ -77,7 +77,7 @@ class Checkpoints:
     """All lanes of one log and cursor. One thread changes them, and replaces `lanes` whole while another
     may save.
 
-    source: the UUID in the stamps: the log's, or one of the bridge's own in format 1.
+    source: the UUID in the stamps: the log's, or one of the bridge's own if the log has none.
     clean: nothing was in flight when the bridge stopped.
     lost: the file was missing or unreadable once; a lane without a checkpoint is then read back whole.
     delivery: the kind of delivery whose records may be in flight unless clean.

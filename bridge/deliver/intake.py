@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Judged(NamedTuple):
     """The records of a batch, in order. lanes: None for a record that is not sent from here: it is for
     another cluster, or was set aside before. verdicts: by address. first_ordinal: of the first record, None
-    in format 1."""
+    if the log counts no records."""
 
     batch: Batch
     messages: Messages

@@ -25,6 +25,6 @@ class Aside(NamedTuple):
 
 
 def first_ordinal(batch: Batch) -> int | None:
-    """How many records of the log are before the batch; None in format 1."""
+    """How many records of the log are before the batch; None if the log counts none."""
     frame = batch.frames[0]
     return None if frame.ordinal is None else frame.ordinal + frame.skip

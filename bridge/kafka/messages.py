@@ -149,7 +149,7 @@ def milliseconds(timestamp_us: int | None) -> int:
 
 def _is_plain(frame: RecordFrame) -> bool:
     """Whether the frame has only the columns that are read here, and can be cut at its first record. False
-    for format 1, which has no times."""
+    for frames without times."""
     _, _, values, _, keys, _, topics, headers = frame.columns
     return (
         headers is None

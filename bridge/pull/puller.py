@@ -272,7 +272,7 @@ class Puller:
             return
         self._positions |= {source: self._next[p] for p, source in self._sources.items()}
         first, uuid = self._look_at_log()
-        assert uuid is not None  # format 1 has no headers, so nothing was appended
+        assert uuid is not None  # without headers nothing was appended
         save_positions(self._options.path, uuid, mark, self._positions)
         self._count_deleted(first)
         self._saved = mark

@@ -140,7 +140,7 @@ def _ready(judged: Judged, end: Position) -> Ready:
     """Leaves out records that are not sent. end: after the batch."""
     messages, lanes, verdicts = judged.messages, judged.lanes, judged.verdicts
     first = judged.first_ordinal
-    assert first is not None  # not of format 1
+    assert first is not None  # exactly once delivers only logs that count their records
     ordinals = range(first, first + messages.records)
     ready = Ready(messages, cast("list[LaneKey]", lanes), ordinals, end)
     if verdicts.keys().isdisjoint(messages.addresses) and None not in lanes:
