@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import random
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aolog.archive.probe import LACKS, ProbeState, Probing, probe_advance, probe_request
@@ -38,10 +39,11 @@ from aolog.errors import (
     load_optional,
     warn,
 )
-from aolog.format.archive import MANIFEST, Entry, decode_manifest
+from aolog.format.archive import MANIFEST, Entry, Manifest, decode_manifest
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.log.directory import Log
 from aolog.read.reader import Reader
+from aolog.storage import clock
 from aolog.storage.objects.requests import Answer, Found, Get, Put, Request, Stored, Unclear
 from aolog.storage.objects.url import is_url, normal_url
 from aolog.storage.storage import Storage, absolute
@@ -60,12 +62,24 @@ OBJECT_BYTES_MAX = 5_000_000_000  # of one PUT, the least of the three providers
 _WAIT_S_MIN, _WAIT_S_MAX = 0.1, 10.0
 
 
+class Keep(NamedTuple):
+    """The archive's retention. The newest slab always stays."""
+
+    max_bytes: int | None = None  # of all slabs together
+    max_age_s: float | None = None  # of a slab's newest record
+
+
+class Stopped(Exception):
+    """The caller's `wait` ended a round. The next one finds what was uploaded."""
+
+
 class Archived(NamedTuple):
-    """What an archiver has done so far. end: of the archive, an address. behind_bytes: of the local log
+    """What an archiver has done so far. begin, end: of the archive, addresses. behind_bytes: of the local log
     after it. uploaded: slabs and beginnings of slabs. requests, sent_bytes: of all its requests."""
 
     log: str
     url: str
+    begin: int
     end: int
     behind_bytes: int
     slabs: int
@@ -77,6 +91,7 @@ class Archived(NamedTuple):
 class Archiver:
     """The archiver of a log. Not thread-safe. Close it, or use `with`.
 
+    keep: what the archive's retention leaves. wait: waits for so many seconds; True ends the round with Stopped.
     client: sends the requests; by default obstore's, to the URL. Raises NotALog, UsageError for format 1 and for
     a store that lacks what is needed, CursorLocked while another archiver of this log runs, and what opening a
     reader with a cursor raises. Nothing was written then.
@@ -88,7 +103,9 @@ class Archiver:
         url: str,
         *,
         ship_seconds: float = SHIP_SECONDS,
+        keep: Keep = Keep(),  # noqa: B008 -- immutable
         deadline_s: float = 120.0,
+        wait: Callable[[float], bool] | None = None,
         storage: Storage | None = None,
         client: Client | None = None,
     ) -> None:
@@ -97,6 +114,8 @@ class Archiver:
         self.path, self.url = absolute(path), normal_url(url)
         self._storage = storage or Storage()
         self._ship_s, self._deadline_s = ship_seconds, deadline_s
+        self._keep = keep
+        self._wait = wait or _wait
         self._client = client or load_optional("aolog.storage.objects.client").Client(self.url)
         self._view: View | None = None
         self._swept = False
@@ -183,38 +202,45 @@ class Archiver:
         self._log.refresh_end()
         local = self._log.listed(lambda: self._local(now=now))
         view = self._view
-        if view is not None and self._swept and not self._is_news(local, view):
+        drop_below = 0 if view is None else droppable(view.manifest, self._keep, clock.now_us())
+        if view is not None and self._swept and not drop_below and not self._is_news(local, view):
             return self._archived(view)
         uuid, begin_at = self._uuid(), self._log.bases[0]
-        job = Job(uuid, self._reader.topic, local, self._random(), begin_at, sweeps=not self._swept)
+        write_id, sweeps = self._random(), not self._swept
+        job = Job(uuid, self._reader.topic, local, write_id, begin_at, drop_below, sweeps=sweeps)
         state = begin(job, view)
         while (wanted := request(state)) is not None:
             state = self._step(state, wanted)
         if isinstance(state, Failed):
             raise self._failure(state)
         assert isinstance(state, Done)
+        if drop_below:
+            warn(
+                "%s: the archive's retention removed what is below address %d", self.url, drop_below
+            )
         self._view, self._swept = state.view, True
         return self._archived(state.view)
 
-    def follow(self, stopped: Callable[[float], bool], report: Callable[[Archived], None]) -> None:
-        """Rounds until `stopped`, which waits for so many seconds and says whether to stop. An outage of the
-        store is waited out, with a warning. Raises as `round` otherwise."""
+    def follow(self, report: Callable[[Archived], None]) -> None:
+        """Rounds until `wait` returns True. An outage of the store is waited out, with a warning. Raises as
+        `round` otherwise. report: called after a round that changed the archive, and after the first."""
         before = None
-        while True:
-            try:
-                done = self.round(now=False)
-                self._wait_s = _WAIT_S_MIN
-            except StorageFailed as error:
-                warn("%s: archiving is late: %s", self.path, error)
-                if stopped(self._wait_s):
-                    return
-                self._wait_s = min(2 * self._wait_s, _WAIT_S_MAX)
-                continue
-            if before is None or done.end != before.end:
-                report(done)
-            before = done
-            if stopped(ROUND_SECONDS):
-                return
+        with suppress(Stopped):
+            while True:
+                try:
+                    done = self.round(now=False)
+                except StorageFailed as error:
+                    warn("%s: archiving is late: %s", self.path, error)
+                    self._pause(_WAIT_S_MAX)
+                    continue
+                if before is None or done[:5] != before[:5]:
+                    report(done)
+                before = done
+                self._pause(ROUND_SECONDS)
+
+    def _pause(self, seconds: float) -> None:
+        if self._wait(seconds):
+            raise Stopped
 
     @staticmethod
     def _is_news(local: tuple[Entry, ...], view: View) -> bool:
@@ -253,7 +279,7 @@ class Archiver:
                 hint="nothing is lost: the next round finds what was uploaded",
                 path=self.url,
             )
-        time.sleep(self._wait_s * random.uniform(0.5, 1.0))  # noqa: S311 -- spreads load
+        self._pause(self._wait_s * random.uniform(0.5, 1.0))  # noqa: S311 -- spreads load
         self._wait_s = min(2 * self._wait_s, _WAIT_S_MAX)
 
     def _ask(self, wanted: Request) -> Answer:
@@ -279,11 +305,12 @@ class Archiver:
         return CorruptionError(failed.reason, hint=hint, path=self.url, archive=failed.code)
 
     def _archived(self, view: View) -> Archived:
-        end = view.manifest.end
+        entries, end = view.manifest.entries, view.manifest.end
+        begin = entries[0].base if entries else end
         behind = max(0, self._reader.end() - end)
         client = self._client
         return Archived(
-            self.path, self.url, end, behind, len(view.manifest.entries),
+            self.path, self.url, begin, end, behind, len(entries),
             self.uploaded, client.sent_bytes, client.requests,
         )  # fmt: skip  # one call
 
@@ -358,6 +385,26 @@ class Archiver:
         """The bytes of a local slab that is to be uploaded."""
         with self._log.open_file(entry.base) as file:
             return file.pread(entry.size, 0)
+
+
+def _wait(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def droppable(manifest: Manifest, keep: Keep, now_us: int) -> int:
+    """The address below which the archive's retention removes slabs now; 0: nothing. A slab without a
+    seal is as old as the next one that has times."""
+    entries = manifest.entries
+    total, below = sum(entry.size for entry in entries), 0
+    for i, entry in enumerate(entries[:-1]):
+        newest = next((e.greatest_us for e in entries[i:] if e.greatest_us is not None), now_us)
+        is_old = keep.max_age_s is not None and newest < now_us - keep.max_age_s * 1e6
+        is_much = keep.max_bytes is not None and total > keep.max_bytes
+        if not entry.final or not (is_old or is_much):
+            break
+        total, below = total - entry.size, entry.end
+    return below
 
 
 def _time(us: int) -> int | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
-from aolog.archive.archiver import SHIP_SECONDS, Archived, Archiver
+from aolog.archive.archiver import SHIP_SECONDS, Archived, Archiver, Keep, Stopped
 from aolog.archive.restore import restore as restore_log
 from aolog.cli.output import human_bytes, json_option, named, out, progress
-from aolog.cli.parse import DIRECTORY, DURATION, log_argument
+from aolog.cli.parse import DIRECTORY, DURATION, SIZE, log_argument
 from aolog.cli.stop_signals import StopSignals
 from aolog.errors import counted, one_line
 
@@ -16,7 +18,7 @@ from aolog.errors import counted, one_line
     epilog="""\b
 Examples:
   aolog archive LOG s3://bucket/logs/host-7
-  aolog archive LOG s3://bucket/logs/host-7 --follow
+  aolog archive LOG s3://bucket/logs/host-7 --follow --max-age 400d
   aolog read s3://bucket/logs/host-7
 
 A full slab is archived at once; of the slab that grows, what is durable. Retention waits for the cursor
@@ -33,12 +35,20 @@ overwritten. Needs the extra `objects`; credentials as the provider's own tools 
     show_default=True,
     help="With --follow: archive what a slab that grows has, after this long.",
 )
+@click.option(
+    "--max-bytes", type=SIZE, help="Remove the archive's oldest slabs above this size of all."
+)
+@click.option(
+    "--max-age", type=DURATION, help="Remove the archive's slabs with only older records: 90d."
+)
 @json_option
 def archive(
     log: str,
     url: str,
     follow: bool,  # noqa: FBT001 -- click passes options by name
     ship_after: float,
+    max_bytes: int | None,
+    max_age: float | None,
     as_json: bool,  # noqa: FBT001 -- the same
 ) -> None:
     """Archive LOG below URL in an object store, beside its writer."""
@@ -54,12 +64,19 @@ def archive(
             )
         out.flush()
 
-    with Archiver(log, url, ship_seconds=ship_after) as archiver, StopSignals() as signals:
-        archiver.begin()
-        if not follow:
+    keep = Keep(max_bytes, max_age)
+    if not follow:
+        with Archiver(log, url, keep=keep) as archiver:
+            archiver.begin()
             report(archiver.round())
-            return
-        archiver.follow(signals.wait, report)
+        return
+    with (
+        StopSignals() as signals,
+        suppress(Stopped),
+        Archiver(log, url, ship_seconds=ship_after, keep=keep, wait=signals.wait) as archiver,
+    ):
+        archiver.begin()
+        archiver.follow(report)
 
 
 @click.command(

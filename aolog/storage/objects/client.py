@@ -185,7 +185,7 @@ class Client:
         text = str(error)
         status = int(found[1]) if (found := _STATUS.search(text)) else None
         code = (found[1] or found[2]) if (found := _CODE.search(text)) else None
-        what = " ".join(str(part) for part in (status, code) if part) or type(error).__name__
+        what = " ".join(str(part) for part in (status, code) if part) or _transport(text)
         if code in _NO_BUCKET:
             raise UsageError(
                 "the bucket does not exist", hint="create it, or correct the URL", path=self.url
@@ -241,6 +241,14 @@ def _options() -> dict[str, Any]:
             "allow_http": plain,
         },
     }
+
+
+def _transport(text: str) -> str:
+    """Why no answer came. The text may name more than a user should see in a log."""
+    for part, why in (("timed out", "time-out"), ("sending request", "no connection")):
+        if part in text:
+            return why
+    return "the connection broke"
 
 
 def _name(request: Request) -> str:

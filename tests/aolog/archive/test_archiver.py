@@ -9,7 +9,7 @@ import pytest
 
 import aolog
 from aolog.archive import archiver as archiver_module
-from aolog.archive.archiver import CURSOR, Archiver
+from aolog.archive.archiver import CURSOR, Archiver, Keep, Stopped
 from aolog.archive.restore import restore
 from aolog.errors import CorruptionError, StorageFailed, UsageError
 from aolog.format.archive import MANIFEST, Manifest, decode_manifest
@@ -307,6 +307,49 @@ def test_an_object_with_other_bytes_is_not_restored(tmp_path, log_path, store):
     with pytest.raises(CorruptionError, match="other bytes"):
         restore(URL, tmp_path / "back", client=store)
     assert not (tmp_path / "back").exists()
+
+
+def test_the_archives_retention_removes_the_oldest_slabs_by_size_and_by_age(
+    log_path, store, caplog
+):
+    grown(log_path, 500)
+    whole = archived(log_path, store)
+    entries = manifest_of(store).entries
+    keep = Keep(max_bytes=sum(entry.size for entry in entries[2:]))
+    done = archived(log_path, store, keep=keep)
+    assert done.begin == entries[2].base
+    assert "retention removed" in caplog.text
+    assert [e.object_name for e in entries if store.objects.get(e.object_name)] == [
+        e.object_name for e in entries[2:]
+    ]
+    assert archived(log_path, store, keep=keep).uploaded == 0, "what was dropped does not return"
+    done = archived(log_path, store, keep=Keep(max_age_s=0.0))
+    assert (done.slabs, done.end) == (1, whole.end)
+
+
+def test_a_reader_of_an_archive_is_told_what_its_retention_removed(tmp_path, log_path, store):
+    grown(log_path, 500)
+    archived(log_path, store, keep=Keep())
+    archived(log_path, store, keep=Keep(max_age_s=0.0))
+    restore(URL, tmp_path / "back", client=store)
+    assert manifest_of(store).entries[0].ordinal > 0
+    with pytest.raises(aolog.AddressPruned):
+        aolog.Reader(tmp_path / "back", 8192)
+    got = [record.value for record in aolog.Reader(tmp_path / "back")]
+    assert got == [r.value for r in records(log_path)][-len(got) :]
+
+
+def test_a_wait_that_is_ended_ends_the_round_and_the_next_one_goes_on(log_path, store):
+    grown(log_path, 50)
+    with Archiver(log_path, URL, client=store, wait=lambda _: True) as archiver:
+        archiver.begin()
+        store.before = lambda r: (False, Unclear("503")) if isinstance(r, Put) else None
+        with pytest.raises(Stopped):
+            archiver.round()
+        store.before = lambda _: None
+        told = []
+        archiver.follow(told.append)
+    assert [done.behind_bytes for done in told] == [0]
 
 
 def test_leftovers_are_swept_when_an_archiver_starts(log_path, store):
