@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.kafka.plugin import kafka, kafka_3_9, strict_kafka, topic
 
@@ -103,7 +104,11 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """xdist begins groups in the order of collection, which is set below."""
+    """xdist begins groups in the order of collection, which is set below. Examples of Hypothesis may take
+    long on a loaded machine; with `--long` there are more."""
+    settings.register_profile("small", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("long", settings.get_profile("small"), max_examples=1000)
+    settings.load_profile("long" if config.getoption("--long") else "small")
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 

@@ -1,11 +1,13 @@
 """The bench of Spark: every contender gives back what it was given, and a wrong one is no result.
-No time is asserted. Some twenty seconds, for the JVM and the processes of Python that it starts."""
+No time is asserted. A minute, for the JVM and the processes of Python that it starts: only with `--long`."""
 
 import pytest
 
 from bench import sparks
 from bench.cases import spark
 from tests.bench.running import CASES_OF_SPARK, run_small
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,7 @@ TIMEOUT_S = 20  # of one test
 CLEAN_TIMEOUT_S = 120
 PATIENCE_S = 150  # with a child that ignores even that
 NOT_APPLIED = 99  # exit status
+PROFILE = "mutants"  # of Hypothesis
 # A mutant that raises one of these is broken itself: no test caught it.
 BROKEN = re.compile(r"^E +(?:TypeError|AttributeError|NameError|UnboundLocalError)\b", re.MULTILINE)
 
@@ -79,8 +80,9 @@ def _present(one: AnyMutant | None, work: Path) -> Iterator[None]:
     """The code has the defect inside the block; None: the Python half as it is."""
     # The same examples in each run, and no smaller one after a failure.
     phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
-    hypothesis.settings.register_profile("mutants", derandomize=True, database=None, phases=phases)
-    hypothesis.settings.load_profile("mutants")
+    hypothesis.settings.register_profile(
+        PROFILE, derandomize=True, database=None, phases=phases, deadline=None
+    )
     if isinstance(one, CMutant):
         load(one, work)
         yield
@@ -108,6 +110,7 @@ def _begin(one: AnyMutant | None, tests: Iterable[str], work: Path) -> int:
             os.dup2(file.fileno(), 2)
         timeout_s = TIMEOUT_S if isinstance(one, Mutant) else CLEAN_TIMEOUT_S
         options = ["-q", "-x", "--tb=short", "-p", "no:cacheprovider", f"--timeout={timeout_s}"]
+        options += [f"--hypothesis-profile={PROFILE}"]
         options += ["-W", "ignore:Module already imported", f"--basetemp={output.with_suffix('')}"]
         with _present(one, work):
             status = int(pytest.main([*options, *map(path_of, tests)]))

@@ -31,7 +31,7 @@ zstd = pytest.importorskip(
 )
 block = pytest.importorskip("lz4.block", reason="the compression extra is not installed")
 
-bounded = settings(deadline=None, max_examples=150)
+bounded = settings(max_examples=150)
 NAMES = sorted(CODECS)
 # What shrinks, what does not, and what is too short to try.
 BODIES = st.lists(

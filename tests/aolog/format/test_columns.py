@@ -30,7 +30,7 @@ from aolog.read.batch import RecordFrame
 from aolog.record import Record
 from tests.texts import UNICODE
 
-bounded = settings(deadline=None, max_examples=150)
+bounded = settings(max_examples=150)
 
 BYTES = st.none() | st.binary(max_size=20)
 PLAIN_TEXT = st.text(UNICODE, max_size=10)

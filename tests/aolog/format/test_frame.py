@@ -27,7 +27,7 @@ U32 = st.integers(0, 2**32 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
 OFFSETS = st.integers(0, 2**40).map(lambda n: n * ALIGNMENT)
 
-bounded = settings(deadline=None, max_examples=200)
+bounded = settings(max_examples=200)
 
 
 def frame(offset: int = 8192, salt: int = 7, body: bytes = b"hello", **fields: int) -> bytes:

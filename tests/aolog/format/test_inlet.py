@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import aolog
@@ -171,7 +171,7 @@ def outcome(append: Any, record: dict[str, Any]) -> Any:
         return str(error)
 
 
-@settings(max_examples=500)
+@example([{"value": b"", "topic": "a"}, {"value": b"", "topic": "b"}], [], 80, 8)
 @given(RECORDS, ODD_PLACES, st.integers(0, 80), st.integers(0, 8))
 def test_both_halves_take_the_same_records_and_make_the_same_frames(
     records: list[dict[str, Any]], odd: list[tuple[int, tuple[str, Any]]], limit: int, most: int
@@ -216,7 +216,6 @@ def test_a_record_joins_where_append_would_take_it_and_otherwise_nothing_changes
     assert PythonTaker(BASE).admit().join(value=b"always") is None
 
 
-@settings(max_examples=300)
 @example([{"value": b"", "topic": "t" * 249}], [])
 @example([{"value": b"", "topic": "t" * 250}], [(0, ("value", b""))])
 @given(RECORDS, ODD_PLACES)

@@ -36,7 +36,7 @@ from aolog.format.slab import (
 )
 from tests.texts import UNICODE
 
-bounded = settings(deadline=None, max_examples=200)
+bounded = settings(max_examples=200)
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 compiled = pytest.importorskip(
     "aolog.format.native._speed", reason="no compiler: everything runs in Python"
 )
-bounded = settings(deadline=None, max_examples=100)
+bounded = settings(max_examples=100)
 VALUES = st.lists(st.binary(max_size=20), max_size=30)
 
 

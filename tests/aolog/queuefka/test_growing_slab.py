@@ -32,7 +32,6 @@ PAYLOADS = st.sampled_from(LENGTHS).map(
 
 
 @both_halves
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.lists(PAYLOADS, max_size=8), st.integers(0, 9), st.booleans())),
     st.sampled_from([0, 1, FULL_AT, 1 << 40]),
@@ -135,7 +134,7 @@ def outcome(writer: aolog.Writer, name: str, argument: Any) -> Any:
         return type(error), str(error)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(CALLS, st.sampled_from(OPTIONS), st.sampled_from([40, 80, 1 << 20]))
 @example(
     [("append", b"v" * n) for n in (17, 17, 17, 18, 17)], {"slab_bytes": 100}, 1 << 20

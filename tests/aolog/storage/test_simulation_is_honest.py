@@ -132,7 +132,7 @@ class Asker:
             self.system.close(fd)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(calls, min_size=5, max_size=40))
 def test_random_calls_have_the_same_answers_errors_and_bytes(asked):
     with tempfile.TemporaryDirectory() as directory:

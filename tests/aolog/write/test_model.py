@@ -381,7 +381,6 @@ def run(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> None
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
-            deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),
         ),

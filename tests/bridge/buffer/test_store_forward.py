@@ -450,4 +450,4 @@ def test_messages_that_retention_removed_before_a_close_are_counted_as_lost(
 
 
 TestSending = Sending.TestCase
-TestSending.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestSending.settings = settings(max_examples=150, stateful_step_count=30)

@@ -443,7 +443,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(_KEYS, _VALUES, max_size=5))
 def test_nonsense_is_refused_and_never_crashes(table: dict[str, Any]) -> None:
     problems: list[str] = []

@@ -386,7 +386,7 @@ def test_a_lane_that_stays_away_does_not_keep_others_from_getting_everything(see
     bridge.teardown()
 
 
-Bridge.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+Bridge.TestCase.settings = settings(max_examples=150, stateful_step_count=60)
 TestTheEngineAgainstADestination = Bridge.TestCase
 
 
@@ -394,7 +394,7 @@ class LongBridge(Bridge):
     """The same, for longer."""
 
 
-LongBridge.TestCase.settings = settings(max_examples=4000, stateful_step_count=120, deadline=None)
+LongBridge.TestCase.settings = settings(max_examples=4000, stateful_step_count=120)
 TestTheEngineAgainstADestinationForLong = pytest.mark.slow(
     pytest.mark.timeout(1800)(LongBridge.TestCase)
 )

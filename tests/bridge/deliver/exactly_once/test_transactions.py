@@ -455,7 +455,7 @@ class Bridges(RuleBasedStateMachine):
         assert self.seen == [i for i in range(self.records) if i not in self.poison]
 
 
-Bridges.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+Bridges.TestCase.settings = settings(max_examples=60, stateful_step_count=60)
 TestTransactionsAgainstACluster = Bridges.TestCase
 
 
@@ -463,7 +463,7 @@ class LongBridges(Bridges):
     """The same, for longer."""
 
 
-LongBridges.TestCase.settings = settings(max_examples=4000, stateful_step_count=120, deadline=None)
+LongBridges.TestCase.settings = settings(max_examples=4000, stateful_step_count=120)
 TestTransactionsAgainstAClusterForLong = pytest.mark.slow(
     pytest.mark.timeout(1800)(LongBridges.TestCase)
 )
