@@ -212,7 +212,7 @@ def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Au
             done += found.end - found.begin
         if progress is not None:
             progress(min(done, total), total)
-    end, bases = scan.address, log.bases
+    end, bases = scan.position.address, log.bases
     if (last := scan.slab) is not None:
         bases = bases[: log.index_of(last.base) + 1]
         tail = end - last.base, last.end_offset

@@ -44,10 +44,10 @@ def resume(log: Log, position: CursorPosition) -> Place:
     try:
         place = seek.at_address(log, position.address)
     except AddressPruned:  # the scan reports the gap and its count from there
-        return Place(position.address, position.address, None, position.ordinal)
+        return Place(position.position, position.address, None)
     except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above every cursor
         place = seek.latest(log)
-    return place._replace(address=position.address, ordinal=position.ordinal)
+    return place._replace(position=position.position)
 
 
 def check_course(log: Log, position: CursorPosition) -> None:

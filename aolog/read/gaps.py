@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aolog.errors import GapFound, records_lost, warn
-from aolog.record import Gap, GapReason
+from aolog.record import Gap, GapReason, Position
 
 MILD_TO_GRAVE: tuple[GapReason, ...] = (
     "torn", "torn_or_corrupt", "corrupt", "missing", "foreign", "pruned",
@@ -39,6 +39,32 @@ class OpenGap(NamedTuple):
         if ordinal is not None and self.expected is not None:
             lost = max(0, ordinal - self.expected)
         return Gap(self.begin, self.end, self.reason, lost)
+
+
+class Progress(NamedTuple):
+    """How far a scan has got in a log. Each change returns a new value."""
+
+    position: Position  # of the next wanted record
+    gap: OpenGap | None = None  # before it, of which nothing intact shows the loss yet
+    passed_foreign: bool = False  # whether a slab of another log came after the last header
+
+    def moved(self, address: int, ordinal: int | None) -> Progress:
+        """At this position, or where it is already if that is further."""
+        return self._replace(position=Position(max(self.position.address, address), ordinal))
+
+    def damaged(self, begin: int, end: int, reason: GapReason) -> Progress:
+        """With a gap from the wanted address on, or with the open one extended."""
+        address, ordinal = self.position
+        gap = self.gap or OpenGap(max(begin, address), end, reason, ordinal)
+        return self._replace(gap=gap.extended(end, reason))
+
+    def intact(self, ordinal: int | None) -> tuple[Progress, list[Gap]]:
+        """Without a gap, and the gap, if there was one: the next part is intact, with `ordinal` records of
+        the log before it."""
+        if self.gap is None:
+            return self, []
+        after = self._replace(gap=None).moved(self.gap.end, ordinal)  # later losses count from here
+        return after, [self.gap.counted(ordinal)]
 
 
 def reported_elsewhere(_gap: Gap) -> None:

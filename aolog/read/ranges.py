@@ -19,7 +19,7 @@ from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.read import seek
 from aolog.read.batch import RecordFrame
 from aolog.read.scan import Place, Scan
-from aolog.record import Gap
+from aolog.record import Gap, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,8 +72,8 @@ def read_range(log: Log, wanted: Range, ordinal: int | None = None) -> Iterator[
                 yield found
         if found.end >= last:  # the next frame begins after it
             return
-    if scan.address < last:
-        yield Gap(max(scan.address, first), last, "torn_or_corrupt", None)
+    if scan.position.address < last:
+        yield Gap(max(scan.position.address, first), last, "torn_or_corrupt", None)
 
 
 def _place(log: Log, wanted: Range, ordinal: int | None) -> Place:
@@ -86,8 +86,9 @@ def _place(log: Log, wanted: Range, ordinal: int | None) -> Place:
         if i >= 0 and log.bases[i] == begin:
             header = log.slab(i).header
             if not log.slab(i).lacks_header:
-                return Place(begin, begin, None, None if header is None else header.base_ordinal)
+                ordinal = None if header is None else header.base_ordinal
+                return Place(Position(begin, ordinal), begin, None)
         return seek.at_address(log, begin - 1)
     except AddressPruned:  # the scan reports it
         at = max(begin, since)
-        return Place(at, at, None, ordinal if at == since else None)
+        return Place(Position(at, ordinal if at == since else None), at, None)

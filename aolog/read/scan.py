@@ -24,11 +24,11 @@ from aolog.format.frame import CODEC_SHIFT, FLAGS_WITH_CODEC, FRAME_HEADER_LEN, 
 from aolog.log.pruned_records import pruned_before
 from aolog.log.walk import Damage, Tail
 from aolog.read.batch import RecordFrame
-from aolog.read.gaps import OpenGap
-from aolog.record import Gap, GapReason
+from aolog.read.gaps import Progress
+from aolog.record import Gap, GapReason, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from aolog.format.columns import Columns
     from aolog.log.directory import Log
@@ -37,18 +37,56 @@ if TYPE_CHECKING:
 
 ScanOutcome: TypeAlias = RecordFrame | Gap
 _RAW_BYTES = 4 << 20  # decompressed at once: a compressed read may expand a thousand times
+_make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
 
 
 class Place(NamedTuple):
     """Where a scan begins."""
 
-    address: int  # of the first wanted record
+    position: Position  # of the first wanted record
     slab: int  # base of the slab to begin in
     offset: int | None  # of a frame in it, or of its damage or its end; None: its first frame
-    ordinal: int | None  # of the first wanted record; None if unknown
+
+    @property
+    def address(self) -> int:
+        """Of the first wanted record."""
+        return self.position.address
+
+    @property
+    def ordinal(self) -> int | None:
+        """Of the first wanted record; None if unknown."""
+        return self.position.ordinal
 
 
-_make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
+class Entering(NamedTuple):
+    """A scan between two slabs: the next one is at `base`, or after it if that one is gone."""
+
+    base: int
+    place: Place | None = (
+        None  # where the scan begins; its listing is good enough for the first slab
+    )
+    left_base: int | None = None  # of the slab before, if the scan was in it
+    left_end: int = 0  # address at the end of that slab's file
+
+
+class Within(NamedTuple):
+    """A scan in a slab."""
+
+    slab: Slab
+    walker: Walker | None  # None: nothing in the slab can be read
+    found: list[Frame] | Damage | None = None  # what the walker has passed, and is no result yet
+
+
+State: TypeAlias = Entering | Within
+
+
+class Step(NamedTuple):
+    """What follows from a state and what was found there."""
+
+    state: State
+    progress: Progress
+    results: Sequence[ScanOutcome] = ()
+    is_last: bool = False  # nothing more for now
 
 
 def _size(frame: Frame) -> int:
@@ -65,7 +103,7 @@ class Scan:
 
     audit: called with each intact frame, marks and seals too, before it is returned, and with its
     columns if they can be decoded. `next` and `peek` raise CodecUnavailable, each time, at records
-    that cannot be decompressed here.
+    that cannot be decompressed here. After an error of ours repeat the call.
     """
 
     def __init__(
@@ -76,24 +114,24 @@ class Scan:
         audit: Callable[[Slab, Frame, Columns | None], None] | None = None,
     ) -> None:
         self.log = log
-        self.address = place.address
-        self.ordinal = place.ordinal
-        self.slab: Slab | None = None
-        self._walker: Walker | None = None
-        self._place: Place | None = place
-        self._next_base = place.slab
-        self._left_base: int | None = None
-        self._left_end = 0
-        self._passed_foreign = False  # whether a slab of another log came after the last header
-        self._gap: OpenGap | None = None
-        self._out: deque[ScanOutcome] = deque()
-        self._intact: list[Frame] = []  # frames that are not decompressed yet
-        self._damage: Damage | None = None  # passed by the walker, and no part of a gap yet
         self._audit = audit
+        self._state: State = Entering(place.slab, place)
+        self._progress = Progress(place.position)
+        self._out: deque[ScanOutcome] = deque()  # results that were not returned yet
 
     def close(self) -> None:
         """Idempotent."""
-        self.slab = self._walker = None
+        self._state = Entering(0)
+
+    @property
+    def slab(self) -> Slab | None:
+        """That it is in; None between two."""
+        return self._state.slab if isinstance(self._state, Within) else None
+
+    @property
+    def position(self) -> Position:
+        """After what it has found so far."""
+        return self._progress.position
 
     def next(self) -> ScanOutcome | None:
         """The next frame or gap; None: nothing more for now, ask again."""
@@ -107,9 +145,11 @@ class Scan:
         return self._out[0] if self._find(1) else None
 
     def _find(self, count: int) -> bool:
-        """Whether there are so many results now."""
+        """Whether there are so many results now. A step is complete before anything is assigned."""
         while len(self._out) < count:
-            if not (self._enter() if self.slab is None else self._step(self.slab)):
+            self._state, self._progress, results, is_last = self._step(self._state, self._progress)
+            self._out += results
+            if is_last:
                 return False
         return True
 
@@ -172,61 +212,50 @@ class Scan:
                 lost.append((ahead, ordinal))
         return lost
 
-    def _needs_next(self) -> tuple[int, int | None]:
-        """(address, ordinal) of what it needs next from the log's files: the end of its open slab,
-        which it can read to its end even after the slab is removed."""
-        slab, gap = self.slab, self._gap
+    def _needs_next(self) -> Position:
+        """Of what it needs next from the log's files: the end of its open slab, which it can read to its
+        end even after the slab is removed."""
+        slab, gap = self.slab, self._progress.gap
         if slab is None:
-            return (self.address, self.ordinal) if gap is None else (gap.begin, gap.expected)
+            return self.position if gap is None else Position(gap.begin, gap.expected)
         end = slab.end()
         ordinal = None if slab.header is None else slab.header.base_ordinal + end.ordinal
-        return slab.base + end.offset, ordinal
+        return Position(slab.base + end.offset, ordinal)
 
-    # --- within a slab: each step is True if it got further ----------------------------------
+    # --- steps -------------------------------------------------------------------------------
 
-    def _step(self, slab: Slab) -> bool:
-        walker = self._walker
+    def _step(self, state: State, progress: Progress) -> Step:
+        if isinstance(state, Entering):
+            return self._enter(state, progress)
+        slab, walker, found = state
         if walker is None:
-            return self._leave(slab, None)
-        if self._damage is not None:
-            begin, end = self._damage
+            return self._leave(state, progress)
+        if isinstance(found, Damage):
+            begin, end = found
             reason: GapReason = "corrupt" if self._was_durable(slab, end) else "torn_or_corrupt"
-            self._open_gap(slab.base + begin, slab.base + end, reason)
-            self._damage = None
-            return True
-        frames = self._intact or walker.run()
-        if not frames:
-            outcome = walker.next()
-            if isinstance(outcome, Tail):
-                return self._leave(slab, outcome)
-            if isinstance(outcome, Damage):
-                self._damage = outcome
-                return True
-            frames = [outcome]
-        if slab.compressed:
-            frames = self._portion(slab, frames)
-        self._take(slab, frames)
-        return True
+            damaged = progress.damaged(slab.base + begin, slab.base + end, reason)
+            return Step(Within(slab, walker), damaged)
+        if found:
+            return self._take(Within(slab, walker), progress, found)
+        if frames := walker.run():
+            return Step(Within(slab, walker, frames), progress)
+        outcome = walker.next()
+        if isinstance(outcome, Tail):
+            if progress.gap is None:
+                progress = progress.moved(slab.base + outcome.begin, progress.position.ordinal)
+            return self._leave(state, progress)
+        frame_or_damage = [outcome] if isinstance(outcome, Frame) else outcome
+        return Step(Within(slab, walker, frame_or_damage), progress)
 
-    def _portion(self, slab: Slab, frames: list[Frame]) -> list[Frame]:
-        """As many of the first frames as can be decompressed and kept in memory; the others wait."""
-        self._intact, size = frames, 0
-        for i, frame in enumerate(frames):
-            try:
-                size += _size(frame)
-            except CodecUnavailable as error:
-                if i == 0:
-                    raise slab.located(error, frame) from None
-                size = _RAW_BYTES + 1
-            if i and size > _RAW_BYTES:
-                self._intact = frames[i:]
-                return frames[:i]
-        self._intact = []
-        return frames
-
-    def _take(self, slab: Slab, frames: list[Frame]) -> None:
-        """Puts frames of records out, from the wanted address on. Any frame closes a gap."""
+    def _take(self, state: Within, progress: Progress, frames: list[Frame]) -> Step:
+        """Frames of records become results, from the wanted address on. Any frame closes a gap."""
+        slab = state.slab
         base, header, compressed = slab.base, slab.header, slab.compressed
+        if compressed:
+            frames, waiting = _portion(slab, frames)
+            state = state._replace(found=waiting)
+        results: list[ScanOutcome] = []
+        wanted, expected = progress.position
         stamp = ordinal = None
         for frame, columns in zip(frames, decode_run(frames, codecs=compressed), strict=True):
             if self._audit is not None:
@@ -235,24 +264,25 @@ class Scan:
             begin, end_address = base + offset, base + end
             if columns is None and kind == KIND_RECORDS:
                 # A correct hash over invalid columns is damage too.
-                self._open_gap(begin, end_address, "corrupt")
+                progress = progress.moved(wanted, expected).damaged(begin, end_address, "corrupt")
                 continue
             if header is not None:
                 stamp, ordinal = timestamp_us, header.base_ordinal + before
-            if self._gap is not None:
-                self._close_gap(ordinal)
-            wanted = self.address
-            if end_address > wanted:
-                self.address = end_address
+            if progress.gap is not None:
+                progress, gaps = progress.moved(wanted, expected).intact(ordinal)
+                results += gaps
+                wanted, expected = progress.position
+            skip = wanted - begin if wanted > begin else 0
+            wanted = max(wanted, end_address)
             if columns is None:
                 continue
-            skip = wanted - begin if wanted > begin else 0
             if skip < records:
                 epoch = 0 if header is None else header.epoch
                 size = _size(frame) if compressed else end - offset
                 fields = (begin, end_address, size, skip, stamp, ordinal, columns, epoch, None)
-                self._out.append(_make_frame(fields))
-            self.ordinal = None if ordinal is None else ordinal + records
+                results.append(_make_frame(fields))
+            expected = None if ordinal is None else ordinal + records
+        return Step(state, progress.moved(wanted, expected), results)
 
     def _was_durable(self, slab: Slab, end: int) -> bool:
         """Whether what was before an offset was durable."""
@@ -262,37 +292,31 @@ class Scan:
         after = self.log.header(i) if i < len(self.log.bases) else None
         return (after is not None and after.shows_sealed(slab.header)) or slab.marked() >= end
 
-    # --- from slab to slab -------------------------------------------------------------------
-
-    def _leave(self, slab: Slab, tail: Tail | None) -> bool:
+    def _leave(self, state: Within, progress: Progress) -> Step:
         """Leaves the slab if another one follows. Otherwise the slab may grow."""
-        if tail is not None and self._gap is None:
-            self.address = max(self.address, slab.base + tail.begin)
+        slab, walker, _ = state
         if slab.limit is None:
             self.log.refresh_after(slab)
             successor = self.log.after(slab.base)
             if successor is None:
-                return False
+                return Step(state, progress, is_last=True)
             slab.limit = successor - slab.base
-        if self._walker is not None and self._walker.limit is None:
-            self._walker.limit = slab.limit
-            return True  # first read what was written since the last look
-        self._next_base = slab.base + slab.limit
-        self._left_base = slab.base
-        self._left_end = slab.base + slab.file.end(None)
+        if walker is not None and walker.limit is None:
+            walker.limit = slab.limit
+            return Step(state, progress)  # first read what was written since the last look
+        left_end = slab.base + slab.file.end(None)
         self.log.forget(slab.base)
-        self.slab = self._walker = None
-        return True
+        return Step(Entering(slab.base + slab.limit, None, slab.base, left_end), progress)
 
-    def _enter(self) -> bool:
-        """Opens the slab that follows; False if there is none yet."""
-        if self._place is None:  # else the listing in which the place was found is good enough
+    def _enter(self, state: Entering, progress: Progress) -> Step:
+        """Opens the slab that follows, if there is one."""
+        if state.place is None:
             self.log.refresh()
-        i = self.log.index_of(self._next_base)
-        if i < 0 or self.log.bases[i] != self._next_base:
+        i = self.log.index_of(state.base)
+        if i < 0 or self.log.bases[i] != state.base:
             i += 1  # it was removed: take the next one
         if i >= len(self.log.bases):
-            return False
+            return Step(state, progress, is_last=True)
         try:
             slab = self.log.slab(i)
         except FileNotFoundError:  # pruned since the listing
@@ -302,72 +326,75 @@ class Scan:
                     hint="where it is a symbolic link, bring back what it leads to",
                     path=self.log.slab_path(self.log.bases[i]),
                 ) from None
-            return True
-        reason: GapReason | None = None
-        if slab.lacks_header and slab.limit is None:
-            # A header is durable before its slab has a name: it was there. If this is such a slab:
-            # of a log without headers, a power cut may take the first bytes and leave others.
-            reason = "corrupt" if self.log.shows_format else "torn_or_corrupt"
-            if slab.foreign is not None:
-                reason = "foreign"
-        end = max(self.address, slab.base + slab.end_offset)  # a cursor may be past the file's
-        place, self._place = self._place, None  # from here on nothing raises
-        offset = None
-        if place is not None and place.slab == slab.base:
-            offset = place.offset
-        else:
-            self._bridge_hole(slab, first=i == 0)
-        self.slab = slab
-        self._passed_foreign |= slab.foreign is not None
+            return Step(state, progress)
+        offset, results = None, list[ScanOutcome]()
+        if state.place is not None and state.place.slab == slab.base:
+            offset = state.place.offset
+        elif not slab.lacks_header:  # otherwise part of a hole: the next header counts it
+            progress, results = _over_hole(state, progress, slab, first=i == 0)
+        progress = progress._replace(
+            passed_foreign=progress.passed_foreign or slab.foreign is not None
+        )
         if not slab.lacks_header:
-            self._walker = slab.walker(offset)
-        elif reason is not None:
-            self._open_gap(self.address, end, reason)
-            self.address = end
-            self._close_gap(None)
-        return True
+            return Step(Within(slab, slab.walker(offset)), progress, results)
+        if slab.limit is None:
+            progress, gaps = self._lost_end(slab, progress)
+            results += gaps
+        return Step(Within(slab, None), progress, results)
 
-    def _bridge_hole(self, slab: Slab, *, first: bool) -> None:
-        """Adds the bytes between the last intact byte and a slab just opened to the gap."""
-        head = slab.header
-        if slab.lacks_header:
-            return  # part of a hole: the next slab with a header counts it
-        passed_foreign, self._passed_foreign = self._passed_foreign, False
-        end = slab.base if head is None else min(head.predecessor_end, slab.base)
-        gone = slab.base != self._next_base  # the slab that should follow is missing
-        if gone and first:
-            self._open_gap(self.address, slab.base, "pruned")
-        elif end > self.address:
-            reason: GapReason = "missing"
-            if passed_foreign:
-                reason = "foreign"
-            elif head is None:  # the bases alone say where a slab should be
-                is_gone = first and self._left_end < slab.base
-                reason = "pruned" if is_gone else "torn_or_corrupt"
-            elif head.predecessor_base == self._left_base:
-                reason = "corrupt"
-            elif first:  # the slab that this scan left was the last one that is gone
-                reason = "pruned"
-            self._open_gap(self.address, end, reason)
-        self._close_gap(None if head is None or head.ordinal_unsure else head.base_ordinal)
-        if head is not None and head.predecessor_cut:
-            cut_end = min(end + head.predecessor_cut, slab.base)  # the gap ends before the slab
-            self._out.append(Gap(end, cut_end, "torn", None))
-        self.address = max(self.address, slab.base)
-        self.ordinal = None if head is None else head.base_ordinal
+    def _lost_end(self, slab: Slab, progress: Progress) -> tuple[Progress, list[Gap]]:
+        """Past the log's last slab, of which no header is left."""
+        # A header is durable before its slab has a name: it was there. If this is such a slab: of a log
+        # without headers, a power cut may take the first bytes and leave others.
+        reason: GapReason = "corrupt" if self.log.shows_format else "torn_or_corrupt"
+        if slab.foreign is not None:
+            reason = "foreign"
+        begin = progress.position.address
+        end = max(begin, slab.base + slab.end_offset)  # a cursor may be past the file's
+        progress, gaps = progress.damaged(begin, end, reason).intact(None)
+        return progress.moved(end, None), gaps
 
-    # --- gaps --------------------------------------------------------------------------------
 
-    def _open_gap(self, begin: int, end: int, reason: GapReason) -> None:
-        """Opens a gap from the wanted address on, or extends the open one."""
-        gap = self._gap or OpenGap(max(begin, self.address), end, reason, self.ordinal)
-        self._gap = gap.extended(end, reason)
+def _portion(slab: Slab, frames: list[Frame]) -> tuple[list[Frame], list[Frame]]:
+    """As many of the first frames as can be decompressed and kept in memory; and the others."""
+    size = 0
+    for i, frame in enumerate(frames):
+        try:
+            size += _size(frame)
+        except CodecUnavailable as error:
+            if i == 0:
+                raise slab.located(error, frame) from None
+            size = _RAW_BYTES + 1
+        if i and size > _RAW_BYTES:
+            return frames[:i], frames[i:]
+    return frames, []
 
-    def _close_gap(self, ordinal: int | None) -> None:
-        """Ends the gap: the next part is intact, with `ordinal` records of the log before it."""
-        gap, self._gap = self._gap, None
-        if gap is None:
-            return
-        self.ordinal = ordinal  # later losses are counted from here
-        self._out.append(gap.counted(ordinal))
-        self.address = max(self.address, gap.end)
+
+def _over_hole(
+    state: Entering, progress: Progress, slab: Slab, *, first: bool
+) -> tuple[Progress, list[ScanOutcome]]:
+    """Past the bytes between the last intact byte and a slab that was opened. first: it is the log's."""
+    head, begin = slab.header, progress.position.address
+    end = slab.base if head is None else min(head.predecessor_end, slab.base)
+    gone = slab.base != state.base  # the slab that should follow is missing
+    if gone and first:
+        progress = progress.damaged(begin, slab.base, "pruned")
+    elif end > begin:
+        reason: GapReason = "missing"
+        if progress.passed_foreign:
+            reason = "foreign"
+        elif head is None:  # the bases alone say where a slab should be
+            is_gone = first and state.left_end < slab.base
+            reason = "pruned" if is_gone else "torn_or_corrupt"
+        elif head.predecessor_base == state.left_base:
+            reason = "corrupt"
+        elif first:  # the slab that this scan left was the last one that is gone
+            reason = "pruned"
+        progress = progress.damaged(begin, end, reason)
+    counted = None if head is None or head.ordinal_unsure else head.base_ordinal
+    progress, gaps = progress._replace(passed_foreign=False).intact(counted)
+    results: list[ScanOutcome] = [*gaps]
+    if head is not None and head.predecessor_cut:
+        cut_end = min(end + head.predecessor_cut, slab.base)  # the gap ends before the slab
+        results.append(Gap(end, cut_end, "torn", None))
+    return progress.moved(slab.base, None if head is None else head.base_ordinal), results

@@ -16,6 +16,7 @@ from aolog.format.frame import KIND_RECORDS, Frame
 from aolog.format.slab import NO_PREDECESSOR
 from aolog.log.walk import outcomes
 from aolog.read.scan import Place
+from aolog.record import Position
 
 if TYPE_CHECKING:
     from aolog.log.directory import Log
@@ -65,7 +66,7 @@ def _first_ordinal(slab: Slab) -> int | None:
 def earliest(log: Log) -> Place:
     """The first record of the first slab."""
     slab = log.slab(0)
-    return Place(slab.base, slab.base, None, _first_ordinal(slab))
+    return Place(Position(slab.base, _first_ordinal(slab)), slab.base, None)
 
 
 def latest(log: Log) -> Place:
@@ -74,7 +75,7 @@ def latest(log: Log) -> Place:
     end = slab.end()
     first = _first_ordinal(slab)
     ordinal = None if first is None or not slab.has_headers else first + end.ordinal
-    return Place(slab.base + end.offset, slab.base, end.offset, ordinal)
+    return Place(Position(slab.base + end.offset, ordinal), slab.base, end.offset)
 
 
 def durable(log: Log) -> int | None:
@@ -119,7 +120,7 @@ def _within(slab: Slab, offset: int) -> Place:
     if not slab.has_headers:
         return _within_chain(slab, offset)
     if slab.header is None:
-        return Place(slab.base, slab.base, None, _first_ordinal(slab))
+        return Place(Position(slab.base, _first_ordinal(slab)), slab.base, None)
     at, ordinal, frame = slab.chain(slab.index().at_offset(offset), lambda f: f.end > offset)
     head = None
     if frame is not None and frame.offset <= max(at, offset):
@@ -128,9 +129,9 @@ def _within(slab: Slab, offset: int) -> Place:
         head = slab.header_at(at)
     ordinal += slab.header.base_ordinal
     if head is None or offset >= at + head.frame_len:
-        return Place(slab.base + at, slab.base, at, ordinal)
+        return Place(Position(slab.base + at, ordinal), slab.base, at)
     inside = min(max(offset - at, 0), head.records)
-    return Place(slab.base + max(offset, at), slab.base, at, ordinal + inside)
+    return Place(Position(slab.base + max(offset, at), ordinal + inside), slab.base, at)
 
 
 def _within_chain(slab: Slab, offset: int) -> Place:
@@ -138,7 +139,7 @@ def _within_chain(slab: Slab, offset: int) -> Place:
     at, _, frame = slab.chain(None, lambda f: f.offset >= offset)
     if frame is not None and frame.offset == offset:
         at = offset
-    return Place(slab.base + at, slab.base, at, None)
+    return Place(Position(slab.base + at, None), slab.base, at)
 
 
 def at_ordinal(log: Log, ordinal: int) -> Place:
@@ -159,7 +160,7 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
         )
     wanted = ordinal - first
     if slab.header is None:
-        return Place(slab.base, slab.base, None, first)
+        return Place(Position(slab.base, first), slab.base, None)
     if i + 1 == len(log.bases) and wanted > (there := slab.end()).ordinal:
         raise AddressBeyondEnd(
             f"record {ordinal} is past the last one, {first + there.ordinal}",
@@ -172,9 +173,9 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
     )
     if frame is not None and frame.header.ordinal <= wanted:
         address = slab.base + frame.offset + wanted - frame.header.ordinal
-        return Place(address, slab.base, frame.offset, ordinal)
+        return Place(Position(address, ordinal), slab.base, frame.offset)
     # It was in the damage from `at` on, which is reported from there.
-    return Place(slab.base + at, slab.base, at, first + before)
+    return Place(Position(slab.base + at, first + before), slab.base, at)
 
 
 def at_time(log: Log, timestamp_us: int) -> Place:
@@ -217,7 +218,7 @@ def _time_within(slab: Slab, timestamp_us: int) -> Place | None:
             skip = next((i for i, stamp in enumerate(listed) if stamp >= timestamp_us), 0)
         address = slab.base + found.offset + skip
         ordinal = header.base_ordinal + head.ordinal + skip
-        return Place(address, slab.base, found.offset, ordinal)
+        return Place(Position(address, ordinal), slab.base, found.offset)
     return None
 
 

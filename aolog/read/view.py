@@ -187,7 +187,7 @@ class ReaderView:
             place = self._find(position.address)
         except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above it
             place = self._find("latest")
-        self._move(place._replace(address=position.address, ordinal=position.ordinal))
+        self._move(place._replace(position=position))
 
     @_fail_stop
     def resume_at(self, position: CursorPosition, *, kept_outside: bool = False) -> None:
@@ -206,7 +206,7 @@ class ReaderView:
     def _move(self, place: Place) -> None:
         self._stop_rows()
         self._scan = Scan(self.log, place)
-        self._position = Position(place.address, place.ordinal)
+        self._position = place.position
 
     def _advance(self, address: int, ordinal: int | None) -> None:
         self._position = Position(max(self._position.address, address), ordinal)
@@ -215,8 +215,7 @@ class ReaderView:
     def end(self) -> Position:
         """After the last record now."""
         self.log.refresh_end()
-        place = self.log.listed(lambda: seek.latest(self.log))
-        return Position(place.address, place.ordinal)
+        return self.log.listed(lambda: seek.latest(self.log)).position
 
     @_fail_stop
     def durable(self) -> int | None:
@@ -315,7 +314,7 @@ class ReaderView:
             if isinstance(found, RecordFrame):
                 return found
             self._pass(found)
-        self._advance(self._scan.address, self._position.ordinal)
+        self._advance(self._scan.position.address, self._position.ordinal)
         return None
 
     def _is_before(self, end: int) -> bool:
@@ -332,14 +331,14 @@ class ReaderView:
                 return False
             self._pass(found)
         if self._position.address < end:
-            self._advance(self._scan.address, self._position.ordinal)
+            self._advance(self._scan.position.address, self._position.ordinal)
         return False
 
     def _pass(self, gap: Gap) -> None:
         """Moves past a gap, which is the next result of the scan, and reports it."""
         ordinal = self._position.ordinal
         if gap.records_lost is None or ordinal is None:
-            ordinal = self._scan.ordinal
+            ordinal = self._scan.position.ordinal
         else:
             ordinal += gap.records_lost
         self._advance(gap.end, ordinal)

@@ -1,6 +1,7 @@
 """The mutants, in the order of the promise's clauses; those of the bridge are in bridge_defects.py. The first
 of each clause runs in CI."""
 
+from aolog.record import Position
 from tests.mutants import changes as c
 from tests.mutants.bridge_defects import BRIDGE_MUTANTS
 from tests.mutants.mutant import Mutant
@@ -93,7 +94,7 @@ MUTANTS = {one.name: one for one in (
     Mutant("a cursor is ahead of its log", "resume", f"aolog.read:Reader.commit {SYNC}",
            c.inside(c.not_at(".slab")), case="commit_then_append"),
     Mutant("a reader resumes one record late", "resume", "aolog.read:resume",
-           c.returns(lambda place: place._replace(address=place.address + 1)),
+           c.returns(lambda place: place._replace(position=Position(place.address + 1, place.ordinal))),
            "cursor::test_a_reader_goes_on_where_the_cursor_stands"),
     Mutant("another history is not noticed", "resume", "aolog.read:check_course", c.nothing,
            "cursor::test_a_log_that_took_another_course_below_the_cursor_is_told"),

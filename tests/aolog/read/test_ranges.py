@@ -55,7 +55,7 @@ def whole(log):
     found = []
     while (each := scan.next()) is not None:
         found.append(each)
-    end = scan.address
+    end = scan.position.address
     scan.close()
     return found, end
 
