@@ -21,6 +21,7 @@ from aolog.log.directory import Log, walk_logs
 from aolog.log.names import slab_base, slab_name
 from aolog.log.publications import steadily
 from aolog.read import seek
+from aolog.storage.objects.url import is_url
 from aolog.storage.storage import Storage, parent_of
 
 if TYPE_CHECKING:
@@ -153,7 +154,23 @@ def look_at_all(logs: Sequence[Found], storage: Storage) -> dict[str, Listed]:
         return None
 
     with ThreadPoolExecutor(_LOOKS_AT_ONCE) as threads:
-        return {log.name: log for log in threads.map(look_at, logs) if log is not None}
+        found = {log.name: log for log in threads.map(look_at, logs) if log is not None}
+    _refuse_twice(found.values())
+    return found
+
+
+def _refuse_twice(logs: Iterable[Listed]) -> None:
+    """Raises UsageError for a log and its archive, or two archives of it: every record would come twice."""
+    seen: dict[str, str] = {}
+    for log in logs:
+        if log.uuid is None:
+            continue
+        other = seen.setdefault(log.uuid, log.path)
+        if other != log.path and (is_url(other) or is_url(log.path)):
+            raise UsageError(
+                f"option path: {other} and {log.path} are one log, and every record would come twice",
+                hint="load one of them, or choose with subscribe",
+            )
 
 
 def look(found: Found, log: Log) -> Listed:

@@ -70,6 +70,13 @@ def test_a_stream_reads_a_url(spark, roots, tmp_path):
     assert spark.table("archived").count() == 600
 
 
+def test_a_log_and_its_archive_are_not_loaded_together(load, roots):
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match="are one log, and every record would come twice"):
+        load([roots / "archived", f"{ROOT_URL}/archived"]).collect()
+
+
 def test_a_sink_refuses_a_url(spark, roots):
     from pyspark.errors import PySparkException
 

@@ -2,7 +2,8 @@
 
 A read at a new place takes 64 KiB: a header, or what a seek needs. A read near the object's end takes its
 last part, in which a slab's seal and index are. A read that continues where an earlier range ended takes
-8 MiB, and the next two ranges are requested before they are asked for.
+8 MiB, and the next two ranges are requested before they are asked for. When a scan has requested the end of
+an object, the beginning of the next one is requested, too.
 """
 
 from __future__ import annotations
@@ -26,16 +27,31 @@ _KEPT = 5  # ranges: the one that is read, two ahead, the first and the last
 
 
 class ReadAhead:
-    """Thread-safe. fetch: the bytes [begin, end) of the object."""
+    """Thread-safe. fetch: the bytes [begin, end) of the object. at_end: called once, when a scan has requested
+    the object's end."""
 
     def __init__(
-        self, size: int, fetch: Callable[[int, int], Buffer], pool: ThreadPoolExecutor
+        self,
+        size: int,
+        fetch: Callable[[int, int], Buffer],
+        pool: ThreadPoolExecutor,
+        at_end: Callable[[], None] | None = None,
     ) -> None:
         self._size = size
         self._fetch = fetch
         self._pool = pool
+        self._at_end = at_end
         self._lock = Lock()
         self._ranges: OrderedDict[tuple[int, int], Future[Buffer]] = OrderedDict()
+
+    def start(self) -> None:
+        """Requests what a scan from the beginning reads first."""
+        with self._lock:
+            if not self._ranges:
+                first = self._span(0, 0)
+                self._request(first)
+                if first[1] < self._size:
+                    self._request(self._span(first[1], first[1]))
 
     def read(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes at `offset`; fewer only at the end. Raises what `fetch` raises."""
@@ -50,6 +66,7 @@ class ReadAhead:
 
     def _at(self, offset: int, end: int) -> tuple[tuple[int, int], Buffer]:
         """A range that contains the byte at `offset`, and its bytes. end: of the bytes wanted."""
+        at_end = None
         with self._lock:
             span = next((s for s in self._ranges if s[0] <= offset < s[1]), None)
             if span is None:
@@ -59,8 +76,11 @@ class ReadAhead:
             future = self._ranges[span]
             if span[1] - span[0] == RANGE_BYTES:
                 self._request_ahead(span[1])
+                at_end = self._take_at_end(span[1])
             while len(self._ranges) > _KEPT:
                 self._ranges.popitem(last=False)
+        if at_end is not None:
+            at_end()
         try:
             return span, future.result()
         except BaseException:
@@ -81,6 +101,13 @@ class ReadAhead:
             span = at, min(at + RANGE_BYTES, self._size)
             if span not in self._ranges:
                 self._request(span)
+
+    def _take_at_end(self, stop: int) -> Callable[[], None] | None:
+        """What to call now, if the end is requested by a scan that is in the range before `stop`; once."""
+        if stop + _AHEAD * RANGE_BYTES < self._size:
+            return None
+        at_end, self._at_end = self._at_end, None
+        return at_end
 
     def _request(self, span: tuple[int, int]) -> None:
         self._ranges[span] = self._pool.submit(self._fetch, *span)

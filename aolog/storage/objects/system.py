@@ -15,6 +15,7 @@ import errno
 import os
 import stat
 import time
+from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from threading import Lock
@@ -73,6 +74,8 @@ class Folder:
         self._seen_s: float | None = None  # None: not read yet, or out of date
         self.changed_ns = 0
         self.uuid = ""
+        # The slab that a scan will open next, its beginning under way; whoever opens it takes it.
+        self.next_file: _OpenFile | None = None
         self._lock = Lock()
 
     def objects(self, *, fresh: bool = True) -> Mapping[str, _Object]:
@@ -123,11 +126,23 @@ class _OpenFile:
 
     def __init__(self, folder: Folder, name: str, pool: ThreadPoolExecutor) -> None:
         self.folder, self.name, self._pool = folder, name, pool
-        self._object = folder.objects()[name]
+        self._object = folder.objects(fresh=False)[name]
         self._data = self._open()
 
     def _open(self) -> ReadAhead:
-        return ReadAhead(self._object.size, self._fetch, self._pool)
+        return ReadAhead(self._object.size, self._fetch, self._pool, self._start_next)
+
+    def _start_next(self) -> None:
+        """Opens the next slab of the archive, whose beginning a scan reads next."""
+        names = sorted(self.folder.objects(fresh=False)) if self.folder.uuid else []
+        after = bisect_right(names, self.name)
+        if after < len(names):
+            following = _OpenFile(self.folder, names[after], self._pool)
+            following.start()
+            self.folder.next_file = following
+
+    def start(self) -> None:
+        self._data.start()
 
     def _fetch(self, begin: int, end: int) -> Buffer:
         at = self._object
@@ -242,7 +257,10 @@ class ObjectSystem(System):
             return self._give(folder)
         if flags & os.O_DIRECTORY:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        return self._give(_OpenFile(folder, name, self._pool))
+        ready, folder.next_file = folder.next_file, None
+        if ready is None or ready.name != name:
+            ready = _OpenFile(folder, name, self._pool)
+        return self._give(ready)
 
     def close(self, fd: int, /) -> None:
         with self._lock:

@@ -255,6 +255,21 @@ def test_a_seal_and_its_index_take_one_request_and_a_seek_a_small_one(pool):
     assert store.spans[1:] == [(30 << 20, (30 << 20) + (64 << 10))]
 
 
+def test_a_scan_that_has_requested_the_end_says_so_once_and_the_next_one_may_start(pool):
+    store, ended = Counted(20 << 20), []
+    ahead = ReadAhead(store.size, store.fetch, pool, lambda: ended.append(len(store.spans)))
+    step = 1 << 20
+    for at in range(0, store.size, step):
+        ahead.read(step, at)
+    assert len(ended) == 1
+    following = ReadAhead(store.size, store.fetch, pool)
+    store.spans.clear()
+    following.start()
+    for at in range(0, 8 << 20, step):
+        following.read(step, at)
+    assert sorted(store.spans)[:2] == [(0, 64 << 10), (64 << 10, (64 << 10) + RANGE_BYTES)]
+
+
 def test_a_range_that_fails_is_asked_for_again(pool):
     store = Counted(1 << 20)
     fails = [True]
