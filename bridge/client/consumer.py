@@ -27,9 +27,9 @@ from bridge.client.metrics import families
 from bridge.client.positions import Positions, is_incremental
 from bridge.client.received import Received, received
 from bridge.config.names import is_topic_name
-from bridge.kafka.client import ALL_DOWN, away, made, words
+from bridge.kafka.client import ALL_DOWN, away, ends_consumer, made, words
 from bridge.kafka.consumed import LeftOut, Omissions
-from bridge.kafka.error_table import Kind, ends_reading, kind_of, row_of
+from bridge.kafka.error_table import Kind, kind_of, row_of
 
 if TYPE_CHECKING:
     from bridge.client.config import Source
@@ -246,7 +246,7 @@ class Consumer:
         code = error.name()
         if code == "_PARTITION_EOF":
             return None
-        if error.fatal() or ends_reading(code, resets=self._resets):
+        if ends_consumer(error, resets=self._resets):
             return receive_failed(error)
         self.last_error = error.str()
         if self._waiting_for != self.last_error:
@@ -298,8 +298,7 @@ class Consumer:
                 elif error.name() == "_PARTITION_EOF":
                     break
                 elif (
-                    error.fatal()
-                    or ends_reading(error.name(), resets=False)
+                    ends_consumer(error, resets=False)
                     or kind_of(error.name()) is Kind.TOPIC_MISSING
                 ):
                     raise receive_failed(error)

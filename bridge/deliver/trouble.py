@@ -14,8 +14,8 @@ from bridge.kafka.stalls import ASK_WHY_S, Stalls, in_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from bridge.kafka.connection import Connection
     from bridge.kafka.lane import LaneKey
-    from bridge.kafka.producer import Cluster
     from bridge.kafka.stalls import Stall
 
 _log = logging.getLogger("bridge")
@@ -56,8 +56,8 @@ class StallWatch:
     which partition of a stalled topic has too few of them, in words; None if there is none. Not
     thread-safe."""
 
-    def __init__(self, cluster: Cluster, low: Callable[[LaneKey], int | None]) -> None:
-        self._cluster = cluster
+    def __init__(self, connection: Connection, low: Callable[[LaneKey], int | None]) -> None:
+        self._connection = connection
         self._low = low
         self._stalls = Stalls()
         self.too_few: str | None = None
@@ -66,7 +66,7 @@ class StallWatch:
         """Logs stalls when they begin, while they last, and when they end. Whether to ask the cluster
         for the cause: it is reachable, and something is stalled for ASK_WHY_S. It may be the transaction
         alone: with a topic deleted, the client waits for its partitions and has sent nothing to them."""
-        begun, over = self._stalls.see(self._cluster.sent, self._low, now_s)
+        begun, over = self._stalls.see(self._connection.sent, self._low, now_s)
         if begun:
             _log.warning("%s", late(begun), extra={"event": "stalled"})
         if over:
@@ -75,9 +75,9 @@ class StallWatch:
         topics = {stall["topic"] for stall in asking if stall["partition"] != NO_PARTITION}
         if not topics:
             self.too_few = None
-        elif self._cluster.reachable:
-            self.too_few = self._cluster.topic_settings.too_few_in_sync(topics, now_s)
-        return bool(asking) and self._cluster.reachable
+        elif self._connection.reachable:
+            self.too_few = self._connection.topic_settings.too_few_in_sync(topics, now_s)
+        return bool(asking) and self._connection.reachable
 
     def now(self, now_s: float) -> list[Stall]:
         """The lanes that are stalled, the oldest first."""

@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from aolog.errors import StorageFailed
 from bridge.errors import DestinationError, NotIsolated
-from bridge.kafka.error_table import Fault, Kind, kind_of, row_of
+from bridge.kafka.error_table import Fault, Kind, ends_reading, kind_of, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ class NotReachable(Exception):
     """The cluster gave no answer, or none that can be used yet. Try again later."""
 
 
-class ToldToStop(NotReachable):
+class ToldToStop(Exception):
     """The caller gave up because it is to stop: nothing failed."""
 
     def __init__(self) -> None:
@@ -224,6 +224,11 @@ def lacking(right: str, topic: str, purpose: str) -> str:
 def passes(error: KafkaError) -> bool:
     """Whether the question may be asked again: the cluster cannot answer it now."""
     return kind_of(error.name()).fault is Fault.CLUSTER or (error.retriable() and not error.fatal())
+
+
+def ends_consumer(error: KafkaError, *, resets: bool) -> bool:
+    """Whether a consumer reports the error to its caller, see ends_reading; it waits out every other one."""
+    return error.fatal() or ends_reading(error.name(), resets=resets)
 
 
 def words(error: Exception) -> str:

@@ -5,26 +5,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from aolog.errors import StorageFailed
 from bridge.kafka.client import AUTO_CREATE, words
-from bridge.kafka.events import Failed
-from bridge.kafka.producer import Cluster
+from bridge.kafka.connection import Connection, Listener
+from bridge.kafka.error_table import Kind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _AGAIN_S = 5.0  # pause before a client that failed is made anew
-
-
-class _Listening(Cluster):
-    """A Cluster that sends nothing, so that it needs no producer id, for which old brokers want a right."""
-
-    def connect(self, *, careful: bool = False) -> None:
-        assert not careful, "it has no records"
-        self.disconnect()
-        self._make({AUTO_CREATE: False})
 
 
 class ClusterWatch:
@@ -35,7 +26,9 @@ class ClusterWatch:
     trouble: why none is, as soon as that is known."""
 
     def __init__(self, bootstrap_servers: str, settings: Mapping[str, Any]) -> None:
-        self._cluster = _Listening(bootstrap_servers, dict(settings))
+        self._connection = Connection(
+            bootstrap_servers, dict(settings), Listener(self._fail, self._fail)
+        )
         self._connected = False
         self._connect_at_s = 0.0
         self._failure: str | None = None  # why the last client was given up
@@ -48,22 +41,23 @@ class ClusterWatch:
             self._connect_at_s = now_s + _AGAIN_S
             self._connect()
         if self._connected:
-            failed = [
-                event.reason for event in self._cluster.poll(0.0) if isinstance(event, Failed)
-            ]
-            if failed:
-                self._failure, self._connected = failed[0], False
-                self._cluster.disconnect()
-        if self._cluster.reachable:
+            failure, self._failure = self._failure, None
+            self._connection.serve()
+            if self._failure is not None:
+                self._connected = False
+                self._connection.close()
+            self._failure = self._failure or failure
+        if self._connection.reachable:
             self.reachable, self.trouble, self._failure = True, None, None
             return
-        self.trouble = self._cluster.trouble(self._failure)
+        self.trouble = self._connection.trouble(self._failure)
         if self.reachable or self.trouble is not None:
             self.reachable = False
 
     def _connect(self) -> None:
         try:
-            self._cluster.connect()
+            # It sends nothing, so it needs no producer id, for which old brokers want a right.
+            self._connection.open({AUTO_CREATE: False})
         except KafkaException as error:
             self._failure = words(error)
         except StorageFailed as error:  # no descriptor is free
@@ -71,6 +65,11 @@ class ClusterWatch:
         else:
             self._connected = True
 
+    def _fail(self, error: KafkaError) -> None:
+        if kind_of(error.name()) is Kind.LOCKED_OUT:
+            self._connection.locked_out(error)
+        self._failure = self._failure or f"{error.name()}: {error.str()}"
+
     def close(self) -> None:
         """Ends the connection."""
-        self._cluster.disconnect()
+        self._connection.close()

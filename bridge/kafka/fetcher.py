@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from bridge.errors import DestinationError
-from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, passes, words
+from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, ends_consumer, words
 from bridge.kafka.error_table import Kind, kind_of
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 Protocol: TypeAlias = Literal["classic", "consumer"]
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
-# Waited out: a topic may come back, for which the caller looks.
-_PASSING = {Kind.TOPIC_MISSING, Kind.REJOINS}
 _REFRESH_MS = 5_000
 _ERRORS_KEPT = 100  # of one call of the client
 _PROBE_S = 0.5  # while the cluster is away: short, so that a stop is noticed soon
@@ -156,10 +154,10 @@ class Fetcher:
                 found.out_of_range.append(place)
             elif self._groupless and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 continue  # the client asks for a coordinator that nothing here needs
-            elif passes(error) or kind_of(error.name()) in _PASSING:
-                self._away = error.str()
-            else:
+            elif ends_consumer(error, resets=True):
                 raise DestinationError(words(KafkaException(error)))
+            else:
+                self._away = error.str()
         if self._away is not None and (found.messages or found.ends or self._answers()):
             self._away = None
         return found._replace(away=self._away)

@@ -46,7 +46,7 @@ class Committed(NamedTuple):
     twice: bool
 
 
-class Unanswered(NamedTuple):
+class Pending(NamedTuple):
     """The cluster has not answered: ask again."""
 
     reason: str
@@ -66,11 +66,11 @@ class Impossible(NamedTuple):
 
 
 TransactionEvent: TypeAlias = (
-    Found | Looked | Proven | Committed | Unanswered | Failed | Broke | Impossible
+    Found | Looked | Proven | Committed | Pending | Failed | Broke | Impossible
 )
 
 
-def outcome_of(error: KafkaError) -> Unanswered | Failed | Broke | Impossible:
+def outcome_of(error: KafkaError) -> Pending | Failed | Broke | Impossible:
     """What an error means for the transaction."""
     kind, reason = kind_of(error.name()), f"{error.name()}: {error.str()}"
     if kind in {Kind.LOCKED_OUT, Kind.TOPIC_FORBIDDEN}:
@@ -84,5 +84,5 @@ def outcome_of(error: KafkaError) -> Unanswered | Failed | Broke | Impossible:
     if error.txn_requires_abort() or error.code() == INVALID_STATE:
         return Failed(reason)
     if error.retriable() or kind is Kind.UNANSWERED:
-        return Unanswered(reason)
+        return Pending(reason)
     return Failed(reason)

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.errors import Fenced, NotIsolated
 from bridge.kafka.client import ANSWER_S, ToldToStop
 from bridge.kafka.cursor_record import encode_cursor
-from bridge.kafka.outcomes import Broke, Unanswered, outcome_of
+from bridge.kafka.outcomes import Broke, Pending, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ class Ownership:
                 producer.init_transactions(_CALL_S)
                 break
             except KafkaException as error:
-                unanswered = isinstance(outcome_of(error.args[0]), Unanswered)
+                unanswered = isinstance(outcome_of(error.args[0]), Pending)
                 if not unanswered or time.monotonic() > until_s:
                     raise
                 if self._give_up():

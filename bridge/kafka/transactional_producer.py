@@ -19,10 +19,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridge.errors import DestinationError
 from bridge.kafka.client import DEFAULTS, FIXED, NotReachable, ToldToStop
+from bridge.kafka.connection import Connection, Listener
 from bridge.kafka.cursor_record import encode_cursor
 from bridge.kafka.cursor_topic import CursorTopic
 from bridge.kafka.error_table import Kind, kind_of
-from bridge.kafka.events import Failed, with_names
+from bridge.kafka.events import Failed, Put, with_names
 from bridge.kafka.hanging_transactions import HangingTransactions
 from bridge.kafka.lane import NO_PARTITION
 from bridge.kafka.outcomes import (
@@ -32,13 +33,13 @@ from bridge.kafka.outcomes import (
     Found,
     Impossible,
     Looked,
+    Pending,
     Proven,
     TransactionEvent,
-    Unanswered,
     outcome_of,
 )
 from bridge.kafka.ownership import Ends, Ownership
-from bridge.kafka.producer import Cluster
+from bridge.kafka.producer import NAME_POLL_S
 from bridge.kafka.stalls import Sent
 
 if TYPE_CHECKING:
@@ -64,16 +65,11 @@ _GAPLESS = "enable.gapless.guarantee"  # here a gap only ends its transaction
 _ENDED = "a transaction that the cluster left open is ended"
 
 
-class TransactionalCluster(Cluster):
-    """A Cluster whose producer is transactional.
-
-    One thread uses it, and sends nothing between a call of `open`, `look`, `prove` or `commit` and
+class TransactionalProducer:
+    """On one connection after the other. One thread uses it, and sends nothing between a call of `open`, `look`, `prove` or `commit` and
     the event that it ends with. give_up: asked now and then, also in another thread. owner: this
     process, in cursor records. retry_ms: how long the client waits before it asks again, see Ends.
     """
-
-    _heeds_others = False  # another cluster does not know the transaction, and so ends it
-    _reported_later = INVALID_STATE  # by the commit
 
     def __init__(
         self,
@@ -86,26 +82,30 @@ class TransactionalCluster(Cluster):
         *,
         create_topics: CreateTopics,
     ) -> None:
-        super().__init__(bootstrap_servers, settings, identity, create_topics=create_topics)
+        # Another cluster does not know the transaction, and so ends it.
+        listener = Listener(self._fail, self._fatal, sent=self._sent)
+        self.connection = connection = Connection(
+            bootstrap_servers, settings, listener, identity, create_topics=create_topics
+        )
         self._name = name
         self._asked_to_give_up = give_up
         self._topic = CursorTopic(
             cursor_topic,
-            self._settings,
+            connection.settings,
             self._give_up,
-            self._identity,
+            connection.identity,
             creates=create_topics != "never",
         )
-        self._hanging = HangingTransactions(self._settings, self._give_up, name)
+        self._hanging = HangingTransactions(connection.settings, self._give_up, name)
         self._ownership = Ownership(self._topic, name, self._give_up)
         self.owner = self._ownership.owner
         self._pool = ThreadPoolExecutor(1, "aolog-bridge-call")
         self._call: Future[TransactionEvent | None] | None = None
-        self._connection = 0  # which one; a call of an earlier one gives up
+        self._number = 0  # of the connection; a call on an earlier one gives up
         self._calling_for = 0
         self._failures: deque[TransactionEvent] = deque()
         self._begun = False
-        times = {_RETRY: _RETRY_MS, _RETRY_MAX: DEFAULTS[_RETRY_MAX], **self._settings}
+        times = {_RETRY: _RETRY_MS, _RETRY_MAX: DEFAULTS[_RETRY_MAX], **connection.settings}
         self.retry_ms = min(int(times[name]) for name in (_RETRY, _RETRY_MAX))
         self._ends = Ends(self.retry_ms / 1_000)
         self._unanswered = False  # the last call
@@ -117,10 +117,9 @@ class TransactionalCluster(Cluster):
         """Makes a new producer; aborts what a predecessor has open. known: everything before this
         address is certainly committed. Ends with Found, Broke, Impossible."""
         self.disconnect()
-        self._make(
+        self.connection.open(
             {
                 **{k: v for k, v in FIXED.items() if k != _GAPLESS},
-                "batch.size": self._batch_bytes,
                 "transactional.id": self._name.transactional_id,
                 _RETRY: self.retry_ms,
             }
@@ -140,23 +139,23 @@ class TransactionalCluster(Cluster):
 
     def commit(self, record: CursorRecord, *, again: bool) -> None:
         """Commits what was sent, with the cursor record. again: it was not answered. Ends with
-        Committed, Unanswered, Failed, Broke, Impossible."""
+        Committed, Pending, Failed, Broke, Impossible."""
         self._start(partial(self._commit, record=record, again=again))
 
     def disconnect(self) -> None:
-        """As Cluster.disconnect. Aborts an open transaction if the cluster answers at once, since
-        consumers that read committed records wait for its end. Waits a moment for a call, and then
-        abandons it."""
-        self._connection += 1
+        """Drops the producer and what it has not delivered, which is still in the log. Aborts an open
+        transaction if the cluster answers at once, since consumers that read committed records wait for its
+        end. Waits a moment for a call, and then abandons it."""
+        self._number += 1
         call, self._call = self._call, None
         if call is not None:
             wait([call], _CALL_S * 2)
-        elif self._begun and self._producer is not None:
+        elif self._begun and (client := self.connection.client) is not None:
             with contextlib.suppress(KafkaException):
-                self._producer.abort_transaction(_CALL_S)
+                client.abort_transaction(_CALL_S)
         self._begun = False
         self._failures.clear()
-        super().disconnect()
+        self.connection.close()
 
     def close(self) -> None:
         """Ends it; it cannot be opened again."""
@@ -165,22 +164,25 @@ class TransactionalCluster(Cluster):
 
     # --- sending --------------------------------------------------------------------------------
 
-    def _queue(self, messages: Rows) -> tuple[int, KafkaError | None]:
-        """A transaction begins with its first record."""
-        assert self._producer is not None
+    def put(self, messages: Rows) -> Put:
+        """As IdempotentProducer.put. A transaction begins with its first record."""
+        connection, error = self.connection, None
+        assert connection.client is not None
         try:
             if not self._begun:
-                self._producer.begin_transaction()
+                connection.client.begin_transaction()
                 self._begun = True
         except KafkaException as failure:
-            return 0, failure.args[0]
-        return super()._queue(messages)
+            error = failure.args[0]
+        if error is not None:
+            return connection.not_queued(error, 0, later=INVALID_STATE)
+        return connection.put(messages, later=INVALID_STATE)  # the commit reports that
 
     def failing(self, address: int, time_ms: int) -> Callback:
         """The callback for a record when a refused one is searched for: it reports why the record
         failed. Otherwise records have none: a report costs more than its record, as it takes the
         interpreter's lock in the middle of a commit."""
-        return partial(self._on_failure, self._generation, address, time_ms)
+        return partial(self._on_failure, self.connection.generation, address, time_ms)
 
     @property
     def calling(self) -> bool:
@@ -190,11 +192,11 @@ class TransactionalCluster(Cluster):
     def happened(self, timeout_s: float) -> Iterator[TransactionEvent]:
         """Serves the client, or waits for a call, for so long; yields what happened."""
         if self._call is None:
-            self.serve(timeout_s)
+            self.connection.serve(timeout_s)
             failures, self._failures = with_names(self._failures), deque()
-            connection = self._connection
+            number = self._number
             for failure in failures:
-                if connection == self._connection:  # one of them may have ended it
+                if number == self._number:  # one of them may have ended it
                     yield failure
             return
         if not wait([self._call], timeout_s).done:
@@ -202,7 +204,7 @@ class TransactionalCluster(Cluster):
         call, self._call = self._call, None
         outcome = call.result()
         if outcome is not None:
-            self._unanswered = isinstance(outcome, Unanswered | Broke)
+            self._unanswered = isinstance(outcome, Pending | Broke)
             yield self._with_its_reason(outcome)
 
     def _with_its_reason(self, outcome: TransactionEvent) -> TransactionEvent:
@@ -211,7 +213,7 @@ class TransactionalCluster(Cluster):
         impossible = [event for event in reported if isinstance(event, Impossible)]
         if impossible:
             return impossible[0]
-        if isinstance(outcome, Unanswered):  # no answer will come if the cluster refuses the bridge
+        if isinstance(outcome, Pending):  # no answer will come if the cluster refuses the bridge
             return next((event for event in reported if isinstance(event, Broke)), outcome)
         self._failures.clear()
         failures = [event for event in reported if isinstance(event, Failed)]
@@ -224,15 +226,14 @@ class TransactionalCluster(Cluster):
     def _start(self, call: Callable[[Producer], TransactionEvent]) -> None:
         """The call gets this connection's producer, and the caller's context: it names the log."""
         assert self._call is None
-        assert self._producer is not None
-        run = partial(self._run, self._connection, partial(call, self._producer))
+        client = self.connection.client
+        assert client is not None
+        run = partial(self._run, self._number, partial(call, client))
         self._call = self._pool.submit(contextvars.copy_context().run, run)
 
-    def _run(
-        self, connection: int, call: Callable[[], TransactionEvent]
-    ) -> TransactionEvent | None:
+    def _run(self, number: int, call: Callable[[], TransactionEvent]) -> TransactionEvent | None:
         """None: the call gave up, as the bridge is to stop."""
-        self._calling_for = connection
+        self._calling_for = number
         try:
             return call()
         except KafkaException as error:
@@ -243,20 +244,22 @@ class TransactionalCluster(Cluster):
             return Impossible(error)
         except NotReachable as error:
             reason = str(error)
-        return Broke(reason if self._abandoned else self.unanswered(reason))
+        return Broke(reason if self._abandoned else self.connection.unanswered(reason))
 
     @property
     def _abandoned(self) -> bool:
-        return self._calling_for != self._connection
+        return self._calling_for != self._number
 
     def _give_up(self) -> bool:
         return self._abandoned or self._asked_to_give_up()
 
     def _open(self, producer: Producer, *, known: int) -> TransactionEvent:
         self._topic.require()
-        self._look_for(self._topic.name)  # so that the client finds its coordinator at once
+        self.connection.look_for(
+            self._topic.name
+        )  # so that the client finds its coordinator at once
         self._ownership.take_over(producer)
-        self.reachable = True
+        self.connection.reachable = True
         if self._hanging.end_in_cursor_topic(producer, self._topic.name, known):
             return Broke(_ENDED)
         return Found(self._topic.last(self._name.key))
@@ -294,7 +297,7 @@ class TransactionalCluster(Cluster):
         try:
             producer.commit_transaction(_FIRST_CALL_S)
         except KafkaException as error:
-            if not isinstance(self._outcome(error.args[0]), Unanswered):
+            if not isinstance(self._outcome(error.args[0]), Pending):
                 raise
             answered = False
         if not answered:
@@ -323,13 +326,20 @@ class TransactionalCluster(Cluster):
     def _on_failure(
         self, generation: int, address: int, time_ms: int, error: KafkaError | None, message: Any
     ) -> None:
-        if error is not None and generation == self._generation:
-            self._fail(error, (message.topic(), message.partition()), address, time_ms)
+        if error is None or generation != self.connection.generation:
+            return
+        if kind_of(error.name()) is not Kind.CONSEQUENCE:  # its cause is reported by itself
+            event = self._event_of(error)
+            if isinstance(event, Failed):
+                lane = (message.topic(), message.partition())
+                event = event._replace(lane=lane, address=address, time_ms=time_ms)
+            self._failures.append(event)
 
-    def _sent_by(self, statistics: Mapping[str, Any]) -> dict[LaneKey, Sent]:
+    def _sent(
+        self, statistics: Mapping[str, Any], sent: dict[LaneKey, Sent]
+    ) -> dict[LaneKey, Sent]:
         """Records that no leader was asked to store wait for the coordinator while that is silent; so
         does a call without records."""
-        sent = super()._sent_by(statistics)
         brokers = statistics["brokers"].values()
         coordinator = next((b for b in brokers if b["source"] == "logical"), None)
         silent = (
@@ -348,25 +358,32 @@ class TransactionalCluster(Cluster):
 
     def _event_of(self, error: KafkaError) -> TransactionEvent:
         outcome = self._outcome(error)
-        return Failed(outcome.reason) if isinstance(outcome, Unanswered) else outcome
+        return Failed(outcome.reason) if isinstance(outcome, Pending) else outcome
 
-    def _report(self, event: TransactionEvent) -> None:
-        self._failures.append(event)
+    def _fail(self, error: KafkaError) -> None:
+        self._failures.append(self._event_of(error))
+
+    def _fatal(self, error: KafkaError) -> None:
+        client = self.connection.client
+        assert client is not None
+        with contextlib.suppress(KafkaException):  # reports of the records that failed
+            client.poll(NAME_POLL_S)
+        self._fail(error)
 
     def _broke(self, error: KafkaException) -> Broke | Impossible:
         """Of a call after which the producer cannot be used, whatever the error."""
         outcome = self._outcome(error.args[0])
         return outcome if isinstance(outcome, Impossible | Broke) else Broke(outcome.reason)
 
-    def _outcome(self, error: KafkaError) -> Unanswered | Failed | Broke | Impossible:
+    def _outcome(self, error: KafkaError) -> Pending | Failed | Broke | Impossible:
         """As outcome_of; notes that the cluster refuses or has fenced this producer."""
         kind, outcome = kind_of(error.name()), outcome_of(error)
         self._ownership.fenced = self._ownership.fenced or kind is Kind.FENCED
         if kind is not Kind.LOCKED_OUT:
             return outcome
-        reason = self._locked_out(error)
+        reason = self.connection.locked_out(error)
         if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            reason = self.forbidden = f"{reason} ({self._name.transactional_id})"
+            reason = self.connection.forbidden = f"{reason} ({self._name.transactional_id})"
         return Broke(reason, error.name())
 
 

@@ -33,7 +33,7 @@ from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.status import Status
-from bridge.kafka import producer as kafka
+from bridge.kafka import connection as kafka
 from bridge.kafka import read_back
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing import MemoryProvider, embedded_broker  # noqa: F401 -- a fixture

@@ -161,7 +161,7 @@ BRIDGE_MUTANTS = (
            lambda _: lambda counts, _, partitions: type(counts).always(partitions), GROWING),
     Mutant("a growth passes records that were found", "not again", f"{AT_LEAST}:Lane.read_back",
            then(assigns(seen_to=-1)), GROWING),
-    Mutant("a transaction has no cursor", "once", "bridge.kafka:TransactionalCluster._put_cursor", c.always(True),
+    Mutant("a transaction has no cursor", "once", "bridge.kafka:TransactionalProducer._put_cursor", c.always(True),
            "exactly_once_mock::test_the_cursor_is_the_last_record_of_each_transaction"),
     Mutant("a commit without an answer counts as failed", "once", f"{EXACTLY}:Transactions.unanswered",
            lambda _: a_guess, "transactions::test_a_commit_whose_answer_is_lost_is_asked_for_again_and_counts_once"),

@@ -31,7 +31,7 @@ from bridge.kafka.client import NotReachable, ToldToStop
 from bridge.kafka.error_table import Kind, advice, kind_of
 from bridge.kafka.events import Delivered, Failed, KafkaEvent
 from bridge.kafka.lane import Refusal, lane_name
-from bridge.kafka.producer import Cluster
+from bridge.kafka.producer import IdempotentProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -71,13 +71,14 @@ class AtLeastOnce:
         self._give_up = give_up
         self._reads_back, self._drops = options.read_back, options.poison == "drop"
         self._take_cursor(routing)
-        self._cluster = Cluster(
+        self._producer = IdempotentProducer(
             options.bootstrap_servers,
             dict(options.settings),
             checkpoints.cluster,
             create_topics=options.create_topics,
             reads_back=options.read_back,
         )
+        self._connection = self._producer.connection
         self.engine = Engine(
             source.position,
             now_s=time.monotonic(),
@@ -95,7 +96,7 @@ class AtLeastOnce:
             self._judge.aside |= self._dead.known(begin, since)
         self._judge.aside.update(*(of.dropped for of in checkpoints.lanes.values()))
         self._topics = Topics(
-            self._cluster,
+            self._connection,
             self.engine,
             checkpoints,
             self._committer,
@@ -103,16 +104,16 @@ class AtLeastOnce:
             log_end=source.reader.end,
             give_up=give_up,
         )
-        router = Router(routing, self._cluster.admission, options.keyless or checkpoints.source)
+        router = Router(routing, self._connection.admission, options.keyless or checkpoints.source)
         self._intake = Intake(source, router, self._judge, self._find, uuid=checkpoints.source)
-        self._sender = Sender(self._cluster)
+        self._sender = Sender(self._producer)
         self._batch: Batch | None = None  # the last one, if some of its records are to be set aside
         self._idle = False  # the last read found no batch
         replays = options.until is not None or options.view is not None
         self._reports = LaneReports(self.engine, self._topics, _REPLAY_AGAIN if replays else _AGAIN)
         self._instead = _REPLAY_INSTEAD if replays else SET_ASIDE
         self._draining = self._has_producer = self._has_read_back = False
-        self._watch = StallWatch(self._cluster, self._low)
+        self._watch = StallWatch(self._connection, self._low)
         self._trouble = TroubleLog()
         self._logged: str | None = None  # the last failure that has a log line of its own
 
@@ -137,7 +138,7 @@ class AtLeastOnce:
         engine, sender = self.engine, self._sender
         self._committer.go_on()
         engine.tick(now_s)
-        if engine.state is State.STOPPING and not self._cluster.reachable:
+        if engine.state is State.STOPPING and not self._connection.reachable:
             engine.failed("no broker is connected", now_s=now_s)  # no answer will come
         self._follow()
         if engine.over:
@@ -145,12 +146,12 @@ class AtLeastOnce:
         self._reports.log_stopped()
         self._watch.look(now_s)
         is_idle = self._idle and not engine.outstanding
-        is_connected = engine.state is State.SENDING and self._cluster.reachable
+        is_connected = engine.state is State.SENDING and self._connection.reachable
         if is_connected and (is_idle or not engine.backoff.attempts):
             self._trouble.over()
         busy = bool(engine.outstanding or sender.waiting)
         wants_more = engine.wants_batch and not sender.waiting and not self._idle
-        for event in self._cluster.poll(BUSY_S if busy and not wants_more else 0):
+        for event in self._producer.poll(BUSY_S if busy and not wants_more else 0):
             self._take(event)
             self._follow()
         self._send(now_s, busy=busy)
@@ -167,7 +168,7 @@ class AtLeastOnce:
         elif (pause_s := self._source.rate_limit.wait_s(now_s)) > 0:
             if not busy:
                 time.sleep(min(pause_s, wait_s))
-        elif engine.wants_batch and (self._cluster.reachable or not engine.outstanding):
+        elif engine.wants_batch and (self._connection.reachable or not engine.outstanding):
             self._read(0.0 if busy else wait_s)
         elif not busy:
             time.sleep(wait_s)
@@ -216,13 +217,13 @@ class AtLeastOnce:
             reason = str(error)
         else:
             return True
-        self.engine.failed(self._cluster.unanswered(reason), now_s=time.monotonic())
+        self.engine.failed(self._connection.unanswered(reason), now_s=time.monotonic())
         return False
 
     def reopen(self) -> None:
         """See Delivery."""
         self._topics.hurry()
-        self._cluster.topic_settings.forget()
+        self._connection.topic_settings.forget()
         self._judge.ask_again()
         for key in self.engine.reopen():
             _log.info("retrying %s", lane_name(key), extra={"event": "lane_reopened"})
@@ -269,7 +270,7 @@ class AtLeastOnce:
         """See Delivery."""
         with ExitStack() as stack:  # in reverse order; each one, even if another raises
             stack.callback(self._dead.close)
-            stack.callback(self._cluster.disconnect)
+            stack.callback(self._producer.disconnect)
             stack.callback(self._committer.close)
 
     # --- status -------------------------------------------------------------------------------
@@ -285,26 +286,26 @@ class AtLeastOnce:
 
     def status(self) -> Status:
         """See Delivery."""
-        engine, cluster, dead = self.engine, self._cluster, self._dead
+        engine, connection, dead = self.engine, self._connection, self._dead
         stalled = self._watch.now(time.monotonic())
         waiting = (w for w in self._reports.waiting() if not self._topics.may_come(w["topic"]))
         first = next(waiting, None)
         waits = self._watch.too_few or late(stalled) or (first and first["reason"])
         state = engine.state.value
-        if engine.state is State.SENDING and not cluster.reachable:
+        if engine.state is State.SENDING and not connection.reachable:
             state = State.CONNECTING.value
         elif engine.state is State.SENDING and engine.standing and engine.stopped_short:
             state = "blocked"
         return Status(
             delivery=AT_LEAST_ONCE,
             state=state,
-            reachable=cluster.reachable,
+            reachable=connection.reachable,
             position=engine.position.address,
             committed=self._committer.committed.address,
             acknowledged=engine.acknowledged,
             skipped=engine.skipped,
             outstanding=engine.outstanding,
-            error=cluster.trouble(engine.failure) or waits,
+            error=connection.trouble(engine.failure) or waits,
             dead_lettered=dead.set_aside,
             dropped=dead.dropped,
             filtered=self._source.filtered,
@@ -348,8 +349,8 @@ class AtLeastOnce:
         of_lane, named = None if lane is None else engine.lanes.get(lane), len(event.named)
         if of_lane is not None and of_lane.records == 1:
             named = 1
-            self._cluster.refused_alone(event, of_lane.waits_s(now_s))
-        if self._cluster.learn({lane[0]} if lane else in_flight):
+            self._connection.refused_alone(event, of_lane.waits_s(now_s))
+        if self._connection.learn({lane[0]} if lane else in_flight):
             _log.info("%s rejected a request: %s", where, event.reason)
             engine.again(event.reason, now_s=now_s)
             return
@@ -407,7 +408,7 @@ class AtLeastOnce:
         """Makes a producer. If records may have been in flight, reads back what arrived."""
         checkpoints = self._checkpoints
         self._has_producer = True
-        self._cluster.connect(careful=self.engine.careful)
+        self._producer.connect(careful=self.engine.careful)
         self._topics.connecting()
         if not checkpoints.lanes or (self._has_read_back and not self.engine.in_doubt):
             self.engine.connected()
@@ -425,7 +426,7 @@ class AtLeastOnce:
         except NotReachable as error:
             found = str(error)
         if isinstance(found, str):
-            self.engine.failed(self._cluster.unanswered(found), now_s=time.monotonic())
+            self.engine.failed(self._connection.unanswered(found), now_s=time.monotonic())
             return
         self._has_read_back = True
         checkpoints.clean = False  # before anything is sent: a crash is not a clean stop
@@ -442,6 +443,6 @@ class AtLeastOnce:
             and engine.failure not in {None, self._logged}
         ):
             self._trouble.say(str(engine.failure), time.monotonic())
-        self._cluster.disconnect()
+        self._producer.disconnect()
         self._sender.forget()
         self._idle = False

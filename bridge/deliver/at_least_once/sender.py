@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from bridge.deliver.intake import Judged
     from bridge.kafka.lane import LaneKey, Refusal
     from bridge.kafka.messages import Callback, Messages
-    from bridge.kafka.producer import Cluster
+    from bridge.kafka.producer import IdempotentProducer
 
 SERVE_EVERY = 4096  # records that are queued between two calls of the client's poll
 
@@ -28,8 +28,8 @@ class _Outgoing:
 class Sender:
     """Of one log. Not thread-safe."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, producer: IdempotentProducer) -> None:
+        self._producer = producer
         self._outgoing: _Outgoing | None = None
 
     @property
@@ -49,22 +49,22 @@ class Sender:
         callbacks: list[Callback] = [None] * messages.records
         for key, mark in planned.marks:
             i = bisect_left(messages.addresses, mark.last_address)
-            callbacks[i] = self._cluster.reporting(key, mark.last_address, messages.times_ms[i])
+            callbacks[i] = self._producer.reporting(key, mark.last_address, messages.times_ms[i])
         self._outgoing = _Outgoing(messages, cast("list[LaneKey]", lanes), callbacks)
 
     def send(self) -> tuple[int, Refusal] | None:
         """Queues records, until the client's queue is full. Returns the address of a record that the client
         refuses, and why; it is the next one."""
-        cluster, outgoing = self._cluster, self._outgoing
+        producer, outgoing = self._producer, self._outgoing
         while outgoing is not None:
             messages, begin = outgoing.messages, outgoing.next
             if begin == messages.records:
                 self._outgoing = None
                 break
             if begin:
-                cluster.serve()
+                producer.connection.serve()
             end = min(begin + SERVE_EVERY, messages.records)
-            put = cluster.put(messages.part(outgoing.lanes, begin, end, outgoing.callbacks))
+            put = producer.put(messages.part(outgoing.lanes, begin, end, outgoing.callbacks))
             outgoing.next += put.records
             if put.refusal is not None:
                 return messages.addresses[outgoing.next], put.refusal

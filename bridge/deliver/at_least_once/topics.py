@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from bridge.deliver.at_least_once.engine import Engine
     from bridge.deliver.committer import Committer
     from bridge.deliver.verdicts import Judge
+    from bridge.kafka.connection import Connection
     from bridge.kafka.lane import LaneKey
-    from bridge.kafka.producer import Cluster
     from bridge.kafka.read_back import ReadBack
 
 _log = logging.getLogger("bridge")
@@ -81,7 +81,7 @@ class Topics:
 
     def __init__(
         self,
-        cluster: Cluster,
+        connection: Connection,
         engine: Engine,
         checkpoints: Checkpoints,
         committer: Committer,
@@ -90,7 +90,7 @@ class Topics:
         log_end: Callable[[], int],
         give_up: Callable[[], bool],
     ) -> None:
-        self._cluster = cluster
+        self._connection = connection
         self._engine = engine
         self._checkpoints = checkpoints
         self._committer = committer
@@ -117,7 +117,7 @@ class Topics:
     def read_back(self) -> Arrivals:
         """What the lanes hold that were in use before. Raises NotReachable, ToldToStop."""
         checkpoints = self._checkpoints
-        with closing(self._cluster.reader(self._give_up)) as reader:
+        with closing(self._connection.reader(self._give_up)) as reader:
             return self._read_back(reader, dict(checkpoints.lanes), clean=checkpoints.clean)
 
     def partitions(self, topic: str) -> PartitionCounts | Refusal | None:
@@ -207,7 +207,7 @@ class Topics:
 
     def _find(self, topic: str, now_s: float) -> None:
         since_s = self._missing[topic].since_s if topic in self._missing else now_s
-        found = self._cluster.partitions(topic)
+        found = self._connection.partitions(topic)
         if isinstance(found, Refusal):
             if now_s - since_s > TOPIC_WAIT_S:
                 found = found._replace(passing=False)
@@ -256,7 +256,7 @@ class Topics:
             )  # fmt: skip  # one call
             return counts.grown(begin, partitions).since(self._committer.committed.address)
         if partitions < counts.latest:
-            with closing(self._cluster.reader(self._give_up)) as reader:
+            with closing(self._connection.reader(self._give_up)) as reader:
                 self._meet(reader, {topic})
             if topic not in self._checkpoints.ids:
                 self._shrink(topic, partitions)
@@ -274,7 +274,7 @@ class Topics:
 
     def _reread(self, now_s: float) -> None:
         """Asks for one of the topics in use, if it is time to. Raises NotReachable if it is gone."""
-        if now_s < self._reread_due_s or not self._cluster.reachable:
+        if now_s < self._reread_due_s or not self._connection.reachable:
             return
         self._reread_due_s = now_s + 1.0
         lanes = self._engine.lanes.items()
@@ -287,7 +287,7 @@ class Topics:
             return
         self._reread_s[topic] = now_s
         try:
-            partitions = self._cluster.partitions(topic, SILENT_ANSWER_S)
+            partitions = self._connection.partitions(topic, SILENT_ANSWER_S)
         except NotReachable:  # sending the next record will find out more
             return
         if isinstance(partitions, Refusal):
@@ -332,7 +332,7 @@ class Topics:
         lanes = {key: checkpoints.lanes.get(key) or Checkpoint(begin) for key in keys}
         arrivals = Arrivals({}, {})
         if keys:
-            with closing(self._cluster.reader(self._give_up)) as reader:
+            with closing(self._connection.reader(self._give_up)) as reader:
                 if checkpoints.lost and len(known) < len(keys) and reader.reads:
                     _log.warning("scanning %s from the earliest offset", keys[0][0])
                 clean = not known and not checkpoints.lost

@@ -43,7 +43,7 @@ from bridge.kafka.outcomes import (
     TransactionEvent,
 )
 from bridge.kafka.telemetry import TRANSACTIONS
-from bridge.kafka.transactional_producer import TransactionalCluster
+from bridge.kafka.transactional_producer import TransactionalProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +79,7 @@ class ExactlyOnce:
         self._checkpoints = checkpoints
         _take_cursor(checkpoints)
         source.reader.commit()  # from now on the cursor protects unread records from pruning
-        self._cluster = TransactionalCluster(
+        self._producer = TransactionalProducer(
             options.bootstrap_servers,
             settings,
             CursorName(uuid, source.cursor),
@@ -88,7 +88,8 @@ class ExactlyOnce:
             checkpoints.cluster,
             create_topics=options.create_topics,
         )
-        self._partitions = Partitions(self._cluster)
+        self._connection = self._producer.connection
+        self._partitions = Partitions(self._connection)
         self.engine = Transactions(
             source.position,
             now_s=time.monotonic(),
@@ -100,21 +101,21 @@ class ExactlyOnce:
         )
         self._committer = Committer(source, lambda: self.engine.position, options.commit_s)
         self._judge = Judge(poison)
-        router = Router(routing, self._cluster.admission, uuid)
+        router = Router(routing, self._connection.admission, uuid)
         intake = Intake(source, router, self._judge, self._partitions.of, uuid=uuid)
         self._prefetch = Prefetch(source, intake, records=options.transaction_records)
-        self._watch = StallWatch(self._cluster, lambda _: self.engine.position.address)
+        self._watch = StallWatch(self._connection, lambda _: self.engine.position.address)
         self._trouble = TroubleLog()
         self._draining = False
         self._dead = DeadLetters(source, uuid, poison)
         if poison == "dead-letter":
             begin, since = source.position.address, checkpoints.aside_from
             self._judge.aside |= self._dead.known(begin, since)
-        self._refusals = Refusals(self.engine, self._judge, self._cluster, self._partitions)
+        self._refusals = Refusals(self.engine, self._judge, self._connection, self._partitions)
         self._sender = Sender(
             self.engine,
             self._prefetch,
-            self._cluster,
+            self._producer,
             self._dead,
             self._judge,
             unsure=checkpoints.unsure,
@@ -150,22 +151,22 @@ class ExactlyOnce:
         if pause_s > 0:
             wait_s = min(wait_s, pause_s)
         wants = self._prefetch.room and engine.is_open and pause_s == 0
-        can_send = bool(self._prefetch.ready) and engine.room > 0 and not self._cluster.calling
+        can_send = bool(self._prefetch.ready) and engine.room > 0 and not self._producer.calling
         if self._sender.full:
             wait_s = min(wait_s, BUSY_S)
         elif wants or can_send:
             wait_s = 0.0
         waits = self._prefetch.idle  # for new records; after an event, reads on without waiting
-        for event in self._cluster.happened(wait_s):
+        for event in self._producer.happened(wait_s):
             self._take(event)
             waits = False
         stalled = self._watch.look(now_s) and engine.is_open  # otherwise no producer can ask
         if stalled and (gone := self._partitions.gone(now_s)) is not None:
             self._take(Broke(gone, UNKNOWN_TOPIC))
-        if self._prefetch.ready and engine.room > 0 and not self._cluster.calling:
+        if self._prefetch.ready and engine.room > 0 and not self._producer.calling:
             self._send()
         elif wants and engine.is_open:  # still, after the events
-            read_s = BUSY_S if self._cluster.calling else idle_s
+            read_s = BUSY_S if self._producer.calling else idle_s
             self._prefetch.read(read_s if waits else 0.0)
             if self._prefetch.idle and self._prefetch.empty:  # passes seals and gaps
                 engine.moved(self._source.position)
@@ -174,7 +175,7 @@ class ExactlyOnce:
 
     def reopen(self) -> None:
         """See Delivery. One that has stopped at a record is over, and is made anew."""
-        self._cluster.topic_settings.forget()
+        self._connection.topic_settings.forget()
         self.engine.retry(now_s=time.monotonic())
 
     def drain(self, to: int) -> bool:
@@ -208,7 +209,7 @@ class ExactlyOnce:
         """See Delivery."""
         with ExitStack() as stack:  # in reverse order; each one, even if another raises
             stack.callback(self._dead.close)
-            stack.callback(self._cluster.close)
+            stack.callback(self._producer.close)
             stack.callback(self._committer.close)
 
     @property
@@ -218,7 +219,7 @@ class ExactlyOnce:
 
     def status(self) -> Status:
         """See Delivery."""
-        engine, cluster = self.engine, self._cluster
+        engine, connection = self.engine, self._connection
         stalled = self._watch.now(time.monotonic())
         reason = self._refusals.reason
         late_and_why = "; ".join(filter(None, (late(stalled), engine.failure)))
@@ -226,13 +227,13 @@ class ExactlyOnce:
         return Status(
             delivery=EXACTLY_ONCE,
             state=self._state(),
-            reachable=cluster.reachable,
+            reachable=connection.reachable,
             position=engine.position.address,
             committed=self._committer.committed.address,
             acknowledged=engine.acknowledged,
             skipped=self._skipped,
             outstanding=engine.outstanding,
-            error=cluster.trouble(failure),
+            error=connection.trouble(failure),
             dead_lettered=self._dead.set_aside,
             dropped=self._dead.dropped,
             filtered=self._source.filtered,
@@ -246,14 +247,14 @@ class ExactlyOnce:
             return "stopping"
         if self.engine.is_open:
             waits = "blocked" if self._refusals.waits is not None else "sending"
-            return waits if self._cluster.reachable else "connecting"
+            return waits if self._connection.reachable else "connecting"
         return "connecting" if state is State.PROVING else state.value
 
     # --- states and events --------------------------------------------------------------------
 
     def _follow(self) -> None:
         """Does what the machine's state asks, when it has changed."""
-        engine, cluster, state = self.engine, self._cluster, self.engine.state
+        engine, producer, state = self.engine, self._producer, self.engine.state
         if state is self._followed:
             return
         self._followed = state
@@ -261,14 +262,14 @@ class ExactlyOnce:
             self._partitions.forget()
             self._sender.connecting()
             self._go_back(engine.position)
-            cluster.open(engine.position.address)
+            producer.open(engine.position.address)
         elif state is State.PROVING:
             self._unclean()
-            cluster.prove(self._record(engine.position))
+            producer.prove(self._record(engine.position))
         elif state is State.COMMITTING:
-            cluster.commit(self._record(engine.sent_to), again=False)
+            producer.commit(self._record(engine.sent_to), again=False)
         elif state is not State.SENDING:
-            cluster.disconnect()
+            producer.disconnect()
             if not engine.over:
                 self._go_back(engine.position)
 
@@ -309,7 +310,7 @@ class ExactlyOnce:
         else:
             engine.unanswered(event.reason)
             if engine.state is State.COMMITTING:
-                self._cluster.commit(self._record(engine.sent_to), again=True)
+                self._producer.commit(self._record(engine.sent_to), again=True)
 
     def _take_broken(self, event: Broke) -> None:
         """The producer cannot be used any more. A drain ends if a right to a topic is missing, as it
@@ -331,7 +332,7 @@ class ExactlyOnce:
     def _record(self, position: Position) -> CursorRecord:
         epoch = self._source.reader.view.to_store(position).epoch
         return CursorRecord(
-            position.address, position.ordinal, self._uuid, epoch, self._cluster.owner,
+            position.address, position.ordinal, self._uuid, epoch, self._producer.owner,
             self._sender.last,
         )  # fmt: skip  # where, whose, which
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bridge.deliver.intake import PartitionsOf
-    from bridge.kafka.producer import Cluster
+    from bridge.kafka.connection import Connection
 
 _log = logging.getLogger("bridge")
 
@@ -33,8 +33,8 @@ _log = logging.getLogger("bridge")
 class Partitions:
     """The topics of one log's records on one cluster. Not thread-safe."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._partitions: dict[str, int] = {}
         self._asked_s: dict[str, float] = {}
         self._found_s: dict[str, float] = {}
@@ -71,11 +71,11 @@ class Partitions:
             return PartitionCounts.always(self._partitions[topic])
         found: int | Refusal | str
         try:
-            found = self._cluster.partitions(topic)
+            found = self._connection.partitions(topic)
         except NotReachable as error:
             found = str(error)
         if isinstance(found, str):
-            self._cluster.unanswered(found)
+            self._connection.unanswered(found)
             return None
         if isinstance(found, Refusal):
             wait_s = STALLED_S if topic in self._found_s else TOPIC_WAIT_S
@@ -92,7 +92,7 @@ class Partitions:
         self._look_due_s = now_s + STUCK_REREAD_S
         for topic in self.topics:
             with suppress(NotReachable):
-                found = self._cluster.partitions(topic, SILENT_ANSWER_S)
+                found = self._connection.partitions(topic, SILENT_ANSWER_S)
                 if isinstance(found, Refusal) and found.passing:
                     del self._partitions[topic]
                     return found.reason
@@ -103,7 +103,7 @@ class Partitions:
         nothing answers, the next transaction will find out more."""
         self._found_s[topic] = now_s
         with suppress(NotReachable):
-            found = self._cluster.partitions(topic, SILENT_ANSWER_S)
+            found = self._connection.partitions(topic, SILENT_ANSWER_S)
             if isinstance(found, int) and found > self._partitions[topic]:
                 _log.info("topic %s: %s in use", topic, counted(found, "partition"))
                 self._partitions[topic] = found

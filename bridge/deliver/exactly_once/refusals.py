@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from bridge.deliver.exactly_once.engine import Transactions
     from bridge.deliver.exactly_once.partitions import Partitions
     from bridge.deliver.verdicts import Judge
+    from bridge.kafka.connection import Connection
     from bridge.kafka.events import Failed
     from bridge.kafka.outcomes import Broke
-    from bridge.kafka.transactional_producer import TransactionalCluster
 
 _log = logging.getLogger("bridge")
 
@@ -30,12 +30,12 @@ class Refusals:
         self,
         engine: Transactions,
         judge: Judge,
-        cluster: TransactionalCluster,
+        connection: Connection,
         partitions: Partitions,
     ) -> None:
         self._engine = engine
         self._judge = judge
-        self._cluster = cluster
+        self._connection = connection
         self._partitions = partitions
         self.last = Refusal("", "")
         self.waits: Refusal | None = None
@@ -45,8 +45,8 @@ class Refusals:
         alone; otherwise smaller transactions find it."""
         engine = self._engine
         if engine.alone:
-            self._cluster.refused_alone(event, engine.open_s(now_s))
-        if self._cluster.learn(self._partitions.topics):
+            self._connection.refused_alone(event, engine.open_s(now_s))
+        if self._connection.learn(self._partitions.topics):
             _log.info("the transaction is aborted: %s", event.reason)
             engine.again(event.reason)
         elif named := event.named or engine.alone:
@@ -87,7 +87,7 @@ class Refusals:
         """The log waits for a right to a topic. Kafka's error does not name the topic, so the cluster
         is asked for the rights to each. The reason, in words."""
         topics = self._partitions.topics
-        without = self._cluster.topic_settings.without_write(topics)
+        without = self._connection.topic_settings.without_write(topics)
         reason = "; ".join(lacking("Write", topic, "grant it") for topic in without)
         if not reason:
             reason = f"{event.reason} (of {', '.join(topics)}): {advice(event.code)}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bridge.deliver.exactly_once.prefetch import Prefetch, Ready
     from bridge.deliver.verdicts import Judge
     from bridge.kafka.lane import LaneKey, Refusal
-    from bridge.kafka.transactional_producer import TransactionalCluster
+    from bridge.kafka.transactional_producer import TransactionalProducer
 
 
 class Sender:
@@ -30,7 +30,7 @@ class Sender:
         self,
         engine: Transactions,
         prefetch: Prefetch,
-        cluster: TransactionalCluster,
+        producer: TransactionalProducer,
         dead: DeadLetters,
         judge: Judge,
         *,
@@ -38,7 +38,7 @@ class Sender:
     ) -> None:
         self._engine = engine
         self._prefetch = prefetch
-        self._cluster = cluster
+        self._producer = producer
         self._dead = dead
         self._judge = judge
         self.unsure = unsure
@@ -69,9 +69,9 @@ class Sender:
             if self.unsure and not lanes <= self._checked:
                 self._check()
                 return None
-            reports = engine.suspected or room == 1  # see TransactionalCluster.failing
-            callback = self._cluster.failing if reports else None
-            put = self._cluster.put(ready.part(room, callback))
+            reports = engine.suspected or room == 1  # see TransactionalProducer.failing
+            callback = self._producer.failing if reports else None
+            put = self._producer.put(ready.part(room, callback))
         self.full = put.records < room
         self._prefetch.taken(put.records)
         end = begin + put.records
@@ -121,4 +121,4 @@ class Sender:
             self._engine.hurry()
             return
         lanes = {lane for ready in self._prefetch.ready for lane in ready.lanes}
-        self._cluster.look(lanes - self._checked, self._engine.position.address)
+        self._producer.look(lanes - self._checked, self._engine.position.address)

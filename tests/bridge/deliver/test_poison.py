@@ -20,9 +20,9 @@ from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.position import Aside, Position
 from bridge.deliver.transform import TransformedBatch
 from bridge.errors import Undeliverable, WrongSetting
+from bridge.kafka.connection import Connection
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.lane import Refusal
-from bridge.kafka.producer import Cluster
 from bridge.kafka.telemetry import REGISTRY
 from tests.bridge.conftest import (
     TOPIC,
@@ -222,12 +222,12 @@ def only_when_it_is_there(monkeypatch: pytest.MonkeyPatch, name: str) -> list[in
     """The embedded broker creates what it is asked for: not this topic, until something is added
     to what comes back."""
     there: list[int] = []
-    partitions = Cluster.partitions
+    partitions = Connection.partitions
     monkeypatch.setattr(topics, "TOPIC_WAIT_S", 0.3)
     monkeypatch.setattr(topics, "REFUSED_PAUSE_S", 0.1)
     missing = Refusal(f"there is no topic {name!r}", "UNKNOWN_TOPIC_OR_PART", passing=True)
     monkeypatch.setattr(
-        Cluster,
+        Connection,
         "partitions",
         lambda self, topic: partitions(self, topic) if there or topic != name else missing,
     )

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.kafka.producer import Cluster
+from bridge.kafka.producer import IdempotentProducer
 from tests.bridge.conftest import PARTITIONS, TOPIC
 from tests.bridge.kafka.test_producing import LANES, rows_of
 
@@ -21,14 +21,14 @@ def test_the_first_record_of_a_connection_waits_for_no_second(broker: EmbeddedBr
     broker.set_rtt_ms(10)
 
     def first_s() -> float:
-        cluster = Cluster(broker.bootstrap_servers, {})
-        cluster.connect()
+        producer = IdempotentProducer(broker.bootstrap_servers, {})
+        producer.connect()
         begun_s = time.monotonic()
-        assert cluster.partitions(TOPIC) == PARTITIONS
-        cluster.put(rows_of(callbacks=[cluster.reporting(lane, 0, 0) for lane in LANES]))
-        while not list(cluster.poll(0.01)):
+        assert producer.connection.partitions(TOPIC) == PARTITIONS
+        producer.put(rows_of(callbacks=[producer.reporting(lane, 0, 0) for lane in LANES]))
+        while not list(producer.poll(0.01)):
             pass
-        cluster.disconnect()
+        producer.disconnect()
         return time.monotonic() - begun_s
 
     assert any(first_s() < 0.4 for _ in range(10))  # one of ten, on a busy machine
@@ -37,13 +37,13 @@ def test_the_first_record_of_a_connection_waits_for_no_second(broker: EmbeddedBr
 def test_statistics_that_come_after_the_end_of_a_connection_do_not_show_it_as_reachable(
     broker: EmbeddedBroker,
 ) -> None:
-    cluster = Cluster(broker.bootstrap_servers, {})
-    cluster.connect()
-    assert cluster.partitions(TOPIC) == PARTITIONS
-    assert cluster.reachable
+    producer = IdempotentProducer(broker.bootstrap_servers, {})
+    producer.connect()
+    assert producer.connection.partitions(TOPIC) == PARTITIONS
+    assert producer.connection.reachable
     time.sleep(1.5)  # the client has new statistics each second, and nobody polls
-    cluster.disconnect()
-    assert not cluster.reachable
+    producer.disconnect()
+    assert not producer.connection.reachable
 
 
 def test_after_a_fatal_error_the_client_is_polled_while_no_exception_is_handled(
@@ -61,9 +61,9 @@ def test_after_a_fatal_error_the_client_is_polled_while_no_exception_is_handled(
             if len(handled) == 1:
                 raise KafkaException(KafkaError(KafkaError._FATAL))
 
-    monkeypatch.setattr("bridge.kafka.producer.RowProducer", Client)
-    cluster = Cluster("nowhere:1", {})
-    cluster.connect()
-    assert list(cluster.poll(0.0))
+    monkeypatch.setattr("bridge.kafka.connection.RowProducer", Client)
+    producer = IdempotentProducer("nowhere:1", {})
+    producer.connect()
+    assert list(producer.poll(0.0))
     assert len(handled) > 1
     assert set(handled) == {None}

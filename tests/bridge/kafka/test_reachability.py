@@ -7,7 +7,7 @@ import time
 import pytest
 
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.kafka.producer import Cluster
+from bridge.kafka.producer import IdempotentProducer
 from tests.aolog.conftest import wait_until
 
 
@@ -16,9 +16,9 @@ def test_events_of_the_client_are_not_taken_for_records_under_way(
 ) -> None:
     """The client's length counts its log lines, too: with some in the queue, an idle bridge whose connection was
     closed was shown as disconnected."""
-    cluster = Cluster(broker.bootstrap_servers, {"debug": "all", "log_level": 7})
-    cluster.connect()
-    wait_until(lambda: list(cluster.poll(0.1)) or cluster.reachable)
+    producer = IdempotentProducer(broker.bootstrap_servers, {"debug": "all", "log_level": 7})
+    producer.connect()
+    wait_until(lambda: list(producer.poll(0.1)) or producer.connection.reachable)
     looks: list[object] = []
 
     def none_is_up(statistics: object) -> bool:
@@ -26,8 +26,8 @@ def test_events_of_the_client_are_not_taken_for_records_under_way(
         looks.append(statistics)
         return False
 
-    monkeypatch.setattr("bridge.kafka.producer.any_up", none_is_up)
+    monkeypatch.setattr("bridge.kafka.connection.any_up", none_is_up)
     while not looks:
-        cluster.serve(0.1)
-    assert cluster.reachable
-    cluster.disconnect()
+        producer.connection.serve(0.1)
+    assert producer.connection.reachable
+    producer.disconnect()

@@ -170,10 +170,12 @@ class Kafka:
 
 
 class Client:
-    """What at-least-once delivery needs of bridge.kafka.producer.Cluster: put, then `move`."""
+    """What at-least-once delivery needs of bridge.kafka.producer.IdempotentProducer, and of its
+    connection: put, then `move`."""
 
     def __init__(self, kafka: Kafka, *_: object, **options: object) -> None:
         self.kafka = kafka
+        self.connection = self
         self.reachable = False
         self.sent: dict[LaneKey, Any] = {}
         self.admission = Admission(1 << 20, 1 << 16, compresses=False)

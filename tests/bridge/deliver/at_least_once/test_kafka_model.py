@@ -262,7 +262,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World_:
         monkeypatch.setattr(engine, "Backoff", lambda: Backoff(entropy=made.chance))
         monkeypatch.setattr(deduplicate, "FOUND_MAX", found_max)
         monkeypatch.setattr(deduplicate, "FOUND_MIN", 1)
-        monkeypatch.setattr(delivery, "Cluster", client)
+        monkeypatch.setattr(delivery, "IdempotentProducer", client)
         monkeypatch.setattr(delivery, "IDLE_S", 0.0)
         monkeypatch.setattr(delivery, "BUSY_S", 0.0)
         monkeypatch.setattr(committer, "ThreadPoolExecutor", _Inline)
