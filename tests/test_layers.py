@@ -79,7 +79,7 @@ MUST_BE_PURE = {
     "aolog.archive.probe", "aolog.archive.protocol", "aolog.format.archive",
     "aolog.storage.objects.requests", "aolog.storage.objects.url", "aolog.format.columns", "aolog.format.frame", "aolog.format.slab", "aolog.write.recovery_cases",
     "bridge.deliver.at_least_once.engine", "bridge.deliver.exactly_once.engine",
-    "bridge.kafka.error_table", "bridge.config.routing",
+    "bridge.deliver.verdicts", "bridge.supervise.turns", "bridge.kafka.error_table", "bridge.config.routing",
 }  # fmt: skip  # a list
 # Modules and packages that may touch files.
 FILES_ALLOWED = (

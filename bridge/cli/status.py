@@ -20,7 +20,8 @@ from aolog.storage.storage import Storage
 from bridge.cli.report import words
 from bridge.config.names import address_of
 from bridge.errors import NotRunning
-from bridge.supervise.status import STUCK_S, Phase
+from bridge.supervise.status import STUCK_S
+from bridge.supervise.turns import Phase
 
 if TYPE_CHECKING:
     from bridge.deliver.known_gaps import KnownGaps

@@ -21,7 +21,8 @@ import aolog
 from aolog.errors import as_utf8, one_line
 from bridge.kafka import telemetry
 from bridge.operate.monitor import seen_of
-from bridge.supervise.status import STATES, Phase
+from bridge.supervise.status import STATES
+from bridge.supervise.turns import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,7 +20,8 @@ from aolog.errors import AologError
 from aolog.log.directory import slab_bases
 from aolog.log.names import slab_name
 from bridge.deliver.status import done, pending
-from bridge.supervise.status import REMOVED_LOGS, LogStatus, Overview, Phase, overview
+from bridge.supervise.status import REMOVED_LOGS, LogStatus, Overview, overview
+from bridge.supervise.turns import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

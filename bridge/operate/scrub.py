@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aolog.errors import AologError, counted
 from aolog.maintenance.verify import verify
-from bridge.supervise.status import Phase
+from bridge.supervise.turns import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

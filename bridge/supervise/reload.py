@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import AologError
 from bridge.errors import WrongConfiguration
-from bridge.supervise.status import Phase
+from bridge.supervise.turns import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -108,9 +108,9 @@ def apply_options(workers: Iterable[Worker], options: Mapping[str, ClusterOption
         changed = new is not None and new != worker.options
         if new is not None:  # otherwise the scan removes the worker
             worker.options = new
-        if worker.phase == Phase.PARKED and changed:  # the cluster's servers may be others
-            worker.phase = Phase.QUEUED
+        if worker.phase == Phase.PARKED and changed:
+            worker.turns.reconfigure()
         elif worker.phase != Phase.RUNNING or not changed:
             worker.try_again()
-        elif worker.ending in {None, "park"}:
+        elif worker.turns.ending in {None, "park"}:
             worker.stop("reload")

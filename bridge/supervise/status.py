@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import Lag
 from bridge.deliver.status import COUNTED
+from bridge.supervise.turns import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,19 +33,6 @@ LIVE_LAG_S = 1.0  # a log that is being written always has records that are not 
 STUCK_S = 60.0
 
 STATES = ("connecting", "draining", "live", "blocked", "stopped")
-
-
-class Phase:
-    """What the supervisor does with a log; `phase` in status."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    PARKED = "parked"
-    PAUSED = "paused"
-    WAITING = "waiting"
-    STANDING = "standing"
-    DONE = "done"
-    REMOVED = "removed"
 
 
 _SHOWN_PHASES = (Phase.QUEUED, Phase.RUNNING, Phase.PARKED, Phase.WAITING, Phase.STANDING)

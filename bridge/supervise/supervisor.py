@@ -6,7 +6,8 @@
       │           │  └──► standing    failed, until an operator acts
       └───────────┴──────────┘        the log grew, its turn is over, the configuration changed
 
-One thread makes every decision, here; each running worker forwards in a thread of its own. At most
+`turns` has all phases and events, as a table. One thread makes every decision, here; each running worker
+forwards in a thread of its own. At most
 `active_max` workers run at once. While others are queued, idle workers end first, then those that have
 run longest, after their turn. A log that fails stops no other log.
 """
@@ -29,7 +30,8 @@ from bridge.supervise.discovery import is_gone
 from bridge.supervise.options import cluster_options
 from bridge.supervise.parked_logs import ParkedLogs
 from bridge.supervise.reload import Rotation, apply_options, read_again
-from bridge.supervise.status import LogStatus, Overview, Phase, overview, removed
+from bridge.supervise.status import LogStatus, Overview, overview, removed
+from bridge.supervise.turns import Phase, Timing, Turns
 from bridge.supervise.worker import Worker
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
 Action = Literal["pause", "resume", "try_again"]
 
 _log = logging.getLogger("bridge.supervisor")
-_LOOK_S = 0.2  # delay before a parked log's growth, a due retry or a turn's end is noticed
 _SCAN_SHARE = 50  # scanning a large tree takes at most a fiftieth of the time
 _CHANGES_S = 0.2  # shortest time between scans after directories changed
 # Of records in the clients' memory: for all logs together, and the share of one. Each log has to fill a
@@ -64,6 +65,7 @@ class Supervisor:
     read: reads the configuration again, for `reload`; raises WrongConfiguration. fail_fast: `run`
     ends at the first failure of a log and raises it. Only a lack of descriptors is waited out, as for
     a drain. An idle log stays connected, so that a wrong cluster or a cursor in use is found at the start.
+    timing: of turns.
     """
 
     def __init__(
@@ -73,8 +75,10 @@ class Supervisor:
         drain: bool = False,
         read: Callable[[], Config] | None = None,
         fail_fast: bool = False,
+        timing: Timing | None = None,
     ) -> None:
         self._config = config
+        self._timing = timing or Timing()
         self._drain = drain
         self._fail_fast = fail_fast
         self._read = read
@@ -201,8 +205,7 @@ class Supervisor:
         by_phase = self._by_phase()  # once: there may be thousands of parked workers
         now_s = time.monotonic()
         for worker in by_phase[Phase.WAITING]:
-            if now_s >= worker.retry_at_s:
-                worker.phase, worker.since_s = Phase.QUEUED, now_s
+            if worker.turns.tick(now_s):
                 by_phase[Phase.QUEUED].append(worker)
         running = by_phase[Phase.RUNNING]
         self._park(running, now_s)
@@ -210,7 +213,7 @@ class Supervisor:
         self._parked.look(self._options, parked, now_s)
         self._make_room(running, len(by_phase[Phase.QUEUED]), now_s)
         room = max(0, self._config.active_max - len(running))
-        queued = sorted(by_phase[Phase.QUEUED], key=lambda worker: worker.since_s)
+        queued = sorted(by_phase[Phase.QUEUED], key=lambda worker: worker.turns.since_s)
         for worker in queued[:room]:
             self._start(worker)
         idle = (by_phase[phase] for phase in (Phase.STANDING, Phase.WAITING, Phase.PAUSED))
@@ -220,7 +223,7 @@ class Supervisor:
         """Events; waits a moment for the first."""
         found: list[object] = []
         with contextlib.suppress(queue.Empty):
-            found.append(self._events.get(timeout=_LOOK_S))
+            found.append(self._events.get(timeout=self._timing.look_s))
             while True:
                 found.append(self._events.get_nowait())
         return found
@@ -275,7 +278,12 @@ class Supervisor:
         for key in sorted(wanted.keys() - self._workers.keys()):
             name, cluster = key
             self._workers[key] = Worker(
-                name, wanted[key], self._options[cluster], self._events, fail_fast=self._fail_fast
+                name,
+                wanted[key],
+                self._options[cluster],
+                self._events,
+                Turns(self._timing, drains=self._drain),
+                fail_fast=self._fail_fast,
             )
             if not self._fail_fast:  # otherwise the command line named it
                 _log.info("%s goes to %s", name, cluster, extra={"event": "log_found"})
@@ -286,7 +294,7 @@ class Supervisor:
         """Removes a worker, as soon as it does not run; its counts stay in the sums."""
         worker = self._workers[key]
         if worker.phase == Phase.RUNNING:
-            if worker.ending != "gone":
+            if worker.turns.ending != "gone":
                 worker.stop("gone")
             return
         cluster, before = key[1], self._removed.get(key[1])
@@ -315,12 +323,12 @@ class Supervisor:
 
     def _make_room(self, running: list[Worker], queued: int, now_s: float) -> None:
         """While others are queued, ends idle workers at once, and others after their turn."""
-        staying = [worker for worker in running if worker.ending is None]
+        staying = [worker for worker in running if worker.turns.ending is None]
         short = queued - (self._config.active_max - len(staying))
         if short <= 0:
             return
         over = [w for w in staying if w.idle_s is not None or self._turn_is_over(w, now_s)]
-        over.sort(key=lambda worker: (worker.idle_s is None, worker.since_s))
+        over.sort(key=lambda worker: (worker.idle_s is None, worker.turns.since_s))
         for worker in over[:short]:
             if worker.idle_s is None:
                 worker.stop("turn")
@@ -329,14 +337,14 @@ class Supervisor:
 
     def _turn_is_over(self, worker: Worker, now_s: float) -> bool:
         slice_s = self._config.slice_seconds
-        return now_s - worker.since_s > (slice_s if worker.moved else max(slice_s, _STEP_S))
+        return now_s - worker.turns.since_s > (slice_s if worker.moved else max(slice_s, _STEP_S))
 
     def _park(self, running: list[Worker], now_s: float) -> None:
         """Ends idle workers that were still idle after their growth was watched."""
         if self._drain or self._fail_fast:
             return
         for worker in running:
-            if worker.ending is not None or worker.forwarder is None:
+            if worker.turns.ending is not None or worker.forwarder is None:
                 continue  # one that is opening may find nothing to do; it is watched since before
             if worker.idle_s is None:
                 if worker.watched_s is not None:
@@ -362,45 +370,18 @@ class Supervisor:
         if not paths:
             return
         for worker in self._workers.values():
-            if worker.path in paths:
-                worker.grew = True
-                if worker.phase == Phase.PARKED:
-                    worker.phase, worker.since_s = Phase.QUEUED, time.monotonic()
-                    self._unwatch(worker)
+            if worker.path in paths and worker.turns.grow(time.monotonic()):
+                self._unwatch(worker)
 
     # --- ends ---------------------------------------------------------------------------------
 
     def _take_end(self, worker: Worker) -> None:
-        """A worker's thread has ended: decides its next phase."""
-        ending = worker.ending
-        error = worker.take_end()
-        worker.ending = None
+        """A worker's thread has ended."""
+        gone = is_gone(worker.path) or worker.turns.ending == "gone"
+        worker.take_end(gone=gone)
         key = (worker.name, worker.options.cluster)
-        final = self._drain or self._fail_fast
-        if is_gone(worker.path) and not (final and error is not None):
-            ending = "gone"
-        if ending == "gone":
-            worker.phase = Phase.DONE
-            if self._workers.get(key) is worker:
-                self._remove(key)
-        elif error is not None:
-            if (final and not worker.lacks_descriptors) or worker.is_permanent:
-                worker.stand(error)
-            else:
-                worker.retry(error)
-        elif (
-            self._stop_at_s is not None
-            or ending == "stop"
-            or (self._drain and ending in {None, "park"})
-        ):
-            worker.finish(drained=self._drain)
-        elif ending == "pause":
-            worker.phase = Phase.PAUSED
-        elif ending == "park" and not worker.grew:
-            worker.phase = Phase.PARKED
-        else:
-            worker.phase = Phase.QUEUED
-        worker.since_s = time.monotonic()
+        if gone and worker.phase == Phase.DONE and self._workers.get(key) is worker:
+            self._remove(key)
 
     def _begin_to_stop(self) -> None:
         if self._stop_at_s is not None:
@@ -409,10 +390,7 @@ class Supervisor:
         if self._fail_fast:
             self._stop_at_s = float("inf")  # waits for the last commit, however slow the disk is
         for worker in self._workers.values():
-            if worker.phase == Phase.RUNNING:
-                worker.stop("stop")
-            elif worker.phase in {Phase.QUEUED, Phase.PARKED, Phase.PAUSED}:
-                worker.finish(drained=self._drain)
+            worker.finish()
 
     # --- reload -------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """One log and one cluster: runs a forwarder in a thread, each time the supervisor starts it.
 
-Only the supervisor starts and stops workers. The thread runs the forwarder, keeps its last status, and
-puts the worker into the supervisor's queue when it ends.
+Only the supervisor starts and stops workers; `turns` decides when. The thread runs the forwarder, keeps its
+last status, and puts the worker into the supervisor's queue when it ends.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from aolog.log.cursor_file import read_position
 from aolog.log.retention import prune
 from aolog.read.start import parse_where
 from aolog.storage.storage import Storage
-from bridge.deliver.backoff import Backoff
 from bridge.deliver.log_lines import naming
 from bridge.deliver.log_source import LAST_SLAB
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.seek import place, seek
 from bridge.deliver.status import COUNTED, NOTHING
-from bridge.supervise.status import LogStatus, Phase, state_of
+from bridge.supervise.status import LogStatus, state_of
+from bridge.supervise.turns import Outcome, Phase, Turns
 
 if TYPE_CHECKING:
     import queue
@@ -46,27 +46,24 @@ if TYPE_CHECKING:
     from bridge.deliver.status import Status
     from bridge.kafka.cluster_watch import ClusterWatch
     from bridge.supervise.options import ClusterOptions
+    from bridge.supervise.turns import Ending
 
 _log = logging.getLogger("bridge.supervisor")
-_RETRY_S, _RETRY_MAX_S = 1.0, 60.0
-_LOCKED_S = 2.0  # another bridge has the cursor: pause between tries
 # Errors of the destination that waiting does not change. (A fenced bridge would fence the other one.)
 _PERMANENT = {"undeliverable", "fenced", "not_isolated", "cursor_topic_unfit"}
 _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
-_GOOD_S = 60.0  # after a run of this length, the pause begins anew
 
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """See the module. `phase` and the fields after it belong to the supervisor's thread.
+    """See the module. `turns` and the fields after it belong to the supervisor's thread.
 
     ended: the queue for the worker when its thread ends. fail_fast: see Supervisor, which raises the
-    failure that ends it, so that one is not logged here. ending: why the thread was asked to end: "stop", "gone",
-    "turn", "park", "pause", "reload". watched_s: since when growth of the log is noticed. reported_s: of the
+    failure that ends it, so that one is not logged here. watched_s: since when growth of the log is noticed. reported_s: of the
     last status. idle_s: since when it has nothing to do. was_live: whether its cluster answered when it was
     parked, which counts until a watch knows more. losses: what cannot be delivered, over all
     runs; a run may meet a gap again. lost: records and gaps of `losses`, at the same moment as
-    `status` or `lag`. lag: see LogStatus. ran_s: how long the last run took. drain_to: the log's end
+    `status` or `lag`. lag: see LogStatus. drain_to: the log's end
     at the first run. drained: whether the last run reached it. cut_off: see LogStatus; None before
     the first run. counting: held while values that are shown together change.
     """
@@ -75,16 +72,9 @@ class Worker:
     path: str
     options: ClusterOptions
     ended: queue.SimpleQueue[object]
+    turns: Turns
     fail_fast: bool = False
-    phase: str = Phase.QUEUED
-    since_s: float = 0.0
-    ran_s: float = 0.0
-    ending: str | None = None
     watched_s: float | None = None
-    grew: bool = False
-    retry_at_s: float = 0.0
-    backoff: Backoff = field(default_factory=lambda: Backoff(_RETRY_S, _RETRY_MAX_S))
-    restarts: int = 0
     totals: Counter[str] = field(default_factory=Counter)
     losses: LogLosses = field(default_factory=LogLosses)
     lost: tuple[int, int] = (0, 0)
@@ -104,12 +94,16 @@ class Worker:
 
     # --- the supervisor's side ----------------------------------------------------------------
 
+    @property
+    def phase(self) -> str:
+        """What the supervisor does with the log; see Phase."""
+        return self.turns.phase
+
     def start(self, status_s: float, *, drain: bool, stop_s: float, queue_kbytes: int) -> None:
         """Forwards in a new thread. status_s: between reports. The rest: see ClusterOptions.forwarder."""
-        now_s = time.monotonic()
-        self.phase, self.since_s, self.reported_s = Phase.RUNNING, now_s, now_s
-        self.ending, self.grew, self.idle_s = None, False, None
-        self.error = None
+        self.reported_s = time.monotonic()
+        self.turns.start(self.reported_s)
+        self.error = self.idle_s = None
         more = {"drain": drain, "stop_s": stop_s, "queue_kbytes": queue_kbytes}
         self.thread = threading.Thread(
             target=self._run, args=(status_s, more), name=f"{self.name} to {self.options.cluster}",
@@ -117,9 +111,9 @@ class Worker:
         )  # fmt: skip  # one call
         self.thread.start()
 
-    def stop(self, why: str) -> None:
+    def stop(self, why: Ending) -> None:
         """Asks the thread to end soon."""
-        self.ending = why
+        self.turns.ending = why
         self.was_live = why == "park"  # only what is live is parked
         if self.forwarder is not None:
             self.forwarder.stop()
@@ -128,21 +122,18 @@ class Worker:
         """Forwards nothing until `resume`."""
         if self.phase == Phase.RUNNING:
             self.stop("pause")
-        elif self.phase not in {Phase.DONE, Phase.REMOVED}:
-            self.phase = Phase.PAUSED
+        self.turns.pause()
 
     def resume(self) -> None:
         """Ends a pause."""
-        if self.phase == Phase.PAUSED:
-            self.phase, self.since_s = Phase.QUEUED, time.monotonic()
+        self.turns.resume(time.monotonic())
 
     def try_again(self) -> None:
         """Retries what is blocked, at once: its cause may be gone."""
         if self.phase == Phase.RUNNING and self.forwarder is not None:
             self.forwarder.reopen()
-        elif self.phase in {Phase.STANDING, Phase.WAITING}:
-            self.phase, self.last_error = Phase.QUEUED, None
-            self.backoff.reset()
+        elif self.turns.retry():
+            self.last_error = None
 
     def seek(self, to: str, *, dry_run: bool) -> Moved:
         """Moves the cursor of a paused log to a place (see aolog.read.start); the records between are sent
@@ -159,56 +150,69 @@ class Worker:
         status = self.status
         return status is not None and any(status.counted().values())
 
-    def take_end(self) -> BaseException | None:
-        """After the thread has ended. Returns what it raised; keeps its counts."""
+    def take_end(self, *, gone: bool) -> None:
+        """After the thread has ended: keeps its counts, and enters the next phase. gone: whether the log is."""
         if self.thread is not None:
             self.thread.join()
-        self.ran_s = time.monotonic() - self.since_s
         with self.counting:
             self.lost = self._lost()  # a thread that raised did not report its last losses
             if self.status is not None:  # counted now; the rest stays
                 self.totals.update(self.status.counted())
                 self.status = self.status._replace(**NOTHING, outstanding=0, rate=0.0)
         self.thread = self.forwarder = None
-        if self.error is None:
+        error = self.error
+        if error is None:
             self.last_error = None
-        return self.error
+        gone = gone and not (self.is_final and error is not None)
+        outcome = Outcome.GONE if gone else self._outcome()
+        was_asked_to_go = self.turns.ending == "gone"
+        self.turns.end(outcome, time.monotonic())
+        if self.phase == Phase.DONE and not (gone or was_asked_to_go):
+            self._check_drained()
+        elif error is not None and self.phase in {Phase.WAITING, Phase.STANDING}:
+            self._log_failure(error)
 
-    def retry(self, error: BaseException) -> None:
-        """Waits for the next try: longer each time, but a short time for a cursor in use."""
-        if self.ran_s > _GOOD_S:
-            self.backoff.reset()
-        delay_s = _LOCKED_S if isinstance(error, CursorLocked) else self.backoff.next_s()
-        self.retry_at_s = time.monotonic() + delay_s
-        self.restarts += 1
-        self.phase = Phase.WAITING
-        self._log_failure(error, "is tried again")
+    def _outcome(self) -> Outcome:
+        if self.error is None:
+            return Outcome.ENDED
+        if (self.is_final and not self.lacks_descriptors) or self.is_permanent:
+            return Outcome.LASTING
+        return Outcome.LOCKED if isinstance(self.error, CursorLocked) else Outcome.FAILED
 
-    def stand(self, error: BaseException) -> None:
-        """Waits for a reload or a restart."""
-        self.phase = Phase.STANDING
-        self._log_failure(
-            error,
-            "was drained" if isinstance(error, GapFound) else "waits for a reload or a restart",
-        )
+    @property
+    def is_final(self) -> bool:
+        """Whether the first failure ends it: in a drain, and for a single log."""
+        return self.turns.drains or self.fail_fast
 
-    def finish(self, *, drained: bool) -> None:
+    def finish(self) -> None:
+        """The supervisor stops."""
+        if self.phase == Phase.RUNNING:
+            self.stop("stop")
+        elif self.turns.stop():
+            self._check_drained()
+
+    def _check_drained(self) -> None:
         """It never runs again. Gaps that a drain passed, in any run, are its failure: the cursor is
         after them, so the next bridge does not report them."""
-        self.phase = Phase.DONE
-        if drained:
+        if self.turns.drains:
             try:
                 self.losses.check(self.path)
             except GapFound as error:
                 self.error = error
-                self.stand(error)
+                self.turns.stand()
+                self._log_failure(error)
 
     def log_losses(self) -> None:
         """Logs the losses that are not logged yet, also of a thread that did not stop in time."""
         with naming(self.name):
             self.losses.warn(at_once=True)
 
-    def _log_failure(self, error: BaseException, what: str) -> None:
+    def _log_failure(self, error: BaseException) -> None:
+        what = "waits for a reload or a restart"
+        if self.phase == Phase.WAITING:
+            what = "is tried again"
+        elif isinstance(error, GapFound):
+            what = "was drained"
         text = f"{_code(error)}: {error}"
         if text != self.last_error and not (self.fail_fast and self.phase == Phase.STANDING):
             event = {"event": "log_failed", "code": _code(error)}
@@ -277,7 +281,7 @@ class Worker:
             **{name: counted[name] for name in COUNTED},
             lost_records=lost_records,
             gaps=gaps,
-            restarts=self.restarts,
+            restarts=self.turns.restarts,
             silent_s=silent_s,
             error=reason,
             code=None if error is None else _code(error),
@@ -298,7 +302,7 @@ class Worker:
                 self.options.check_cursor(self.path)
                 self.drained = not self.fail_fast and self._has_nothing_to_do()
                 if self.drained:
-                    self.ending = self.ending or "park"
+                    self.turns.ending = self.turns.ending or "park"
                     return
                 forwarder = self.options.forwarder(
                     self.name,
@@ -313,7 +317,7 @@ class Worker:
                     self.cut_off = forwarder.was_cut_off
                 self.status, self.was_live = None, False
                 self.forwarder = forwarder
-                if self.ending is not None:  # before there was a forwarder to stop
+                if self.turns.ending is not None:  # before there was a forwarder to stop
                     forwarder.stop()
                 self.drained = forwarder.drained(forwarder.run(self._report, status_s))
             except BaseException as error:  # noqa: BLE001 -- the supervisor judges it
@@ -366,7 +370,7 @@ class Worker:
         elif self.idle_s is None:
             self.idle_s = now_s
         if status.acknowledged:
-            self.backoff.reset()
+            self.turns.went_well()
             self.last_error = None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridge.cli.status import advice_of
-from bridge.supervise.status import STUCK_S, Phase
+from bridge.supervise.status import STUCK_S
+from bridge.supervise.turns import Phase
 from tests.bridge.operate.test_http import LOG
 
 WELL = LOG._replace(lost_records=0, gaps=0, dead_lettered=0, dropped=0)

@@ -13,7 +13,8 @@ from bridge.kafka.stalls import Stall
 from bridge.operate.access import Access
 from bridge.operate.endpoint import serving
 from bridge.operate.monitor import Monitor
-from bridge.supervise.status import LogStatus, Phase
+from bridge.supervise.status import LogStatus
+from bridge.supervise.turns import Phase
 from tests.bridge.operate.conftest import violations
 from tests.bridge.operate.test_http import LOG, STATUS, TOKEN, Recorded
 

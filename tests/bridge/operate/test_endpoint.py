@@ -26,7 +26,8 @@ from bridge.operate.access import Access
 from bridge.operate.endpoint import serving
 from bridge.operate.log_lines import _Json, _Text
 from bridge.operate.monitor import Monitor
-from bridge.supervise.status import STUCK_S, Phase, overview, state_of
+from bridge.supervise.status import STUCK_S, overview, state_of
+from bridge.supervise.turns import Phase
 from tests.aolog.commands import on_terminal
 from tests.bridge.conftest import NOWHERE, Process, Start, fill, printed, wait_until
 from tests.bridge.operate.test_http import LOG, STATUS, TOKEN

@@ -21,7 +21,8 @@ from bridge.operate.access import Access
 from bridge.operate.endpoint import serving
 from bridge.operate.monitor import Monitor
 from bridge.operate.server import Limits
-from bridge.supervise.status import LogStatus, Phase
+from bridge.supervise.status import LogStatus
+from bridge.supervise.turns import Phase
 from tests.aolog.conftest import in_thread, wait_until
 
 TOKEN = "0123456789abcdef"

@@ -14,7 +14,8 @@ from bridge.kafka import telemetry
 from bridge.kafka.stalls import Stall
 from bridge.operate.metrics import LOGS_MAX, exposition
 from bridge.operate.monitor import Monitor
-from bridge.supervise.status import LogStatus, Phase, removed
+from bridge.supervise.status import LogStatus, removed
+from bridge.supervise.turns import Phase
 from tests.bridge.operate.test_http import LOG, STATUS
 
 

@@ -12,7 +12,8 @@ from aolog.storage.storage import Storage
 from bridge.deliver.log_lines import naming
 from bridge.operate.log_lines import KEPT, Problems
 from bridge.operate.monitor import POINTS, Monitor
-from bridge.supervise.status import REMOVED_LOGS, LogStatus, Phase
+from bridge.supervise.status import REMOVED_LOGS, LogStatus
+from bridge.supervise.turns import Phase
 from tests.bridge.operate.test_http import LOG
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from aolog.storage.storage import Storage
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.operate.scrub import Scrub, Scrubber
-from bridge.supervise.status import Phase
+from bridge.supervise.turns import Phase
 from tests.aolog.conftest import overwrite, slab_files
 from tests.bridge.conftest import Start, fill, printed, wait_until
 from tests.bridge.operate.test_endpoint import get, where

@@ -19,10 +19,9 @@ from bridge.config.load import load, load_text
 from bridge.config.models import Config
 from bridge.errors import WrongConfiguration
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.supervise import supervisor as supervisor_module
-from bridge.supervise import worker as worker_module
 from bridge.supervise.status import LogStatus, Overview
 from bridge.supervise.supervisor import Supervisor
+from bridge.supervise.turns import Timing
 from tests.aolog.conftest import Call, commit, in_thread, overwrite
 from tests.bridge.conftest import (
     NOWHERE,
@@ -84,9 +83,6 @@ def supervise(
 ) -> Iterator[Supervise]:
     """Starts a supervisor of the root and the broker."""
     answer_within(monkeypatch, 1.0)
-    monkeypatch.setattr(supervisor_module, "_LOOK_S", 0.02)
-    monkeypatch.setattr(worker_module, "_RETRY_S", 0.1)
-    monkeypatch.setattr(worker_module, "_LOCKED_S", 0.1)
     running: list[Running] = []
 
     def start(
@@ -101,7 +97,8 @@ def supervise(
             "rescan_seconds": 0.2,
             **over,
         }
-        found = Running(Supervisor(load(None, options), drain=drain, read=read))
+        timing = Timing(look_s=0.02, retry_s=0.1, locked_s=0.1)
+        found = Running(Supervisor(load(None, options), drain=drain, read=read, timing=timing))
         running.append(found)
         return found
 

@@ -1,0 +1,178 @@
+"""When one log runs: a pure state machine. Events in; the supervisor starts and stops runs as the phase asks.
+
+    phase     event                     next
+    queued    start                     running
+    running   end, of itself            queued
+    running   end, its turn is over     queued
+    running   end, other options        queued
+    running   end, idle                 parked
+    running   end, idle, but it grew    queued
+    running   end, to be paused         paused
+    running   end, to stop              done
+    running   end, drained              done
+    running   end, the log is gone      done
+    running   end, a failure            waiting
+    running   end, a lasting failure    standing
+    waiting   tick, the pause is over   queued
+    waiting   retry                     queued
+    standing  retry                     queued
+    parked    it grew                   queued
+    parked    other options             queued
+    queued    pause                     paused
+    parked    pause                     paused
+    waiting   pause                     paused
+    standing  pause                     paused
+    paused    resume                    queued
+    queued    stop                      done
+    parked    stop                      done
+    paused    stop                      done
+
+A failure that only an operator ends is a lasting one. In a drain, and for a single log, each failure is, and a
+run that ends of itself has drained. A log that waits or stands at a stop keeps its failure.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal, NamedTuple, TypeAlias
+
+from bridge.deliver.backoff import Backoff
+
+
+class Phase:
+    """What the supervisor does with a log; `phase` in status."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    PARKED = "parked"
+    PAUSED = "paused"
+    WAITING = "waiting"
+    STANDING = "standing"
+    DONE = "done"
+    REMOVED = "removed"
+
+
+Ending: TypeAlias = Literal["stop", "gone", "turn", "park", "pause", "reload"]
+"""Why a run was asked to end."""
+
+
+class Outcome(Enum):
+    """Of a run."""
+
+    ENDED = "as it was asked to, or of itself"
+    FAILED = "it failed, and may succeed later"
+    LOCKED = "another bridge has the cursor"
+    LASTING = "it failed, until an operator acts"
+    GONE = "the log is gone"
+
+
+class Timing(NamedTuple):
+    """Seconds. look_s: delay before a parked log's growth, a due retry or a turn's end is noticed. retry_s,
+    retry_max_s: the first and the longest pause after a failure. locked_s: the pause while another bridge has
+    the cursor. good_s: after a run of this length, pauses begin anew."""
+
+    look_s: float = 0.2
+    retry_s: float = 1.0
+    retry_max_s: float = 60.0
+    locked_s: float = 2.0
+    good_s: float = 60.0
+
+
+class Turns:
+    """Of one log and cluster; see the module. Times are seconds of any clock that only grows. One thread uses
+    it; others may read `phase`.
+
+    drains: whether a run that ends of itself is the last one.
+    """
+
+    def __init__(self, timing: Timing, *, drains: bool = False) -> None:
+        self.phase = Phase.QUEUED
+        self.since_s = 0.0  # when the phase began, or the log was queued
+        self.ending: Ending | None = None  # of the present run
+        self.grew = False  # since the present run began
+        self.retry_at_s = 0.0
+        self.restarts = 0  # after failures
+        self._timing = timing
+        self.drains = drains
+        self._backoff = Backoff(timing.retry_s, timing.retry_max_s)
+
+    def start(self, now_s: float) -> None:
+        """A run begins."""
+        self.phase, self.since_s = Phase.RUNNING, now_s
+        self.ending, self.grew = None, False
+
+    def went_well(self) -> None:
+        """Something was delivered: the next pause is the first one again."""
+        self._backoff.reset()
+
+    def end(self, outcome: Outcome, now_s: float) -> None:
+        """The run has ended."""
+        ending, self.ending = self.ending, None
+        ran_s, self.since_s = now_s - self.since_s, now_s
+        if outcome is Outcome.GONE or ending == "gone":
+            self.phase = Phase.DONE
+        elif outcome is Outcome.LASTING:
+            self.phase = Phase.STANDING
+        elif outcome is not Outcome.ENDED:
+            if ran_s > self._timing.good_s:
+                self._backoff.reset()
+            locked = outcome is Outcome.LOCKED
+            self.retry_at_s = now_s + (self._timing.locked_s if locked else self._backoff.next_s())
+            self.restarts += 1
+            self.phase = Phase.WAITING
+        elif ending == "stop" or (self.drains and ending in {None, "park"}):
+            self.phase = Phase.DONE
+        elif ending == "pause":
+            self.phase = Phase.PAUSED
+        elif ending == "park" and not self.grew:
+            self.phase = Phase.PARKED
+        else:
+            self.phase = Phase.QUEUED
+
+    def tick(self, now_s: float) -> bool:
+        """Time has passed. Whether the log was queued."""
+        due = self.phase == Phase.WAITING and now_s >= self.retry_at_s
+        return due and self._queue(now_s)
+
+    def grow(self, now_s: float) -> bool:
+        """The log may have grown. Whether it was queued."""
+        self.grew = True
+        return self.phase == Phase.PARKED and self._queue(now_s)
+
+    def reconfigure(self) -> None:
+        """The options are others; a run is ended apart. A parked log is queued: its servers may be others."""
+        if self.phase == Phase.PARKED:
+            self.phase = Phase.QUEUED
+
+    def retry(self) -> bool:
+        """Whether the log is queued at once, before others, after a failure: its cause may be gone."""
+        if self.phase not in {Phase.STANDING, Phase.WAITING}:
+            return False
+        self._backoff.reset()
+        self.phase = Phase.QUEUED
+        return True
+
+    def pause(self) -> None:
+        """No run begins until `resume`; a run is ended apart."""
+        if self.phase not in {Phase.RUNNING, Phase.DONE}:
+            self.phase = Phase.PAUSED
+
+    def resume(self, now_s: float) -> None:
+        """Ends a pause."""
+        if self.phase == Phase.PAUSED:
+            self._queue(now_s)
+
+    def stop(self) -> bool:
+        """Nothing begins any more; a run is ended apart. Whether the log is done."""
+        if self.phase not in {Phase.QUEUED, Phase.PARKED, Phase.PAUSED}:
+            return False
+        self.phase = Phase.DONE
+        return True
+
+    def stand(self) -> None:
+        """A drained log has lost records: that is its failure."""
+        self.phase = Phase.STANDING
+
+    def _queue(self, now_s: float) -> bool:
+        self.phase, self.since_s = Phase.QUEUED, now_s
+        return True
