@@ -47,8 +47,8 @@ Action = Literal["pause", "resume", "try_again"]
 _log = logging.getLogger("bridge.supervisor")
 _SCAN_SHARE = 50  # scanning a large tree takes at most a fiftieth of the time
 _CHANGES_S = 0.2  # shortest time between scans after directories changed
-# Of records in the clients' memory: for all logs together, and the share of one. Each log has to fill a
-# request or two.
+# Of records in the clients' memory: for all logs together, and the least and the largest share of one. The
+# least fills a few requests; so more than 32 running logs together take more: 64, the default, 256 MiB.
 _QUEUE_KBYTES, _QUEUE_KBYTES_MIN, _QUEUE_KBYTES_MAX = 131_072, 4_096, 65_536
 _STATUS_S = 0.25  # delay before an idle log is noticed
 # Asking logs that do not run for their lag: pause between rounds, time in each turn.

@@ -80,7 +80,7 @@ class Timing(NamedTuple):
 
 class Turns:
     """Of one log and cluster; see the module. Times are seconds of any clock that only grows. One thread uses
-    it; others may read `phase`.
+    it; any may read `phase`, and that of the run sets `ending` and calls `went_well`.
 
     drains: whether a run that ends of itself is the last one.
     """
