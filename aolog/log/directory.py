@@ -1,7 +1,7 @@
 """`Log`: the directory of a log, listed, with its slabs opened as they are needed.
 
 names.py describes the files in it. Reads only: readers, the opener of a writer, verify and retention
-share it. Decides the format of the log; identity.py decides its UUID.
+share it. log_format.py decides the format of the log, identity.py its UUID.
 
 A slab may be published while it has its pending name (manifest.py); it is renamed later. A log without
 pending names, which is nearly every log, costs one listing and nothing more. Otherwise the manifest is
@@ -25,26 +25,17 @@ from aolog.errors import (
     StorageError,
     StorageFailed,
 )
-from aolog.format.frame import Frame
-from aolog.format.slab import (
-    DATA_BEGIN,
-    HEADER_COPIES,
-    HEADER_LEN,
-    MAGIC,
-    SlabHeader,
-    decode_slab_header,
-)
-from aolog.log.identity import cursor_uuids, log_uuid
+from aolog.log.identity import log_uuid
 from aolog.log.listing import Listing
-from aolog.log.manifest import names_log, resolve
+from aolog.log.log_format import LogFormat, find_format
+from aolog.log.manifest import resolve
 from aolog.log.names import PENDING_SUFFIX, UNBORN_SUFFIX, slab_base, slab_name
 from aolog.log.slab_file import Slab
-from aolog.log.walk import Damage, Walker
-from aolog.queuefka.framing import CHAINED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from aolog.format.slab import SlabHeader
     from aolog.storage.directory import Directory, Inside
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
@@ -54,7 +45,6 @@ _T = TypeVar("_T")
 _OPEN_SLABS_MAX = 16  # descriptors and indexes kept for seeks back and forth
 _LOOKS_BELOW_MAX = 1_000  # names to look at in a directory that is not a log, to find a log in it
 _LOOKS_MAX = 100  # listings before `listed` stops trying, while slabs keep being removed
-_FORMAT_PROBES = 8  # slabs read to find a log's format if the first ones are damaged
 _NO_UUID = b""  # of a log without headers: a slab with one is another log's
 
 
@@ -116,7 +106,7 @@ class Log:
         self.unborn: list[str] = []  # slabs that a dead writer began; they have temporary names
         self.others: list[str] = []  # names of all other files
         self.published: dict[int, str] = {}  # by base: published slabs with pending names
-        self._has_pending = False  # whether the directory has pending slabs, published or not
+        self.has_pending = False  # whether the directory has pending slabs, published or not
         self._listing = Listing(-1, 0, 0.0, 0)  # as if of another directory: nothing is listed yet
         self._slabs: OrderedDict[int, Slab] = OrderedDict()
         self.directory = storage.open_directory(path)
@@ -124,8 +114,7 @@ class Log:
         self._uuid: bytes | None = None  # None: no header was read yet
         self._uuids: dict[int, bytes | None] = {}  # by base: of the headers that decided it
         self._uuid_bases: list[int] | None = None  # the listing on which it was decided
-        self._has_headers: bool | None = None
-        self._guess: bool | None = None  # used if no slab of this listing shows it
+        self._format: LogFormat | None = None  # None: nothing has asked for it yet
         self.refresh()
 
     def close(self) -> None:
@@ -163,7 +152,7 @@ class Log:
     def refresh(self, *, force: bool = False) -> bool:
         """Lists the directory again if its time changed. Returns whether the slabs changed."""
         changed_ns = self.directory.stat().changed_ns
-        same = self._listing.has_time(changed_ns) and not self._has_pending
+        same = self._listing.has_time(changed_ns) and not self.has_pending
         if same and not force:  # publishing a pending slab does not change this directory
             return False
         begun = changed_ns, time.time_ns(), time.monotonic()
@@ -173,7 +162,9 @@ class Log:
         self._listing = Listing(*begun, names)  # last: after an exception the next call lists again
         if bases == self.bases:
             return False
-        self.bases, self._guess = bases, None
+        self.bases = bases
+        if self._format is not None and self._format.shown is None:
+            self._format = None  # the new listing may show it
         for base, slab in list(self._slabs.items()):
             i = bisect_right(bases, base) - 1
             if i < 0 or bases[i] != base:
@@ -244,7 +235,7 @@ class Log:
             if base not in listed and self.storage.exists(self.directory / slab_name(base)):
                 bases.append(base)
         self.unborn, self.others, self.published = unborn, others, published
-        self._has_pending = bool(pending)
+        self.has_pending = bool(pending)
         return sorted(bases), len(names)
 
     def require_slabs(self) -> None:
@@ -361,61 +352,23 @@ class Log:
                     self._uuids[base] = slab.header.topic_uuid
         return self._uuids[base]
 
+    def _known_format(self) -> LogFormat:
+        if self._format is None:
+            self._format = find_format(self)
+        return self._format
+
     def _first_has_headers(self) -> bool:
-        """As the first slab shows it, otherwise a guess: a writer refuses to mix formats in a log."""
-        if self._has_headers is None and self._guess is None:
-            guess = self._guess_headers()  # first: a writer may write meanwhile
-            probed = map(self._shows_headers, self.bases[:_FORMAT_PROBES])
-            shown = next((each for each in probed if each is not None), None)
-            if shown is None and self._has_traces_of_headers():
-                shown = True
-            self._has_headers, self._guess = shown, guess
-        return (self._guess if self._has_headers is None else self._has_headers) is not False
-
-    def _has_traces_of_headers(self) -> bool:
-        return (
-            bool(self.unborn)  # a slab without a header never has a temporary name
-            or self._has_pending
-            or any(cursor_uuids(self.path, self.storage))
-            or names_log(self.path, self.storage)
-        )
-
-    def _guess_headers(self) -> bool | None:
-        """If nothing is intact: a slab with a header gets its name with the whole prelude written."""
-        try:
-            with self.open_file(self.bases[0]) as file:
-                return file.stat().size >= DATA_BEGIN
-        except FileNotFoundError:
-            return None
+        return self._known_format().has_headers
 
     @property
     def shows_format(self) -> bool:
         """Whether anything in the log shows its format; otherwise `has_headers` is a guess."""
-        return self._first_has_headers() == self._has_headers
+        return self._known_format().shown is not None
 
     def take_as_headerless(self) -> None:
         """Replaces the guess: the caller writes slabs without headers."""
         assert not self.shows_format
-        self._guess = False
-
-    def _shows_headers(self, base: int) -> bool | None:
-        """Whether a slab's format has headers; None if nothing in it is intact, or it was pruned."""
-        try:
-            file = self.open_file(base)
-        except FileNotFoundError:
-            return None
-        with file:
-            if file.pread(HEADER_LEN, 0).startswith(MAGIC[:4]):
-                return True
-            first = Walker(file, CHAINED, 0).next()
-            if isinstance(first, Frame):  # first: its records may contain a slab with a header
-                return False
-            if decode_slab_header(file.pread(HEADER_LEN, HEADER_COPIES[1])) is not None:
-                return True
-            limit = self.limit(self.index_of(base))
-            if Slab(file, base, limit=limit, log_has_headers=lambda: True).seal() is not None:
-                return True
-            return False if isinstance(first, Damage) else None
+        self._format = LogFormat(shown=None, guess=False)
 
     @property
     def has_headers(self) -> bool:
