@@ -1,6 +1,6 @@
 """The archive's protocol keeps its claims in every world, and the exploration would see them broken.
 
-The small scenarios take two seconds of processor time; `--long` adds a fault and a crash to each.
+The small scenarios take two seconds of processor time; `--long` adds a fault or a crash to each.
 """
 
 from __future__ import annotations
