@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("arrow", "compression", "bridge", "signing", "spark")
+EXTRAS = ("arrow", "compression", "bridge", "objects", "signing", "spark")
 # As SPDX writes them, and as older metadata does. None asks anything of the programs that import it.
 ALLOWED = {
     "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "MIT", "MIT-0", "PSF-2.0", "Zlib",
