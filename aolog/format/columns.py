@@ -76,6 +76,16 @@ class BinaryColumn(NamedTuple):
         """The number of entries."""
         return len(self.offsets) // _U32.size - 1
 
+    def part(self, first: int, end: int) -> BinaryColumn:
+        """The entries in [first, end). Their bytes are not copied."""
+        cuts = self.offsets.cast("I")[first : end + 1]
+        begin, bits = cuts[0], None
+        if self.validity is not None:
+            kept = range(first, end)
+            bits = memoryview(bitmap([self.validity[i >> 3] >> (i & 7) & 1 or None for i in kept]))
+        offsets = array("I", [cut - begin for cut in cuts])
+        return BinaryColumn(bits, memoryview(offsets.tobytes()), self.data[begin : cuts[-1]])
+
     def to_list(self) -> list[bytes | None]:
         """Copies of the entries."""
         return list(speed.Rows(None, "b", (self,), 0, self.entries))
@@ -87,6 +97,13 @@ class HeaderColumn(NamedTuple):
     offsets: memoryview
     names: BinaryColumn
     values: BinaryColumn
+
+    def part(self, first: int, end: int) -> HeaderColumn:
+        """Those of the records in [first, end)."""
+        cuts = self.offsets.cast("I")[first : end + 1]
+        offsets = array("I", [cut - cuts[0] for cut in cuts])
+        names, values = (each.part(cuts[0], cuts[-1]) for each in self[1:])
+        return HeaderColumn(memoryview(offsets.tobytes()), names, values)
 
 
 class Columns(NamedTuple):
@@ -101,6 +118,19 @@ class Columns(NamedTuple):
     topic: str | None = None
     topics: BinaryColumn | None = None
     headers: HeaderColumn | None = None
+
+    def part(self, first: int, end: int) -> Columns:
+        """Those of the records in [first, end), which are not all of them."""
+        return Columns(
+            end - first,
+            None,
+            self.values and self.values.part(first, end),
+            self.timestamps and self.timestamps[8 * first : 8 * end],
+            self.keys and self.keys.part(first, end),
+            self.topic,
+            self.topics and self.topics.part(first, end),
+            self.headers and self.headers.part(first, end),
+        )
 
 
 def lone(value: memoryview | None) -> BinaryColumn:

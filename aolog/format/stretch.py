@@ -54,7 +54,8 @@ class Survey(NamedTuple):
     frames: int
     batches: int  # frames of records
     records: int
-    ordinal: int  # records of the slab before the end; without a meaning in format 1
+    before: int  # records of the slab before the first frame; without a meaning in format 1
+    ordinal: int  # and before the end
     durable: int  # offset of the last frame with the durable flag; -1 if there is none
     least_us: int  # of the records' timestamps; NO_TIMESTAMP if there is none
     greatest_us: int  # of them, and of those before the survey
@@ -167,7 +168,7 @@ def _is_plain(columns: Columns) -> bool:
 def python_survey(piece: Piece, marked: int, greatest_us: int, *, headers: bool) -> Survey | None:
     """See `survey`."""
     chunk, _, chunk_at, _, salt, intact = piece
-    end = ordinal = count = batches = records = 0
+    end = before = ordinal = count = batches = records = 0
     durable, least_us = -1, NO_TIMESTAMP
     marks: list[Mark] = []
     kept: list[bytes] = []
@@ -187,12 +188,13 @@ def python_survey(piece: Piece, marked: int, greatest_us: int, *, headers: bool)
         if headers:
             at = offset - chunk_at
             kept.append(chunk[at : at + (8 if salt == FORMAT_1 else FRAME_HEADER_LEN)])
+        before = before if count else head.ordinal
         count += 1
         records += head.records
         ordinal = head.ordinal + head.records
     if not count:
         return None
-    numbers = end, count, batches, records, ordinal, durable, least_us, greatest_us
+    numbers = end, count, batches, records, before, ordinal, durable, least_us, greatest_us
     return Survey(*numbers, marks, b"".join(kept))
 
 

@@ -7,13 +7,13 @@ only; verify.py judges the result.
 
 from __future__ import annotations
 
+import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
 from aolog.format.frame import (
-    FLAG_DURABLE,
     KIND_RECORDS,
     KIND_SEAL,
     Frame,
@@ -27,6 +27,7 @@ from aolog.format.slab import (
     NO_TIMESTAMP,
     TRAILER_LEN,
     Index,
+    Mark,
     NewerVersion,
     Seal,
     SlabHeader,
@@ -34,6 +35,7 @@ from aolog.format.slab import (
     decode_slab_header,
     decode_trailer,
 )
+from aolog.format.stretch import Survey
 from aolog.read import seek
 from aolog.read.batch import RecordFrame
 from aolog.read.scan import Scan
@@ -44,11 +46,11 @@ if TYPE_CHECKING:
     from aolog.format.columns import Columns
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
+    from aolog.log.walk import Walker
     from aolog.record import Gap
     from aolog.storage.directory import Inside
     from aolog.storage.file import Stat
 
-_TALLIED_AT_ONCE = 256  # frames; counting each frame between two bodies is five times as slow
 # What a seal says of the frames besides their index, in the order of its fields.
 _SUMMARY = "records", "frames", "least timestamp", "greatest timestamp", "hash of the frame headers"
 
@@ -80,11 +82,11 @@ class SlabAudit:
         self.index = Index([], [], [])
         self._hash = xxhash.xxh3_64()
         self.runs: list[tuple[int, int]] = []  # ranges of intact frames, the seal included
-        self._shown: list[tuple[int, int, FrameHeader, int]] = []
 
     @property
     def headers_hash(self) -> int:
-        """The hash of all frame headers before the seal, as in a seal."""
+        """The hash of all frame headers before the seal, as in a seal; without headers each frame has its offset
+        before its own."""
         return int(self._hash.intdigest())
 
     @property
@@ -104,45 +106,52 @@ class SlabAudit:
         """The offset after the last intact frame."""
         return self.runs[-1][1] if self.runs else self.data_begin
 
-    def show(self, frame: Frame, columns: Columns | None) -> None:
-        """Takes the next intact frame."""
+    def survey(self, walker: Walker) -> Survey | None:
+        """Counts the plain frames that come next."""
+        begin, offsets = walker.offset, self.index.offsets
+        found = walker.survey(offsets[-1] if offsets else -1, self.greatest_us, headers=True)
+        if found is not None:
+            self._add(begin, found)
+        return found
+
+    def frame(self, frame: Frame, columns: Columns | None) -> None:
+        """Counts the next intact frame, which is not plain."""
         offset, end, head, _ = frame
-        least_us = _least_of(head, columns)
-        self._shown.append((offset, end, head, least_us))
         if head.kind == KIND_SEAL:
-            self.tally()
+            self._extend(offset, end)
             self._note_seal(frame)
-        elif len(self._shown) >= _TALLIED_AT_ONCE:
-            self.tally()
-
-    def tally(self) -> None:
-        """Counts the frames that were taken."""
-        shown, self._shown = self._shown, []
-        for each in shown:
-            self._note(*each)
-
-    def _note(self, offset: int, end: int, head: FrameHeader, least_us: int) -> None:
-        kind, flags, body_len, body_hash, timestamp_us, ordinal, records, _ = head
-        if self.runs and self.runs[-1][1] == offset:
-            self.runs[-1] = self.runs[-1][0], end
-        else:
-            self.runs.append((offset, end))
-        if flags & FLAG_DURABLE:
-            self.durable = offset
-        if kind == KIND_SEAL:
             return
-        header = self.header
-        if header is None:  # a frame's header has these two fields
-            self._hash.update(b"%d %d %d;" % (offset, body_len, body_hash))
+        is_batch = head.kind == KIND_RECORDS
+        if self.header is not None:
+            shown = encode_header(head, offset, self.header.salt)
         else:
-            self._hash.update(encode_header(head, offset, header.salt))
-            self.index.note(offset, ordinal, self.greatest_us)
-        if kind == KIND_RECORDS:
-            if least_us < self.least_us or not self.records:
-                self.least_us = least_us
-            self.greatest_us = max(self.greatest_us, timestamp_us)
-        self.frames += 1
-        self.records += records
+            shown = struct.pack("<QII", offset, head.body_len, head.body_hash)
+        counts = 1, int(is_batch), head.records, head.ordinal, head.ordinal + head.records
+        durable = offset if head.durable else -1
+        greatest_us = max(self.greatest_us, head.timestamp_us) if is_batch else self.greatest_us
+        range_us = _least_of(head, columns), greatest_us
+        marks = [Mark(offset, head.ordinal, self.greatest_us)]
+        self._add(offset, Survey(end, *counts, durable, *range_us, marks, shown))
+
+    def _extend(self, begin: int, end: int) -> None:
+        """Adds a range of intact frames."""
+        if self.runs and self.runs[-1][1] == begin:
+            begin, _ = self.runs.pop()
+        self.runs.append((begin, end))
+
+    def _add(self, begin: int, found: Survey) -> None:
+        self._extend(begin, found.end)
+        if found.durable >= 0:
+            self.durable = found.durable
+        self._hash.update(found.headers)
+        if self.header is not None:
+            for mark in found.marks:
+                self.index.note(*mark)
+        if found.batches and (found.least_us < self.least_us or not self.records):
+            self.least_us = found.least_us
+        self.greatest_us = found.greatest_us
+        self.frames += found.frames
+        self.records += found.records
 
     def _note_seal(self, frame: Frame) -> None:
         seal = decode_seal_body(frame.body)
@@ -181,27 +190,46 @@ class Audit(NamedTuple):
     tail_bytes: int  # after the end; 0 if they are all zero
 
 
+class _Pass:
+    """The slabs that a scan has seen."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._slabs: dict[int, SlabAudit] = {}
+        self.batches = self.records = 0  # that can be read
+
+    def of(self, slab: Slab) -> SlabAudit:
+        """What was counted of a slab."""
+        if slab.base not in self._slabs:
+            self._slabs[slab.base] = SlabAudit(slab, self._log.slab_path(slab.base))
+        return self._slabs[slab.base]
+
+    def survey(self, slab: Slab, walker: Walker) -> Survey | None:
+        """As scan.Auditor."""
+        found = self.of(slab).survey(walker)
+        if found is not None:
+            self.batches += found.batches
+            self.records += found.records
+        return found
+
+    def frame(self, slab: Slab, frame: Frame, columns: Columns | None) -> None:
+        """As scan.Auditor."""
+        self.of(slab).frame(frame, columns)
+        if columns is not None:
+            self.batches += 1
+            self.records += columns.records
+
+
 def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Audit:
     """Reads what the slab files hold now, and little of what a writer appends meanwhile. An unfinished
     frame is not damage."""
     entries = [log.storage.entry(log.slab_path(base)) for base in log.bases]
     sizes = [0 if entry is None else entry.size for entry in entries]
     total, last_address = sum(sizes), log.bases[-1] + sizes[-1]
-    slabs: dict[int, SlabAudit] = {}
-    records = frames = done = tail_bytes = 0
+    seen = _Pass(log)
+    done = tail_bytes = 0
     gaps: list[Gap] = []
-
-    def show(slab: Slab, frame: Frame, columns: Columns | None) -> None:
-        nonlocal records, frames
-        found = slabs.get(slab.base)
-        if found is None:
-            found = slabs[slab.base] = SlabAudit(slab, log.slab_path(slab.base))
-        found.show(frame, columns)
-        if columns is not None:
-            records += columns.records
-            frames += 1
-
-    scan = Scan(log, log.listed(lambda: seek.earliest(log)), audit=show)
+    scan = Scan(log, log.listed(lambda: seek.earliest(log)), audit=seen)
     while (found := scan.next()) is not None:
         if isinstance(found, RecordFrame):
             if found.address >= last_address:
@@ -220,22 +248,21 @@ def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Au
         if found is None and (not last.has_headers or not last.file.is_blank(*tail)):
             tail_bytes = tail[1] - tail[0]
     listed = []
-    for i, base in enumerate(bases):
+    for i in range(len(bases)):
         with suppress(FileNotFoundError):  # pruned meanwhile
             slab = log.slab(i)
-            listed.append(_finish(slabs.get(base) or SlabAudit(slab, log.slab_path(base)), slab))
+            listed.append(_finish(seen.of(slab), slab))
     if progress is not None:
         progress(total, total)
     # Slabs that were pruned during the pass are not a loss.
     first = listed[0].base if listed else end
     gaps = [gap for gap in gaps if gap.reason != "pruned" or gap.end > first]
     size = sum(found.size for found in listed)
-    return Audit(listed, gaps, frames, records, size, end, max(0, tail_bytes))
+    return Audit(listed, gaps, seen.batches, seen.records, size, end, max(0, tail_bytes))
 
 
 def _finish(found: SlabAudit, slab: Slab) -> SlabAudit:
     """Adds what is not in the frames."""
-    found.tally()
     found.stat = slab.file.stat()
     found.limit = slab.limit
     if not found.has_headers:

@@ -112,7 +112,12 @@ def _repeated(text: str, count: int) -> BinaryColumn:
 
 
 def _address(frames: list[RecordFrame]) -> _Parts:
-    pieces = [np.arange(f.address, f.address + f.columns.records) for f in frames]
+    pieces = [
+        np.arange(f.address, f.address + f.columns.records)
+        if f.addresses is None
+        else np.frombuffer(f.addresses, np.int64)
+        for f in frames
+    ]
     numbers = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     return len(numbers), (None, numbers), ()
 

@@ -6,12 +6,13 @@ in one step."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import counted, load_optional
-from aolog.format.columns import lone
+from aolog.format.columns import Columns, lone
 from aolog.format.native import speed
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.record import Position, Record
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from aolog.format.columns import Columns
     from aolog.format.slab import SlabHeader
-    from aolog.format.stretch import Stretch
+    from aolog.format.stretch import Stretch, Survey
 
 
 _LEAST_BYTE = b"\x80"  # NO_TIMESTAMP ends with it, and no time of the last 290,000 years
@@ -35,7 +35,7 @@ class RecordFrame(NamedTuple):
     address: int  # of its first record
     end: int  # address of the next frame
     size: int  # bytes in memory: as in its slab, or more if it is compressed there
-    skip: int  # the number of its records before the reader's position
+    skip: int  # the number of its records before the reader's position; 0 in a stretch
     timestamp_us: int | None  # of records without a timestamp of their own; None if not stored
     ordinal: int | None  # records of the log before the frame; None if not counted
     columns: Columns
@@ -78,6 +78,74 @@ class RecordFrame(NamedTuple):
     def end_ordinal(self) -> int | None:
         """Records of the log before the next frame; None if not counted."""
         return None if self.ordinal is None else self.ordinal + self.columns.records
+
+    @classmethod
+    def counted(
+        cls, survey: Survey, begin: int, base: int, header: SlabHeader | None
+    ) -> RecordFrame:
+        """The frames from `begin` on in a slab, without their records."""
+        end = base + survey.end
+        size, columns = survey.end - begin, Columns(survey.records)
+        ordinal = None if header is None else header.base_ordinal + survey.before
+        return cls(base + begin, end, size, 0, None, ordinal, columns)
+
+    def index_of(self, address: int) -> int:
+        """The number of its records before an address."""
+        if self.addresses is None:
+            return min(max(address - self.address, 0), self.columns.records)
+        return bisect_left(self.addresses.cast("q"), address)
+
+    def cut_by_size(self, max_bytes: int) -> tuple[RecordFrame, RecordFrame | None]:
+        """Its first frames: at least one, and more up to so many bytes in their slab; the rest, None for none."""
+        if self.addresses is None or self.size <= max_bytes:
+            return self, None
+        numbers = self.addresses.cast("q")
+        end = bisect_right(numbers, self.address + max_bytes) - 1
+        while end > 0 and numbers[end] == numbers[end - 1] + 1:
+            end -= 1  # it is inside a frame
+        part, rest = self._split(self._frame_from(max(end, 1)))
+        return part or self, rest
+
+    def cut(self, address: int) -> tuple[RecordFrame | None, RecordFrame | None]:
+        """The parts in frames that begin before an address, and at it or after it; None for none."""
+        return self._split(self._frame_from(self.index_of(address)))
+
+    def _frame_from(self, i: int) -> int:
+        """The index of the first record, from i on, with which a frame begins. There is room between frames:
+        their records have fewer addresses than bytes."""
+        records = self.columns.records
+        if self.addresses is None:
+            return records if i else 0
+        numbers = self.addresses.cast("q")
+        while 0 < i < records and numbers[i] == numbers[i - 1] + 1:
+            i += 1
+        return i
+
+    def _split(self, i: int) -> tuple[RecordFrame | None, RecordFrame | None]:
+        """The records before i, and the rest; None for none. A frame begins with record i."""
+        records = self.columns.records
+        if i in {0, records}:
+            return (None, self) if i == 0 else (self, None)
+        return self._part(0, i), self._part(i, records)
+
+    def after(self, i: int) -> RecordFrame | None:
+        """The records from i on; None for none."""
+        records = self.columns.records
+        if i >= records:
+            return None
+        return self._replace(skip=i) if self.addresses is None else self._part(i, records)
+
+    def _part(self, first: int, end: int) -> RecordFrame:
+        assert self.addresses is not None
+        begin, end_address = self.position_of(first).address, self.position_of(end).address
+        return self._replace(
+            address=begin,
+            end=end_address,
+            size=end_address - begin,
+            ordinal=None if self.ordinal is None else self.ordinal + first,
+            columns=self.columns.part(first, end),
+            addresses=self.addresses[8 * first : 8 * end],
+        )
 
     def records(self) -> speed.Rows:
         """An iterator over its records from `skip` on. Each record is made when it is read."""
@@ -140,13 +208,14 @@ class FrameRecords:
         """Ends the iteration over `records`. Returns the frame with its unread records, if any."""
         read = self.records.at
         self.records.stop()
-        return self.frame._replace(skip=read) if read < self.frame.columns.records else None
+        return self.frame.after(read)
 
 
 class Batch:
     """Records in the order of the log. Views are valid as long as the batch exists.
 
-    `len(batch)`, iteration over Records, `to_arrow`. frames: those that contain its records.
+    `len(batch)`, iteration over Records, `to_arrow`. frames: those that contain its records; small ones of
+    the log are put together.
     """
 
     __slots__ = ("frames",)

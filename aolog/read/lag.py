@@ -78,6 +78,6 @@ def _time_us(frame: RecordFrame, address: int) -> int | None:
     if stamp is None:
         return None
     if frame.columns.timestamps is not None:
-        at = min(max(address - frame.address, 0), frame.columns.records - 1)
+        at = min(frame.index_of(address), frame.columns.records - 1)
         stamp = frame.columns.timestamps.cast("q")[at]
     return None if stamp == NO_TIMESTAMP else stamp

@@ -61,8 +61,9 @@ def read_range(log: Log, wanted: Range, ordinal: int | None = None) -> Iterator[
         if isinstance(found, RecordFrame):
             if found.address >= last:
                 return
-            if found.address >= begin:
-                yield found
+            _, part = found.cut(begin)
+            if part is not None and (part := part.cut(last)[0]) is not None:
+                yield part
         else:
             if found.begin >= last:
                 return

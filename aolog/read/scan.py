@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from aolog.errors import AologError, CodecUnavailable, StorageFailed
 from aolog.format.columns import decode_run
@@ -28,9 +28,10 @@ from aolog.read.gaps import Progress
 from aolog.record import Gap, GapReason, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from aolog.format.columns import Columns
+    from aolog.format.stretch import Survey
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
     from aolog.log.walk import Walker
@@ -98,6 +99,16 @@ def _size(frame: Frame) -> int:
     return max(size, FRAME_HEADER_LEN + raw_len(frame.body))
 
 
+class Auditor(Protocol):
+    """What sees each intact frame of a scan."""
+
+    def survey(self, slab: Slab, walker: Walker) -> Survey | None:
+        """Moves the walker over the plain frames that come next, if any, and counts them."""
+
+    def frame(self, slab: Slab, frame: Frame, columns: Columns | None) -> None:
+        """A frame that is not plain, with its columns if they can be decoded."""
+
+
 class Scan:
     """Frames of a log from a place on. Not thread-safe. It refreshes the log's listing.
 
@@ -111,7 +122,7 @@ class Scan:
         log: Log,
         place: Place,
         *,
-        audit: Callable[[Slab, Frame, Columns | None], None] | None = None,
+        audit: Auditor | None = None,
     ) -> None:
         self.log = log
         self._audit = audit
@@ -162,9 +173,22 @@ class Scan:
         """The next result: the rest of a frame that was dropped."""
         self._out.appendleft(frame)
 
+    def cut(self, frame: RecordFrame, address: int) -> None:
+        """The next result, which is this frame, ends before an address, if frames in it begin there or after."""
+        self._cut(*frame.cut(address))
+
+    def _cut(self, part: RecordFrame | None, rest: RecordFrame | None) -> None:
+        """The next result becomes two, unless one is None."""
+        if part is not None and rest is not None:
+            self._out.popleft()
+            self._out.extendleft((rest, part))
+
     def batch(self, max_bytes: int) -> list[RecordFrame]:
         """The frame that `peek` returned, and those after it up to a gap, another epoch, or `max_bytes` of
         all; without moving on."""
+        first = self._out[0]
+        assert isinstance(first, RecordFrame)
+        self._cut(*first.cut_by_size(max_bytes))
         frames: list[RecordFrame] = []
         room, epoch = max_bytes, None
         while True:
@@ -237,8 +261,10 @@ class Scan:
             return Step(Within(slab, walker), damaged)
         if found:
             return self._take(Within(slab, walker), progress, found)
-        if frames := walker.run():
+        if slab.compressed and (frames := walker.run()):
             return Step(Within(slab, walker, frames), progress)
+        if not slab.compressed and (plain := self._plain(slab, walker)):
+            return Step(Within(slab, walker), *_past(plain, progress))
         outcome = walker.next()
         if isinstance(outcome, Tail):
             if progress.gap is None:
@@ -246,6 +272,14 @@ class Scan:
             return self._leave(state, progress)
         frame_or_damage = [outcome] if isinstance(outcome, Frame) else outcome
         return Step(Within(slab, walker, frame_or_damage), progress)
+
+    def _plain(self, slab: Slab, walker: Walker) -> list[RecordFrame]:
+        """The plain frames that come next."""
+        base, header, begin = slab.base, slab.header, walker.offset
+        if self._audit is None:
+            return [RecordFrame.of(each, base, header) for each in walker.gather(base)]
+        survey = self._audit.survey(slab, walker)
+        return [] if survey is None else [RecordFrame.counted(survey, begin, base, header)]
 
     def _take(self, state: Within, progress: Progress, frames: list[Frame]) -> Step:
         """Frames of records become results, from the wanted address on. Any frame closes a gap."""
@@ -259,7 +293,7 @@ class Scan:
         stamp = ordinal = None
         for frame, columns in zip(frames, decode_run(frames, codecs=compressed), strict=True):
             if self._audit is not None:
-                self._audit(slab, frame, columns)
+                self._audit.frame(slab, frame, columns)
             offset, end, (kind, _, _, _, timestamp_us, before, records, _), _ = frame
             begin, end_address = base + offset, base + end
             if columns is None and kind == KIND_RECORDS:
@@ -353,6 +387,20 @@ class Scan:
         end = max(begin, slab.base + slab.end_offset)  # a cursor may be past the file's
         progress, gaps = progress.damaged(begin, end, reason).intact(None)
         return progress.moved(end, None), gaps
+
+
+def _past(frames: list[RecordFrame], progress: Progress) -> tuple[Progress, list[ScanOutcome]]:
+    """Past frames of records, each of which closes a gap; what they have from the wanted address on."""
+    results: list[ScanOutcome] = []
+    for frame in frames:
+        progress, gaps = progress.intact(frame.ordinal)
+        results += gaps
+        wanted = progress.position.address
+        rest = frame if wanted <= frame.address else frame.after(frame.index_of(wanted))
+        if rest is not None:
+            results.append(rest)
+        progress = progress.moved(frame.end, frame.end_ordinal)
+    return progress, results
 
 
 def _portion(slab: Slab, frames: list[Frame]) -> tuple[list[Frame], list[Frame]]:

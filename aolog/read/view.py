@@ -326,6 +326,7 @@ class ReaderView:
             self.end_rows()
         while self._position.address < end and (found := self._scan.peek()) is not None:
             if isinstance(found, RecordFrame):
+                self._scan.cut(found, end)
                 return found.address < end
             if found.begin >= end:
                 return False

@@ -188,8 +188,8 @@ def _batches(
     names = [_FROM_LOG[name] for name in schema.names if name in _FROM_LOG]
     table = to_arrow(frames, names or ["address"])
     last = frames[-1]
-    over = last.address + last.columns.records - piece.wanted.until
-    count = table.num_rows - max(0, over)
+    over = last.columns.records - last.index_of(piece.wanted.until)
+    count = table.num_rows - over
     rows = max(1, count * BATCH_BYTES // size) if size > _BATCH_MAX else count
     given = dict(zip(table.schema.names, table.columns, strict=True))
     for begin in range(0, count, rows):

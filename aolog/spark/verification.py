@@ -145,18 +145,23 @@ def check(piece: Piece) -> Iterator[tuple[Any, ...]]:
             if not isinstance(found, RecordFrame):
                 gaps.append(found)
                 continue
-            columns = found.columns
-            if columns.timestamps is None:
-                first = None if found.timestamp_us is None else found.timestamp_us // _HOUR_US
-                in_hours = [(first, columns.records)]
+            begins = [found.address]
+            if found.addresses is not None:
+                addresses = np.frombuffer(found.addresses, np.int64)
+                begins = addresses[np.flatnonzero(np.diff(addresses, prepend=-2) != 1)].tolist()
+            sizes = np.diff([*begins, found.end]).tolist()
+            if found.columns.timestamps is None:
+                hour = None if found.timestamp_us is None else found.timestamp_us // _HOUR_US
+                hours[hour][0] += found.columns.records
+                of_frames = [hour] * len(begins)
             else:
-                each = np.frombuffer(columns.timestamps, np.int64) // _HOUR_US
-                values, counts = np.unique(each, return_counts=True)
-                in_hours = list(zip(values.tolist(), counts.tolist(), strict=True))
-            for hour, records in in_hours:
-                hours[hour][0] += records
-            hours[in_hours[0][0]][1] += 1  # a frame counts in the hour of its first record
-            hours[in_hours[0][0]][2] += found.end - found.address
+                each = np.frombuffer(found.columns.timestamps, np.int64) // _HOUR_US
+                for hour, records in zip(*np.unique(each, return_counts=True), strict=True):
+                    hours[int(hour)][0] += int(records)
+                of_frames = [int(each[found.index_of(begin)]) for begin in begins]
+            for hour, size in zip(of_frames, sizes, strict=True):
+                hours[hour][1] += 1  # a frame counts in the hour of its first record
+                hours[hour][2] += size
     for hour, sums in hours.items():
         hour_us = None if hour is None or hour * _HOUR_US < NO_TIMESTAMP else hour * _HOUR_US
         yield (piece.name, hour_us, *sums, None)

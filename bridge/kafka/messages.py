@@ -181,6 +181,9 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
     ends = np.cumsum(counts)
     records = int(ends[-1])
     addresses = np.repeat(firsts - ends + counts, counts) + np.arange(records)
+    for frame, end, count in zip(frames, ends.tolist(), counts, strict=True):
+        if frame.addresses is not None:
+            addresses[end - count : end] = np.frombuffer(frame.addresses, np.int64)
     times_us = np.frombuffer(b"".join(times), np.int64)
     return Messages(
         array("q", addresses.tobytes()),

@@ -11,7 +11,7 @@
 
 typedef struct {
     long long frames, batches, records; /* batches: frames of records */
-    long long ordinal;                  /* records of the slab before the end */
+    long long before, ordinal;          /* records of the slab before the first frame, and before the end */
     long long durable;                  /* offset of the last frame with the durable flag; -1 if there is none */
     long long least_us, greatest_us;
     long long marked; /* offset of the index's last mark; -1 if there is none */
@@ -58,7 +58,8 @@ survey_frames(const Chunk *chunk, Survey *survey, Mark *marks)
                 survey->greatest_us = frame.stamp_us;
             survey->batches++;
         }
-        survey->frames++;
+        if (!survey->frames++)
+            survey->before = frame.ordinal;
         survey->records += frame.records;
         survey->ordinal = (long long)frame.ordinal + frame.records;
         survey->end += frame.length;

@@ -96,9 +96,9 @@ walk_survey(PyObject *Py_UNUSED(module), PyObject *args)
     if (headers != NULL) {
         if (with_headers)
             copy_headers(&chunk, 0, survey.end, PyBytes_AsString(headers));
-        found = Py_BuildValue("LLLLLLLLOO", offset + (long long)survey.end, survey.frames, survey.batches,
-                              survey.records, survey.ordinal, survey.durable, survey.least_us, survey.greatest_us,
-                              listed, headers);
+        found = Py_BuildValue("LLLLLLLLLOO", offset + (long long)survey.end, survey.frames, survey.batches,
+                              survey.records, survey.before, survey.ordinal, survey.durable, survey.least_us,
+                              survey.greatest_us, listed, headers);
         Py_DECREF(headers);
     }
     Py_DECREF(listed);

@@ -277,7 +277,7 @@ def test_a_survey_counts_frames_records_and_times_and_marks_each_16_kib() -> Non
     chain.put(b"", kind=KIND_MARK, flags=0, count=0, ordinal=200)
     found = survey(chain.piece(), -1, 17, headers=True)
     assert found is not None
-    assert found[:8] == (chain.end, 101, 100, 200, 200, chain.offsets[50], 901, 1099)
+    assert found[:9] == (chain.end, 101, 100, 200, 0, 200, chain.offsets[50], 901, 1099)
     offsets = [mark.offset for mark in found.marks]
     assert offsets[0] == BEGIN
     steps = [b - a for a, b in pairwise(offsets)]

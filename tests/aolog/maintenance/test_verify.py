@@ -64,7 +64,7 @@ def test_verify_ends_beside_a_writer_that_appends_faster_than_it_is_read(tmp_pat
         writer.flush()
         report = aolog.verify(path, progress=append)
         assert report.ok
-        assert 1000 <= report.records < 3 * calls
+        assert 1000 <= report.records <= 1000 + 3 * calls
         assert report.end < writer.end
         assert report.slabs < len(slab_files(path))
     assert aolog.verify(path).records == 1000 + 3 * calls

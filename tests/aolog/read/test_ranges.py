@@ -61,8 +61,8 @@ def whole(log):
 
 
 def told(found):
-    frames = [(f.address, f.columns.records) for f in found if isinstance(f, RecordFrame)]
-    return frames, [gap for gap in found if isinstance(gap, Gap)]
+    addresses = [r.address for f in found if isinstance(f, RecordFrame) for r in f.records()]
+    return addresses, [gap for gap in found if isinstance(gap, Gap)]
 
 
 @pytest.mark.parametrize("seed", range(15))
