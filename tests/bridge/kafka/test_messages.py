@@ -76,7 +76,8 @@ def test_columns_are_those_of_the_records(
 
 
 def test_what_is_taken_keeps_no_other_frame_in_memory(tmp_path: Path) -> None:
-    batch = batch_of(tmp_path / "log", TIMED, batch_bytes=600)
+    long = [{**record, "value": bytes(600)} for record in TIMED]
+    batch = batch_of(tmp_path / "log", long, batch_bytes=20_000)  # frames that are not put together
     messages, said = messages_of(batch, UUID), said_by(batch)
     frames = [weakref.ref(frame.columns.values.data) for frame in batch.frames]  # type: ignore[union-attr]  # none is of a lone record
     assert len(frames) > 3
@@ -108,7 +109,7 @@ def test_frames_with_other_columns_and_lengths_are_put_together(tmp_path: Path) 
         batch = reader.read_batch(1 << 20)
     assert batch is not None
     count = sum(map(len, parts)) - 33
-    assert [frame.columns.records for frame in batch.frames] == list(map(len, parts))
+    assert len(batch) == count
     messages = messages_of(batch, UUID)
     assert list(messages.addresses) == [record.address for record in batch]
     assert part_of(messages, 0, count) == said_by(batch)
