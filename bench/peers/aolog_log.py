@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import aolog
 from bench.measure import Promise
@@ -39,7 +39,7 @@ def write_log(
     directory: str, values: Sequence[bytes], *, batch_bytes: int, full: bool = False
 ) -> None:
     """A log of these values, appended one by one and closed."""
-    sink = _Log(directory, batch_bytes, full=full)
+    sink = _Log(directory, full=full, batch_bytes=batch_bytes)
     try:
         sink.append_each(values)
     finally:
@@ -47,8 +47,8 @@ def write_log(
 
 
 class _Log:
-    def __init__(self, directory: str, batch_bytes: int, *, full: bool) -> None:
-        self._writer = aolog.Writer(log_path(directory), batch_bytes=batch_bytes, sync="never")
+    def __init__(self, directory: str, *, full: bool, **options: Any) -> None:
+        self._writer = aolog.Writer(log_path(directory), sync="never", **options)
         self._full = full
 
     def append_each(self, values: Sequence[bytes]) -> None:
@@ -92,11 +92,16 @@ def _read_values(reader: aolog.Reader) -> Iterable[bytes]:
 @dataclass(frozen=True, kw_only=True)
 class _Aolog(Peer):
     batch_bytes: int = BATCH_BYTES
+    flush_records: int | None = None
+    format: Literal["aolog", "queuefka"] = "aolog"
     full: bool = False
     read: Callable[[aolog.Reader], Iterable[bytes]] = _read_all
 
     def sink(self, directory: str) -> _Log:
-        return _Log(directory, self.batch_bytes, full=self.full)
+        return _Log(
+            directory, full=self.full, batch_bytes=self.batch_bytes, flush_records=self.flush_records,
+            format=self.format,
+        )  # fmt: skip  # a line or two
 
     @contextmanager
     def values(self, directory: str) -> Iterator[Iterable[bytes]]:
@@ -109,6 +114,12 @@ class _Aolog(Peer):
                 yield batch.to_arrow(["value"]).column(0)
 
 
+_SMALL: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("frame a record", "batch_bytes=0", {"batch_bytes": 0}),
+    ("frame a full record", "batch_bytes=0", {"batch_bytes": 0, "full": True}),
+    ("frames of ten", "flush_records=10", {"flush_records": 10}),
+    ("format 1", 'format="queuefka"', {"format": "queuefka"}),
+)
 PEERS: tuple[Peer, ...] = (
     _Aolog(name="aolog", promise=_PROMISE, note="defaults: batches of 64 KiB", runs=ALL_RUNS),
     _Aolog(
@@ -131,6 +142,19 @@ PEERS: tuple[Peer, ...] = (
         note="values without their records",
         runs=frozenset({"read"}),
         read=_read_values,
+    ),
+    *(
+        _Aolog(
+            name=f"aolog, {what}{how}",
+            promise=Promise("OS", "xxh3 a frame"),
+            note=note,
+            runs=frozenset({"read"}),
+            read=read,
+            **given,
+        )
+        for what, note, given in _SMALL
+        for how, read in (("", _read_all), (", values()", _read_values))
+        if f"{what}{how}" != "frame a record"
     ),
     _Aolog(
         name="aolog, read() calls",
