@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from aolog.errors import LogClosed, fault
 from aolog.format.native.inlet import join
 from aolog.read.batch import Batch, FrameRecords, RecordFrame
-from aolog.read.reader import BATCH_BYTES
+from aolog.read.reader import BATCH_BYTES, view_of
 from aolog.read.reader import Reader as _Reader
 from aolog.record import Position
 from aolog.write.writer import Writer as _Writer
@@ -215,7 +215,7 @@ class Reader:
 
     async def __aenter__(self) -> Self:
         reader = self._reader = await _opened(self._worker, self._open)
-        self._end = reader.view.position
+        self._end = view_of(reader).position
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -234,7 +234,7 @@ class Reader:
 
     @property
     def _position(self) -> Position:
-        view = self.log.view
+        view = view_of(self.log)
         if view.has_failed:
             view.check()
         if self._reading is not None:
@@ -260,8 +260,8 @@ class Reader:
     def _after_error(self, error: BaseException) -> None:
         """Fail-stop, as each method of the view. What a cancelled task waited for is the next result."""
         if not isinstance(error, asyncio.CancelledError | GeneratorExit):
-            self.log.view.after_error(error)
-        if self.log.view.has_failed:
+            view_of(self.log).after_error(error)
+        if view_of(self.log).has_failed:
             self._reading, self._ahead = None, []
 
     async def __aiter__(self) -> AsyncIterator[Record]:
@@ -302,7 +302,7 @@ class Reader:
         """Reads frames ahead if there is one within that time. Nothing is ahead."""
         until_s = time.monotonic() + timeout_s
         while True:
-            self.log.view.check()
+            view_of(self.log).check()
             if self._pending is None:
                 wait_s = max(0.0, min(until_s - time.monotonic(), _WAIT_S))
                 self._pending = self._worker.begin(partial(self.log.read_batch, max_bytes, wait_s))
@@ -325,7 +325,7 @@ class Reader:
         """See `aolog.Reader.seek`."""
         try:
             address = await self._worker.run(partial(self.log.seek, where, ordinal=ordinal))
-            end = self.log.view.position
+            end = view_of(self.log).position
             self._pending, self._reading, self._ahead, self._end = None, None, [], end
         except BaseException as error:
             self._after_error(error)
@@ -334,11 +334,11 @@ class Reader:
 
     async def commit(self) -> None:
         """See `aolog.Reader.commit`: the position after the last record that was returned."""
-        await self._worker.run(partial(self.log.view.commit, self._position))
+        await self._worker.run(partial(view_of(self.log).commit, self._position))
 
     async def lag(self) -> Lag:
         """See `aolog.Reader.lag`."""
-        return await self._worker.run(partial(self.log.view.lag, self._position))
+        return await self._worker.run(partial(view_of(self.log).lag, self._position))
 
     async def close(self) -> None:
         """See `aolog.Reader.close`. Idempotent."""

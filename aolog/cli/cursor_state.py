@@ -8,7 +8,7 @@ from aolog.cli.output import human_bytes, human_seconds, iso_time
 from aolog.errors import AologError, NoSuchCursor, records_lost
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.names import cursor_path
-from aolog.read.reader import Reader
+from aolog.read.reader import Reader, view_of
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def cursor_state(log: str, name: str, holders: Holders) -> CursorState:
     try:
         position = read_position(log, name, Storage())
         with Reader(log) as reader:
-            reader.view.resume_at(position)
+            view_of(reader).resume_at(position)
             lag, pruned = reader.lag(), reader.pruned()
             state = "ok" if pruned is None else "pruned"
     except NoSuchCursor:

@@ -22,7 +22,7 @@ from aolog.errors import AddressPruned, warn
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.directory import Log
 from aolog.read import seek
-from aolog.read.reader import Reader
+from aolog.read.reader import Reader, view_of
 from aolog.read.start import Where
 from aolog.record import Losses
 from aolog.storage.storage import Storage
@@ -108,7 +108,7 @@ def _open(
         return opened(_EARLIEST, cursor)
     reader = opened(_EARLIEST)
     try:
-        reader.view.resume_at(read_position(log, cursor, storage))
+        view_of(reader).resume_at(read_position(log, cursor, storage))
     except BaseException:
         reader.close()
         raise

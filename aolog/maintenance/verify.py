@@ -21,7 +21,7 @@ from aolog.maintenance.baseline import own_baseline
 from aolog.maintenance.report import Finding, Report
 from aolog.read import seek
 from aolog.read.cursor import check_course
-from aolog.read.reader import Reader
+from aolog.read.reader import Reader, view_of
 from aolog.record import Lag
 from aolog.storage.storage import Storage, checked_path
 
@@ -210,7 +210,7 @@ def cursors(path: str | os.PathLike[str], *, storage: Storage | None = None) -> 
             continue
         with Reader(where, storage=storage) as reader:
             try:
-                reader.view.resume_at(position)
+                view_of(reader).resume_at(position)
                 lag, pruned = reader.lag(), reader.pruned()
             except (CursorForeign, CursorDiverged):
                 lag, pruned = Lag(None, 0, None), None

@@ -69,7 +69,7 @@ class Reader:
         self.path = located(path)  # stays valid when the process changes its directory
         self._storage = storage or Storage()
         self._gaps = GapReport(self.path, on_gap, strict=strict)
-        self.view = ReaderView(
+        self._view = ReaderView(
             self.path, start, cursor, self._gaps, protect=protect, storage=self._storage
         )
         lifetime.opened(self, self._storage.system, Reader._after_fork_in_child)
@@ -79,51 +79,51 @@ class Reader:
     def seek(self, where: Start | None = None, *, ordinal: int | None = None) -> int:
         """Moves to a place, given as for `start`, or to the record with `ordinal` records of the log
         before it. Returns the address. Raises what the constructor raises; the position stays then."""
-        self.view.check()
+        self._view.check()
         if (where is None) == (ordinal is None):
             raise UsageError("seek needs either a place or an ordinal")
-        self.view.seek("earliest" if where is None else where, ordinal)
+        self._view.seek("earliest" if where is None else where, ordinal)
         return self.tell()
 
     def tell(self) -> int:
         """The address of the next record, also before it is appended."""
-        return self.view.position.address
+        return self._view.position.address
 
     @property
     def ordinal(self) -> int | None:
         """The number of records of the log before the next one; None in format 1, and after damage
         whose records cannot be counted."""
-        return self.view.position.ordinal
+        return self._view.position.ordinal
 
     @property
     def topic(self) -> str | None:
         """The log's default topic."""
-        header = self.view.log.last_header()
+        header = self._view.log.last_header()
         return None if header is None else header.topic
 
     @property
     def topic_uuid(self) -> bytes | None:
         """The log's UUID, 16 bytes; None in format 1."""
-        header = self.view.log.last_header()
+        header = self._view.log.last_header()
         return None if header is None else header.topic_uuid
 
     @property
     def epoch(self) -> int:
         """The epoch of the slab that contains the position; 0 in format 1."""
-        return self.view.epoch
+        return self._view.epoch
 
     @property
     def has_cursor_position(self) -> bool:
         """Whether the named cursor was ever committed."""
-        return self.view.has_cursor_position
+        return self._view.has_cursor_position
 
     def end(self) -> int:
         """The address after the last record now."""
-        return self.view.end().address
+        return self._view.end().address
 
     def durable(self) -> int | None:
         """Everything before this address survives power loss; more may. None in format 1."""
-        return self.view.durable()
+        return self._view.durable()
 
     @property
     def gaps(self) -> list[Gap]:
@@ -134,7 +134,7 @@ class Reader:
 
     def read(self) -> Record | None:
         """The next record; None if there is none yet."""
-        view = self.view
+        view = self._view
         try:  # fail-stop, as each method of the view
             reading = view.reading
             if reading is None or reading.rows is not RecordFrame.records:
@@ -156,7 +156,7 @@ class Reader:
     def up_to(self, end: int) -> Iterator[Record]:
         """The records of the frames that begin before `end`. With an earlier result of `end()` the
         iteration ends, however fast the writer is."""
-        self.view.end_rows()
+        self._view.end_rows()
         return chain.from_iterable(self._frames(RecordFrame.records, end))
 
     def values(self) -> Iterator[bytes | None]:
@@ -172,7 +172,7 @@ class Reader:
     ) -> Iterator[Iterator[Any]]:
         """The rows of each frame, one iterator per frame: no Python code runs between rows. An exception
         in this method loses nothing: the view has the position."""
-        while (reading := self.view.next_rows(rows, end)) is not None:
+        while (reading := self._view.next_rows(rows, end)) is not None:
             yield iter(reading.records)
 
     def read_batch(self, max_bytes: int = BATCH_BYTES, timeout: float = 0.0) -> Batch | None:
@@ -183,13 +183,13 @@ class Reader:
         is after the batch on return.
         """
         until_s = time.monotonic() + timeout if timeout > 0 else None
-        return self.view.take(max_bytes, lambda batch: batch, until_s=until_s)
+        return self._view.take(max_bytes, lambda batch: batch, until_s=until_s)
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
         """The records up to the end of the log now, and perhaps some that are appended meanwhile, as a
         stream of record batches with the columns of `Batch.to_arrow`. Reading the stream moves the
         position. Raises what `Batch.to_arrow` raises; the stream raises what `read_batch` raises."""
-        made: pa.RecordBatchReader = load_optional("aolog.read.arrow").stream(self.view, columns)
+        made: pa.RecordBatchReader = load_optional("aolog.read.arrow").stream(self._view, columns)
         return made
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -201,7 +201,7 @@ class Reader:
         record; None: never. A wait raises NotALog if another log was put in the place of this one."""
         while True:
             yield from self
-            if not self.view.wait(None if timeout is None else time.monotonic() + timeout):
+            if not self._view.wait(None if timeout is None else time.monotonic() + timeout):
                 return
 
     # --- commit and lag ---------------------------------------------------------------------
@@ -213,17 +213,17 @@ class Reader:
         If the log's writer syncs, the log is made durable up to the position first, so that a cursor
         is never ahead of its log. Raises UsageError without a cursor, CursorReplaced, StorageError.
         """
-        self.view.commit()
+        self._view.commit()
 
     def lag(self) -> Lag:
         """The unread records between the position and the end of the log now."""
-        return self.view.lag()
+        return self._view.lag()
 
     def pruned(self) -> Gap | None:
         """The unread records that retention removed, as a gap; None if there are none. The slab that the
         reader has open does not count: the reader can still read all of it."""
         lost = None
-        for gap, _ in self.view.pruned():
+        for gap, _ in self._view.pruned():
             lost = both(lost, gap)
         return lost
 
@@ -231,11 +231,11 @@ class Reader:
 
     def close(self) -> None:
         """Releases files and the cursor; commits nothing. Idempotent."""
-        self.view.close()
+        self._view.close()
         lifetime.closed(self)
 
     def _after_fork_in_child(self) -> None:
-        self.view.abandon_after_fork()
+        self._view.abandon_after_fork()
 
     __reduce__ = not_copied("pass the log's path and the cursor's name, and open a Reader there")
 
@@ -246,5 +246,10 @@ class Reader:
         self.close()
 
     def __repr__(self) -> str:
-        where = "failed" if self.view.has_failed else f"at {self.tell()}"
+        where = "failed" if self._view.has_failed else f"at {self.tell()}"
         return f"<aolog.Reader {self.path} {where}>"
+
+
+def view_of(reader: Reader) -> ReaderView:
+    """What the rest of this project calls of a reader, and users do not need."""
+    return reader._view

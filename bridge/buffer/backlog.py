@@ -11,6 +11,7 @@ from aolog.errors import AddressPruned, AologError, NotALog, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.retention import check_retention, prune
 from aolog.read.gaps import reported_elsewhere
+from aolog.read.reader import view_of
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.options import SLAB_BYTES
 from bridge.buffer.provider import Message
@@ -40,7 +41,7 @@ def require_own(path: str | os.PathLike[str], storage: Storage) -> None:
     with reader:
         known = CURSOR in cursor_names(reader.path, storage)
         if known:
-            reader.view.resume_at(read_position(reader.path, CURSOR, storage))
+            view_of(reader).resume_at(read_position(reader.path, CURSOR, storage))
         record = reader.read()
         if record is not None and not (known and record.topic is not None):
             raise UsageError(

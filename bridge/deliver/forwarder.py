@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from aolog.read.reader import view_of
 from aolog.record import Lag
 from bridge.config.names import is_topic_name
 from bridge.config.routing import Routing
@@ -191,12 +192,12 @@ class Forwarder:
     def _lag(self, position: Position) -> Lag:
         """What is left to send, up to `until`."""
         reader, until = self._source.reader, self._options.until
-        lag = reader.view.lag(position)
+        lag = view_of(reader).lag(position)
         if until is None:
             return lag
         if position.address >= until:
             return Lag(0, 0, 0.0)
-        beyond = reader.view.lag(Position(until, self._until_ordinal))
+        beyond = view_of(reader).lag(Position(until, self._until_ordinal))
         records = None
         if lag.records is not None and beyond.records is not None:
             records = max(0, lag.records - beyond.records)

@@ -10,6 +10,7 @@ from aolog.errors import AddressBeyondEnd, AddressPruned, CursorDiverged, Cursor
 from aolog.log.cursor_file import CursorPosition
 from aolog.log.retention import Retention, prune
 from aolog.read.gaps import reported_elsewhere
+from aolog.read.reader import view_of
 from aolog.storage.storage import Storage
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.position import Position
@@ -65,7 +66,7 @@ class LogSource:
     @property
     def position(self) -> Position:
         """The position of the reader."""
-        return self.reader.view.position
+        return view_of(self.reader).position
 
     def read_batch(self, timeout_s: float, bytes_max: int = READ_BYTES_MAX) -> Batch | None:
         """The next records: some thousand, at most bytes_max, and at most what may be sent in a second.
@@ -95,7 +96,7 @@ class LogSource:
 
     def committing(self, position: Position) -> Callable[[], None]:
         """A function that makes the local cursor durable there, in any thread: see Reader."""
-        return self.reader.view.prepare_commit(position)
+        return view_of(self.reader).prepare_commit(position)
 
     def prune(self) -> None:
         """Deletes slabs that every cursor has passed, if that is wanted. In any thread."""
@@ -108,7 +109,7 @@ class LogSource:
     def go_to(self, position: Position) -> None:
         """Reads again from there. Records that retention has removed meanwhile are a gap."""
         try:
-            self.reader.view.return_to(position)
+            view_of(self.reader).return_to(position)
         except AddressPruned:
             self.reader.seek("earliest")
             self.count_pruned(position)
@@ -124,7 +125,7 @@ class LogSource:
         try:
             reader.end()  # lists the slabs anew
             cursor = CursorPosition(address, ordinal, uuid, epoch, protects=True)
-            reader.view.resume_at(cursor, kept_outside=True)
+            view_of(reader).resume_at(cursor, kept_outside=True)
             if last is not None and not self._has(*last, epoch):
                 raise CursorDiverged(
                     f"at {last[0]} the log has another record than the one that was delivered: "
@@ -160,7 +161,7 @@ class LogSource:
 
     def count_pruned(self, position: Position) -> None:
         """Counts the unread records from there on that retention has removed."""
-        self.losses.pruned(self.reader.view.pruned(position))
+        self.losses.pruned(view_of(self.reader).pruned(position))
 
     def close(self) -> None:
         """Releases the cursor."""

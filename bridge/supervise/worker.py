@@ -27,6 +27,7 @@ from aolog.errors import (
 )
 from aolog.log.cursor_file import read_position
 from aolog.log.retention import prune
+from aolog.read.reader import view_of
 from aolog.read.start import parse_where
 from aolog.storage.storage import Storage
 from bridge.deliver.log_lines import naming
@@ -346,14 +347,14 @@ class Worker:
             try:
                 cursor = self.options.base.cursor
                 position = read_position(self.path, cursor, storage)
-                reader.view.resume_at(position)
+                view_of(reader).resume_at(position)
             except NoSuchCursor:
                 known = False
             lag = reader.lag()
             # A bridge that holds the cursor counts the losses itself.
             if known and self.phase != Phase.RUNNING and not isinstance(self.error, CursorLocked):
                 with naming(self.name):
-                    self.losses.pruned(reader.view.pruned(position.position))
+                    self.losses.pruned(view_of(reader).pruned(position.position))
         with self.counting:
             self.lag, self.lost = lag, self._lost()
         return known and lag is not None

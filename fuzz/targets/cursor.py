@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import aolog
 from aolog.log.cursor_file import CursorFile, CursorPosition
 from aolog.log.retention import prune
+from aolog.read.reader import view_of
 from aolog.record import Position
 from aolog.storage.storage import Storage
 from fuzz.check import Mismatch
@@ -221,7 +222,7 @@ class _History:
             if wanted is not None:
                 raise Mismatch(f"{copy}: resumed at {reader.tell()}, and not {wanted}")
             self.check_position(reader, copy)
-            reader.view.return_to(reader.view.position)
+            view_of(reader).return_to(view_of(reader).position)
             for _ in range(n):
                 reader.read()
             if n:
@@ -252,7 +253,7 @@ class _History:
             if lost != [wanted]:
                 raise Mismatch(f"{lost} records are said to be pruned, not {wanted}")
         if first is not None and not lost:
-            reader.view.return_to(Position(begin or first.address, copy.ordinal if copy else 0))
+            view_of(reader).return_to(Position(begin or first.address, copy.ordinal if copy else 0))
         elif first is not None:
             reader.seek(first.address)
 

@@ -18,6 +18,7 @@ from aolog.format.frame import FRAME_HEADER_LEN
 from aolog.log.cursor_file import CursorFile, CursorPosition, read_position
 from aolog.log.retention import Retention, prune
 from aolog.maintenance import verify
+from aolog.read.reader import view_of
 from aolog.record import Position
 from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, well
@@ -69,7 +70,7 @@ def test_a_position_ahead_of_the_log_is_gone_back_to(log_path: str) -> None:
     with aolog.Reader(log_path) as reader:
         list(reader)
         ahead = reader.tell() + 1000  # what power loss makes of a cursor on unsynced records
-        reader.view.return_to(Position(ahead, None))
+        view_of(reader).return_to(Position(ahead, None))
         assert reader.read() is None
         assert reader.tell() == ahead
     kill(writer)

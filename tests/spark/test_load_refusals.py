@@ -12,7 +12,7 @@ from tests.spark.driving import refusal, source, struct, table, write
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"path": "s3a://bucket/log"}, "option path: s3a://bucket/log: s3a: is not a file system"),
+        ({"path": "hdfs://bucket/log"}, "option path: hdfs://bucket/log: hdfs: is not a file system"),
         ({"path": "s3a:b"}, "option path: s3a:b: s3a: is not a file system"),
         ({"path": "C:\\logs"}, "option path: C:\\logs: C: is not a file system"),
         ({"path": "file://other/x"}, "option path: file://other/x: a file of another host, other"),

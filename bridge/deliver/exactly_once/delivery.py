@@ -14,6 +14,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from aolog.read.reader import view_of
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, undeliverable
@@ -330,7 +331,7 @@ class ExactlyOnce:
         self._trouble.say(self.engine.failure or reason, now_s, what=what)
 
     def _record(self, position: Position) -> CursorRecord:
-        epoch = self._source.reader.view.to_store(position).epoch
+        epoch = view_of(self._source.reader).to_store(position).epoch
         return CursorRecord(
             position.address, position.ordinal, self._uuid, epoch, self._producer.owner,
             self._sender.last,

@@ -12,6 +12,7 @@ import pytest
 
 import aolog
 from aolog.log.cursor_file import read_copies
+from aolog.read.reader import view_of
 from aolog.storage.storage import Storage
 from aolog.testing import Fault, SimulatedSystem
 from tests.aolog.conftest import (
@@ -139,7 +140,7 @@ def test_a_commit_that_was_prepared_is_refused_after_the_close(log: str) -> None
     reader = aolog.Reader(log, cursor="c")
     reader.commit()
     reader.read()
-    late = reader.view.prepare_commit()
+    late = view_of(reader).prepare_commit()
     reader.close()
     with pytest.raises(aolog.LogClosed, match="the reader of the cursor is closed"):
         late()
