@@ -1,8 +1,8 @@
 /* Lock: a re-entrant lock that compiled code takes without a call; its Python twin is threading.RLock.
  *
  * Only for _inlet.c. All but waiting happens under the interpreter's lock, and is atomic by that. A thread that
- * waits does so at the gate. `release` opens it for one of them, which then tries again: the lock itself is not
- * handed on.
+ * waits does so at the gate. `release` opens it and hands the lock on to whoever comes through. Otherwise a thread
+ * that flushes all the time would keep it: it has the lock whenever another one gets the interpreter's.
  */
 #ifndef AOLOG_LOCK_H
 #define AOLOG_LOCK_H
@@ -13,12 +13,16 @@
 #endif
 #include <Python.h>
 
+#include <limits.h>
+
+#define HANDED_ON ULONG_MAX /* as an owner: the gate is open, and whoever comes through has the lock */
+#define GATE_US 1000000     /* a daemon thread may come through, and stop for ever with the interpreter */
+
 typedef struct {
     PyObject_HEAD
-    unsigned long owner; /* the thread that has it; 0: none */
+    unsigned long owner; /* the thread that has it; 0: none; HANDED_ON */
     long depth;          /* how often that thread has taken it */
     long waiting;        /* threads at the gate */
-    int is_open;         /* the gate, and no thread has gone through yet */
     PyThread_type_lock gate;
 } Lock;
 
@@ -41,11 +45,9 @@ lock_release(Lock *self)
 {
     if (--self->depth)
         return;
-    self->owner = 0;
-    if (self->waiting && !self->is_open) {
-        self->is_open = 1;
+    self->owner = self->waiting ? HANDED_ON : 0;
+    if (self->waiting)
         PyThread_release_lock(self->gate);
-    }
 }
 
 /* Waits until this thread has it. -1 if a signal handler raised; never if it may not be interrupted. */
@@ -57,13 +59,13 @@ lock_wait(Lock *self, int may_interrupt)
         PyLockStatus status;
         self->waiting++;
         Py_BEGIN_ALLOW_THREADS
-        status = PyThread_acquire_lock_timed(self->gate, -1, may_interrupt);
+        status = PyThread_acquire_lock_timed(self->gate, GATE_US, may_interrupt);
         Py_END_ALLOW_THREADS
         self->waiting--;
-        if (status == PY_LOCK_ACQUIRED)
-            self->is_open = 0;
-        else if (may_interrupt && Py_MakePendingCalls() < 0)
+        if (status == PY_LOCK_INTR && Py_MakePendingCalls() < 0)
             return -1;
+        if (status != PY_LOCK_INTR && self->owner == HANDED_ON)
+            self->owner = 0; /* to this thread; or, after GATE_US, nobody else wants it */
     }
     self->owner = me;
     self->depth++;

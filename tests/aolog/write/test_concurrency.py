@@ -47,6 +47,18 @@ def test_append_many_is_not_torn_apart_by_other_threads(log_path: str) -> None:
     assert all(batches[i : i + 7] == [batches[i]] * 7 for i in range(0, len(batches), 7))
 
 
+def test_a_thread_that_flushes_all_the_time_leaves_the_others_their_turns(log_path: str) -> None:
+    """It has the writer's lock nearly whenever another thread can run."""
+    with aolog.Writer(log_path, sync="interval", sync_seconds=0.02) as writer:
+        seen = {writer.durable}
+        until_s = time.monotonic() + 15  # two are enough
+        while len(seen) < 40:
+            writer.append(b"x")
+            writer.flush()
+            seen.add(writer.durable)
+            assert time.monotonic() < until_s, f"{len(seen)} syncs"
+
+
 def test_what_a_sync_promises_was_written_before_it_began(log_path: str) -> None:
     """Bytes that come while fdatasync runs are not counted as durable by it."""
     device = Device()
