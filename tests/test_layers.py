@@ -21,12 +21,12 @@ ROOT = Path(__file__).parents[1]
 # Rooms in order; a room may import the rooms before it.
 ROOMS = {
     "aolog": ("errors", "record", "format", "storage", "queuefka", "log", "write", "read", "maintenance",
-              "archive", "publish", "aio", "cli", "spark", "examples", "testing"),
+              "publish", "aio", "cli", "spark", "examples", "testing"),
     "bridge": ("errors", "config", "kafka", "deliver", "supervise", "buffer", "operate", "client",
                "pull", "ingest", "testing", "cli", "deploy", "examples"),
 }  # fmt: skip  # a table
 APART = ({"write", "read"},)  # neither imports the other
-ENTRIES_MAX = {"aolog": 18, "bridge": 14}  # at the top of the package
+ENTRIES_MAX = {"aolog": 20, "bridge": 17}  # at the top of the package, all files and directories
 LINES_MAX, FUNCTION_LINES_MAX = 450, 80
 
 
@@ -76,7 +76,7 @@ NEARLY_PURE = {"aolog", "aolog.record", "aolog.errors", "aolog.format.native.spe
                "aolog.format.compression"}  # fmt: skip  # a list
 LOGGING = {"aolog.errors.warn", "aolog.errors.fault"}
 MUST_BE_PURE = {
-    "aolog.archive.probe", "aolog.archive.protocol", "aolog.format.archive",
+    "aolog.maintenance.archive.probe", "aolog.maintenance.archive.protocol", "aolog.format.archive",
     "aolog.storage.objects.requests", "aolog.storage.objects.url", "aolog.format.columns", "aolog.format.frame", "aolog.format.slab", "aolog.write.recovery_cases",
     "bridge.deliver.at_least_once.engine", "bridge.deliver.exactly_once.engine",
     "bridge.deliver.verdicts", "bridge.supervise.turns", "bridge.kafka.error_table", "bridge.config.routing",
@@ -267,10 +267,11 @@ def test_no_modules_import_one_another_in_a_circle(package):
 
 @pytest.mark.parametrize("package", ROOMS)
 def test_the_top_of_a_package_has_few_entries_and_each_is_a_room(package):
-    names = [path.name for path in (ROOT / package).iterdir() if path.name[0] not in "_."]
-    names.remove("py.typed")  # a marker for type checkers
+    names = {path.name for path in (ROOT / package).iterdir() if path.name[0] != "."}
+    names.discard("__pycache__")
     assert len(names) <= ENTRIES_MAX[package], names
-    rooms = {name.removesuffix(".py") for name in names} - {"docs", "FORMAT.md"}
+    files = {"__init__.py", "__main__.py", "py.typed", "FORMAT.md"}
+    rooms = {name.removesuffix(".py") for name in names - files - {"docs"}}
     assert rooms <= set(ROOMS[package])
 
 

@@ -6,12 +6,12 @@ from contextlib import suppress
 
 import click
 
-from aolog.archive.archiver import SHIP_SECONDS, Archived, Archiver, Keep, Stopped
-from aolog.archive.restore import restore as restore_log
 from aolog.cli.output import human_bytes, json_option, named, out, progress
 from aolog.cli.parse import DIRECTORY, DURATION, SIZE, log_argument
 from aolog.cli.stop_signals import StopSignals
 from aolog.errors import counted, one_line
+from aolog.maintenance.archive.archiver import SHIP_SECONDS, Archived, Archiver, Keep, Stopped
+from aolog.maintenance.archive.restore import restore as restore_log
 
 
 @click.command(

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from aolog.archive import protocol
 from aolog.format.archive import MANIFEST, SLABS, Entry, Manifest, decode_manifest
+from aolog.maintenance.archive import protocol
 from aolog.storage.objects.requests import Delete, Get, Head, List, Put, Refused, Unclear
 from aolog.testing.objects import Objects
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from aolog.archive import protocol
-from aolog.archive.protocol import Failed, Job, Reading, advance, begin, request
 from aolog.format.archive import Entry, Manifest, encode_manifest, object_range
+from aolog.maintenance.archive import protocol
+from aolog.maintenance.archive.protocol import Failed, Job, Reading, advance, begin, request
 from aolog.storage.objects.requests import Absent, Found, Get, Tag, Unclear
 from tests.explore.archive import GROWING, LONG, SCENARIOS, UUID, Broken, explore, slab
 

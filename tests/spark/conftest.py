@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aolog.spark
-from tests.aolog.archive.stores import environment
+from tests.aolog.maintenance.archive.stores import environment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

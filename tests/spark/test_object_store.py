@@ -10,7 +10,7 @@ import pytest
 
 import aolog
 import aolog.spark
-from tests.aolog.archive.stores import BUCKET, make_bucket, moto
+from tests.aolog.maintenance.archive.stores import BUCKET, make_bucket, moto
 
 pytest.importorskip("obstore")
 
@@ -20,7 +20,7 @@ ROOT_URL = f"s3a://{BUCKET}/logs"
 @pytest.fixture(scope="module")
 def roots(spark, tmp_path_factory) -> Path:
     """A root of two logs; below ROOT_URL are the archive of one and a copy of the other."""
-    from aolog.archive.archiver import Archiver
+    from aolog.maintenance.archive.archiver import Archiver
     from aolog.storage.objects.client import Client, Put
 
     root = tmp_path_factory.mktemp("logs")

@@ -18,10 +18,12 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.archive import archiver as archiver_module
-from aolog.archive.archiver import Archiver
 from aolog.errors import PermissionDenied, StorageFailed, UsageError
-from tests.aolog.archive.stores import (
+from aolog.maintenance.archive import archiver as archiver_module
+from aolog.maintenance.archive.archiver import Archiver
+from tests.aolog.commands import answer, failure, well
+from tests.aolog.conftest import SOON_S
+from tests.aolog.maintenance.archive.stores import (
     BUCKET,
     SECRET,
     STORES,
@@ -30,8 +32,6 @@ from tests.aolog.archive.stores import (
     make_bucket,
     program,
 )
-from tests.aolog.commands import answer, failure, well
-from tests.aolog.conftest import SOON_S
 
 pytest.importorskip("obstore")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import aolog
-from aolog.archive import archiver as archiver_module
-from aolog.archive.archiver import CURSOR, Archiver, Keep, Stopped
-from aolog.archive.restore import restore
 from aolog.errors import CorruptionError, StorageFailed, UsageError
 from aolog.format.archive import MANIFEST, Manifest, decode_manifest
 from aolog.log.retention import Retention, prune
+from aolog.maintenance.archive import archiver as archiver_module
+from aolog.maintenance.archive.archiver import CURSOR, Archiver, Keep, Stopped
+from aolog.maintenance.archive.restore import restore
 from aolog.storage.objects.requests import Delete, Get, Head, Put, Refused, Unclear
 from aolog.storage.storage import Storage
 from aolog.testing.objects import Objects, SimulatedStore

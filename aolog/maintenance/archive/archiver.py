@@ -14,8 +14,19 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from aolog.archive.probe import LACKS, ProbeState, Probing, probe_advance, probe_request
-from aolog.archive.protocol import (
+from aolog.errors import (
+    CorruptionError,
+    NewerFormat,
+    StorageFailed,
+    UsageError,
+    load_optional,
+    warn,
+)
+from aolog.format.archive import MANIFEST, Entry, Manifest, decode_manifest
+from aolog.format.slab import NO_TIMESTAMP
+from aolog.log.directory import Log
+from aolog.maintenance.archive.probe import LACKS, ProbeState, Probing, probe_advance, probe_request
+from aolog.maintenance.archive.protocol import (
     Deleting,
     Done,
     Failed,
@@ -31,17 +42,6 @@ from aolog.archive.protocol import (
     begin,
     request,
 )
-from aolog.errors import (
-    CorruptionError,
-    NewerFormat,
-    StorageFailed,
-    UsageError,
-    load_optional,
-    warn,
-)
-from aolog.format.archive import MANIFEST, Entry, Manifest, decode_manifest
-from aolog.format.slab import NO_TIMESTAMP
-from aolog.log.directory import Log
 from aolog.read.reader import Reader
 from aolog.storage import clock
 from aolog.storage.objects.requests import Answer, Found, Get, Put, Request, Stored, Unclear

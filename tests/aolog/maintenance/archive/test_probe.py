@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aolog.archive.probe import LACKS, Probed, Probing, probe_advance, probe_request
+from aolog.maintenance.archive.probe import LACKS, Probed, Probing, probe_advance, probe_request
 from aolog.storage.objects.requests import Unclear
 from aolog.testing.objects import Objects
 
