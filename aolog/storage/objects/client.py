@@ -15,7 +15,8 @@ import random
 import re
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import obstore
 from obstore.exceptions import (
@@ -47,6 +48,8 @@ from aolog.storage.objects.requests import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aolog.format.frame import Buffer
 
 WRITE_ID, SHA256 = "aolog-write", "aolog-sha256"  # metadata; S3 sends x-amz-meta- before them
@@ -58,6 +61,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>|\"code\":\s*\"?([A-Za-z]{1,60})")
 _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
 
+_T = TypeVar("_T")
 _pid: int | None = None  # of the process that used obstore first: its threads do not survive a fork
 
 
@@ -86,8 +90,28 @@ class Client:
     def ask(self, request: Request) -> Answer:
         """The answer to a request that may be repeated. Raises StorageFailed at the deadline, and what
         `send` raises."""
+        answer: Answer = self._repeated(partial(self.send, request))
+        return answer
+
+    def send(self, request: Request) -> Answer:
+        """The answer to one attempt. Raises PermissionDenied, UsageError for no bucket and for what the
+        store does not support, StorageFailed for other refusals, Forked."""
+        return self._attempt(request, partial(self._carry_out, request))
+
+    def entries(self, prefix: str) -> tuple[list[tuple[str, int, str]], list[str]]:
+        """What is directly below a prefix: (name, size, ETag) of each object, and the names of folders.
+        Raises as `ask`."""
+        look = partial(obstore.list_with_delimiter, self._store, prefix or None)
+        found: Any = self._repeated(partial(self._attempt, List(prefix), look))
+        if isinstance(found, Absent):
+            return [], []
+        objects = [(_base(o["path"]), o["size"], o["e_tag"] or "") for o in found["objects"]]
+        return objects, [_base(name) for name in found["common_prefixes"]]
+
+    def _repeated(self, attempt: Callable[[], Any]) -> Any:
+        """The first clear answer, with a growing wait between attempts. Raises StorageFailed at the deadline."""
         began_s, wait_s = time.monotonic(), _WAIT_S_MIN
-        while isinstance(answer := self.send(request), Unclear):
+        while isinstance(answer := attempt(), Unclear):
             left_s = began_s + self.deadline_s - time.monotonic()
             if left_s <= 0:
                 raise unreachable(self.url, answer.reason)
@@ -95,9 +119,8 @@ class Client:
             wait_s = min(2 * wait_s, _WAIT_S_MAX)
         return answer
 
-    def send(self, request: Request) -> Answer:
-        """The answer to one attempt. Raises PermissionDenied, UsageError for no bucket and for what the
-        store does not support, StorageFailed for other refusals, Forked."""
+    def _attempt(self, request: Request, call: Callable[[], _T]) -> _T | Answer:
+        """What the call returns, or the answer to its error."""
         if os.getpid() != _pid:
             raise Forked(
                 "object stores were used before a fork",
@@ -106,38 +129,23 @@ class Client:
             )
         self.requests += 1
         try:
-            match request:
-                case Get() | Head():
-                    return self._get(request)
-                case Put():
-                    return self._put(request)
-                case Delete(name=name):
-                    obstore.delete(self._store, name)
-                    return Deleted()
-                case List(prefix=prefix):
-                    found = obstore.list(self._store, prefix or None, chunk_size=1000)
-                    return Names(tuple(sorted(meta["path"] for part in found for meta in part)))
+            return call()
         except (BaseError, OSError, NotImplementedError) as error:
             return self._answer_to(error, request)
 
-    def entries(self, prefix: str) -> tuple[list[tuple[str, int, str]], list[str]]:
-        """What is directly below a prefix: (name, size, ETag) of each object, and the names of folders.
-        Raises as `ask`."""
-        began_s = time.monotonic()
-        while True:
-            self.requests += 1
-            try:
-                found = obstore.list_with_delimiter(self._store, prefix or None)
-            except (BaseError, OSError, NotImplementedError) as error:
-                answer = self._answer_to(error, List(prefix))
-                if isinstance(answer, Absent):
-                    return [], []
-                if time.monotonic() > began_s + self.deadline_s:
-                    raise unreachable(self.url, str(answer)) from None
-                time.sleep(_WAIT_S_MIN)
-                continue
-            objects = [(_base(o["path"]), o["size"], o["e_tag"] or "") for o in found["objects"]]
-            return objects, [_base(name) for name in found["common_prefixes"]]
+    def _carry_out(self, request: Request) -> Answer:
+        """Raises obstore's errors."""
+        match request:
+            case Get() | Head():
+                return self._get(request)
+            case Put():
+                return self._put(request)
+            case Delete(name=name):
+                obstore.delete(self._store, name)
+                return Deleted()
+            case List(prefix=prefix):
+                found = obstore.list(self._store, prefix or None, chunk_size=1000)
+                return Names(tuple(sorted(meta["path"] for part in found for meta in part)))
 
     def _get(self, get: Get | Head) -> Answer:
         options: Any = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import shutil
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +20,8 @@ from tests.aolog.commands import answer, failure, well
 
 obstore = pytest.importorskip("obstore")
 
-from aolog.storage.objects import system as object_system  # noqa: E402 -- needs obstore
+from aolog.storage.objects import client as client_module  # noqa: E402 -- needs obstore
+from aolog.storage.objects import system as object_system  # noqa: E402
 from aolog.storage.objects.read_ahead import RANGE_BYTES, ReadAhead  # noqa: E402
 from aolog.storage.objects.url import is_url, normal_url  # noqa: E402
 
@@ -180,6 +183,50 @@ def test_an_open_asks_for_the_manifest_and_the_first_and_last_slab(archived, mon
         assert reader.read() is not None
         (folder,) = object_system.object_system().looked_at()
         assert folder.client.requests == 3
+
+
+FORKS = """
+import os, sys
+from aolog.errors import Forked
+from aolog.storage.objects.client import Client
+from aolog.storage.objects.requests import Get
+
+client = Client(sys.argv[1])
+client.entries("")
+for ask in (lambda: client.entries(""), lambda: client.ask(Get("x"))):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ask()
+        except Forked:
+            os._exit(7)
+        os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_child_of_a_process_that_asked_a_store_gets_an_error_for_every_request(archived):
+    found = subprocess.run(
+        [sys.executable, "-c", FORKS, url(archived)], capture_output=True, timeout=60, check=True
+    )
+    assert found.stdout.split() == [b"7", b"7"]
+
+
+def test_the_names_below_a_prefix_are_asked_for_again_after_waits_that_grow(archived, monkeypatch):
+    list_names, waits = obstore.list_with_delimiter, []
+
+    def cut_off(*args):
+        if len(waits) < 8:
+            raise obstore.exceptions.GenericError("the connection broke")
+        return list_names(*args)
+
+    monkeypatch.setattr(obstore, "list_with_delimiter", cut_off)
+    monkeypatch.setattr(client_module.time, "sleep", waits.append)
+    client = client_module.Client(url(archived))
+    assert client.entries("")[1] == ["slabs"]
+    assert client.requests == 9
+    assert len(waits) == 8
+    assert 5.0 <= waits[-1] <= 10.0
 
 
 # --- urls -----------------------------------------------------------------------------------
