@@ -1,9 +1,9 @@
 """An object store that fails on purpose: what it holds is a value, and each request makes another value.
 
-`SimulatedStore` takes the place of a client. `Objects.after(request)` carries a request out and answers it, as a store does that keeps the rules of
-aolog/docs/reference/archive.md. ETags are made of the content, as S3 makes them: equal contents have equal
-ETags. A caller loses answers, repeats requests or carries them out later by itself, and so can visit
-every order (tests/explore/archive.py).
+`SimulatedStore` takes the place of a client. `Objects.after(request)` carries a request out and answers it,
+as a store does that keeps the rules of aolog/docs/reference/archive.md. ETags are made of the content, as
+S3 makes them: equal contents have equal ETags. A caller loses answers, repeats requests or carries them
+out later by itself, and so can visit every order (tests/explore/archive.py).
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     a copy        of a log's directory, as a tool copied it: its objects are its files
     a folder      of either
 
-An archive's manifest is read again when it is older than a second and somebody looks. A slab that was
-replaced by a longer beginning of itself is read on in the new object. Every range demands the ETag that
-was listed: an object that was replaced by another is an error.
+A look at an archive reads its manifest again if it is older than a second. If a longer beginning of a slab
+has replaced a shorter one, reading goes on in the new object. Every range demands the ETag that was listed:
+an object that was replaced by another is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from aolog.errors import StorageFailed, UsageError
-from aolog.format.archive import MANIFEST, Entry, Manifest, decode_manifest
+from aolog.format.archive import MANIFEST, Entry, decode_manifest
 from aolog.storage.objects.client import Client
 from aolog.storage.objects.read_ahead import ReadAhead
 from aolog.storage.objects.requests import Absent, Found, Get, Refused, Tag
@@ -74,7 +74,7 @@ class Folder:
         self._seen_s: float | None = None  # None: not read yet, or out of date
         self.changed_ns = 0
         self.uuid = ""
-        # The slab that a scan will open next, its beginning under way; whoever opens it takes it.
+        # The slab that a scan opens next; its beginning is already requested. `open` takes it from here.
         self.next_file: _OpenFile | None = None
         self._lock = Lock()
 
@@ -339,11 +339,3 @@ def _file_status(folder: Folder, name: str, size: int) -> Status:
 def object_system() -> ObjectSystem:
     """The system of all URLs in this process."""
     return ObjectSystem()
-
-
-def archive_manifest(url: str) -> Manifest | None:
-    """The manifest below a URL; None if there is none. Raises CorruptionError, NewerFormat, StorageError."""
-    answer = Client(normal_url(url)).ask(Get(MANIFEST))
-    if not isinstance(answer, Found):
-        return None
-    return decode_manifest(bytes(answer.body), f"{url}/{MANIFEST}")
