@@ -163,7 +163,8 @@ class Archiver:
         self._view = manifest
 
     def _manifest(self) -> View | None:
-        answer = self._ask(Get(MANIFEST))
+        while isinstance(answer := self._attempt(Get(MANIFEST)), Unclear):
+            pass  # `_attempt` waited
         if not isinstance(answer, Found):
             return None
         manifest = decode_manifest(bytes(answer.body), f"{self.url}/{MANIFEST}")
@@ -184,10 +185,7 @@ class Archiver:
     def _probe(self) -> None:
         state: ProbeState = Probing(self._random())
         while isinstance(state, Probing):
-            wanted = probe_request(state)
-            answer = self._client.send(wanted)
-            self._count(answer, progress=not isinstance(answer, Unclear))
-            state = probe_advance(state, answer)
+            state = probe_advance(state, self._attempt(probe_request(state)))
         if state.lacking is not None:
             raise UsageError(
                 f"the store cannot hold an archive: {LACKS[state.lacking]}",
@@ -282,12 +280,11 @@ class Archiver:
         self._pause(self._wait_s * random.uniform(0.5, 1.0))  # noqa: S311 -- spreads load
         self._wait_s = min(2 * self._wait_s, _WAIT_S_MAX)
 
-    def _ask(self, wanted: Request) -> Answer:
-        while True:
-            answer = self._client.send(wanted)
-            self._count(answer, progress=not isinstance(answer, Unclear))
-            if not isinstance(answer, Unclear):
-                return answer
+    def _attempt(self, wanted: Request) -> Answer:
+        """One attempt outside a round: every clear answer is progress."""
+        answer = self._client.send(wanted)
+        self._count(answer, progress=not isinstance(answer, Unclear))
+        return answer
 
     def _protect(self, address: int) -> None:
         """The cursor is durable at the archive's end, or at the log's, if that is less."""

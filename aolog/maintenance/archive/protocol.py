@@ -6,7 +6,7 @@ that loses, delays, doubles and reorders them. The rules are in aolog/docs/refer
 
     state       asks for                         then
     Reading     the manifest                     Listing, Looking, Writing or Protecting
-    Listing     the names of all slabs           as Reading; what nobody refers to is deleted at the end
+    Listing     the names of all slabs           as Reading; what no manifest refers to is deleted at the end
     Looking     whether a slab's object exists   Looking at the next, Sending, or Writing
     Sending     its creation                     as Looking; without a clear answer Looking at the same
     Writing     the manifest's replacement       Protecting; without a clear answer Reading
@@ -96,13 +96,9 @@ class Looking:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """Uploads the first slab of `todo`."""
+    """Uploads the slab of which `looked` found no object."""
 
-    job: Job
-    view: View
-    uploaded: tuple[Entry, ...]
-    todo: tuple[Entry, ...]
-    leftovers: tuple[str, ...]
+    looked: Looking
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +173,7 @@ def request(state: State) -> Request | Protect | None:
             return List(SLABS)
         case Looking(todo=(entry, *_)):
             return Head(entry.object_name)
-        case Sending(job=job, todo=(entry, *_)):
+        case Sending(looked=Looking(job=job, todo=(entry, *_))):
             return Put(entry.object_name, entry, job.write_id, entry.sha256)
         case Writing(job=job, view=view, manifest=manifest):
             return Put(MANIFEST, encode_manifest(manifest), job.write_id, "", view.tag)
@@ -201,15 +197,12 @@ def advance(state: State, answer: Answer | Protected) -> State:
             return _plan(job, view, (), tuple(sorted(_leftovers(names, view.manifest))))
         case Looking(), Found():
             return _looked(state, answer)
-        case Looking(job=job, view=view, uploaded=uploaded, todo=todo, leftovers=rest), Absent():
-            return Sending(job, view, uploaded, todo, rest)
-        case Sending(), Stored(tag=tag):
-            return _uploaded(state, tag)
-        case (
-            Sending(job=job, view=view, uploaded=uploaded, todo=todo, leftovers=rest),
-            Refused() | Unclear(),
-        ):  # created by us, by another, or not yet
-            return Looking(job, view, uploaded, todo, rest)
+        case Looking(), Absent():
+            return Sending(state)
+        case Sending(looked=looked), Stored(tag=tag):
+            return _uploaded(looked, tag)
+        case Sending(looked=looked), Refused() | Unclear():  # created by us, by another, or not yet
+            return looked
         case Writing(view=view, manifest=manifest, leftovers=leftovers), Stored(tag=tag):
             return _committed(View(manifest, tag), view.manifest, leftovers)
         case Writing(job=job, uploaded=uploaded), Refused() | Unclear():
@@ -257,7 +250,7 @@ def _looked(state: Looking, found: Found) -> State:
     return _uploaded(state, found.tag)
 
 
-def _uploaded(state: Looking | Sending, tag: Tag) -> State:
+def _uploaded(state: Looking, tag: Tag) -> State:
     (entry, *rest), job, view = state.todo, state.job, state.view
     uploaded = (*state.uploaded, entry._replace(etag=tag.etag))
     if rest:
@@ -290,7 +283,7 @@ def missing(local: tuple[Entry, ...], begin: int, manifest: Manifest) -> list[En
     """The local slabs, or longer beginnings of the last one, that the archive lacks. begin: as in Job."""
     archived = {entry.base: entry for entry in manifest.entries}
     last = manifest.entries[-1] if manifest.entries else None
-    # Else a copy of the log, which goes on at a far address, would be appended to the other's history.
+    # Otherwise a copy of the log that went on at a far address would be appended to the other's history.
     follows = last is None or last.base < begin or any(e.base == last.base for e in local)
     wanted = []
     for entry in local:
