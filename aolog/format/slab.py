@@ -171,6 +171,11 @@ class Index(NamedTuple):
             self.ordinals.append(ordinal)
             self.greatest_before_us.append(greatest_before_us)
 
+    @property
+    def last_offset(self) -> int:
+        """Of the last mark; -1 if there is none."""
+        return self.offsets[-1] if self.offsets else -1
+
     def at_offset(self, offset: int) -> Mark | None:
         """The last mark at or before an offset in the slab."""
         return self._mark(bisect_right(self.offsets, offset) - 1)

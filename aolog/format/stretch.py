@@ -19,6 +19,7 @@ Compiled in native/_walk.c, if the build found the system's xxhash.h; the Python
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Callable
 from functools import partial
@@ -34,12 +35,19 @@ from aolog.format.columns import (
     lone,
     offsets_of,
 )
-from aolog.format.frame import FLAGS_WITH_CODEC, FRAME_HEADER_LEN, KIND_MARK, Frame
+from aolog.format.frame import (
+    FLAGS_WITH_CODEC,
+    KIND_MARK,
+    KIND_RECORDS,
+    KIND_SEAL,
+    Frame,
+    encode_header,
+)
 from aolog.format.native.speed import compiled
 from aolog.format.slab import INDEX_SPACING, NO_TIMESTAMP, Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from aolog.format.frame import FrameHeader
 
@@ -167,42 +175,53 @@ def _is_plain(columns: Columns) -> bool:
 
 def python_survey(piece: Piece, marked: int, greatest_us: int, *, headers: bool) -> Survey | None:
     """See `survey`."""
-    chunk, _, chunk_at, _, salt, intact = piece
+    found = survey_of(_plain(piece.intact()), piece.salt, marked, greatest_us, headers=headers)
+    return found if found.frames else None
+
+
+def survey_of(
+    frames: Iterable[tuple[Frame, Columns | None]],
+    salt: int,
+    marked: int,
+    greatest_us: int,
+    *,
+    headers: bool = False,
+) -> Survey:
+    """Intact frames that follow one another, plain or not, each with its columns if they can be decoded. The
+    other arguments are those of `survey`."""
     end = before = ordinal = count = batches = records = 0
     durable, least_us = -1, NO_TIMESTAMP
     marks: list[Mark] = []
     kept: list[bytes] = []
-    for (offset, end, head, _), columns in _plain(intact()):  # noqa: B007 -- the last one's end counts
-        if salt != FORMAT_1 and (marked < 0 or offset - marked >= INDEX_SPACING):
+    for (offset, end, head, _), columns in frames:  # noqa: B007 -- the last one's end counts
+        has_mark = salt != FORMAT_1 and head.kind != KIND_SEAL
+        if has_mark and (marked < 0 or offset - marked >= INDEX_SPACING):
             marks.append(Mark(offset, head.ordinal, greatest_us))
             marked = offset
         if head.durable:
             durable = offset
-        if columns is not None:
+        if head.kind == KIND_RECORDS:
             least, stamp_us = _range_us(head, columns, salt)
             least_us = min(least, least_us) if batches else least
             greatest_us = max(greatest_us, stamp_us)
             batches += 1
         if headers and salt == FORMAT_1:
-            kept.append(offset.to_bytes(8, "little"))
-        if headers:
-            at = offset - chunk_at
-            kept.append(chunk[at : at + (8 if salt == FORMAT_1 else FRAME_HEADER_LEN)])
+            kept.append(struct.pack("<QII", offset, head.body_len, head.body_hash))
+        elif headers:
+            kept.append(encode_header(head, offset, salt))
         before = before if count else head.ordinal
         count += 1
         records += head.records
         ordinal = head.ordinal + head.records
-    if not count:
-        return None
     numbers = end, count, batches, records, before, ordinal, durable, least_us, greatest_us
     return Survey(*numbers, marks, b"".join(kept))
 
 
-def _range_us(head: FrameHeader, columns: Columns, salt: int) -> tuple[int, int]:
+def _range_us(head: FrameHeader, columns: Columns | None, salt: int) -> tuple[int, int]:
     """The least timestamp of a frame of records, and the greatest by its header."""
     if salt == FORMAT_1:
         return NO_TIMESTAMP, NO_TIMESTAMP
-    if columns.timestamps is None:
+    if columns is None or columns.timestamps is None:
         return head.timestamp_us, head.timestamp_us
     return min(columns.timestamps.cast("q")), head.timestamp_us
 

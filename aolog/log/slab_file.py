@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from aolog.errors import CodecUnavailable, NewerFormat, counted
 from aolog.format.frame import (
     FRAME_HEADER_LEN,
-    KIND_RECORDS,
     KIND_SEAL,
     Frame,
     FrameHeader,
@@ -35,7 +34,8 @@ from aolog.format.slab import (
     decode_slab_header,
     decode_trailer,
 )
-from aolog.log.walk import Salted, Tail, Walker, outcomes
+from aolog.format.stretch import FORMAT_1, survey_of
+from aolog.log.walk import Damage, Salted, Tail, Walker, outcomes
 from aolog.queuefka.framing import CHAINED
 
 if TYPE_CHECKING:
@@ -101,6 +101,11 @@ class Slab:
     def data_begin(self) -> int:
         """The offset of the first frame."""
         return DATA_BEGIN if self.has_headers else 0
+
+    @property
+    def salt(self) -> int:
+        """Of its frames' headers; FORMAT_1 if its format has none."""
+        return FORMAT_1 if self.header is None else self.header.salt
 
     @property
     def lacks_header(self) -> bool:
@@ -207,33 +212,23 @@ class Slab:
         if self._walker is None:
             self._walker = self.walker()
         self._walker.limit = self.limit
-        at, ordinal, greatest_us = self._end or Mark(self.data_begin, 0, NO_TIMESTAMP)
-        index = self._index
+        index, end = self._index, self._end or Mark(self.data_begin, 0, NO_TIMESTAMP)
         while True:
-            marked = index.offsets[-1] if index.offsets else -1
-            survey = self._walker.survey(marked, greatest_us)
-            if survey is not None:
-                for mark in survey.marks:
-                    index.note(*mark)
-                self.is_sealed = False
-                self._marked = max(self._marked, survey.durable)
-                self._end = Mark(survey.end, survey.ordinal, survey.greatest_us)
-                at, ordinal, greatest_us = self._end
-                continue
-            found = self._walker.next()
-            if isinstance(found, Tail):
-                return self._end or Mark(at, ordinal, greatest_us)
-            if isinstance(found, Frame):
-                head = found.header
-                self.is_sealed = head.kind == KIND_SEAL
-                if head.durable:
-                    self._marked = found.offset
-                if not self.is_sealed:
-                    index.note(found.offset, head.ordinal, greatest_us)
-                if head.kind == KIND_RECORDS:
-                    greatest_us = max(greatest_us, head.timestamp_us)
-                at, ordinal = found.end, head.ordinal + head.records
-                self._end = Mark(at, ordinal, greatest_us)
+            seen = index.last_offset, end.greatest_before_us
+            is_sealed, survey = False, self._walker.survey(*seen)
+            if survey is None:
+                found = self._walker.next()
+                if isinstance(found, Tail):
+                    return end
+                if isinstance(found, Damage):
+                    continue
+                is_sealed = found.header.kind == KIND_SEAL
+                survey = survey_of([(found, None)], self.salt, *seen)
+            for mark in survey.marks:
+                index.note(*mark)
+            self.is_sealed = is_sealed
+            self._marked = max(self._marked, survey.durable)
+            end = self._end = Mark(survey.end, survey.ordinal, survey.greatest_us)
 
     def chain(
         self, mark: Mark | None, reached: Callable[[Frame], bool]

@@ -7,19 +7,13 @@ only; verify.py judges the result.
 
 from __future__ import annotations
 
-import struct
 from contextlib import suppress
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
-from aolog.format.frame import (
-    KIND_RECORDS,
-    KIND_SEAL,
-    Frame,
-    FrameHeader,
-    encode_header,
-)
+from aolog.format.frame import KIND_SEAL, Frame
 from aolog.format.slab import (
     HEADER_COPIES,
     HEADER_LEN,
@@ -27,7 +21,6 @@ from aolog.format.slab import (
     NO_TIMESTAMP,
     TRAILER_LEN,
     Index,
-    Mark,
     NewerVersion,
     Seal,
     SlabHeader,
@@ -35,15 +28,16 @@ from aolog.format.slab import (
     decode_slab_header,
     decode_trailer,
 )
-from aolog.format.stretch import Survey
+from aolog.format.stretch import survey_of
 from aolog.read import seek
 from aolog.read.batch import RecordFrame
 from aolog.read.scan import Scan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from aolog.format.columns import Columns
+    from aolog.format.stretch import Survey
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
     from aolog.log.walk import Walker
@@ -80,6 +74,7 @@ class SlabAudit:
         self.data_begin = slab.data_begin
         self.differences: list[str] = []  # between seal and frames; empty if frames are missing
         self.index = Index([], [], [])
+        self._salt = slab.salt
         self._hash = xxhash.xxh3_64()
         self.runs: list[tuple[int, int]] = []  # ranges of intact frames, the seal included
 
@@ -108,30 +103,23 @@ class SlabAudit:
 
     def survey(self, walker: Walker) -> Survey | None:
         """Counts the plain frames that come next."""
-        begin, offsets = walker.offset, self.index.offsets
-        found = walker.survey(offsets[-1] if offsets else -1, self.greatest_us, headers=True)
+        begin = walker.offset
+        found = walker.survey(self.index.last_offset, self.greatest_us, headers=True)
         if found is not None:
             self._add(begin, found)
         return found
 
-    def frame(self, frame: Frame, columns: Columns | None) -> None:
-        """Counts the next intact frame, which is not plain."""
-        offset, end, head, _ = frame
-        if head.kind == KIND_SEAL:
-            self._extend(offset, end)
-            self._note_seal(frame)
-            return
-        is_batch = head.kind == KIND_RECORDS
-        if self.header is not None:
-            shown = encode_header(head, offset, self.header.salt)
-        else:
-            shown = struct.pack("<QII", offset, head.body_len, head.body_hash)
-        counts = 1, int(is_batch), head.records, head.ordinal, head.ordinal + head.records
-        durable = offset if head.durable else -1
-        greatest_us = max(self.greatest_us, head.timestamp_us) if is_batch else self.greatest_us
-        range_us = _least_of(head, columns), greatest_us
-        marks = [Mark(offset, head.ordinal, self.greatest_us)]
-        self._add(offset, Survey(end, *counts, durable, *range_us, marks, shown))
+    def walked(self, frames: Sequence[tuple[Frame, Columns | None]]) -> None:
+        """Counts the intact frames that come next."""
+        for is_seal, group in groupby(frames, lambda each: each[0].header.kind == KIND_SEAL):
+            run = list(group)
+            if is_seal:
+                for seal, _ in run:
+                    self._extend(seal.offset, seal.end)
+                    self._note_seal(seal)
+            else:
+                seen = self.index.last_offset, self.greatest_us
+                self._add(run[0][0].offset, survey_of(run, self._salt, *seen, headers=True))
 
     def _extend(self, begin: int, end: int) -> None:
         """Adds a range of intact frames."""
@@ -144,9 +132,8 @@ class SlabAudit:
         if found.durable >= 0:
             self.durable = found.durable
         self._hash.update(found.headers)
-        if self.header is not None:
-            for mark in found.marks:
-                self.index.note(*mark)
+        for mark in found.marks:
+            self.index.note(*mark)
         if found.batches and (found.least_us < self.least_us or not self.records):
             self.least_us = found.least_us
         self.greatest_us = found.greatest_us
@@ -169,13 +156,6 @@ class SlabAudit:
             if seal.index != self.index:
                 self.differences.append("its index differs from the frames' offsets")
         self.index = Index([], [], [])  # frees the largest attribute
-
-
-def _least_of(head: FrameHeader, columns: Columns | None) -> int:
-    """The least timestamp in a frame of records."""
-    if columns is None or columns.timestamps is None:
-        return head.timestamp_us
-    return min(columns.timestamps.cast("q"))
 
 
 class Audit(NamedTuple):
@@ -212,12 +192,12 @@ class _Pass:
             self.records += found.records
         return found
 
-    def frame(self, slab: Slab, frame: Frame, columns: Columns | None) -> None:
+    def walked(self, slab: Slab, frames: Sequence[tuple[Frame, Columns | None]]) -> None:
         """As scan.Auditor."""
-        self.of(slab).frame(frame, columns)
-        if columns is not None:
-            self.batches += 1
-            self.records += columns.records
+        self.of(slab).walked(frames)
+        readable = [columns.records for _, columns in frames if columns is not None]
+        self.batches += len(readable)
+        self.records += sum(readable)
 
 
 def audit(log: Log, *, progress: Callable[[int, int], None] | None = None) -> Audit:

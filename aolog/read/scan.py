@@ -100,21 +100,21 @@ def _size(frame: Frame) -> int:
 
 
 class Auditor(Protocol):
-    """What sees each intact frame of a scan."""
+    """What sees the intact frames of a scan, marks and seals too, before their records are returned."""
 
     def survey(self, slab: Slab, walker: Walker) -> Survey | None:
         """Moves the walker over the plain frames that come next, if any, and counts them."""
 
-    def frame(self, slab: Slab, frame: Frame, columns: Columns | None) -> None:
-        """A frame that is not plain, with its columns if they can be decoded."""
+    def walked(self, slab: Slab, frames: Sequence[tuple[Frame, Columns | None]]) -> None:
+        """Those that were not surveyed: as many as follow one another, with their columns if they can be
+        decoded."""
 
 
 class Scan:
     """Frames of a log from a place on. Not thread-safe. It refreshes the log's listing.
 
-    audit: called with each intact frame, marks and seals too, before it is returned, and with its
-    columns if they can be decoded. `next` and `peek` raise CodecUnavailable, each time, at records
-    that cannot be decompressed here. After an error of ours repeat the call.
+    `next` and `peek` raise CodecUnavailable, each time, at records that cannot be decompressed here.
+    After an error of ours repeat the call.
     """
 
     def __init__(
@@ -291,9 +291,10 @@ class Scan:
         results: list[ScanOutcome] = []
         wanted, expected = progress.position
         stamp = ordinal = None
-        for frame, columns in zip(frames, decode_run(frames, codecs=compressed), strict=True):
-            if self._audit is not None:
-                self._audit.frame(slab, frame, columns)
+        decoded = list(zip(frames, decode_run(frames, codecs=compressed), strict=True))
+        if self._audit is not None:
+            self._audit.walked(slab, decoded)
+        for frame, columns in decoded:
             offset, end, (kind, _, _, _, timestamp_us, before, records, _), _ = frame
             begin, end_address = base + offset, base + end
             if columns is None and kind == KIND_RECORDS:
