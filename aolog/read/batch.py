@@ -46,20 +46,11 @@ class RecordFrame(NamedTuple):
     def of(cls, stretch: Stretch, base: int, header: SlabHeader | None) -> RecordFrame:
         """A stretch of the slab with this base and header; None: of format 1."""
         begin, end, _, _, before, timestamp_us, addresses, columns = stretch
-        counts = header is not None
-        return _make_frame(
-            (
-                base + begin,
-                base + end,
-                end - begin,
-                0,
-                timestamp_us if counts else None,
-                header.base_ordinal + before if header is not None else None,
-                columns,
-                header.epoch if header is not None else 0,
-                addresses,
-            )
-        )
+        at = base + begin, base + end, end - begin, 0
+        if header is None:
+            return make_frame((*at, None, None, columns, 0, addresses))
+        ordinal = header.base_ordinal + before
+        return make_frame((*at, timestamp_us, ordinal, columns, header.epoch, addresses))
 
     @property
     def position(self) -> Position:
@@ -180,7 +171,7 @@ class RecordFrame(NamedTuple):
         return speed.Rows(None, "b", (values,), self.skip, columns.records)
 
 
-_make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
+make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
 
 
 class FrameRecords:

@@ -13,7 +13,6 @@ forward; seek.py finds where it begins.
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -23,7 +22,7 @@ from aolog.format.compression import check_codec, raw_len
 from aolog.format.frame import CODEC_SHIFT, FLAGS_WITH_CODEC, FRAME_HEADER_LEN, KIND_RECORDS, Frame
 from aolog.log.pruned_records import pruned_before
 from aolog.log.walk import Damage, Tail
-from aolog.read.batch import RecordFrame
+from aolog.read.batch import RecordFrame, make_frame
 from aolog.read.gaps import Progress
 from aolog.record import Gap, GapReason, Position
 
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 ScanOutcome: TypeAlias = RecordFrame | Gap
 _RAW_BYTES = 4 << 20  # decompressed at once: a compressed read may expand a thousand times
-_make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
 
 
 class Place(NamedTuple):
@@ -315,7 +313,7 @@ class Scan:
                 epoch = 0 if header is None else header.epoch
                 size = _size(frame) if compressed else end - offset
                 fields = (begin, end_address, size, skip, stamp, ordinal, columns, epoch, None)
-                results.append(_make_frame(fields))
+                results.append(make_frame(fields))
             expected = None if ordinal is None else ordinal + records
         return Step(state, progress.moved(wanted, expected), results)
 
