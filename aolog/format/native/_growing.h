@@ -1,7 +1,8 @@
 /* Growing: what the frames of a slab that grows have in common in both formats. They wait in memory from the offset
  * `written` on, short ones gathered in one buffer. It begins the structs in _frames.h and _payloads.h.
  *
- * Only for _inlet.c. If HASHES is 0, none of the three exists, and Python makes the frames. The caller of each function holds the writer's lock.
+ * Only for _inlet.c. If HASHES is 0, none of the three exists, and Python makes the frames. The caller of each
+ * function holds the writer's lock.
  */
 #ifndef AOLOG_GROWING_H
 #define AOLOG_GROWING_H
