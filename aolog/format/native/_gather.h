@@ -195,6 +195,16 @@ fill_part(Places *places, Place *to, size_t count, const Part *part)
             places->buffer[to->bits + to->entries / 8] |= (char)(1 << to->entries % 8);
 }
 
+/* Adds a frame's part of a column, if there is one: what the frame has, or this text for each record. */
+static inline void
+fill(Places *places, Place *to, size_t count, const Part *part, const char *text, size_t length)
+{
+    if (to->offsets && part->offsets != NULL)
+        fill_part(places, to, count, part);
+    else if (to->offsets)
+        fill_same(places, to, count, text, length);
+}
+
 static inline void
 fill_frame(Places *places, const Chunk *chunk, uint64_t base, const Plain *frame)
 {
@@ -207,18 +217,9 @@ fill_frame(Places *places, const Chunk *chunk, uint64_t base, const Plain *frame
     }
     if (frame->stamps != NULL)
         memcpy(places->buffer + places->stamps + 8 * first, frame->stamps, 8 * count);
-    if (frame->columns == 0)
-        fill_same(places, &places->values, 1, frame->body, frame->size);
-    else
-        fill_part(places, &places->values, count, &frame->values);
-    if (places->keys.offsets && frame->keys.offsets != NULL)
-        fill_part(places, &places->keys, count, &frame->keys);
-    else if (places->keys.offsets)
-        fill_same(places, &places->keys, count, NULL, 0);
-    if (places->topics.offsets && frame->topics.offsets != NULL)
-        fill_part(places, &places->topics, count, &frame->topics);
-    else if (places->topics.offsets)
-        fill_same(places, &places->topics, count, frame->topic, frame->topic_len);
+    fill(places, &places->values, count, &frame->values, frame->body, frame->size);
+    fill(places, &places->keys, count, &frame->keys, NULL, 0);
+    fill(places, &places->topics, count, &frame->topics, frame->topic, frame->topic_len);
     if (places->pairs) {
         for (size_t i = 0; i < count; i++)
             put_u32(places->buffer + places->pairs + 4 * (first + i + 1),

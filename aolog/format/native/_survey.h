@@ -66,22 +66,23 @@ survey_frames(const Chunk *chunk, Survey *survey, Mark *marks)
     }
 }
 
-/* Copies the headers of the frames in [begin, end). */
+/* Copies the headers of the chunk's frames, up to `end`. */
 static void
-copy_headers(const Chunk *chunk, size_t begin, size_t end, char *to)
+copy_headers(const Chunk *chunk, size_t end, char *to)
 {
-    while (begin < end) {
-        const char *head = chunk->bytes + begin;
+    size_t at = 0;
+    while (at < end) {
+        const char *head = chunk->bytes + at;
         if (chunk->is_format_1) {
-            uint64_t offset = chunk->offset + begin;
+            uint64_t offset = chunk->offset + at;
             memcpy(to, &offset, sizeof offset);
             memcpy(to + sizeof offset, head, PAYLOAD_HEADER);
             to += KEPT_HEADER;
-            begin += PAYLOAD_HEADER + (size_t)u32_at(head);
+            at += PAYLOAD_HEADER + (size_t)u32_at(head);
         } else {
             memcpy(to, head, FRAME_HEADER);
             to += FRAME_HEADER;
-            begin += FRAME_HEADER + (((size_t)u32_at(head + 4) + 7) & ~(size_t)7);
+            at += FRAME_HEADER + (((size_t)u32_at(head + 4) + 7) & ~(size_t)7);
         }
     }
 }

@@ -86,16 +86,16 @@ walk_survey(PyObject *Py_UNUSED(module), PyObject *args)
     PyThreadState *state = unlock(chunk.size);
     survey_frames(&chunk, &survey, marks);
     lock(state);
-    PyObject *found = NULL, *headers = NULL;
-    PyObject *listed = marks_of(marks, survey.marks);
+    PyObject *found = NULL, *listed = marks_of(marks, survey.marks);
     PyMem_Free(marks);
     if (listed == NULL)
         return NULL;
     size_t header_len = chunk.is_format_1 ? KEPT_HEADER : FRAME_HEADER;
-    headers = PyBytes_FromStringAndSize(NULL, with_headers ? (Py_ssize_t)((size_t)survey.frames * header_len) : 0);
+    size_t kept = with_headers ? (size_t)survey.frames * header_len : 0;
+    PyObject *headers = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)kept);
     if (headers != NULL) {
         if (with_headers)
-            copy_headers(&chunk, 0, survey.end, PyBytes_AsString(headers));
+            copy_headers(&chunk, survey.end, PyBytes_AsString(headers));
         found = Py_BuildValue("LLLLLLLLLOO", offset + (long long)survey.end, survey.frames, survey.batches,
                               survey.records, survey.before, survey.ordinal, survey.durable, survey.least_us,
                               survey.greatest_us, listed, headers);
