@@ -306,9 +306,9 @@ class Connection:
 
     # --- questions ----------------------------------------------------------------------------
 
-    def partitions(self, topic: str, answer_s: float = ANSWER_S) -> int | Refusal:
-        """How many partitions a topic has, or why it cannot be used: see TopicCreation.partitions. Raises
-        NotReachable, OtherCluster."""
+    def partitions(self, topic: str, answer_s: float | None = None) -> int | Refusal:
+        """How many partitions a topic has, or why it cannot be used: see TopicCreation.partitions. answer_s:
+        see look_for. Raises NotReachable, OtherCluster."""
         if not is_topic_name(topic):
             return impossible_name(topic)
         found = self.look_for(topic, answer_s)
@@ -319,8 +319,9 @@ class Connection:
             self._listener.failed(found.error)
         return self._creation.partitions(topic, found)
 
-    def look_for(self, topic: str, answer_s: float = ANSWER_S) -> TopicMetadata:
-        """The cluster's description of a topic. Raises NotReachable and OtherCluster.
+    def look_for(self, topic: str, answer_s: float | None = None) -> TopicMetadata:
+        """The cluster's description of a topic. answer_s: how long to wait for it; None: ANSWER_S. Raises
+        NotReachable and OtherCluster.
 
         The first time the cluster is asked twice. An idempotent client needs a producer id, which it
         requests from a connected broker, and it looks for one with each answer and each half second.
@@ -328,7 +329,7 @@ class Connection:
         the first record arrives after 85 ms instead of 1,060 ms (measured, 10 ms from the broker).
         """
         try:
-            found = self._ask_for(topic, answer_s)
+            found = self._ask_for(topic, ANSWER_S if answer_s is None else answer_s)
         except KafkaException as error:
             raise NotReachable(f"{self.servers}: {words(error)}") from error
         if not self._asked_twice:

@@ -128,11 +128,12 @@ class ReadBack:
                 found[topic] = str(described.topic_id), len(described.partitions)
         return found
 
-    def ends(self, lane: LaneKey, timeout_s: float = ANSWER_S) -> tuple[int, int]:
-        """(first offset, offset after the last). Raises NoAnswer, ToldToStop, and Refused if the right
-        Read is missing."""
+    def ends(self, lane: LaneKey, answer_s: float | None = None) -> tuple[int, int]:
+        """(first offset, offset after the last). answer_s: how long to wait for them; None: ANSWER_S. Raises
+        NoAnswer, ToldToStop, and Refused if the right Read is missing."""
         if self._give_up():
             raise ToldToStop
+        timeout_s = ANSWER_S if answer_s is None else answer_s
         try:
             found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=timeout_s)
         except KafkaException as error:
@@ -149,10 +150,12 @@ class ReadBack:
             with closing(self.until_end(lane, begin, end, ANSWER_S * 2, batch=_BATCH)) as found:
                 yield from (message for message in found if message.error() is None)
 
-    def check_readable(self, lane: LaneKey, end: int, timeout_s: float) -> None:
-        """Reads at a partition's end, to see whether the right Read is there. Raises as messages."""
+    def check_readable(self, lane: LaneKey, end: int, answer_s: float | None = None) -> None:
+        """Reads at a partition's end, to see whether the right Read is there. answer_s: as of `ends`. Raises as
+        messages."""
         if self.reads:
-            with closing(self.until_end(lane, end, end + 1, timeout_s)) as messages:
+            patience_s = ANSWER_S if answer_s is None else answer_s
+            with closing(self.until_end(lane, end, end + 1, patience_s)) as messages:
                 next(messages)
 
     def stamp_at(self, lane: LaneKey, offset: int) -> Stamp | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridge.deliver.at_least_once.found import Found
 from bridge.deliver.checkpoints import FROM_END
-from bridge.kafka.client import ANSWER_S, NoAnswer, Refused
+from bridge.kafka.client import NoAnswer, Refused
 from bridge.kafka.consumed import stamp_of
 from bridge.kafka.lane import Refusal
 from bridge.kafka.stamp import digest, encode_stamp
@@ -109,13 +109,13 @@ def read_back(
     wanted: Wanted,
     *,
     clean: bool,
-    answer_s: float = ANSWER_S,
+    answer_s: float | None = None,
 ) -> Arrivals:
     """What the partitions of these lanes hold of the log. Moves the checkpoints on where nothing was found.
 
     clean: nothing was in flight when the process before stopped; otherwise this waits until its last
     request has arrived. Lanes of topics that do not exist are missing in the answer. answer_s: the
-    limit for each question. Raises NotReachable, and ToldToStop.
+    limit for each question; None: ANSWER_S. Raises NotReachable, and ToldToStop.
     """
     questions = _Questions(reader, lanes)
     lanes = {key: checkpoint for key, checkpoint in lanes.items() if questions.exists(key[0])}

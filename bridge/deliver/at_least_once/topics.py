@@ -43,7 +43,7 @@ from bridge.deliver.delivery import (
 )
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.deliver.verdicts import Fate
-from bridge.kafka.client import ANSWER_S, NotReachable
+from bridge.kafka.client import NotReachable
 from bridge.kafka.error_table import advice
 from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.stalls import ASK_WHY_S
@@ -214,7 +214,7 @@ class Topics:
             pause_s = TOPIC_PAUSE_S if found.passing else REFUSED_PAUSE_S
             self._close(topic, _Missing(found, since_s, now_s + pause_s))
             return
-        self._use(topic, found, ANSWER_S)
+        self._use(topic, found)
         self._reread_s[topic] = now_s
         self._missing.pop(topic, None)
         self._logged.pop(topic, None)
@@ -232,7 +232,7 @@ class Topics:
         else:
             self._engine.close(key, missing.refusal)
 
-    def _use(self, topic: str, partitions: int, answer_s: float) -> None:
+    def _use(self, topic: str, partitions: int, answer_s: float | None = None) -> None:
         """Uses the topic's partitions, once that and where to read back each is durable. A topic that was
         missing may be a new one, so all its lanes are read back. Raises as `read_back_new`."""
         counts = self._counts(topic, partitions)
@@ -322,7 +322,7 @@ class Topics:
     # --- partitions ---------------------------------------------------------------------------
 
     def _add(
-        self, keys: list[LaneKey], answer_s: float, partitions: dict[str, PartitionCounts]
+        self, keys: list[LaneKey], answer_s: float | None, partitions: dict[str, PartitionCounts]
     ) -> None:
         """Reads back lanes that were never used, or could not be before, and saves where to read
         back the new ones: from their ends. Lanes that do not answer are closed."""
@@ -348,7 +348,7 @@ class Topics:
         lanes: dict[LaneKey, Checkpoint],
         *,
         clean: bool,
-        answer_s: float = ANSWER_S,
+        answer_s: float | None = None,
     ) -> Arrivals:
         topics = {topic for topic, _ in lanes}
         if clean:  # nothing is expected, so that an offset of another topic does no harm
