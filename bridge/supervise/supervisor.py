@@ -377,10 +377,9 @@ class Supervisor:
 
     def _take_end(self, worker: Worker) -> None:
         """A worker's thread has ended."""
-        gone = is_gone(worker.path) or worker.turns.ending == "gone"
-        worker.take_end(gone=gone)
+        gone = worker.take_end(missing=is_gone(worker.path))
         key = (worker.name, worker.options.cluster)
-        if gone and worker.phase == Phase.DONE and self._workers.get(key) is worker:
+        if gone and self._workers.get(key) is worker:
             self._remove(key)
 
     def _begin_to_stop(self) -> None:

@@ -53,7 +53,7 @@ class Phase:
 
 
 Ending: TypeAlias = Literal["stop", "gone", "turn", "park", "pause", "reload"]
-"""Why a run was asked to end."""
+"""Why a run was asked to end. After "gone" its outcome is GONE."""
 
 
 class Outcome(Enum):
@@ -109,7 +109,7 @@ class Turns:
         """The run has ended."""
         ending, self.ending = self.ending, None
         ran_s, self.since_s = now_s - self.since_s, now_s
-        if outcome is Outcome.GONE or ending == "gone":
+        if outcome is Outcome.GONE:
             self.phase = Phase.DONE
         elif outcome is Outcome.LASTING:
             self.phase = Phase.STANDING

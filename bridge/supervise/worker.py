@@ -151,8 +151,10 @@ class Worker:
         status = self.status
         return status is not None and any(status.counted().values())
 
-    def take_end(self, *, gone: bool) -> None:
-        """After the thread has ended: keeps its counts, and enters the next phase. gone: whether the log is."""
+    def take_end(self, *, missing: bool) -> bool:
+        """After the thread has ended: keeps its counts, and enters the next phase. missing: whether there is
+        no log at the path now. Returns whether the log is gone. A missing one is, except after a failure that
+        ends it: then the failure is reported."""
         if self.thread is not None:
             self.thread.join()
         with self.counting:
@@ -164,14 +166,16 @@ class Worker:
         error = self.error
         if error is None:
             self.last_error = None
-        gone = gone and not (self.is_final and error is not None)
-        outcome = Outcome.GONE if gone else self._outcome()
-        was_asked_to_go = self.turns.ending == "gone"
-        self.turns.end(outcome, time.monotonic())
-        if self.phase == Phase.DONE and not (gone or was_asked_to_go):
-            self._check_drained()
-        elif error is not None and self.phase in {Phase.WAITING, Phase.STANDING}:
+        failed_for_good = self.is_final and error is not None
+        gone = self.turns.ending == "gone" or (missing and not failed_for_good)
+        self.turns.end(Outcome.GONE if gone else self._outcome(), time.monotonic())
+        if gone:
+            return True
+        if error is not None:
             self._log_failure(error)
+        elif self.phase == Phase.DONE:
+            self._check_drained()
+        return False
 
     def _outcome(self) -> Outcome:
         if self.error is None:
