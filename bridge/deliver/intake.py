@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from bridge.deliver.log_source import READ_BYTES_MAX
-from bridge.deliver.position import first_ordinal
 from bridge.kafka.messages import Messages, messages_of
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class Intake:
             messages,
             self._judge.without_aside(messages.addresses, lanes),
             self._judge.verdicts(refusals),
-            first_ordinal(batch),
+            _first_ordinal(batch),
         )
 
     def go_to(self, position: Position) -> None:
@@ -91,3 +90,9 @@ class Intake:
         self._batch, self.idle = None, False
         if position.address != self._source.position.address:
             self._source.go_to(position)
+
+
+def _first_ordinal(batch: Batch) -> int | None:
+    """How many records of the log are before the batch; None if the log counts none."""
+    frame = batch.frames[0]
+    return None if frame.ordinal is None else frame.ordinal + frame.skip

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from aolog.record import Position
 
 if TYPE_CHECKING:
-    from aolog.read.batch import Batch
     from bridge.kafka.lane import LaneKey, Refusal
 
-__all__ = ["Aside", "Poison", "Position", "first_ordinal"]
+__all__ = ["Aside", "Poison", "Position"]
 
 Poison: TypeAlias = Literal["stop", "dead-letter", "drop"]
 """What to do with a record that the cluster will never take."""
@@ -22,9 +21,3 @@ class Aside(NamedTuple):
     position: Position
     lane: LaneKey
     refusal: Refusal
-
-
-def first_ordinal(batch: Batch) -> int | None:
-    """How many records of the log are before the batch; None if the log counts none."""
-    frame = batch.frames[0]
-    return None if frame.ordinal is None else frame.ordinal + frame.skip
