@@ -3,9 +3,10 @@ Pure.
 
 Kafka refuses requests, not records, and finding the refused record costs a connection or more. So what is
 known is applied first: the client's own bounds on a record, the headers that it would alter, and the
-topic's limits (`topic_settings` asks for them after a refusal). Only records that are certain to be refused are named; all others are sent.
-Sizes are those of a record that is sent alone and uncompressed; if the client compresses, only the
-client's bounds are certain. A topic's limits are used for ten minutes: somebody may raise them.
+topic's limits (`topic_settings` asks for them after a refusal). Only records that are certain to be refused
+are named; all others are sent. Sizes are those of a record that is sent alone and uncompressed; if the client
+compresses, only the client's bounds are certain. A topic's limits are used for ten minutes: somebody may
+raise them.
 """
 
 from __future__ import annotations

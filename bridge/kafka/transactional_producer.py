@@ -66,9 +66,10 @@ _ENDED = "a transaction that the cluster left open is ended"
 
 
 class TransactionalProducer:
-    """On one connection after the other. One thread uses it, and sends nothing between a call of `open`, `look`, `prove` or `commit` and
-    the event that it ends with. give_up: asked now and then, also in another thread. owner: this
-    process, in cursor records. retry_ms: how long the client waits before it asks again, see Ends.
+    """On one connection after the other. One thread uses it, and sends nothing between a call of `open`,
+    `look`, `prove` or `commit` and the event that it ends with. give_up: asked now and then, also in another
+    thread. owner: this process, in cursor records. retry_ms: how long the client waits before it asks again,
+    see Ends.
     """
 
     def __init__(

@@ -7,9 +7,8 @@
       └───────────┴──────────┘        the log grew, its turn is over, the configuration changed
 
 `turns` has all phases and events, as a table. One thread makes every decision, here; each running worker
-forwards in a thread of its own. At most
-`active_max` workers run at once. While others are queued, idle workers end first, then those that have
-run longest, after their turn. A log that fails stops no other log.
+forwards in a thread of its own. At most `active_max` workers run at once. While others are queued, idle
+workers end first, then those that have run longest, after their turn. A log that fails stops no other log.
 """
 
 from __future__ import annotations

@@ -60,13 +60,13 @@ class Worker:
     """See the module. `turns` and the fields after it belong to the supervisor's thread.
 
     ended: the queue for the worker when its thread ends. fail_fast: see Supervisor, which raises the
-    failure that ends it, so that one is not logged here. watched_s: since when growth of the log is noticed. reported_s: of the
-    last status. idle_s: since when it has nothing to do. was_live: whether its cluster answered when it was
-    parked, which counts until a watch knows more. losses: what cannot be delivered, over all
-    runs; a run may meet a gap again. lost: records and gaps of `losses`, at the same moment as
-    `status` or `lag`. lag: see LogStatus. drain_to: the log's end
-    at the first run. drained: whether the last run reached it. cut_off: see LogStatus; None before
-    the first run. counting: held while values that are shown together change.
+    failure that ends it, so that one is not logged here. watched_s: since when growth of the log is noticed.
+    reported_s: of the last status. idle_s: since when it has nothing to do. was_live: whether its cluster
+    answered when it was parked, which counts until a watch knows more. losses: what cannot be delivered, over
+    all runs; a run may meet a gap again. lost: records and gaps of `losses`, at the same moment as `status` or
+    `lag`. lag: see LogStatus. drain_to: the log's end at the first run. drained: whether the last run reached
+    it. cut_off: see LogStatus; None before the first run. counting: held while values that are shown together
+    change.
     """
 
     name: str

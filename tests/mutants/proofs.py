@@ -1,7 +1,6 @@
 """Which tests prove each clause of the promise (aolog/docs/explanation/guarantees.md). Data only.
 
-A test is `file::test` below tests/aolog, or `file::test`. Mutants name their clause
-themselves.
+A test is `file::test` of tests/**/test_file.py. Mutants name their clause themselves.
 """
 
 __all__ = ["PROOFS"]

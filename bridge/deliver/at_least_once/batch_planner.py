@@ -56,8 +56,9 @@ class Given(NamedTuple):
 
 class Planned(NamedTuple):
     """sent: indices of the records to send. marks: of these, in order. left: where each lane left
-    its next record in the log. aside: records to set aside. stops: those that their lane stops before. skipped: by lane, how many records had arrived already and were not counted before, and
-    the address of the last of them."""
+    its next record in the log. aside: records to set aside. stops: those that their lane stops before.
+    skipped: by lane, how many records had arrived already and were not counted before, and the address of the
+    last of them."""
 
     sent: Sequence[int] = ()
     marks: Sequence[tuple[LaneKey, Mark]] = ()
