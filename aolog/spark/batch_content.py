@@ -75,10 +75,11 @@ def checkpoint_below(root: str | None, query: str) -> str | None:
     if root is None:
         return None
     with suppress(AologError, OSError):
-        for name in _names(where := place(root)):
+        files = _Files(place(root))
+        for name in files.names():
             with suppress(AologError, OSError, *MALFORMED):
-                if json.loads(_content(f"{where}/{name}", "metadata"))["id"] == query:
-                    return f"{where}/{name}"
+                if json.loads(files.content(f"{name}/metadata"))["id"] == query:
+                    return f"{files.where}/{name}"
     return None
 
 
@@ -111,31 +112,35 @@ def _planned(checkpoint: str | None, batch: int) -> bytes | None:
     if checkpoint is None or batch < 0:
         return None
     try:
-        return _content(f"{place(checkpoint)}/offsets", str(batch))
+        return _Files(place(checkpoint)).content(f"offsets/{batch}")
     except (AologError, OSError):  # another file system, or no checkpoint of Spark's
         return None
 
 
-# --- a directory, or below the URL of an object store ------------------------------------------
+class _Files:
+    """What is below a directory, or below the URL of an object store, with one client for all requests.
+    Raises UsageError without obstore."""
 
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self._client: Client | None = None
+        if is_url(where):
+            client = load_optional("aolog.storage.objects.client")
+            self._client = client.Client(where, deadline_s=_STORE_S)
 
-def _names(where: str) -> list[str]:
-    if not is_url(where):
-        return Storage().list_names(where)
-    return _client(where).entries("")[1]
+    def names(self) -> list[str]:
+        """Of directories, and locally of files."""
+        if self._client is None:
+            return Storage().list_names(self.where)
+        return self._client.entries("")[1]
 
-
-def _content(where: str, name: str) -> bytes:
-    if is_url(where):
-        found = _client(where).ask(Get(name))
+    def content(self, name: str) -> bytes:
+        """name: a path below. Raises OSError and AologError."""
+        if self._client is None:
+            directory, _, last = f"{self.where}/{name}".rpartition("/")
+            with Storage().open_read(Inside(directory, last)) as file:
+                return file.pread(file.stat().size, 0)
+        found = self._client.ask(Get(name))
         if not isinstance(found, Found):
             raise FileNotFoundError(name)
         return bytes(found.body)
-    with Storage().open_read(Inside(where, name)) as file:
-        return file.pread(file.stat().size, 0)
-
-
-def _client(url: str) -> Client:
-    """Raises UsageError without obstore."""
-    found: Client = load_optional("aolog.storage.objects.client").Client(url, deadline_s=_STORE_S)
-    return found
