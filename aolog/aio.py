@@ -264,14 +264,9 @@ class Reader:
         if view_of(self.log).has_failed:
             self._reading, self._ahead = None, []
 
-    async def __aiter__(self) -> AsyncIterator[Record]:
+    def __aiter__(self) -> AsyncIterator[Record]:
         """The records up to the end of the log, including those appended meanwhile."""
-        try:
-            while (record := await self.read()) is not None:
-                yield record
-        except BaseException as error:
-            self._after_error(error)
-            raise
+        return self.follow(0.0)
 
     async def follow(self, timeout: float | None = None) -> AsyncIterator[Record]:
         """The records, also those that are appended later. Ends after `timeout` seconds without a
