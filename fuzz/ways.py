@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
+from aolog.read.reader import view_of
 from aolog.record import Gap, Record
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
@@ -109,7 +110,7 @@ def by_follow(reader: aolog.Reader) -> list[Record]:
 def by_values(reader: aolog.Reader) -> list[Record]:
     """`values`: each value, and the position after it, are those of a second reader's record."""
     records: list[Record] = []
-    storage = reader._storage  # noqa: SLF001 -- a second reader of the same disk
+    storage = view_of(reader).log.storage  # a second reader of the same disk
     with aolog.Reader(reader.path, reader.tell(), storage=storage) as beside:
         for value in reader.values():
             record = beside.read()

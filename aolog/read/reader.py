@@ -67,12 +67,10 @@ class Reader:
         storage: Storage | None = None,
     ) -> None:
         self.path = located(path)  # stays valid when the process changes its directory
-        self._storage = storage or Storage()
-        self._gaps = GapReport(self.path, on_gap, strict=strict)
-        self._view = ReaderView(
-            self.path, start, cursor, self._gaps, protect=protect, storage=self._storage
-        )
-        lifetime.opened(self, self._storage.system, Reader._after_fork_in_child)
+        storage = storage or Storage()
+        gaps = GapReport(self.path, on_gap, strict=strict)
+        self._view = ReaderView(self.path, start, cursor, gaps, protect=protect, storage=storage)
+        lifetime.opened(self, storage.system, Reader._after_fork_in_child)
 
     # --- the position -----------------------------------------------------------------------
 
@@ -128,7 +126,7 @@ class Reader:
     @property
     def gaps(self) -> list[Gap]:
         """The gaps that the reader has met, in order."""
-        return list(self._gaps.gaps)
+        return list(self._view.gaps.gaps)
 
     # --- reading ----------------------------------------------------------------------------
 
