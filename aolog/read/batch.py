@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aolog.format.stretch import Stretch, Survey
 
 
-_LEAST_BYTE = b"\x80"  # NO_TIMESTAMP ends with it, and no time of the last 290,000 years
+_LEAST_BYTE = b"\x80"  # the last one of NO_TIMESTAMP, and of no time in the last 290,000 years
 
 
 class RecordFrame(NamedTuple):

@@ -26,7 +26,7 @@ Values = list[bytes | None]
 
 
 class Interrupted(BaseException):
-    """Stands for KeyboardInterrupt, or what a signal handler raises."""
+    """In place of KeyboardInterrupt, or of an exception that a signal handler raises."""
 
 
 # --- each way to read, call by call -------------------------------------------------------------
