@@ -68,9 +68,8 @@ class Survey(NamedTuple):
     least_us: int  # of the records' timestamps; NO_TIMESTAMP if there is none
     greatest_us: int  # of them, and of those before the survey
     marks: list[Mark]  # of the index, in format 2
-    headers: (
-        bytes  # of the frames, if they were asked for; in format 1 each with its offset before it
-    )
+    # Of the frames, if they were asked for; in format 1 each with its offset before it.
+    headers: bytes
 
 
 class Stretch(NamedTuple):

@@ -217,12 +217,9 @@ class Walker:
         return found or []
 
     def _piece(self) -> Piece:
-        most = -1  # all
-        intact = partial(self._intact, self.offset, most)
-        framing = self._framing
-        return Piece(
-            self._chunk, self._chunk_view, self._chunk_at, self.offset, framing.salt, intact
-        )
+        offset, salt = self.offset, self._framing.salt
+        intact = partial(self._intact, offset, -1)  # all
+        return Piece(self._chunk, self._chunk_view, self._chunk_at, offset, salt, intact)
 
     def _from_chunk(self, take: Callable[[], _Found | None]) -> _Found | None:
         """What `take` finds from `offset` on in the chunk, or in the next one if the chunk is used up."""

@@ -61,9 +61,8 @@ class Entering(NamedTuple):
     """A scan between two slabs: the next one is at `base`, or after it if that one is gone."""
 
     base: int
-    place: Place | None = (
-        None  # where the scan begins; its listing is good enough for the first slab
-    )
+    # Where the scan begins; its listing is good enough for the first slab.
+    place: Place | None = None
     left_base: int | None = None  # of the slab before, if the scan was in it
     left_end: int = 0  # address at the end of that slab's file
 

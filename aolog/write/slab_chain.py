@@ -38,9 +38,8 @@ class SlabChain:
 
     def __init__(self, path: str, storage: Storage, options: WriterOptions) -> None:
         self.path = path
-        self.slab: ActiveSlab | None = (
-            None  # the one that grows; None until the next append begins one
-        )
+        # The one that grows; None until the next append begins one.
+        self.slab: ActiveSlab | None = None
         self.presence: Presence | None = None  # of the slab's file
         self._is_moved = False  # and the warning is logged
         self.unread = PrunedUnread(path)  # what retention removed although a cursor had not read it

@@ -212,17 +212,13 @@ class PythonFrames:
         self.written = offset  # the file has the bytes before this offset
         self.full_at = full_at  # a frame at this offset or later belongs to the next slab
         self.index = index  # grows with the frames
-        self.durable = (
-            -1
-        )  # every byte before this address is on the device; log_tail.py sets it too
+        # Every byte before this address is on the device; log_tail.py sets it too.
+        self.durable = -1
         self.records = self.frames = 0  # all, written or not
-        self.flushed_records = self.synced_records = (
-            0  # of `records`, those in the file and on the device
-        )
+        self.flushed_records = self.synced_records = 0  # of `records`: in the file, on the device
         self.zeros_end = 0  # the file is filled with zeros up to here; set by active_slab.py
-        self.sync_errno = (
-            0  # of a compiled sync that failed: nothing is synced after it; 0 if none did
-        )
+        # Of a compiled sync that failed: nothing is synced after it; 0 if none did.
+        self.sync_errno = 0
         self.least_us = self.greatest_us = NO_TIMESTAMP  # of the records' timestamps
         self.last_kind = 0  # of the last frame; 0 if there is none
         self._salt = salt
