@@ -9,10 +9,11 @@ import re
 import threading
 import time
 from contextlib import ExitStack
+from time import time_ns
 from typing import TYPE_CHECKING
 
 from aolog import Record
-from aolog.errors import AologError, Forked, LogClosed, RecordRefused, UsageError, not_copied
+from aolog.errors import AologError, Forked, RecordRefused, UsageError, not_copied
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.validate import (
     OFFSET_BYTES,
@@ -38,7 +39,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bridge.buffer")
 _LAST_TRY_S = 1.0  # for a destination that fails, after the buffer begins to close
 _NO_LOG = bytes(16)
+_PLAIN_BYTES = 1 << 20  # larger values and keys are checked against the log's bound
+_message = tuple.__new__  # a named tuple's own constructor takes three times as long
+_forks = 0  # between the start of the program and this process
 _CODE = re.compile(r"_?[A-Z][A-Z0-9_]+(?=:)")  # Kafka's name of an error, at the begin of its text
+
+
+def _after_fork_in_child() -> None:
+    global _forks  # noqa: PLW0603 -- asking the system for the process's id would take a fifth of a send
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Buffer:
@@ -123,11 +135,11 @@ class Buffer:
         if dead_letters is not None:
             require_dead_letters(absolute(dead_letters), storage)
         self._close_s = close_s
-        self._pid = os.getpid()
+        self._forks = _forks
         self._close_lock = threading.RLock()
         self._closing = self._closed = False
         self._close_at_s = float("inf")
-        self._idle = False
+        self._topic: object = self  # the last one that was checked
         self._ended = threading.Event()  # the sending thread touches nothing any more
         self._rejected = self._backlog = None
         with ExitStack() as opened:  # what a failed opening releases; nothing was accepted
@@ -152,27 +164,47 @@ class Buffer:
         retention blocks. Raises NotDelivered (mode error, and for messages that were rejected),
         RecordRefused for an invalid message, RecordTooLarge for one that the log cannot hold,
         LogClosed, and what `Writer.append` raises; then the message is not accepted."""
+        now_us = time_ns() // 1_000
+        is_plain = (
+            topic is self._topic
+            and type(value) is bytes
+            and len(value) <= _PLAIN_BYTES
+            and (key is None or (type(key) is bytes and len(key) <= _PLAIN_BYTES))
+            and not headers
+        )
+        if is_plain:
+            message = _message(Message, (topic, value, key, (), now_us))
+        else:
+            message = self._checked(topic, value, key, headers, now_us)
+        core = self._core
+        if self._forks != _forks or not core.offer(message):
+            self._wait_for_room(message)
+        if core.is_idle:
+            core.wake()
+
+    def _checked(
+        self, topic: str, value: bytes | None, key: bytes | None, headers: Headers, now_us: int
+    ) -> Message:
+        """The message. Raises RecordRefused, RecordTooLarge."""
         name, _ = check_topic(topic)
         if name is None:
             raise RecordRefused("the message names no topic")
-        now_us = time.time_ns() // 1_000
         value, key, headers, _, _, size = check_record(value, key, headers, now_us, name)
         size -= OFFSET_BYTES
         if self._backlog is not None and size > MAX_RECORD_BYTES:  # not only when live ends
             raise too_large(size, MAX_RECORD_BYTES)
-        message = Message(name, value, key, headers, now_us)
+        self._topic = name
+        return Message(name, value, key, headers, now_us)
+
+    def _wait_for_room(self, message: Message) -> None:
+        """As `send`, where the message was not accepted at once."""
         core = self._core
-        while True:
-            self._check()
-            if core.offer(message):
-                break
+        self._check()  # before the lock: in a forked child, no thread may be left to release it
+        while not core.offer(message):
+            if core.settings.mode == "error":
+                raise NotDelivered(core.name, "it does not keep up", [message])
             with core.changed:
-                if core.settings.mode == "error":
-                    raise NotDelivered(core.name, "it does not keep up", [message])
                 core.changed.wait(1.0)
-        if self._idle:
-            with core.changed:
-                core.changed.notify_all()
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Waits until every message accepted so far is delivered, or survives a crash of this
@@ -210,7 +242,7 @@ class Buffer:
         and error, those that were rejected, and those that the log did not accept. A second thread
         waits for the first. After an interrupt, StorageFull or StorageFailed, call it again to go
         on. Does nothing in a forked child."""
-        if os.getpid() != self._pid:
+        if self._forks != _forks:
             return
         core = self._core
         core.refuse_nested()  # waiting here would wait for the interrupted call
@@ -275,16 +307,9 @@ class Buffer:
             _log.error("%s", error)
 
     def _check(self) -> None:
-        core = self._core
-        if os.getpid() != self._pid:
+        if self._forks != _forks:
             raise Forked("the buffer was opened before a fork", hint="open one in the child")
-        if core.closing:
-            raise LogClosed("the buffer is closed")
-        if core.failed is not None:
-            raise UsageError(
-                f"the buffer failed: {core.failed!r}",
-                hint="close it and open another one, which delivers what the log holds",
-            ) from core.failed
+        self._core.refuse()
 
     def _may_end(self, *, tried: bool) -> bool:
         """Whether a buffer that is closing need not wait: all is delivered, or the time is over, or
@@ -335,9 +360,7 @@ class Buffer:
                     if core.closing and self._may_end(tried=closing):
                         return
                     if closing is core.closing and wait_s > 0 and not core.due:
-                        self._idle = True
-                        core.changed.wait(min(wait_s, 0.2 if core.closing else 3600.0))
-                        self._idle = False
+                        core.rest(min(wait_s, 0.2 if core.closing else 3600.0))
         except Abandoned:
             core.sender.close()
         except BaseException as error:

@@ -14,9 +14,9 @@ from bridge.errors import Rejected
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
-    from bridge.buffer.memory_queue import Item
+    from bridge.buffer.memory_queue import Batch
     from bridge.buffer.provider import Message, Provider
 
 _log = logging.getLogger("bridge.buffer")
@@ -74,19 +74,18 @@ class ProviderSender:
         """Ends the pause."""
         self._retry_at_s = -float("inf")
 
-    def deliver(self, batch: Sequence[Item]) -> str | None:
-        """Sends a batch and marks what is done. Returns why the rest is not, or None."""
-        if not batch:
-            return None
+    def deliver(self, batch: Batch) -> str | None:
+        """Sends what is not done of a batch, and marks what is done then. Returns why the rest is not, or
+        None."""
+        left = iter(batch.left())
         failure: Exception | None = None
         try:
             if not self._open:
                 self._open = True  # also if it fails: then it is closed
                 self._provider.open()
-            items = iter(batch)
-            while rejected := self._send(items):
-                for item, why in rejected:
-                    self._store_rejected(item, why)
+            while rejected := self._send(batch, left):
+                for i, why in rejected:
+                    self._store_rejected(batch, i, why)
         except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
             failure = error
         if failure is None:
@@ -98,33 +97,34 @@ class ProviderSender:
             del failure  # its traceback refers to this frame: a cycle
         return self.error
 
-    def _send(self, items: Iterator[Item]) -> list[tuple[Item, str]]:
-        """Delivers items. Returns those that are rejected, and why. Those before them are done by
-        then: otherwise the next program would reject and store them once more. Stops at the first
-        rejected one, unless the last one could be stored: messages sent after one that cannot be
-        stored would be sent again. Raises if an item is not done."""
-        taken: list[Item] = []
-        rejected: list[tuple[Item, str]] = []
+    def _send(self, batch: Batch, left: Iterator[int]) -> list[tuple[int, str]]:
+        """Delivers the messages with these indices. Returns those that are rejected, and why. Those before
+        them are done by then: otherwise the next program would reject and store them once more. Stops at
+        the first rejected one, unless the last one could be stored: messages sent after one that cannot be
+        stored would be sent again. Raises if a message is not done."""
+        send, messages, done = self._provider.send, batch.messages, batch.done
+        taken: list[int] = []
+        rejected: list[tuple[int, str]] = []
         failure: Exception | None = None
-        for item in items:
+        for i in left:
             try:
-                self._provider.send(item.message)
+                send(messages[i])
             except Rejected as error:
-                rejected.append((item, _words(error)))
+                rejected.append((i, _words(error)))
                 if self._can_store:
                     continue
                 break
             except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
                 failure = error  # flush what was accepted before
                 break
-            taken.append(item)
+            taken.append(i)
         failed = self._provider.flush() if taken else ()
-        left = {taken[position] for position in failed}
-        for item in taken:
-            item.done = item not in left
-        self.delivered += len(taken) - len(left)
-        if failure is None and left:
-            failure = _not_acknowledged(failed, len(left))
+        unanswered = {taken[position] for position in failed}
+        for i in taken:
+            done[i] = i not in unanswered
+        self.delivered += len(taken) - len(unanswered)
+        if failure is None and unanswered:
+            failure = _not_acknowledged(failed, len(unanswered))
         try:
             if failure is not None:
                 raise failure
@@ -132,11 +132,12 @@ class ProviderSender:
             del failure  # as above
         return rejected
 
-    def _store_rejected(self, item: Item, why: str) -> None:
+    def _store_rejected(self, batch: Batch, i: int, why: str) -> None:
         _log.error("%s: a message is rejected: %s", self.name, why)
         self._can_store = False
-        self._on_rejected(item.message, why)
-        self._can_store = item.done = True
+        self._on_rejected(batch.messages[i], why)
+        self._can_store = True
+        batch.done[i] = 1
         self.rejected += 1
 
     def _succeed(self) -> None:

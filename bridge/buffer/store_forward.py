@@ -28,19 +28,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull
+from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull, UsageError
 from aolog.log.lifetime import nested_call
-from bridge.buffer.memory_queue import Item, MemoryQueue
+from bridge.buffer.memory_queue import Batch, MemoryQueue, bytes_of
 from bridge.buffer.provider import NotDelivered
 from bridge.buffer.provider_sender import ProviderSender
 from bridge.buffer.settings import BufferStatus
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
     from bridge.buffer.backlog import Backlog
     from bridge.buffer.provider import Message, Provider
@@ -73,8 +72,8 @@ class StoreForward:
         clock: Callable[[], float] = time.monotonic,
         entropy: random.Random | None = None,
     ) -> None:
-        lock = threading.RLock()
-        self.changed = threading.Condition(lock)
+        self._lock = lock = threading.RLock()
+        self.changed = threading.Condition(lock)  # `offer` takes the lock itself: that costs less
         # Undocumented, but Condition itself calls it; any other test would cost more.
         self._is_locked: Callable[[], bool] = lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
         self.sender = ProviderSender(
@@ -86,8 +85,10 @@ class StoreForward:
         self._clock = clock
         self._on_disk = 0 if backlog is None else backlog.lag
         self._live = backlog is None or (settings.mode != "always" and backlog.is_empty)
-        self._memory = MemoryQueue(settings.memory_messages, settings.memory_bytes)
-        self._read: list[Item] = []  # of the backlog, to be delivered before all else
+        self._blocks = settings.mode == "block"
+        age_max_s = NOTHING_DUE_S if backlog is None else settings.live_age_s
+        self._memory = MemoryQueue(settings.memory_messages, settings.memory_bytes, age_max_s)
+        self._read = Batch()  # of the backlog, to be delivered before all else
         self._at_end = self._live  # the backlog was read to its end, and nothing was appended since
         self._uncommitted = False  # the reader has passed messages that the cursor has not
         self._leave_out: set[int] = set()  # addresses in the backlog that are delivered
@@ -99,22 +100,24 @@ class StoreForward:
         self.closing = False  # set under the lock; then nothing more is accepted
         self.failed: BaseException | None = None  # see the module
         self.full: StorageFull | None = None  # why the backlog accepts nothing now
-
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Under the lock. An unexpected exception within it fails the buffer."""
-        try:
-            yield
-        except AologError:
-            raise
-        except BaseException as error:
-            self.fail(error)
-            raise
+        self.is_idle = False  # the sending thread waits, and the next message wakes it
 
     def fail(self, error: BaseException) -> None:
         """Every later call reports this error; the sending thread ends."""
         with self.changed:
             self.failed = self.failed or error
+            self.changed.notify_all()
+
+    def rest(self, wait_s: float) -> None:
+        """The sending thread waits for so long, or until something happens. Under the lock."""
+        self.is_idle = self.sender.wait_s <= 0  # in a pause after a failure no message helps
+        self.changed.wait(wait_s)
+        self.is_idle = False
+
+    def wake(self) -> None:
+        """Something was accepted: ends `rest`."""
+        with self.changed:
+            self.is_idle = False  # once: other messages come before the thread runs
             self.changed.notify_all()
 
     def refuse_nested(self) -> None:
@@ -128,28 +131,49 @@ class StoreForward:
     def offer(self, message: Message) -> bool:
         """Accepts a message. False: there is no room now (modes block and error, and with a
         retention that blocks). Raises LogClosed while closing, NotDelivered in mode error after a
-        delivery failed, UsageError within another call, and what Writer raises."""
-        self.refuse_nested()
-        with self.changed, self._changing():
-            if self.closing:  # the caller checked this without the lock
-                raise LogClosed("the buffer is closed")
-            self.raise_given_back()
+        delivery failed, UsageError within another call or after a failure, and what Writer raises."""
+        if self._is_locked():
+            raise nested_call("buffer")
+        with self._lock:
             try:
-                if self._live and self._backlog is not None and self._lags():
-                    self._end_live(f"{len(self._memory):,} messages wait")
-                if not self._live:
-                    self._pour()
-                    self._append(message)
-                    return True
-            except RetentionFull:
-                if self._backlog is not None and self._backlog.blocks:
-                    return False  # cannot wait here: making room needs this lock
+                if self.closing or self._given_back or self.failed is not None:
+                    self.refuse()
+                    self.raise_given_back()
+                if self._live:
+                    if self._blocks and self.sender.error is not None:
+                        return False
+                    if self._memory.append(message):
+                        return True
+                return self._backlog is not None and self._store(message, self._backlog)
+            except AologError:
                 raise
-            blocked = self.settings.mode == "block" and self.sender.error is not None
-            if self._memory.full or blocked:
-                return False
-            self._memory.append(Item(message, self._clock()))
-            return True
+            except BaseException as error:
+                self.fail(error)
+                raise
+
+    def refuse(self) -> None:
+        """Raises if nothing is accepted any more."""
+        if self.closing:
+            raise LogClosed("the buffer is closed")
+        if self.failed is not None:
+            raise UsageError(
+                f"the buffer failed: {self.failed!r}",
+                hint="close it and open another one, which delivers what the log holds",
+            ) from self.failed
+
+    def _store(self, message: Message, backlog: Backlog) -> bool:
+        """As `offer`, of a message that memory does not take: the backlog does, after what memory holds."""
+        if self._live:
+            self._end_live(f"{len(self._memory):,} messages wait")
+        try:
+            if self._memory:
+                self._pour()
+            self._append(message)
+        except RetentionFull:
+            if backlog.blocks:
+                return False  # cannot wait here: making room needs this lock
+            raise
+        return True
 
     def raise_given_back(self) -> None:
         """Raises NotDelivered, once, with what was rejected and, in mode error, what was not
@@ -158,32 +182,19 @@ class StoreForward:
             given_back, self._given_back = self._given_back, []
             raise NotDelivered(self.name, self._given_back_why, given_back)
 
-    def _lags(self) -> bool:
-        """Whether the destination does not keep up."""
-        if self._memory.full:
-            return True
-        oldest = self._memory.first(1)
-        return bool(oldest) and self._clock() - oldest[0].since_s > self.settings.live_age_s
-
     def _end_live(self, why: str) -> None:
-        """From now on through the backlog. Raises StorageError; then what is not in the backlog
-        stays in memory, before all later messages."""
+        """From now on through the backlog, in which `_pour` puts what memory holds."""
         _log.warning("%s: through the backlog from now on: %s", self.name, why)
         self._live = False
-        self._pour()
 
     def _pour(self) -> None:
-        """Moves memory to the backlog, in order, where it survives a crash of the process."""
+        """Moves memory to the backlog, in order, where it survives a crash of the process. Raises
+        StorageError; then the rest stays in memory, before all later messages."""
         assert self._backlog is not None
-        if not self._memory:
-            return
-        while self._memory:
-            (item,) = self._memory.first(1)
-            if not item.done:
-                item.address = self._append(item.message)
-            self._memory.popleft()
-        self._backlog.flush()
-        self.full = None
+        if self._memory:
+            self._memory.pour(self._append)
+            self._backlog.flush()
+            self.full = None
 
     def _append(self, message: Message) -> int:
         assert self._backlog is not None
@@ -210,13 +221,15 @@ class StoreForward:
             return self.sender.wait_s
 
     def _deliver_read(self) -> float:
-        failure = self._deliver(self._read)
-        left = [item for item in self._read if not item.done]
+        batch = self._read
+        failure = self._deliver(batch)
+        left = batch.not_done()
         with self.changed:
-            self._on_disk -= len(self._read) - len(left)
+            self._on_disk -= len(batch) - len(left)
             self._read = left
             if failure is not None and self._live:
                 self._end_live(failure)
+                self._pour()
         if not left and self._clock() >= self._commit_due_s:
             self._commit()
         return 0.0
@@ -227,27 +240,28 @@ class StoreForward:
         with self.changed:
             if not self._live:  # another thread ended it
                 return 0.0
-            batch = self._memory.first(self.settings.batch_messages)
+            batch = self._memory.take(self.settings.batch_messages)
         if not batch:
             return NOTHING_DUE_S
         failure = self._deliver(batch)
         with self.changed:
             self.changed.notify_all()
-            self._memory.drop_done(len(batch))  # on a full disk also where live ended meanwhile
+            self._memory.settle()  # on a full disk also where live ended meanwhile
             if not self._live:  # it did, and the batch is in the backlog
-                stored = {item.address for item in batch if item.done and item.address is not None}
+                stored = {address for i, address in batch.addresses.items() if batch.done[i]}
                 self._leave_out |= stored
                 self._on_disk -= len(stored)
             elif failure is None:
                 self.full = None  # nothing waits for room
             elif self._backlog is not None:
                 self._end_live(failure)
+                self._pour()
             elif self.settings.mode == "error":
                 self._given_back += self._memory.take_all()
                 self._given_back_why = failure
         return 0.0
 
-    def _deliver(self, batch: Sequence[Item]) -> str | None:
+    def _deliver(self, batch: Batch) -> str | None:
         """As ProviderSender.deliver. Raises Abandoned if the buffer failed or was closed."""
         with self.changed:
             self._calling_since_s = self._clock()
@@ -300,7 +314,7 @@ class StoreForward:
             if address in self._leave_out:
                 self._leave_out.discard(address)
             else:
-                self._read.append(Item(message, 0.0, address))
+                self._read.add(message, address)
         passed = {address for address in self._leave_out if address < backlog.address}
         self._leave_out -= passed
         with self.changed:
@@ -317,7 +331,7 @@ class StoreForward:
             return NOTHING_DUE_S
         if self._memory:
             return 0.0
-        held = sum(item.bytes for item in self._read)
+        held = sum(map(bytes_of, self._read.messages))
         if (
             len(self._read) > self.settings.memory_messages // 2
             or held > self.settings.memory_bytes // 2
@@ -344,11 +358,15 @@ class StoreForward:
             return False
         try:
             if self._backlog is not None:
-                with self._changing():
-                    self._backlog.flush()
+                self._backlog.flush()
         except StorageFull as error:
             self.full = error
             return False
+        except AologError:
+            raise
+        except BaseException as error:
+            self.fail(error)
+            raise
         self.full = None
         return True
 
@@ -394,9 +412,9 @@ class StoreForward:
     def _go_back(self, backlog: Backlog) -> None:
         """The reader goes back to the first message that is not delivered."""
         lost = backlog.lost
-        backlog.go_back([i.address for i in self._read if not i.done and i.address is not None])
+        backlog.go_back([self._read.addresses[i] for i in self._read.left()])
         self._on_disk -= backlog.lost - lost
-        self._read = []
+        self._read = Batch()
 
     def give_up(self) -> list[Message]:
         """What was rejected, and what memory still holds, at the very end. Under the lock."""

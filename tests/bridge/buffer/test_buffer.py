@@ -32,6 +32,7 @@ from bridge.buffer.file_provider import FileProvider
 from bridge.buffer.memory_queue import MemoryQueue
 from bridge.buffer.provider import Message, NotDelivered
 from bridge.buffer.settings import Mode
+from bridge.buffer.store_forward import StoreForward
 from bridge.testing.providers import FaultyProvider, MemoryProvider
 from tests.aolog.conftest import Child, in_thread
 from tests.bridge.conftest import Limited, wait_until
@@ -382,13 +383,13 @@ def test_a_send_that_a_close_overtakes_is_refused(
 ) -> None:
     """It was accepted, and neither delivered nor given back."""
     buffer = Buffer(destination, tmp_path / "log", mode=mode, **QUICK)
-    check = buffer._check
+    offer = StoreForward.offer
 
-    def overtaken() -> None:
-        check()
+    def overtaken(core: StoreForward, message: Message) -> bool:
         buffer.close()
+        return offer(core, message)
 
-    monkeypatch.setattr(buffer, "_check", overtaken)
+    monkeypatch.setattr(StoreForward, "offer", overtaken)
     with pytest.raises(LogClosed):
         buffer.send("t", b"1")
     assert buffer.status().in_memory == 0

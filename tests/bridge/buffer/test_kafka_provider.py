@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from aolog.errors import UsageError
 from bridge.buffer.buffer import Buffer
-from bridge.buffer.memory_queue import Item
+from bridge.buffer.memory_queue import Batch
 from bridge.buffer.provider import Message, NotDelivered
 from bridge.buffer.provider_sender import ProviderSender
 from bridge.config.partition import partition_of_key
@@ -244,16 +244,12 @@ def sender(provider: KafkaProvider) -> ProviderSender:
     return ProviderSender(provider, lambda *_: None, retry_max_s=0.0)
 
 
-def items(count: int, topic: str = "t") -> list[Item]:
-    return [Item(Message(topic, b"%d" % number, b"k"), 0.0) for number in range(count)]
+def batch_of(count: int, topic: str = "t") -> Batch:
+    return Batch([Message(topic, b"%d" % number, b"k") for number in range(count)])
 
 
-def left_of(batch: list[Item]) -> list[Item]:
-    return [item for item in batch if not item.done]
-
-
-def values_of(batch: list[Item]) -> list[bytes | None]:
-    return [item.message.value for item in batch]
+def values_left(batch: Batch) -> list[bytes | None]:
+    return [batch.messages[i].value for i in batch.left()]
 
 
 def clients() -> int:
@@ -272,15 +268,15 @@ def test_nothing_is_sent_after_a_suspect_that_is_not_delivered(
     sender: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
     """Each waited in turn for as long as a message may take, and one arrived before another."""
-    batch = items(5)
+    batch = batch_of(5)
     Client.plan = [TOO_LARGE] * 5  # of one request: all are suspects
     assert sender.deliver(batch)
     Client.asked, Client.plan = [], [None, outcome]
     assert said in (sender.deliver(batch) or "")
     assert Client.asked == [b"0", b"1"]
-    assert values_of(left_of(batch)) == [b"1", b"2", b"3", b"4"]
+    assert values_left(batch) == [b"1", b"2", b"3", b"4"]
     Client.asked, Client.plan = [], [TOO_LARGE]  # one after the other still
-    assert sender.deliver(left_of(batch)) is None
+    assert sender.deliver(batch) is None
     assert sender.rejected == 1
     assert Client.arrived == [b"0", b"2", b"3", b"4"]
 
@@ -289,12 +285,12 @@ def test_nothing_is_sent_after_a_suspect_that_is_not_delivered(
 def test_after_a_message_that_is_not_delivered_none_enters_a_full_queue(
     sender: ProviderSender, outcome: KafkaError, said: str
 ) -> None:
-    batch = items(10)
+    batch = batch_of(10)
     Client.room, Client.plan = 3, [None, outcome]
     assert said in (sender.deliver(batch) or "")
     assert Client.arrived == [b"0"]
-    assert values_of(left_of(batch)) == [b"%d" % number for number in range(1, 10)]
-    assert sender.deliver(left_of(batch)) is None
+    assert values_left(batch) == [b"%d" % number for number in range(1, 10)]
+    assert sender.deliver(batch) is None
     assert Client.arrived == [b"%d" % number for number in range(10)]
 
 
@@ -304,7 +300,7 @@ def test_after_a_message_that_is_not_delivered_a_new_client_sends(
 ) -> None:
     """Also where the provider is not opened again. What is known to be delivered stays so."""
     for begin in (0, 5):
-        messages = [item.message for item in items(10)[begin : begin + 5]]
+        messages = batch_of(10).messages[begin : begin + 5]
         Client.plan = [None, None, outcome]
         for message in messages:
             provider.send(message)
@@ -322,7 +318,7 @@ def test_a_message_that_takes_too_long_is_noticed_by_the_next_one(provider: Kafk
     """Not only by `flush`: those that come later do not put it off. Until `flush` has reported it,
     nothing more is taken."""
     Client.plan = [None, SILENT]
-    first, second, *more = [item.message for item in items(1_000)]
+    first, second, *more = batch_of(1_000).messages
     provider.send(first)
     provider.send(second)
     sent = 2
@@ -344,8 +340,8 @@ def test_a_message_that_takes_too_long_is_noticed_by_the_next_one(provider: Kafk
 
 def test_what_was_delivered_long_ago_is_not_late(provider: KafkaProvider) -> None:
     """Its outcome may be heard only when the next message is sent."""
-    for item in items(3):
-        provider.send(item.message)
+    for message in batch_of(3).messages:
+        provider.send(message)
         Client.now_s += DELIVERY_S * 1.1
     assert provider.flush() == {}
     assert len(Client.made) == 1
@@ -366,7 +362,7 @@ def test_what_an_open_that_failed_has_made_is_closed_and_gone(
     gc.disable()
     try:
         for _ in range(3):
-            assert sender.deliver(items(1))
+            assert sender.deliver(batch_of(1))
         assert clients() == 0
     finally:
         gc.enable()
@@ -382,7 +378,7 @@ def test_a_client_that_failed_is_ended_while_no_exception_is_handled(
     def fails(*_: object) -> None:
         raise KafkaException(KafkaError(KafkaError._FATAL))
 
-    provider.send(items(1)[0].message)
+    provider.send(batch_of(1).messages[0])
     monkeypatch.setattr(Client, "poll", fails)
     monkeypatch.setattr(Client, "purge", lambda *_: handled.append(sys.exc_info()[1]))
     assert list(provider.flush()) == [0]

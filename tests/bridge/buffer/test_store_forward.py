@@ -103,9 +103,10 @@ class Sending(RuleBasedStateMachine):
 
     def new(self) -> Message:
         self.number += 1
-        return Message("t", b"%d" % self.number, b"k%d" % self.random.randrange(3), (), 1)
+        return Message("t", b"%d" % self.number, b"k%d" % self.random.randrange(3))
 
     def offer(self, message: Message) -> None:
+        message = message._replace(timestamp_us=int(self.now_s * 1e6))
         number = int(message.value or b"")
         try:
             if not self.core.offer(message):
@@ -346,7 +347,7 @@ def test_a_batch_is_not_delivered_again_if_a_full_disk_took_a_part_of_it_meanwhi
                 system.capacity = system.used() + (2 << 20)
                 now_s += 10.0
                 with pytest.raises(StorageFull):
-                    core.offer(Message("t", b"last", b"k"))
+                    core.offer(Message("t", b"last", b"k", (), int(now_s * 1e6)))
                 refused = core.status().in_memory
                 system.capacity = None
             return ()
@@ -384,7 +385,8 @@ def test_messages_delivered_before_retention_removed_them_are_not_counted_as_los
     def offer(count: int) -> None:
         nonlocal sent
         for _ in range(count):
-            assert core.offer(Message("t", b"%d" % sent + bytes(5_000), b"k"))
+            message = Message("t", b"%d" % sent + bytes(5_000), b"k", (), int(now_s * 1e6))
+            assert core.offer(message)
             sent += 1
 
     slow = Slow()
