@@ -13,6 +13,8 @@ import aolog
 ROOT = Path(__file__).parents[1]
 HEAVY = {"numpy", "pyarrow", "click", "pyspark", "confluent_kafka", "rich", "backports", "compression",
          "lz4"}  # fmt: skip  # a list
+BEHIND_COMMANDS = {"pydantic", "pydantic_core", "prometheus_client", "uvicorn", "starlette", "asyncio",
+                   "importlib.metadata"}  # fmt: skip  # a list
 SLOW = {"dataclasses", "inspect", "logging", "pathlib"}
 
 
@@ -68,6 +70,27 @@ except SystemExit:
     assert loaded.isdisjoint(
         {"aolog.log", "aolog.read", "aolog.write", "aolog.cli.parse", "pydantic"}
     )
+
+
+@pytest.mark.parametrize(
+    "command", ["aolog --help", "aolog info LOG", "bridge --help", "bridge run --help"]
+)
+def test_a_command_that_only_shows_something_loads_nothing_heavy(command, tmp_path):
+    with aolog.Writer(tmp_path / "log") as log:
+        log.append(b"value")
+    program, *arguments = command.replace("LOG", str(tmp_path / "log")).split()
+    code = f"""
+import io, sys
+sys.argv = ["x", *{arguments}]
+sys.stdout = io.TextIOWrapper(io.BytesIO())  # what is printed has names of modules, too
+import {program}.cli
+try:
+    {program}.cli.main()
+except SystemExit as ended:
+    assert not ended.code
+sys.stdout = sys.__stdout__
+"""
+    assert loaded_by(code).isdisjoint(HEAVY - {"click"} | BEHIND_COMMANDS)
 
 
 def test_importing_the_log_loads_none_of_the_slow_parts_of_the_standard_library():

@@ -1,13 +1,12 @@
 """`run`: forwards logs until it is stopped, or until they are empty. Its options are here.
 
-Most options are keys of the configuration: their descriptions, defaults and bounds are in
-bridge.config.models."""
+Most options are keys of the configuration: their descriptions and defaults are in
+bridge.config.run_options, their bounds in bridge.config.models."""
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,47 +14,28 @@ from aolog.cli.option_groups import GroupedCommand
 from aolog.cli.parse import DIRECTORY, MODE, SIZE
 from bridge.cli.options import TOPIC, create_topics_option, read_back_option, settings_of
 from bridge.cli.running import run_bridge
+from bridge.config.run_options import OPTIONS
 
-_TYPES: dict[Any, Any] = {int: click.INT, float: click.FLOAT}
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str, str] | None:
     return None if path is None else {"file": str(Path(path).absolute())}
 
 
-_KEYS = """delivery cursor_topic transaction_records transaction_seconds poison records_per_second
-bytes_per_second total_records_per_second total_bytes_per_second commit_seconds stop_seconds park_seconds
-scrub_seconds scrub_bytes_per_second http status_seconds log_format"""
-
-
-@cache
-def _of_configuration() -> list[click.Parameter]:
-    """An option for each of these keys of the configuration, which checks its value."""
-    from bridge.config.models import Config
-
-    found: list[click.Parameter] = []
-    for name in _KEYS.split():
-        field = Config.model_fields[name]
-        of = field.annotation
-        if get_origin(of) is Literal:
-            kind: Any = click.Choice(get_args(of))
-        else:
-            kind = next((_TYPES[one] for one in (of, *get_args(of)) if one in _TYPES), None)
-        about = f"{str(field.description)[0].upper()}{str(field.description)[1:]}."
-        default = "" if field.default is None else f"  [default: {field.default}]"
-        option = "--" + name.replace("_", "-")
-        found.append(click.Option([option], type=kind, help=about + default))
-    return found
-
-
-class _Run(GroupedCommand):
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Overrides click's method: pydantic is imported for this command only."""
-        return [*super().get_params(ctx), *_of_configuration()]
+def _configuration_options(command: Callable[..., None]) -> Callable[..., None]:
+    """An option for each key of the configuration in OPTIONS. The configuration checks its value."""
+    for name, option in reversed(OPTIONS.items()):
+        kind = click.Choice(option.kind) if isinstance(option.kind, tuple) else option.kind
+        default = "" if option.default is None else f"  [default: {option.default}]"
+        about = f"{option.about[0].upper()}{option.about[1:]}.{default}"
+        command = click.option("--" + name.replace("_", "-"), type=kind, help=about)(command)
+    return command
 
 
 @click.command(
-    cls=_Run,
+    cls=GroupedCommand,
     headings={
         "Logs": "path root file drain cursor prune park_seconds scrub_seconds"
         " scrub_bytes_per_second",
@@ -115,6 +95,7 @@ class _Run(GroupedCommand):
     help="Print the status as one JSON object a line: the overview of /status.",
 )  # fmt: skip  # as above
 @click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
+@_configuration_options
 def run(
     *,
     path: str | None,

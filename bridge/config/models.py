@@ -30,6 +30,7 @@ from bridge.config import client_check
 from bridge.config.named_function import FUNCTION_NAME, load_function
 from bridge.config.names import TOPIC_NAME, address_of, check_cursor, check_servers
 from bridge.config.routing import PartitionRule, Rule
+from bridge.config.run_options import OPTIONS, Delivery, LogFormat, Poison
 from bridge.config.secrets import Setting, Stamps, exposures, is_reference, setting_of, stamps
 from bridge.config.settings import plain_values, read_settings, refused_keys
 from bridge.errors import WrongConfiguration, WrongSetting
@@ -213,6 +214,12 @@ class Route(_Table):
         )  # fmt: skip  # one call
 
 
+def _option(name: str, **bounds: Any) -> Any:
+    """A key that is an option of `run`, too."""
+    option = OPTIONS[name]
+    return Field(option.default, description=option.about, **bounds)
+
+
 class Config(_Table):
     """Everything that `aolog-bridge run` uses."""
 
@@ -235,29 +242,11 @@ class Config(_Table):
         None, pattern=_TOPIC, description="fallback topic, for records that name none"
     )
     cursor: CursorName = Field("bridge", description="name of the default cluster's cursor")
-    delivery: Literal["at_least_once", "exactly_once"] = Field(
-        "at_least_once", description="with exactly_once, records and cursor are in one transaction"
-    )
-    cursor_topic: str = Field(
-        "aolog-bridge-cursors",
-        pattern=_TOPIC,
-        description="topic of cursor records, with exactly_once",
-    )
-    transaction_records: int = Field(
-        10_000, ge=1, description="maximum records in a transaction of exactly_once"
-    )
-    transaction_seconds: float = Field(
-        0.5,
-        ge=0.001,
-        le=30,
-        description="maximum age of a transaction of exactly_once; consumers see "
-        "its records when it is committed",
-    )
-    poison: Literal["stop", "drop", "dead-letter"] = Field(
-        "stop", description="what to do with a record that the cluster will never accept: stop its "
-        "partition until SIGHUP or a restart (with exactly_once the whole log), count and drop it, or "
-        "write it to LOG/dead-letter; records whose topic is missing or forbidden wait",
-    )  # fmt: skip  # one text
+    delivery: Delivery = _option("delivery")
+    cursor_topic: str = _option("cursor_topic", pattern=_TOPIC)
+    transaction_records: int = _option("transaction_records", ge=1)
+    transaction_seconds: float = _option("transaction_seconds", ge=0.001, le=30)
+    poison: Poison = _option("poison")
     create_topics: Literal["auto", "never"] = Field(
         "auto", description="create missing topics, if the cluster allows that, or never"
     )
@@ -274,34 +263,21 @@ class Config(_Table):
         ),
         WithJsonSchema({"type": "string", "pattern": "^7[0-7]{2}$"}),
     ] = DIRECTORY_MODE
-    records_per_second: float | None = Field(None, gt=0, description="average limit per log")
-    bytes_per_second: float | None = Field(
-        None, gt=0, description="average limit per log, of keys and values"
-    )
-    total_records_per_second: float | None = Field(
-        None, gt=0, description="limit of all logs together"
-    )
-    total_bytes_per_second: float | None = Field(
-        None, gt=0, description="limit of all logs together"
-    )
+    records_per_second: float | None = _option("records_per_second", gt=0)
+    bytes_per_second: float | None = _option("bytes_per_second", gt=0)
+    total_records_per_second: float | None = _option("total_records_per_second", gt=0)
+    total_bytes_per_second: float | None = _option("total_bytes_per_second", gt=0)
     prune: bool = Field(False, description="delete slabs that every cursor has passed")
-    scrub_seconds: float | None = Field(
-        None, gt=0, description="interval between checks of each log for damage; by default none"
-    )
-    scrub_bytes_per_second: float = Field(
-        10e6, gt=0, description="how fast the checks of all logs read, at most"
-    )
-    commit_seconds: float = Field(1.0, ge=0.01, description="interval between commits of a cursor")
-    stop_seconds: float = Field(5.0, ge=0, description="how long a stop waits for acknowledgements")
-    status_seconds: float = Field(1.0, ge=0.05, description="interval between lines of --json")
-    park_seconds: float = Field(30.0, ge=0, description="how long an idle log stays connected")
+    scrub_seconds: float | None = _option("scrub_seconds", gt=0)
+    scrub_bytes_per_second: float = _option("scrub_bytes_per_second", gt=0)
+    commit_seconds: float = _option("commit_seconds", ge=0.01)
+    stop_seconds: float = _option("stop_seconds", ge=0)
+    status_seconds: float = _option("status_seconds", ge=0.05)
+    park_seconds: float = _option("park_seconds", ge=0)
     rescan_seconds: float = Field(5.0, ge=0.1, description="interval between scans of the tree")
     active_max: int = Field(64, ge=1, description="logs that are connected at once")
     slice_seconds: float = Field(10.0, ge=0.1, description="a log's turn while others wait")
-    http: Annotated[str, _checked(address_of)] | None = Field(
-        None, description="HOST:PORT of the page, /metrics, /healthz, /readyz and /status; HOST defaults "
-        "to loopback",
-    )  # fmt: skip  # one text
+    http: Annotated[str, _checked(address_of)] | None = _option("http")
     http_token: Annotated[
         _Shown | None,
         BeforeValidator(_take_token),
@@ -312,9 +288,7 @@ class Config(_Table):
     log_max_bytes: int | None = Field(
         None, ge=1, description="what the writer keeps of each log, so that the time to it is shown"
     )
-    log_format: Literal["auto", "text", "json"] = Field(
-        "auto", description="format of log lines; auto: JSON unless standard error is a terminal"
-    )
+    log_format: LogFormat = _option("log_format")
 
     def stamps(self) -> Stamps:
         """Of the files of all clusters' settings."""
