@@ -21,6 +21,7 @@ from aolog.cli.parse import CURSOR_NAME, WHERE, log_argument
 from aolog.errors import AddressPruned, warn
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.directory import Log
+from aolog.log.tiers import with_archive
 from aolog.read import seek
 from aolog.read.reader import Reader, view_of
 from aolog.read.start import Where
@@ -123,6 +124,7 @@ Examples:
   aolog read LOG --from 15m-ago
   aolog read LOG --from ordinal:1000000 -n 10
   aolog read LOG --cursor nightly --commit > part
+  aolog read LOG --archive s3://bucket/logs/host-7
   aolog read LOG --format nul | xargs -0 -n1 echo
 
 \b
@@ -158,6 +160,9 @@ Control characters are escaped on a terminal. Files and pipes get the exact byte
     is_flag=True,
     help="Set the cursor after the last record, once all output is written.",
 )
+@click.option(
+    "--archive", metavar="URL", help="The log's archive: what is not local any more is read there."
+)
 @click.option("-n", "--max-records", type=click.IntRange(min=0), help="Stop after N records.")
 @_format_option
 @click.option("--strict", is_flag=True, help="Stop at the first gap. Nothing is committed.")
@@ -168,6 +173,7 @@ def read(
     start: Where,
     cursor: str | None,
     commit: bool,  # noqa: FBT001 -- click passes options by name
+    archive: str | None,
     max_records: int | None,
     format_: RecordFormat | None,
     strict: bool,  # noqa: FBT001 -- the same
@@ -182,6 +188,8 @@ def read(
         raise click.UsageError("--commit needs --cursor")
     if strict and skip_gaps:
         raise click.UsageError("--strict and --skip-gaps exclude each other")
+    if archive is not None:
+        log = with_archive(log, archive)
     gaps = _Gaps(as_json=as_json)
     encode = _encoder(format_ or ("json" if as_json else "value"))
     with _open(log, start, cursor, gaps, commit=commit, strict=strict) as reader:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from aolog.errors import UsageError, load_optional, not_copied
 from aolog.log import lifetime
 from aolog.log.pruned_records import both
+from aolog.log.tiers import with_archive
 from aolog.read.batch import Batch, RecordFrame
 from aolog.read.gaps import GapReport
 from aolog.read.view import ReaderView
@@ -38,6 +39,7 @@ class Reader:
     start: "earliest", "latest", an address (also one inside a frame), or a datetime (the first record
     with this timestamp or a later one). cursor: the name of a durable position that `commit` sets; one
     reader at a time may hold it. protect: whether retention keeps the records after the cursor.
+    archive: the URL of the log's archive; a slab that is not local is read from there.
     on_gap: called with each Gap that the reader meets. strict: raise GapFound at a gap; the next read
     continues after it. With neither, each gap is logged as a warning.
 
@@ -64,10 +66,12 @@ class Reader:
         on_gap: Callable[[Gap], None] | None = None,
         strict: bool = False,
         protect: bool = True,
+        archive: str | None = None,
         storage: Storage | None = None,
     ) -> None:
-        self.path = located(path)  # stays valid when the process changes its directory
         storage = storage or Storage()
+        # Stays valid when the process changes its directory.
+        self.path = located(path) if archive is None else with_archive(path, archive, storage)
         gaps = GapReport(self.path, on_gap, strict=strict)
         self._view = ReaderView(self.path, start, cursor, gaps, protect=protect, storage=storage)
         lifetime.opened(self, storage.system, Reader._after_fork_in_child)

@@ -3,7 +3,8 @@ opens the directory and the last slab.
 
 A log is a directory that holds a slab; the search does not enter it. A log's name is its path below
 the given path, or the last part of a path that is a log itself. With several paths, names begin below
-the directory that they share.
+the directory that they share; paths and URLs have names of their own, so that a log's name is the same with and
+without its archive. A log and its archive are one log (log/tiers.py), by the local log's name.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from aolog.errors import NotALog, UsageError
+from aolog.errors import AologError, NotALog, UsageError, load_optional
 from aolog.format.frame import Frame
 from aolog.log.directory import Log, walk_logs
 from aolog.log.names import slab_base, slab_name
 from aolog.log.publications import steadily
+from aolog.log.tiers import local_uuid
 from aolog.read import seek
-from aolog.storage.objects.url import is_url
+from aolog.storage.objects.url import WithArchive, is_url
 from aolog.storage.storage import Storage, parent_of
 
 if TYPE_CHECKING:
@@ -160,7 +162,7 @@ def look_at_all(logs: Sequence[Found], storage: Storage) -> dict[str, Listed]:
 
 
 def _refuse_twice(logs: Iterable[Listed]) -> None:
-    """Raises UsageError for a log and its archive, or two archives of it: every record would come twice."""
+    """Raises UsageError for a log and a copy of it in a store, or two archives: every record would come twice."""
     seen: dict[str, str] = {}
     for log in logs:
         if log.uuid is None:
@@ -169,7 +171,8 @@ def _refuse_twice(logs: Iterable[Listed]) -> None:
         if other != log.path and (is_url(other) or is_url(log.path)):
             raise UsageError(
                 f"option path: {other} and {log.path} are one log, and every record would come twice",
-                hint="load one of them, or choose with subscribe",
+                hint="a log and one archive of it are read as one log, copies are not: load one of them, or "
+                "choose with subscribe",
             )
 
 
@@ -221,9 +224,29 @@ def all_logs(options: Options) -> list[Found]:
     without a log, UsageError for a log that `subscribe` names and that does not exist."""
     storage = Storage()
     below = [path for path in options.paths if not _is_within(path, options.paths)]
-    shared = os.path.split(below[0])[0] if len(below) == 1 else _shared(below)
+    local = _logs_at([path for path in below if not is_url(path)], storage)
+    stored = _logs_at([path for path in below if is_url(path)], storage)
     found: dict[str, Found] = {}
-    for root in below:
+    for log in _joined(local, stored, storage):
+        if log.name in found:
+            raise UsageError(
+                f"option path: {found[log.name].path} and {log.path} are two logs with the name {log.name!r}",
+                hint="load them apart, or give one of them another name",
+            )
+        found[log.name] = log
+    for name in options.subscribe or ():
+        if name not in found and options.fail_on_loss:
+            raise UsageError(
+                f"option subscribe: no log {name!r}", hint=f"the logs are {some(sorted(found))}"
+            )
+    return [log for _, log in sorted(found.items())]
+
+
+def _logs_at(roots: list[str], storage: Storage) -> list[Found]:
+    """The logs at these directories, or these URLs, and below. Raises as `all_logs`."""
+    shared = os.path.split(roots[0])[0] if len(roots) == 1 else _shared(roots)
+    found = []
+    for root in roots:
         logs = {path: names for path, names, is_log in walk_logs(root, storage) if is_log}
         if not logs:
             raise NotALog(
@@ -235,16 +258,42 @@ def all_logs(options: Options) -> list[Found]:
             if _is_foreign(path):
                 raw = path.encode(errors="surrogateescape")
                 raise UsageError(f"the path {raw!r} is not UTF-8, which Spark requires")
-            base = root if len(below) == 1 and path != root else shared
+            base = root if len(roots) == 1 and path != root else shared
             name = path[len(base) :].lstrip("/")
             last = max((each for each in names if slab_base(each) is not None), default="")
-            found[name] = Found(name, path, last)
-    for name in options.subscribe or ():
-        if name not in found and options.fail_on_loss:
-            raise UsageError(
-                f"option subscribe: no log {name!r}", hint=f"the logs are {some(sorted(found))}"
-            )
-    return [log for _, log in sorted(found.items())]
+            found.append(Found(name, path, last))
+    return found
+
+
+def _joined(local: list[Found], stored: list[Found], storage: Storage) -> list[Found]:
+    """All logs, a local log and its archive as one. Copies of a log stay apart, and are refused later."""
+    if not (local and stored):
+        return [*local, *stored]
+    archived_uuid = load_optional("aolog.storage.objects.system").archived_uuid
+
+    def uuid_of(log: Found) -> str | None:
+        with suppress(AologError, FileNotFoundError):  # the look at the log reports it
+            return local_uuid(log.path, storage)
+        return None
+
+    archives, both = _by_uuid(stored, lambda log: archived_uuid(log.path)), {}
+    for uuid, logs in _by_uuid(local, uuid_of).items() if archives else ():
+        there = archives.get(uuid, [])
+        if len(logs) == len(there) == 1:
+            (log,), (archive,) = logs, there
+            path = WithArchive(log.path, archive.path, uuid)
+            both[log.path] = both[archive.path] = Found(log.name, path, max(log.last, archive.last))
+    return list(dict.fromkeys(both.get(log.path, log) for log in (*local, *stored)))
+
+
+def _by_uuid(
+    logs: Iterable[Found], uuid_of: Callable[[Found], str | None]
+) -> dict[str, list[Found]]:
+    found: dict[str, list[Found]] = {}
+    for log in logs:
+        if uuid := uuid_of(log):
+            found.setdefault(uuid, []).append(log)
+    return found
 
 
 def _is_foreign(path: str) -> bool:

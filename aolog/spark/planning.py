@@ -333,7 +333,7 @@ def _filled(span: Span, partition_bytes: int) -> list[tuple[int, int]]:
 def _size_of_slab(log: Listed, base: int, unknown: int) -> int:
     try:
         path = f"{log.path}/{slab_name(base)}"
-        return Storage().on(path).lstat(path).st_size
+        return Storage().on(log.path).lstat(path).st_size
     except OSError:  # the task that reads it reports the error
         return unknown
 

@@ -26,6 +26,7 @@ from aolog.spark.listing import (
     look_at_all,
     steadily_all,
 )
+from aolog.storage.objects.url import archive_of
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Watching:
         changed: list[tuple[Found, _State | None]] = []
         for found in self._found:
             before = self.known.get(found.name)
-            if before is not None and before.path != found.path:
+            if before is not None and not _is_at(before.path, found.path):
                 before = None
             # Before the look, so that the next one sees a later change.
             state = self._state(found, before)
@@ -189,7 +190,7 @@ class Watching:
 
     def _opened(self, found: Found) -> Log:
         log = self._open.pop(found.name, None)
-        if log is not None and (log.path != found.path or log.is_replaced()):
+        if log is not None and (not _is_at(log.path, found.path) or log.is_replaced()):
             log.close()
             log = None
         self._open[found.name] = log = log or Log(found.path, self._storage)
@@ -223,3 +224,8 @@ class Watching:
             return opened.listed(lambda: question(opened))
         except (AologError, FileNotFoundError):
             return None
+
+
+def _is_at(path: str, other: str) -> bool:
+    """Whether two paths are the same, read with the same archive."""
+    return path == other and archive_of(path) == archive_of(other)

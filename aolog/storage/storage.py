@@ -1,10 +1,10 @@
 """`Storage`: opens, creates, lists, renames and removes files and directories.
 
-Everything else in this project that needs a file takes a `Storage`. Nothing inside a log is opened
-through a link (directory.py). Root does not change another user's log: the owner could not open
-what root creates there, and root should not trust what the owner puts there. A new file in a log
-gets its directory's permissions for reading and writing; a new directory in it gets its mode.
-A user's path may be the URL of an object store: an open directory keeps its system.
+Everything else in this project that needs a file takes a `Storage`. Nothing inside a log is opened through a
+link (directory.py). Root does not change another user's log: the owner could not open what root creates there,
+and root should not trust what the owner puts there. A new file in a log gets its directory's permissions for
+reading and writing; a new directory in it gets its mode. A user's path may be the URL of an object store, or a
+log with its archive: an open directory keeps its system.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import shlex
 import stat
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import (
     NotALog,
@@ -28,7 +28,7 @@ from aolog.errors import (
 from aolog.storage.directory import Directory, Inside, beside
 from aolog.storage.file import PERMISSIONS, File, as_storage_error
 from aolog.storage.mounts import Mount, parse_mount
-from aolog.storage.objects.url import is_url
+from aolog.storage.objects.url import archive_of, is_url
 from aolog.storage.system import REAL, System
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def checked_path(path: str | os.PathLike[str]) -> str:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """The absolute path; it stays valid when the process changes its directory. `..` stays, as its
-    meaning depends on links. (As pathlib's, whose import takes a sixth of aolog's.) Raises
-    UsageError as `checked_path`, for a relative path if the working directory was removed, and for
-    a URL: pathlib would make `s3:/` of `s3://`, and so name a directory `s3:`."""
+    """The absolute path; it stays valid when the process changes its directory. `..` stays, as its meaning
+    depends on links. (As pathlib's, whose import takes a sixth of aolog's.) Raises UsageError as
+    `checked_path`, for a relative path if the working directory was removed, and for a URL: pathlib would
+    make `s3:/` of `s3://`, and so name a directory `s3:`."""
     if isinstance(path, Inside) and isinstance(path.base, str):
         return Inside(absolute(path.base), *path.names, in_log=path.in_log)
     text = checked_path(path)
@@ -112,10 +112,11 @@ class Storage:
         self.system = system
 
     def on(self, path: str) -> System:
-        """The system that has a user's path. Raises UsageError with the extra that a URL needs."""
-        if not is_url(path):
+        """The system that has a user's path. Raises UsageError with the extra that it needs."""
+        if not is_url(path) and archive_of(path) is None:
             return self.system
-        return cast("System", load_optional("aolog.storage.objects.system").object_system())
+        found: System = load_optional("aolog.storage.objects.tiers").system_of(path, self.system)
+        return found
 
     # --- directories, whose paths are the user's ------------------------------------------------
 
@@ -212,9 +213,8 @@ class Storage:
             above.sync()
 
     def _sync_existing(self, path: str | Directory) -> None:
-        """Syncs a directory because the creator of an entry may have been killed before its sync.
-        Ignores a directory that is unreadable or read-only: we cannot have created the entry there.
-        fsync on a read-only image fails with EINVAL."""
+        """Syncs a directory: the creator of an entry may have been killed before its sync. Ignores one that is
+        unreadable or read-only (EINVAL on an image): we cannot have created the entry there."""
         try:
             self.sync_directory(path)
         except PermissionDenied:

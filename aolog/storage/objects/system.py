@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 REFRESH_S = 1.0  # a follower sees a commit after it; one request of 0.0000004 USD
 _THREADS = 8  # of all open objects: ranges under way
-_FDS_BEGIN = 1 << 30  # no descriptor of the kernel's
+FDS_BEGIN = 1 << 30  # no descriptor of the kernel's
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _READABLE = 0o444
 
@@ -73,7 +73,8 @@ class Folder:
         self._tag: Tag | None = None  # of the manifest; None: there is none
         self._seen_s: float | None = None  # None: not read yet, or out of date
         self.changed_ns = 0
-        self.uuid = ""
+        self.uuid = ""  # of the archived log, in hex; "": this is no archive
+        self.end = 0  # the address after the last archived byte
         # The slab that a scan opens next; its beginning is already requested. `open` takes it from here.
         self.next_file: _OpenFile | None = None
         self._lock = Lock()
@@ -98,7 +99,7 @@ class Folder:
             if answer.tag != self._tag:
                 manifest = decode_manifest(bytes(answer.body), f"{self.url}/{MANIFEST}")
                 self._set({_file_name(e): _slab(e) for e in manifest.entries}, [])
-                self._tag, self.uuid = answer.tag, manifest.uuid
+                self._tag, self.uuid, self.end = answer.tag, manifest.uuid, manifest.end
         else:
             listed, folders = self.client.entries("")
             found = {n: _Object(n, size, etag, is_final=False) for n, size, etag in listed}
@@ -194,7 +195,7 @@ class ObjectSystem(System):
     def __init__(self) -> None:
         self._folders: dict[str, Folder] = {}
         self._open: dict[int, Folder | _OpenFile] = {}
-        self._next = _FDS_BEGIN
+        self._next = FDS_BEGIN
         self._lock = Lock()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="aolog-objects")
 
@@ -203,8 +204,8 @@ class ObjectSystem(System):
         with self._lock:
             return list(self._folders.values())
 
-    def _folder(self, url: str) -> Folder:
-        """Raises FileNotFoundError if nothing is below the URL."""
+    def folder(self, url: str) -> Folder:
+        """What is below the URL. Raises FileNotFoundError if nothing is."""
         url = normal_url(url)
         with self._lock:
             folder = self._folders.get(url)
@@ -236,7 +237,7 @@ class ObjectSystem(System):
             if path in above.objects(fresh=False):
                 return above, path
             if path in above.folders:
-                return self._folder(f"{above.url}/{path}"), ""
+                return self.folder(f"{above.url}/{path}"), ""
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         path = path.removesuffix("/.")
         head, _, name = path.rpartition("/")
@@ -244,7 +245,7 @@ class ObjectSystem(System):
             known = self._folders.get(head)
         if known is not None and name in known.objects(fresh=False):
             return known, name
-        return self._folder(path), ""
+        return self.folder(path), ""
 
     def open(  # type: ignore[override]  # a method here, the function itself there
         self, path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
@@ -273,7 +274,7 @@ class ObjectSystem(System):
         return found.pread(size, offset)
 
     def listdir(self, path: str | int, /) -> list[str]:
-        folder = self._dir(path) if isinstance(path, int) else self._folder(path)
+        folder = self._dir(path) if isinstance(path, int) else self.folder(path)
         return [*folder.objects(), *folder.folders]
 
     def fstat(self, fd: int, /) -> Status:  # type: ignore[override]
@@ -333,6 +334,14 @@ def _file_status(folder: Folder, name: str, size: int) -> Status:
     inode = hash((folder.url, folder.uuid, name)) & 0x7FFF_FFFF_FFFF
     changed = folder.changed_ns
     return Status(stat.S_IFREG | _READABLE, inode, size, changed, changed)
+
+
+def archived_uuid(url: str) -> str:
+    """The UUID, in hex, of the log whose archive is at the URL; "" if no archive is there."""
+    try:
+        return object_system().folder(url).uuid
+    except FileNotFoundError:
+        return ""
 
 
 @cache

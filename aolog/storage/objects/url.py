@@ -11,6 +11,8 @@ Credentials are not part of a URL: each provider's environment, files and metada
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Self
 
 from aolog.errors import UsageError
 
@@ -49,3 +51,27 @@ def normal_url(url: str) -> str:
     if {".", ".."} & set(names):
         raise UsageError(f"{url}: a store's URL has no . and ..", hint="write the whole path")
     return f"{scheme}://{'' if scheme == 'file' else authority}/{'/'.join(names)}".rstrip("/")
+
+
+class WithArchive(str):
+    """The path of a local log that is read as one log with its archive (tiers.py). url: of the archive. uuid:
+    of the log, in hex. A string elsewhere: results of string methods and f-strings are plain ones."""
+
+    __slots__ = ("url", "uuid")
+
+    url: str
+    uuid: str
+
+    def __new__(cls, path: str, url: str, uuid: str) -> Self:
+        """url: in its normal form."""
+        self = super().__new__(cls, path)
+        self.url, self.uuid = url, uuid
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., str], tuple[str, str, str]]:
+        return WithArchive, (str(self), self.url, self.uuid)
+
+
+def archive_of(path: str) -> str | None:
+    """The URL of the archive with which this path is read as one log; None without."""
+    return path.url if isinstance(path, WithArchive) else None
