@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aolog.cli.output import OutputClosed, OutputFailed, out
 from aolog.errors import counted
 from bridge.deliver.status import pending
+from bridge.operate.log_lines import STATUS_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -87,4 +88,5 @@ class LogLines:
         if error is not None:
             self._error_due_s = now_s + self._every_s
             words += f" ({error})"
-        _log.log(logging.INFO if error is None else logging.WARNING, "%s: %s", state, words)
+        level = logging.INFO if error is None else logging.WARNING
+        _log.log(level, "%s: %s", state, words, extra={"event": STATUS_LINE})

@@ -119,7 +119,7 @@ def run(
     that fails is tried again, with increasing delays, and does not stop the others. A lack of file
     descriptors is always waited out.
 
-    States are connecting, draining, live, blocked and stopped; `status --help` says what they mean.
+    States are connecting, draining, limited, live, blocked and stopped; `status --help` says what they mean.
 
     With --delivery exactly_once, records and the cursor are committed in one transaction.
     Consumers that read committed records see each record once, whatever is killed. The bridge

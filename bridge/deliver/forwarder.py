@@ -187,6 +187,7 @@ class Forwarder:
             gaps=self._source.losses.gaps,
             rate=self._rate,
             ahead_records=self._ahead(position, done(status), lag.records),
+            limited=self._source.rate_limit.limits(now_s),
         )
 
     def _lag(self, position: Position) -> Lag:

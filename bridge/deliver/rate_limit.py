@@ -7,6 +7,9 @@ import threading
 from math import inf
 
 BURST_S = 1.0  # unused tokens are kept for this long
+LIMITED_S = (
+    3.0  # a limit that held something back this lately counts as holding: batches come in steps
+)
 
 
 class RateLimit:
@@ -26,6 +29,7 @@ class RateLimit:
     ) -> None:
         self._shared = shared
         self._at_s: float | None = None
+        self._held_s: float | None = None  # when `wait_s` last asked for a wait
         self._lock = threading.Lock()
         self.change(records_per_s, bytes_per_s)
 
@@ -66,4 +70,11 @@ class RateLimit:
                 -left / rate for rate, left in zip(self._rates, self._left, strict=True) if left < 0
             ]
         also_s = 0.0 if self._shared is None else self._shared.wait_s(now_s)
-        return max([also_s, *debts])
+        longest_s = max([also_s, *debts])
+        if longest_s > 0:
+            self._held_s = now_s
+        return longest_s
+
+    def limits(self, now_s: float) -> bool:
+        """Whether the limit holds this log back, now or within the last seconds."""
+        return self._held_s is not None and now_s - self._held_s < LIMITED_S

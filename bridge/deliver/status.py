@@ -25,12 +25,16 @@ def pending(lag_records: int | None, ahead_records: int) -> int | None:
 
 class WaitingLane(TypedDict):
     """A lane whose records wait in the log. state: `waits`, it goes on by itself; `blocked`, somebody
-    has to act. partition: -1 for all of a topic's; topic: "" for all. A dict, as in JSON."""
+    has to act. partition: -1 for all of a topic's; topic: "" for all. reason: the whole sentence. cause:
+    the part of it that other lanes with the same problem share. code: of the refusal, see error_table;
+    "" if there is none. A dict, as in JSON."""
 
     topic: str
     partition: int
     state: str
     reason: str
+    cause: str
+    code: str
 
 
 class Status(NamedTuple):
@@ -53,6 +57,7 @@ class Status(NamedTuple):
     copies: messages that carry stamps of the log and are not its records where they are, as far as
     they were met; they do not count as delivered.
     durable: everything in the log before this address survives power loss; None if unknown.
+    limited: a rate limit holds records back, now or within the last seconds.
     """
 
     state: str
@@ -80,6 +85,7 @@ class Status(NamedTuple):
     waiting_lanes: tuple[WaitingLane, ...] = ()
     durable: int | None = None
     copies: int = 0
+    limited: bool = False
 
     def counted(self) -> dict[str, Any]:
         """The fields that COUNTED names."""

@@ -6,8 +6,9 @@
     GET  /healthz   200 while every thread makes progress, else 503 with the logs whose thread hangs
     GET  /readyz    200 while the root and the logs exist, the cluster of each running or idle log
                     answers, and no error stopped one; else 503
-    GET  /status    {"overview": ..., "logs": [...]}: see supervise/status.py; scrub: see scrub.py
+    GET  /status    {"overview": ..., "summary": ..., "clusters": [...], "logs": [...]}: see supervise/status.py; scrub: see scrub.py
     GET  /log       one log in detail: its slabs and disk (?log=NAME&cluster=NAME)
+    POST /token     204 with the token, else 401
     POST /action    {"action": "pause" | "resume" | "retry", "log": NAME, "cluster": NAME}; with the token
     POST /seek      {"to": PLACE, "dry_run": BOOL, "log": NAME, "cluster": NAME} of a paused log; with the token
 
@@ -115,6 +116,7 @@ class _Answers:
                 Route("/readyz", self._readyz),
                 Route("/status", self._status),
                 Route("/log", self._one_log),
+                Route("/token", self._check_token, methods=["POST"]),
                 Route("/action", self._action, methods=["POST"]),
                 Route("/seek", self._seek, methods=["POST"]),
             ]
@@ -138,7 +140,15 @@ class _Answers:
         logs = self._monitor.logs
         whole = overview(logs, waiting_for=self._monitor.waits())
         shown = [{**log.as_json(), "scrub": self._scrub(log)} for log in logs]
-        return json_response({"overview": whole._asdict(), "logs": shown})
+        clusters = [cluster._asdict() for cluster in self._monitor.health.clusters]
+        return json_response(
+            {
+                "overview": whole._asdict(),
+                "summary": self._monitor.summary(logs),
+                "clusters": clusters,
+                "logs": shown,
+            }
+        )
 
     def _scrub(self, log: LogStatus) -> dict[str, Any] | None:
         found = self._monitor.scrubbed(log.path)
@@ -162,6 +172,9 @@ class _Answers:
             }
         )
 
+    async def _check_token(self, request: Request) -> Response:
+        return self._refused(request) or Response(status_code=204)
+
     async def _action(self, request: Request) -> Response:
         def act(controls: Controls, given: dict[str, Any]) -> None:
             controls.control(_ACTIONS[given["action"]], str(given["log"]), str(given["cluster"]))
@@ -183,13 +196,19 @@ class _Answers:
         self, request: Request, act: Callable[[Controls, dict[str, Any]], object]
     ) -> Response:
         """Does what a request with the token asks for."""
+        if (refused := self._refused(request)) is not None:
+            return refused
+        controls = self._controls
+        assert controls is not None
+        return await carry_out(request, lambda given: act(controls, given))
+
+    def _refused(self, request: Request) -> Response | None:
+        """The answer to a request without the token."""
         if self._access.token is None:
             return error(401, "an action needs a token", "start with --http-token-file")
         if not self._access.may_act(request.headers.get("authorization")):
             return error(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
-        controls = self._controls
-        assert controls is not None
-        return await carry_out(request, lambda given: act(controls, given))
+        return None
 
     def _find(self, name: str | None, cluster: str | None) -> LogStatus | None:
         return next(
@@ -214,11 +233,14 @@ class _Answers:
     def _snapshot(self) -> dict[str, Any]:
         """All of one moment: its numbers add up."""
         logs = sorted(self._monitor.logs, key=_badness, reverse=True)
+        health = self._monitor.health
         return {
             "version": aolog.__version__,
             "can_act": self._controls is not None and self._access.token is not None,
             "summary": self._monitor.summary(logs),
             "overview": overview(logs, waiting_for=self._monitor.waits())._asdict(),
+            "clusters": [cluster._asdict() for cluster in health.clusters],
+            "troubles": [trouble._asdict() for trouble in health.troubles],
             "logs": [log.as_json() for log in logs[:LOGS_SHOWN]],
             "logs_left_out": max(0, len(logs) - LOGS_SHOWN),
             "problems": self._problems.latest(),

@@ -25,6 +25,8 @@ LogFormat = Literal["auto", "text", "json"]
 REPEATS_MAX = 5  # a minute: a cause that flaps shows in full, one that hammers does not fill a disk
 _PERIOD_S = 60.0
 KEPT = 50  # problems, for the page
+_LOGS_KEPT = 5  # of a problem
+STATUS_LINE = "status"  # the event of a line that says how the bridge is, as the page does
 _EXTRA = ("event", "code", "cluster", "left_out")
 
 
@@ -64,8 +66,15 @@ class _Json(logging.Formatter):
         return to_json(found)
 
 
+def _alike(record: logging.LogRecord) -> tuple[object, ...]:
+    """The same for lines that differ in numbers only."""
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    words = [str(value) for value in arguments if not isinstance(value, int | float)]
+    return (record.name, record.levelno, str(record.msg), *words)
+
+
 class Repetition(logging.Filter):
-    """Leaves out lines that repeat. Lines are alike that differ in numbers only."""
+    """Leaves out lines that repeat; see _alike."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,9 +87,7 @@ class Repetition(logging.Filter):
         now_s = time.monotonic()
         if now_s - self._begun_s >= _PERIOD_S:
             self._begun_s, self._before, self._seen = now_s, self._seen, Counter()
-        arguments = record.args if isinstance(record.args, tuple) else ()
-        words = [str(value) for value in arguments if not isinstance(value, int | float)]
-        key = (record.name, record.levelno, log_named(), str(record.msg), *words)
+        key = (log_named(), *_alike(record))
         self._seen[key] += 1
         left_out = self._before.pop(key, 0) - REPEATS_MAX
         if left_out > 0:
@@ -89,32 +96,38 @@ class Repetition(logging.Filter):
 
 
 class Problems(logging.Handler):
-    """The last KEPT different warnings and errors, each with how often it came. A line that comes again is
-    counted, not kept twice, so that one cause cannot push out the others. Thread-safe."""
+    """The last KEPT different warnings and errors, each with how often it came, and some of the logs that it was
+    about. A line that comes again, of whichever log, is counted, not kept twice, so that one cause cannot push
+    out the others. Lines that repeat the status are left out: the page shows that. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._mutex = threading.Lock()
-        self._kept: OrderedDict[tuple[str | None, str], dict[str, Any]] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, ...], dict[str, Any]] = OrderedDict()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keeps the line, without record contents: log lines have none."""
+        if getattr(record, "event", None) == STATUS_LINE:
+            return
         try:
             about, text = log_named(), one_line(record.getMessage())
         except Exception:  # noqa: BLE001 -- other code's wrong call: reported, as by other handlers
             self.handleError(record)
             return
         with self._mutex:
-            found = self._kept.pop((about, text), None) or {
+            key = _alike(record)
+            found = self._kept.pop(key, None) or {
                 "first_s": record.created,
                 "count": 0,
                 "level": record.levelname.lower(),
-                "log": about,
+                "logs": [],
                 "code": getattr(record, "code", None),
-                "message": text,
             }
-            found = {**found, "last_s": record.created, "count": found["count"] + 1}
-            self._kept[about, text] = found
+            logs = found["logs"]
+            if about is not None and about not in logs and len(logs) < _LOGS_KEPT:
+                logs = [*logs, about]
+            now = {"message": text, "last_s": record.created, "count": found["count"] + 1}
+            self._kept[key] = {**found, **now, "logs": logs}
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
 

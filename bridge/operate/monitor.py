@@ -20,6 +20,8 @@ from aolog.errors import AologError
 from aolog.log.directory import slab_bases
 from aolog.log.names import slab_name
 from bridge.deliver.status import done, pending
+from bridge.operate.health import Health
+from bridge.operate.trend import Trend
 from bridge.supervise.status import REMOVED_LOGS, LogStatus, Overview, overview
 from bridge.supervise.turns import Phase
 
@@ -31,14 +33,16 @@ if TYPE_CHECKING:
 
 POINT_S = 5.0  # an hour of points is 720: enough for a chart, 50 kB as JSON
 POINTS = 720
-TREND_S = 300.0  # the fill rate of a disk is measured over the last minutes: bursts average out
-_TREND_MIN_S = 20.0  # a trend of less is noise
+RATE_POINTS = (
+    3  # a rate is the mean of this many intervals: a writer that flushes each 10 s is steady
+)
 _MEASURE_S = 0.02  # of each second for file sizes: 5,000 logs are measured in about a minute
 PRUNED_SHOWN = 50  # slabs of a log that were deleted while the process watched
 
 
 class Point(NamedTuple):
-    """A moment of the last hour. Rates per second since the point before; None where not known."""
+    """A moment of the last hour. Rates: the mean of the last RATE_POINTS intervals, a second; None where not
+    known. What a log held when it was first seen did not come: it counts in `records_out` alone."""
 
     time_s: float
     records_in: float | None
@@ -48,8 +52,7 @@ class Point(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """Room for a log: on its file system, or below its bound. full_in_s: at the rate of the last
-    minutes; None while the free space does not shrink."""
+    """Room for a log: on its file system, or below its bound. full_in_s: see Trend."""
 
     free_bytes: int
     full_in_s: float | None
@@ -84,23 +87,6 @@ class Flow:
     bytes_out: int = 0
 
 
-class _Trend:
-    """Free bytes over the last minutes: of a file system, or of a log below its bound."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def add(self, now_s: float, free_bytes: int) -> Disk:
-        self._seen.append((now_s, free_bytes))
-        while now_s - self._seen[0][0] > TREND_S:
-            self._seen.popleft()
-        since_s, before = self._seen[0]
-        shrunk, took_s = before - free_bytes, now_s - since_s
-        if shrunk <= 0 or took_s < _TREND_MIN_S:
-            return Disk(free_bytes, None)
-        return Disk(free_bytes, free_bytes * took_s / shrunk)
-
-
 class Monitor:
     """Samples of a supervisor's statuses. For one thread: the server's.
 
@@ -125,10 +111,12 @@ class Monitor:
         self._storage, self._clock, self._now = storage, clock, now
         self._points: deque[Point] = deque(maxlen=POINTS)
         self._flows: dict[tuple[str, str], Flow] = {}  # sums of removed logs, as the statuses have
-        self._before: tuple[float, int, int | None] | None = None
+        # When, records done, records that came: at the last points.
+        self._sums: deque[tuple[float, int, int | None]] = deque(maxlen=RATE_POINTS + 1)
+        self._health = Health()
         self._unmeasured: list[str] = []
         self._measured: dict[str, Measured] = {}
-        self._trends: dict[str, tuple[_Trend, _Trend]] = {}  # of the disk, of the bound
+        self._trends: dict[str, tuple[Trend, Trend]] = {}  # of the disk, of the bound
         self._named: dict[tuple[str, str], bool] = {}
         self.started_s = now()
 
@@ -141,9 +129,9 @@ class Monitor:
             self._count(log)
         self._forget({(log.log, log.cluster) for log in logs})
         self._measure(logs, now_s)
-        before = self._before
-        if before is None or now_s - before[0] >= POINT_S:
+        if not self._sums or now_s - self._sums[-1][0] >= POINT_S:
             self._add_point(logs, now_s)
+        self._health.see(logs, self.waits(), self._now())
 
     def _count(self, log: LogStatus) -> None:
         if log.status is None or log.lag_bytes is None or log.phase == Phase.REMOVED:
@@ -170,17 +158,15 @@ class Monitor:
 
     def _add_point(self, logs: Sequence[LogStatus], now_s: float) -> None:
         whole = overview(logs)
-        finished, seen = done(whole), seen_of(whole)
-        rate_in = rate_out = None
-        if self._before is not None:
-            since_s, finished_before, seen_before = self._before
-            took_s = max(now_s - since_s, 1e-3)
-            rate_out = max(0, finished - finished_before) / took_s
-            if seen is not None and seen_before is not None:
-                rate_in = max(0, seen - seen_before) / took_s
-        self._before = now_s, finished, seen
+        came = None
+        if seen_of(whole) is not None:
+            came = sum(flow.records_in for flow in self._flows.values())
+        self._sums.append((now_s, done(whole), came))
+        finished = [(at_s, count) for at_s, count, _ in self._sums]
+        known = [(at_s, count) for at_s, _, count in self._sums if count is not None]
+        rate_in = None if came is None else _rate(known)
         lag = whole.lag_records, whole.lag_seconds
-        self._points.append(Point(self._now(), rate_in, rate_out, *lag))
+        self._points.append(Point(self._now(), rate_in, _rate(finished), *lag))
 
     def _measure(self, logs: Sequence[LogStatus], now_s: float) -> None:
         """Sizes of some logs now, of the others in later samples."""
@@ -200,11 +186,11 @@ class Monitor:
             free_bytes = storage.free_bytes(path)
         except (AologError, OSError):
             return  # it is being removed, or may not be read: the log's own status shows it
-        on_disk, below_bound = self._trends.setdefault(path, (_Trend(), _Trend()))
-        found = found._replace(disk=on_disk.add(now_s, free_bytes))
+        on_disk, below_bound = self._trends.setdefault(path, (Trend(), Trend()))
+        found = found._replace(disk=Disk(free_bytes, on_disk.add(now_s, free_bytes)))
         if self._log_max_bytes is not None:
             left = max(0, self._log_max_bytes - found.bytes)
-            found = found._replace(bound=below_bound.add(now_s, left))
+            found = found._replace(bound=Disk(left, below_bound.add(now_s, left)))
         self._measured[path] = found
 
     # --- what is known ------------------------------------------------------------------------
@@ -217,6 +203,11 @@ class Monitor:
     def points(self, after_s: float = 0.0) -> list[Point]:
         """The last hour, oldest first; only points later than a time."""
         return [point for point in self._points if point.time_s > after_s]
+
+    @property
+    def health(self) -> Health:
+        """What stops logs, and whether the clusters answer, by the last sample."""
+        return self._health
 
     def measured(self, path: str) -> Measured:
         """A log on disk."""
@@ -268,6 +259,14 @@ def seen_of(counts: LogStatus | Overview) -> int | None:
 def ahead_of(log: LogStatus) -> int:
     """Records after the position that are dealt with."""
     return 0 if log.status is None else log.status.ahead_records
+
+
+def _rate(sums: list[tuple[float, int]]) -> float | None:
+    """A second, from the first of these totals to the last one; None without two."""
+    if len(sums) < 2:
+        return None
+    (since_s, before), (now_s, count) = sums[0], sums[-1]
+    return max(0, count - before) / max(now_s - since_s, 1e-3)
 
 
 def look_at_slabs(path: str, storage: Storage, before: Measured) -> Measured:

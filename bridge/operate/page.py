@@ -9,12 +9,16 @@ from importlib.resources import files
 
 
 def load_page(name: str) -> tuple[str, str]:
-    """A page with its style inside, and its Content-Security-Policy: the page's own script and style
-    are named by their hashes, everything else is refused."""
-    folder = files("bridge.operate")
-    style = folder.joinpath("style.css").read_text(encoding="utf-8")
-    text = folder.joinpath(name).read_text(encoding="utf-8")
-    page = text.replace("<style></style>", f"<style>{style}</style>")
+    """A page with its style and scripts inside, and its Content-Security-Policy: they are named by their
+    hashes, everything else is refused."""
+
+    def text_of(name: str) -> str:
+        return files("bridge.operate").joinpath(name).read_text(encoding="utf-8")
+
+    page = text_of(name).replace("<style></style>", f"<style>{text_of('style.css')}</style>")
+    page = re.sub(
+        r'<script src="(\w+\.js)"></script>', lambda m: f"<script>{text_of(m[1])}</script>", page
+    )
 
     def hashes(tag: str) -> str:
         found = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)

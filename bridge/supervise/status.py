@@ -4,6 +4,7 @@ States:
 
     connecting   the cluster is unreachable
     draining     connected, with a backlog
+    limited      as draining, and a rate limit holds it back
     live         every record in the log has been sent
     blocked      stopped by an error, or waiting to try again: `error` has the reason
     stopped      ended
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog import Lag
 from bridge.deliver.status import COUNTED
+from bridge.supervise.trouble import troubles_of
 from bridge.supervise.turns import Phase
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ LIVE_LAG_S = 1.0  # a log that is being written always has records that are not 
 # Ten times the longest wait of a thread that works, except for a slow disk.
 STUCK_S = 60.0
 
-STATES = ("connecting", "draining", "live", "blocked", "stopped")
+STATES = ("connecting", "draining", "limited", "live", "blocked", "stopped")
 
 
 _SHOWN_PHASES = (Phase.QUEUED, Phase.RUNNING, Phase.PARKED, Phase.WAITING, Phase.STANDING)
@@ -108,10 +110,10 @@ class LogStatus(NamedTuple):
         if self.phase in {Phase.PAUSED, Phase.DONE, Phase.QUEUED, Phase.REMOVED}:
             return True
         running = self.phase in {Phase.RUNNING, Phase.PARKED}
-        return running and self.state in {"draining", "live"}
+        return running and self.state in {"draining", "limited", "live"}
 
     def as_json(self) -> dict[str, Any]:
-        """One flat object: these fields, and those of the forwarder's status."""
+        """One flat object: these fields, those of the forwarder's status, and its troubles."""
         own = self._asdict()
         status = own.pop("status")
         del own["lag"]
@@ -119,7 +121,8 @@ class LogStatus(NamedTuple):
         shown |= {name: getattr(self, name) for name in ("lag_records", "lag_bytes", "lag_seconds")}
         for name in ("state", *_TOTALS, "error"):
             shown.pop(name, None)
-        return {**own, **shown}
+        troubles = [trouble._asdict() for trouble in troubles_of(self)]
+        return {**own, **shown, "troubles": troubles}
 
 
 class Overview(NamedTuple):
@@ -217,7 +220,9 @@ def state_of(status: Status) -> str:
         status.lag_records is not None and status.lag_records <= under_way
     )
     soon = status.lag_seconds is not None and status.lag_seconds < LIVE_LAG_S
-    return "live" if sent or soon else "draining"
+    if sent or soon:
+        return "live"
+    return "limited" if status.limited else "draining"
 
 
 def overview(
@@ -230,7 +235,7 @@ def overview(
     states = {log.state for log in logs if log.phase != Phase.REMOVED}
     if waiting_for is not None:
         states.add("blocked")
-    order = ("blocked", "connecting", "draining", "live", "stopped")
+    order = ("blocked", "connecting", "limited", "draining", "live", "stopped")
     worst = next((state for state in order if state in states), "live")
     running = [log.status for log in logs if log.phase == Phase.RUNNING and log.status is not None]
     counts = {name: sum(getattr(log, name) for log in logs) for name in COUNTED}

@@ -48,6 +48,8 @@ class LaneReports:
                     "partition": partition,
                     "state": "waits" if retries else "blocked",
                     "reason": _waits((topic, partition), "waits at", at, lane.closed) + until,
+                    "cause": lane.closed.reason,
+                    "code": lane.closed.code,
                 }
 
     def log_stopped(self) -> None:

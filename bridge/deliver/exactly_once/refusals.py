@@ -78,10 +78,15 @@ class Refusals:
         if reason is None or self._engine.outstanding:
             return ()
         state = "waits" if self.waits is None else "blocked"
+        why = self.waits or Refusal(reason, "")
         topics = sorted(self._partitions.topics)[:LANES_MAX] or [""]
         return tuple(
-            WaitingLane(topic=t, partition=NO_PARTITION, state=state, reason=reason) for t in topics
-        )
+            WaitingLane(
+                topic=topic, partition=NO_PARTITION, state=state, reason=reason,
+                cause=why.reason, code=why.code,
+            )
+            for topic in topics
+        )  # fmt: skip  # one value
 
     def missing_right(self, event: Broke) -> str:
         """The log waits for a right to a topic. Kafka's error does not name the topic, so the cluster

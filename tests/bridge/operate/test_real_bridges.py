@@ -14,7 +14,7 @@ from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import Start, append, fill
 from tests.bridge.deliver.test_damaged_log import damage
 from tests.bridge.operate.conftest import violations
-from tests.bridge.operate.test_browser import HOSTILE
+from tests.bridge.operate.shown import HOSTILE
 from tests.bridge.operate.test_endpoint import where
 
 sync_api = pytest.importorskip("playwright.sync_api")

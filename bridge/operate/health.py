@@ -1,0 +1,108 @@
+"""Health: what stops logs, each cause once, and whether the clusters answer; with since when.
+
+The monitor calls `see` with each sample. A cause that is away for a moment keeps its beginning.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from bridge.supervise.trouble import Trouble, troubles_of
+from bridge.supervise.turns import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bridge.supervise.status import LogStatus
+
+_AWAY_S = 15.0  # a cause that is seen again within this long has not ended: connections flap
+_VARYING = re.compile(r"\(after [^()]*\)|\bfor \d+ s\b|\baddress \d+")
+LOGS_SHOWN = 200  # of a trouble
+_ORDER = ("retry", "cause", "nothing")
+
+Answers = Literal["answers", "no answer", "refuses", "not asked"]
+
+
+class Shown(NamedTuple):
+    """A trouble of one or more logs of a cluster. since_s: seconds since 1970. log_count: how many; logs: the
+    names of some. cluster: "" for all of them."""
+
+    cause: str
+    advice: str
+    needs: str
+    since_s: float
+    cluster: str
+    log_count: int
+    logs: tuple[str, ...]
+
+
+class ClusterHealth(NamedTuple):
+    """Whether a cluster answers, since when (seconds since 1970), and how many logs go to it. A cluster is
+    not asked while no log has anything to send."""
+
+    cluster: str
+    state: Answers
+    since_s: float
+    logs: int
+
+
+class Health:
+    """For one thread. troubles: those that need somebody first. clusters: by name."""
+
+    def __init__(self) -> None:
+        self.troubles: list[Shown] = []
+        self.clusters: list[ClusterHealth] = []
+        self._seen: dict[tuple[str, ...], tuple[float, float]] = {}  # since when, and the last time
+
+    def see(self, logs: Sequence[LogStatus], waits: str | None, now_s: float) -> None:
+        """The statuses of now. waits: as the supervisor's: the root or log that is missing."""
+        self._seen = {key: at for key, at in self._seen.items() if now_s - at[1] < _AWAY_S}
+        present = [log for log in logs if log.phase != Phase.REMOVED]
+        self._see_troubles(present, waits, now_s)
+        clusters = []
+        for name in sorted({log.cluster for log in present}):
+            own = [log for log in present if log.cluster == name]
+            state = _answers(own)
+            clusters.append(
+                ClusterHealth(name, state, self._since(("", name, state), now_s), len(own))
+            )
+        self.clusters = clusters
+
+    def _see_troubles(self, logs: Iterable[LogStatus], waits: str | None, now_s: float) -> None:
+        grouped: dict[tuple[str, ...], tuple[Trouble, list[str]]] = {}
+        if waits is not None:
+            missing = Trouble(waits, "create it, or correct the configuration", "cause")
+            grouped["", _alike(waits)] = (missing, [])
+        for log in logs:
+            for trouble in troubles_of(log):
+                key = log.cluster, _alike(trouble.cause), trouble.needs
+                grouped.setdefault(key, (trouble, []))[1].append(log.log)
+        shown = [
+            Shown(*trouble, self._since(key, now_s), key[0], len(names), tuple(names[:LOGS_SHOWN]))
+            for key, (trouble, names) in grouped.items()
+        ]
+        self.troubles = sorted(shown, key=lambda each: (_ORDER.index(each.needs), each.since_s))
+
+    def _since(self, key: tuple[str, ...], now_s: float) -> float:
+        since_s, _ = self._seen.get(key, (now_s, now_s))
+        self._seen[key] = since_s, now_s
+        return since_s
+
+
+def _alike(cause: str) -> str:
+    """The same for causes that differ in times and addresses only."""
+    return _VARYING.sub("", cause)
+
+
+def _answers(logs: Sequence[LogStatus]) -> Answers:
+    """Whether the cluster of these logs answers. One log that reaches it is enough."""
+    running = [log.status for log in logs if log.phase == Phase.RUNNING and log.status is not None]
+    if any(status.reachable for status in running):
+        return "answers"
+    waiting = [log for log in logs if log.state == "connecting"]
+    if any(trouble.needs == "cause" for log in waiting for trouble in troubles_of(log)):
+        return "refuses"
+    if waiting:
+        return "no answer"
+    return "answers" if any(log.phase == Phase.PARKED for log in logs) else "not asked"
