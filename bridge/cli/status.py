@@ -6,22 +6,23 @@ import http.client
 import json
 import os
 import shlex
+import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aolog import Lag, Reader
-from aolog.cli.cursor_state import LAG_HEAD, CursorState, cursor_state, lag_words, state_words
+from aolog.cli.cursor_state import CursorState, cursor_state
 from aolog.cli.lock_holders import Holders, require_log
-from aolog.cli.output import human_seconds, iso_time, json_option, out, table
+from aolog.cli.output import human_seconds, iso_time, json_option, out
 from aolog.cli.parse import DIRECTORY
 from aolog.errors import AologError, NoSuchCursor, NotALog, counted, records_lost
 from aolog.storage.storage import Storage
+from bridge.cli.log_table import lines_of
 from bridge.cli.report import words
 from bridge.config.names import address_of
 from bridge.errors import NotRunning
-from bridge.supervise.status import STUCK_S
-from bridge.supervise.turns import Phase
 
 if TYPE_CHECKING:
     from bridge.deliver.known_gaps import KnownGaps
@@ -51,10 +52,10 @@ def status(
     """Show the status of a running bridge over HTTP, or what can be read from the disk, and what to
     do about each problem.
 
-    States: connecting, draining (there is a backlog), live (no backlog; the newest records may be
-    under way), blocked (an error stopped it, or it waits to try again), stopped. From the disk:
-    running or stopped, the cursor and the lag after it. Of an archive of `pull --units`, also its
-    finished units.
+    States: connecting, draining (there is a backlog), limited (as draining, held back by a rate
+    limit), live (no backlog; the newest records may be under way), blocked (an error stopped it, or
+    it waits to try again), stopped. From the disk: running or stopped, the cursor and the lag after
+    it. Of an archive of `pull --units`, also its finished units.
 
     LOST: records that are damaged in the log, or removed by retention before they were delivered. Of a
     running bridge: since it started. From the disk: since the cursor exists, with the last gaps.
@@ -178,78 +179,39 @@ def _losses_of(path: str, cursor: str) -> tuple[KnownGaps, str | None]:
         return KnownGaps(), error.code
 
 
-HEAD = ("LOG", "CLUSTER", "STATE", *LAG_HEAD, "LOST", "REASON", "WHAT TO DO")
-
-
-def row_of(log: dict[str, Any]) -> list[object]:
-    """The columns of HEAD. log: a row of `/status`, or from the disk."""
-    return [
-        log["log"],
-        log.get("cluster"),
-        log["state"],
-        *lag_words(*(log.get(f"lag_{of}") for of in ("records", "bytes", "seconds"))),
-        log.get("lost_records"),
-        None if log.get("error") is None else state_words(log["error"], log.get("pruned_records")),
-        advice_of(log) or None,
-    ]
-
-
-_BY_STATE = {
-    "connecting": "check the network, the brokers and the certificates",
-    "blocked": "mend the cause; then send SIGHUP, or retry on the page",
-}
-_BY_CODE = {  # of a cursor on disk
-    "pruned": 'raise the writer\'s Retention(max_bytes=...), or set when_full="block"',
-    "cursor_corrupt": "set it again: aolog-bridge seek LOG --to PLACE",
-    "permission_denied": "run this command as the log's owner, or mend the owner of its files",
-    "cursor_foreign": "it is a cursor of another log: restore the log, or seek",
-}
-
-
-def advice_of(log: dict[str, Any]) -> str:
-    """What to do about a log, from its row in `/status` or from the disk: separated by semicolons, the most
-    urgent first; "" if there is nothing to do."""
-    said = []
-    if (log.get("silent_s") or 0) > STUCK_S:
-        said.append("its thread hangs: look at the disk, and restart")
-    if log.get("phase") == Phase.PAUSED:
-        said.append("resume it on the page")
-    elif log["state"] == "blocked" and log.get("stalled") and not log.get("standing"):
-        said.append("look at the broker of that partition; the bridge goes on by itself")
-    elif (what := _BY_STATE.get(log["state"])) is not None:
-        said.append(what)
-    if log["state"] == "stopped" and log.get("lag_records") != 0 and "phase" not in log:
-        said.append("start it: aolog-bridge run")
-    if (what := _BY_CODE.get(str(log.get("error")))) is not None:
-        said.append(what)
-    elif "losses" not in log and (log.get("lost_records") or log.get("gaps")):
-        said.append("see what was lost: aolog-bridge status --log LOG")
-    if log.get("dead_lettered"):
-        said.append(
-            "read LOG/dead-letter with aolog read; aolog-bridge replay --dead-letter sends it"
-        )
-    if log.get("dropped"):
-        said.append("find the producer of the records that were dropped")
-    if log.get("cut_off"):
-        said.append("find what ended the process before this one")
-    return "; ".join(said)
+def cluster_words(cluster: dict[str, Any]) -> str:
+    """Whether a cluster answers. cluster: of `/status`."""
+    since_s = max(0.0, time.time() - cluster["since_s"])
+    return f"cluster {cluster['cluster']}: {cluster['state']}, for {human_seconds(since_s)}"
 
 
 def summary(whole: dict[str, Any]) -> str:
-    """All logs together. whole: the overview of `/status`."""
+    """All logs together, without the reasons. whole: the overview of `/status`."""
     text = f"{whole['state']}: {counted(whole['logs'], 'log')}, {words(whole)}"
     if whole["lag_records"] and whole["lag_seconds"] is not None:
         text += f", the oldest pending {human_seconds(whole['lag_seconds'])} old"
-    return text + (f" ({whole['error']})" if whole["error"] else "")
+    return text
+
+
+def headlines(found: dict[str, Any]) -> list[str]:
+    """What concerns more than one log. found: `/status`."""
+    whole = found["overview"]
+    lines = [summary(whole)]
+    of_logs = {f"{log['log']}: {log['error']}" for log in found["logs"]}
+    if whole["error"] and whole["error"] not in of_logs:  # the root is missing
+        lines.append(whole["error"])
+    return lines + [cluster_words(cluster) for cluster in found.get("clusters", ())]
 
 
 def _show(found: dict[str, Any]) -> None:
     whole = found.get("overview")
     if whole is not None:
-        out.line(summary(whole))
-    rows = [row_of(log) for log in found["logs"]]
-    if rows:
-        out.line(table(HEAD, rows))
+        for headline in headlines(found):
+            out.line(headline)
+    if found["logs"]:
+        width = shutil.get_terminal_size().columns if out.is_terminal else None
+        for line in lines_of(found["logs"], width):
+            out.line(line.text)
     elif whole is None:
         out.line("there is no log")
     for name, why in found.get("unlisted", {}).items():

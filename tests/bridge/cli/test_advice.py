@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.cli.status import advice_of
+from bridge.cli.log_table import advice_of
 from bridge.supervise.status import STUCK_S
 from bridge.supervise.turns import Phase
 from tests.bridge.operate.test_http import LOG
@@ -22,7 +22,7 @@ def test_a_log_without_a_problem_needs_no_advice() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"state": "connecting"}, "check the network"),
+        ({"state": "connecting"}, "check bootstrap_servers"),
         ({"state": "blocked"}, "SIGHUP"),
         ({"state": "blocked", "phase": Phase.PAUSED}, "resume it"),
         ({"silent_s": STUCK_S + 1}, "hangs"),
