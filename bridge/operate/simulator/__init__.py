@@ -4,6 +4,6 @@
     program (a process), with a Buffer in it  ─────────────►  embedded broker  ──►  consumer that counts
 
 Read in this order: counts (what was promised, what arrived: lost, repeated), program (the process that
-writes numbered records), simulation (owns the processes, the broker, the faults), routes (the page's
+writes numbered records), child (a process), settings, simulation (owns the processes, the broker, the faults), routes (the page's
 HTTP). Nothing is modelled: a kill is SIGKILL, and what survives is read back from the broker.
 """

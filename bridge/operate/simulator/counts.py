@@ -8,6 +8,8 @@ missing. A missing record that was promised is lost.
 
 from __future__ import annotations
 
+from collections import deque
+
 
 class _Run:
     def __init__(self) -> None:
@@ -26,13 +28,18 @@ class Counts:
 
     def __init__(self) -> None:
         self._runs: dict[int, _Run] = {}
+        self._promises: deque[tuple[float, int, int]] = (
+            deque()
+        )  # when, run, number: not all arrived
         self.arrived = 0
         self.repeated = 0
 
-    def promised(self, run: int, number: int) -> None:
+    def promised(self, run: int, number: int, now_s: float = 0.0) -> None:
         """Everything up to this number is safe."""
         of = self._runs.setdefault(run, _Run())
-        of.promised = max(of.promised, number)
+        if number > of.promised:
+            of.promised = number
+            self._promises.append((now_s, run, number))
 
     def came(self, run: int, number: int) -> None:
         """A record arrived."""
@@ -60,6 +67,16 @@ class Counts:
         """Promised records that have not arrived and still may."""
         runs = self._runs.values()
         return sum(max(0, run.promised - run.arrived_to) for run in runs if not run.over)
+
+    def oldest_s(self, now_s: float) -> float | None:
+        """How long ago the oldest pending record was promised; None if none is pending."""
+        while self._promises:
+            promised_s, run, number = self._promises[0]
+            of = self._runs[run]
+            if number > of.arrived_to and not of.over:
+                return now_s - promised_s
+            self._promises.popleft()
+        return None
 
     def has_arrived(self, run: int, number: int) -> bool:
         """Whether this record arrived."""

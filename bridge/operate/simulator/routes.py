@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from bridge.operate.page import load_page
 from bridge.operate.server import LIMITS, Streams, carry_out, error, event, served
-from bridge.operate.simulator.simulation import Settings
+from bridge.operate.simulator.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -17,17 +16,17 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Self
 
 from aolog.errors import AologError, UsageError
 from aolog.storage.storage import Storage
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.fetcher import Fetcher
 from bridge.operate.monitor import Measured, look_at_slabs
+from bridge.operate.simulator.child import Child
 from bridge.operate.simulator.counts import Counts
+from bridge.operate.simulator.settings import ON_DISK, Settings, check, sentence
 
-Mode = Literal["log", "block", "error", "buffer", "always"]
-MODES: tuple[Mode, ...] = ("log", "block", "error", "buffer", "always")
 PROGRAM_STEPS = ("append", "flush", "sync")
 BRIDGE_STEPS = ("produce", "acknowledge", "commit")
 BUTTONS = ("error", "kill", *(f"crash-{step}" for step in (*PROGRAM_STEPS, *BRIDGE_STEPS)))
@@ -35,7 +34,6 @@ BUTTONS = ("error", "kill", *(f"crash-{step}" for step in (*PROGRAM_STEPS, *BRID
 TOPIC = "simulated"
 TURN_S = 0.1
 RESTART_S = 1.0  # a process that was killed begins again after this
-RATE_MAX, DELAY_MS_MAX = 5_000, 5_000
 _PRODUCE = 0  # Kafka's number of the request
 _TIMED_OUT, _NOT_ENOUGH_REPLICAS = 7, 19  # Kafka's codes; a client tries both again
 _STEP_S = 10.0
@@ -46,68 +44,6 @@ _RATE_S = 2.0
 _FROM_THE_FIRST = {(TOPIC, 0): -2}  # the client's number for the first offset that there is
 
 
-class Settings(NamedTuple):
-    """What the page sets. rate: records a second. delay_ms: of the broker's answers. full: whether the
-    program's disk is."""
-
-    rate: int = 200
-    delay_ms: int = 0
-    mode: Mode = "log"
-    down: bool = False
-    rejecting: bool = False
-    full: bool = False
-
-
-class _Child:
-    """A process that reports JSON lines. It ends by itself when nobody reads them any more, so a
-    simulator that is killed leaves no process."""
-
-    def __init__(self, command: list[str]) -> None:
-        self.last: dict[str, Any] = {}
-        self.crashed: dict[str, Any] | None = None
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, start_new_session=True,
-        )  # fmt: skip  # one call
-        self._reader = threading.Thread(target=self._read, daemon=True, name="reports")
-        self._reader.start()
-
-    def _read(self) -> None:
-        """Until the process ends. Closes what it reads: nobody else knows when it is done."""
-        assert self._process.stdout is not None
-        with self._process.stdout as reports:
-            for line in reports:
-                if not line.endswith("\n"):  # the process was killed
-                    break
-                found = json.loads(line)
-                if "crashed" in found:
-                    self.crashed = found
-                else:
-                    self.last = found
-
-    def tell(self, **what: object) -> None:
-        assert self._process.stdin is not None
-        with suppress(OSError, ValueError):  # it was killed a moment ago
-            self._process.stdin.write(json.dumps(what) + "\n")
-            self._process.stdin.flush()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self._process.kill()
-
-    @property
-    def is_over(self) -> bool:
-        return self._process.poll() is not None
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdin is not None
-        with suppress(OSError):  # what was not sent to it
-            self._process.stdin.close()
-        self._reader.join()
-
-
 @dataclass
 class _Round:
     """What begins anew with `reset`. first_run: of the program; records of earlier rounds are ignored."""
@@ -116,8 +52,8 @@ class _Round:
     directory: str
     first_run: int
     run: int
-    program: _Child = field(init=False)
-    bridge: _Child | None = None
+    program: Child = field(init=False)
+    bridge: Child | None = None
     counts: Counts = field(default_factory=Counts)
     accepted_before: int = 0
     events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS_KEPT))
@@ -168,7 +104,7 @@ class Simulation:
 
     def reset(self, settings: Settings) -> None:
         """Begins anew: another log, no faults, all counts 0."""
-        _check(settings)
+        check(settings)
         with self._lock:
             self._end_children()
             shutil.rmtree(self._round.directory, ignore_errors=True)
@@ -184,10 +120,10 @@ class Simulation:
         with self._lock:
             before = self._round.settings
             settings = before._replace(**changes)
-            _check(settings)
+            check(settings)
             self._round.settings = settings
             for name, value in changes.items():
-                self._say(f"{name} = {value}")
+                self._say(sentence(name, value))
             if settings.mode != before.mode:
                 self._end_children()
                 self._start()
@@ -207,7 +143,9 @@ class Simulation:
                 self._say("the broker answers one request with an error")
             elif button == "kill":
                 (self._round.bridge or self._round.program).kill()
-                self._say("killed -9: " + ("the bridge" if self._round.bridge else "the program"))
+                self._say(
+                    f"kill -9: {'the bridge' if self._round.bridge else 'the program'} is gone"
+                )
             elif step in PROGRAM_STEPS:
                 self._round.program.tell(crash=step)
             else:
@@ -239,7 +177,10 @@ class Simulation:
                 "repeated": counts.repeated,
                 "in_per_s": self._rate(0),
                 "out_per_s": self._rate(1),
-                "slabs": self._slabs(),
+                "in_memory": max(0, program.get("accepted", 0) - program.get("safe", 0)),
+                "under_way": 0 if bridge is None else bridge.get("outstanding", 0),
+                "oldest_s": counts.oldest_s(time.monotonic()),
+                "slabs": self._slabs() if self._round.settings.mode in ON_DISK else [],
                 "events": list(self._round.events),
                 "crashes": [self._judged(crash) for crash in self._round.crashes],
             }
@@ -268,13 +209,13 @@ class Simulation:
             "servers": self._broker.bootstrap_servers, "run": self._round.run,
             "rate": self._round.settings.rate,
         }  # fmt: skip  # one value
-        self._round.program = _Child(
+        self._round.program = Child(
             [sys.executable, "-m", "bridge.operate.simulator.program", json.dumps(given)]
         )
 
     def _start_bridge(self) -> None:
         # One request at a time: the embedded broker does not judge the order of several.
-        self._round.bridge = _Child(
+        self._round.bridge = Child(
             [sys.executable, "-m", "bridge", "run", "--root", self._round.directory, "--topic", TOPIC,
              "--bootstrap-servers", self._broker.bootstrap_servers, "--json", "--prune",
              "--status-seconds", "0.1", "-X", "max.in.flight=1"]
@@ -308,7 +249,7 @@ class Simulation:
     def _turn(self, now_s: float) -> None:
         program = self._round.program
         if program.last:
-            self._round.counts.promised(program.last["run"], program.last["safe"])
+            self._round.counts.promised(program.last["run"], program.last["safe"], now_s)
         if self._round.settings.rejecting:
             self._broker.push_request_errors(_PRODUCE, [_NOT_ENOUGH_REPLICAS] * 5)
         self._crash_bridge(now_s)
@@ -431,12 +372,3 @@ class Simulation:
 
     def _say(self, text: str) -> None:
         self._round.events.append({"time_s": time.monotonic() - self._round.began_s, "text": text})
-
-
-def _check(settings: Settings) -> None:
-    if not 0 <= settings.rate <= RATE_MAX:
-        raise UsageError(f"rate = {settings.rate}", hint=f"0 to {RATE_MAX}")
-    if not 0 <= settings.delay_ms <= DELAY_MS_MAX:
-        raise UsageError(f"delay_ms = {settings.delay_ms}", hint=f"0 to {DELAY_MS_MAX}")
-    if settings.mode not in MODES:
-        raise UsageError(f"mode = {settings.mode}", hint="one of " + ", ".join(MODES))

@@ -17,7 +17,8 @@ from aolog.errors import UsageError
 from bridge.operate.access import Access
 from bridge.operate.simulator.counts import Counts
 from bridge.operate.simulator.routes import serving
-from bridge.operate.simulator.simulation import BUTTONS, Settings, Simulation
+from bridge.operate.simulator.settings import Settings
+from bridge.operate.simulator.simulation import BUTTONS, Simulation
 from tests.bridge.conftest import Start, wait_until
 from tests.bridge.operate.conftest import violations
 from tests.bridge.operate.test_http import ask
@@ -160,7 +161,7 @@ def test_a_program_that_ends_while_its_reports_are_read_raises_in_no_thread(
 
     monkeypatch.setattr(threading, "excepthook", raised.append)
     slow_json = SimpleNamespace(loads=slowly, dumps=json.dumps)
-    monkeypatch.setattr("bridge.operate.simulator.simulation.json", slow_json)
+    monkeypatch.setattr("bridge.operate.simulator.child.json", slow_json)
     readers = [thread for thread in threading.enumerate() if thread.name == "reports"]
     assert readers
     reading.clear()
@@ -222,14 +223,16 @@ def test_every_control_of_the_page_does_what_it_says(
         expect(page.locator("#broker-state")).to_have_text("answers after 100 ms")
         page.get_by_role("button", name="One error").click()
         page.get_by_role("button", name="kill -9").click()
-        expect(page.locator("#events")).to_contain_text("killed -9: the bridge")
+        expect(page.locator("#events")).to_contain_text("kill -9: the bridge is gone")
         page.get_by_label("Buffer on disk").click()
         expect(page.locator("#mode")).to_have_value("block")
-        expect(page.get_by_label("Crash after produce")).to_be_disabled()
+        for control in (page.get_by_label("Crash after produce"), page.get_by_text("Disk full")):
+            expect(control).to_be_disabled()
+        expect(page.locator("#strip")).to_be_hidden()
         page.locator("#mode").select_option("log")
         expect(page.get_by_label("Buffer on disk")).to_be_checked()
         page.get_by_role("button", name="Begin anew").click()
-        expect(page.locator("#events")).not_to_contain_text("killed")
+        expect(page.locator("#events")).not_to_contain_text("kill -9")
         page.get_by_label("Crash after append").click()
         expect(page.locator("#events")).to_contain_text("crashed after append")
         assert "crash-append" in page.url  # a run can be shared
@@ -237,6 +240,39 @@ def test_every_control_of_the_page_does_what_it_says(
         expect(page.locator("#fate-append")).to_have_text("")
         expect(page.locator("#events")).to_contain_text("crashed after append")
     assert set(BUTTONS) >= {"error", "kill", "crash-append"}
+
+
+def test_the_page_says_where_records_are_why_they_wait_and_never_scrolls_sideways(
+    page: sync_api.Page, simulation: Simulation
+) -> None:
+    begin(simulation, rate=3000)
+    width = "document.documentElement.scrollWidth"
+    with serving(Access("127.0.0.1:0"), simulation) as at:
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.goto(f"http://127.0.0.1:{at[1]}/")
+        expect(page.locator("#pipe-out")).to_have_class("pipe moves")
+        page.get_by_role("button", name="Broker rejects").click()
+        expect(page.locator("#state")).to_have_text("broker rejects")
+        expect(page.locator("#events")).to_contain_text("the broker rejects everything")
+        expect(page.locator("#bridge-state")).to_contain_text(
+            "waits: the broker rejects what it sends"
+        )
+        expect(page.locator("#oldest")).to_contain_text(" s")
+        expect(page.locator("#pipe-out")).to_have_class("pipe waits")
+        wait_until(lambda: len(simulation.snapshot()["slabs"]) > 40, 40)
+        assert page.evaluate(width) == 390
+        page.get_by_role("button", name="Broker rejects").click()
+        page.locator("#rate").fill("0")
+        expect(page.locator("#program-state")).to_contain_text("pauses")
+        expect(page.locator("#events")).to_contain_text("the program pauses")
+        expect(page.locator("#oldest")).to_have_text("none")
+        for mode in ("block", "error", "buffer", "always"):
+            page.locator("#mode").select_option(mode)
+            expect(page.locator("#mode-text")).to_contain_text(
+                "Nothing is kept on disk" if mode in {"block", "error"} else "At least once"
+            )
+            assert page.evaluate(width) == 390
+            assert violations(page) == []
 
 
 def test_a_wrong_request_says_why(simulation: Simulation) -> None:
