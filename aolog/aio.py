@@ -46,6 +46,8 @@ _T = TypeVar("_T")
 _Log = TypeVar("_Log", _Writer, _Reader)
 _WAIT_S = 0.2  # a thread that waits for records checks this often whether its reader is closed
 _DAY_S = 86_400.0
+# What is read for single records: a call in the thread takes as long as hundreds of them.
+_AHEAD_BYTES = 4 * BATCH_BYTES
 
 
 class Worker:
@@ -249,7 +251,7 @@ class Reader:
                 record: Record | None = None if reading is None else next(reading.records, None)
                 if record is not None:
                     return record
-                if not self._ahead and not await self._fetch(BATCH_BYTES, timeout):
+                if not self._ahead and not await self._fetch(_AHEAD_BYTES, timeout):
                     return None
                 reading = FrameRecords(self._ahead[0], RecordFrame.records)
                 self._reading, self._ahead = reading, self._ahead[1:]
@@ -262,7 +264,13 @@ class Reader:
         if not isinstance(error, asyncio.CancelledError | GeneratorExit):
             view_of(self.log).after_error(error)
         if view_of(self.log).has_failed:
-            self._reading, self._ahead = None, []
+            self._drop()
+
+    def _drop(self) -> None:
+        """Forgets the frames that were read ahead."""
+        if self._reading is not None:
+            self._reading.end()
+        self._reading, self._ahead = None, []
 
     def __aiter__(self) -> AsyncIterator[Record]:
         """The records up to the end of the log, including those appended meanwhile."""
@@ -276,6 +284,9 @@ class Reader:
             while (record := await self.read(wait_s)) is not None or timeout is None:
                 if record is not None:
                     yield record
+                if self._reading is not None:  # no call a record
+                    for record in self._reading.records:  # until another call drops the frame
+                        yield record
         except BaseException as error:
             self._after_error(error)
             raise
@@ -321,7 +332,8 @@ class Reader:
         try:
             address = await self._worker.run(partial(self.log.seek, where, ordinal=ordinal))
             end = view_of(self.log).position
-            self._pending, self._reading, self._ahead, self._end = None, None, [], end
+            self._drop()
+            self._pending, self._end = None, end
         except BaseException as error:
             self._after_error(error)
             raise
