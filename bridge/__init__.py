@@ -2,26 +2,26 @@
 
     log ► read ► route ► lanes ► Kafka ► acknowledged ► cursor ► prune
 
-Rooms, in the order of their imports: config, kafka, deliver (one log), supervise (many logs), operate,
-buffer (`Buffer`, for programs that send), client, pull, ingest, testing, cli. The guarantees are in
-aolog/docs/explanation/guarantees.md.
+The forwarder is in six rooms: config, kafka, deliver (one log), supervise (many logs), operate, cli. The
+others use it or go beside it, each with its commands: client (JSON clients, files, `Buffer`), pull, ingest,
+simulate, testing. The guarantees are in aolog/docs/explanation/guarantees.md.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridge.config import client_check as _client_check
-
 if TYPE_CHECKING:
-    from bridge.buffer.buffer import Buffer
-    from bridge.buffer.file_provider import FileProvider
-    from bridge.buffer.provider import Message, NotDelivered, Provider
+    from bridge.client.buffer.aio import AsyncBuffer
+    from bridge.client.buffer.buffer import Buffer
+    from bridge.client.buffer.file_provider import FileProvider
+    from bridge.client.buffer.kafka_provider import KafkaProvider
+    from bridge.client.buffer.provider import Message, NotDelivered, Provider
     from bridge.errors import Rejected
-    from bridge.kafka.provider import KafkaProvider
     from bridge.testing.providers import FaultyProvider, MemoryProvider
 
 __all__ = [
+    "AsyncBuffer",
     "Buffer",
     "FaultyProvider",
     "FileProvider",
@@ -34,26 +34,17 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Buffer": "buffer.buffer",
+    "AsyncBuffer": "client.buffer.aio",
+    "Buffer": "client.buffer.buffer",
     "FaultyProvider": "testing.providers",
-    "FileProvider": "buffer.file_provider",
-    "KafkaProvider": "kafka.provider",
+    "FileProvider": "client.buffer.file_provider",
+    "KafkaProvider": "client.buffer.kafka_provider",
     "MemoryProvider": "testing.providers",
-    "Message": "buffer.provider",
-    "NotDelivered": "buffer.provider",
-    "Provider": "buffer.provider",
+    "Message": "client.buffer.provider",
+    "NotDelivered": "client.buffer.provider",
+    "Provider": "client.buffer.provider",
     "Rejected": "errors",
 }
-
-
-def _check_settings(settings: dict[str, Any]) -> None:
-    """Imports Kafka's client only when a configuration is read."""
-    from bridge.kafka.settings import check
-
-    check(settings)
-
-
-_client_check.check = _check_settings
 
 
 if not TYPE_CHECKING:  # otherwise mypy would accept any name

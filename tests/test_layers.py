@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[1]
 ROOMS = {
     "aolog": ("errors", "record", "format", "storage", "queuefka", "log", "write", "read", "maintenance",
               "publish", "aio", "cli", "spark", "examples", "testing"),
-    "bridge": ("errors", "config", "kafka", "deliver", "supervise", "buffer", "operate", "client",
-               "pull", "ingest", "testing", "cli", "deploy", "examples"),
+    "bridge": ("errors", "kafka", "config", "deliver", "supervise", "operate", "cli",  # the forwarder
+               "pull", "client", "ingest", "testing", "simulate", "deploy", "examples"),
 }  # fmt: skip  # a table
 APART = ({"write", "read"},)  # neither imports the other
 ENTRIES_MAX = {"aolog": 20, "bridge": 17}  # at the top of the package, all files and directories
@@ -42,6 +42,11 @@ class Rule(NamedTuple):
 ARROW = ("aolog.format.arrow_schema", "aolog.read.arrow", "aolog.write.arrow", "aolog.spark",
          "bridge.deliver.transform_arrow")  # fmt: skip  # a list
 SPARK_COMMANDS = ("aolog.spark.pipeline", "aolog.examples")
+BRIDGE_COMMANDS = (
+    "bridge.cli", "bridge.client.consume_command", "bridge.client.files.command", "bridge.ingest.command",
+    "bridge.pull.commands", "bridge.simulate.broker_command", "bridge.simulate.command", "bridge.simulate.demo",
+    "bridge.testing.apache_kafka.command",
+)  # fmt: skip  # a list
 RULES = (
     Rule("bridge", ("bridge",)),
     Rule("bench", ()),
@@ -49,7 +54,7 @@ RULES = (
     Rule("tests", ()),
     Rule("aolog.testing", ("aolog.testing", "bridge.testing")),
     Rule("aolog.storage.system", ("aolog.storage", "aolog.testing", "aolog.log.lifetime",
-                                  "bridge.operate.simulator.program"), loading=True),
+                                  "bridge.simulate.program"), loading=True),
     Rule("confluent_kafka", ("bridge.kafka", "bridge.client", "bridge.testing.apache_kafka",
                              "aolog.spark.kafka_sink")),
     Rule("aolog.spark.kafka_sink", ("aolog.spark",)),
@@ -61,7 +66,7 @@ RULES = (
     Rule("starlette", ("bridge.operate", "bridge.ingest")),
     Rule("uvicorn", ("bridge.operate",)),
     Rule("click", ("aolog.cli", "aolog.__main__", "bridge", *SPARK_COMMANDS)),
-    Rule("aolog.cli", ("aolog.cli", "aolog.__main__", "bridge.cli", *SPARK_COMMANDS)),
+    Rule("aolog.cli", ("aolog.cli", "aolog.__main__", *BRIDGE_COMMANDS, *SPARK_COMMANDS)),
 )  # fmt: skip  # a table
 # A module outside the command line whose docstring says Pure imports none of these, and of ours only
 # pure modules.
@@ -83,9 +88,10 @@ MUST_BE_PURE = {
 }  # fmt: skip  # a list
 # Modules and packages that may touch files.
 FILES_ALLOWED = (
-    "aolog.storage.system", "aolog.cli", "aolog.spark.java", "aolog.examples", "bridge.cli",
-    "bridge.config", "bridge.supervise.discovery", "bridge.client", "bridge.pull", "bridge.testing",
-    "bridge.operate.page", "bridge.operate.simulator", "bridge.deploy", "bridge.examples",
+    "aolog.storage.system", "aolog.cli", "aolog.spark.java", "aolog.examples", *BRIDGE_COMMANDS,
+    "bridge.kafka.setting_files", "bridge.config", "bridge.supervise.discovery", "bridge.operate.page",
+    "bridge.operate.unit_events", "bridge.client", "bridge.pull", "bridge.testing", "bridge.simulate",
+    "bridge.deploy", "bridge.examples",
 )  # fmt: skip  # a list
 FILE_LIBRARIES = {"fcntl", "glob", "io", "mmap", "shutil", "tempfile"}
 OS_WITHOUT_FILES = {"PathLike", "environ", "fsencode", "fspath", "getcwd", "getpid", "path", "register_at_fork",
@@ -294,7 +300,7 @@ def test_only_the_system_module_touches_files():
 def test_a_module_that_says_that_it_is_pure_is_pure():
     docstrings = {module: ast.get_docstring(tree) or "" for module, tree in trees().items()}
     pure = {module for module, text in docstrings.items() if SAYS_PURE.search(text)}
-    pure = {module for module in pure if not is_in(module, "aolog.cli", "bridge.cli")}
+    pure = {module for module in pure if not is_in(module, "aolog.cli", *BRIDGE_COMMANDS)}
     assert pure >= MUST_BE_PURE
     for module in sorted(pure):
         found = {one.name for one in imports()[module] if one.at_run_time}

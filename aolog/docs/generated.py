@@ -35,9 +35,9 @@ _BLOCK = re.compile(r"^```\{generated\} (\w+) ?(.*)\n```$", re.MULTILINE)
 _WITH_ERRORS = [
     "aolog.cli",
     "aolog.spark.kafka_sink",
-    "bridge.buffer.provider",
+    "bridge.client.buffer.provider",
     "bridge.cli",
-    "bridge.cli.demo.demo",
+    "bridge.simulate.demo.demo",
     "bridge.client.errors",
     "bridge.kafka.embedded",
 ]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bench.bridges import Destination
     from bench.cases.plan import Plan
     from bench.payloads import Proof
-    from bridge.buffer.settings import Mode
+    from bridge.client.buffer.settings import Mode
 
 __all__ = [
     "ASYNCHRONOUS", "BATCHES", "BUFFERED", "LOGGED", "SYNCHRONOUS", "group_of", "groups",

@@ -8,24 +8,27 @@ import aolog
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
 
 _COMMANDS = {
-    "broker": ("bridge.cli.broker", "Run a broker to try things out."),
+    "broker": ("bridge.simulate.broker_command", "Run a broker to try things out."),
     "check-config": ("bridge.cli.check_config", "Show what a configuration would run."),
-    "cluster": ("bridge.cli.cluster", "Run a real Apache Kafka, for development."),
-    "consume": ("bridge.cli.consume", "Print the records of a topic."),
+    "cluster": ("bridge.testing.apache_kafka.command", "Run a real Apache Kafka, for development."),
+    "consume": ("bridge.client.consume_command", "Print the records of a topic."),
     "cursors": ("bridge.cli.cursors", "Show the cursors of bridges."),
-    "demo": ("bridge.cli.demo.command", "Watch an outage and a kill lose nothing."),
-    "files": ("bridge.cli.files", "Files to a topic, or a topic to files."),
-    "ingest": ("bridge.cli.ingest", "Take records over HTTP into logs."),
-    "mirror": ("bridge.cli.mirror", "Copy topics from one cluster to another."),
-    "offsets": ("bridge.cli.topics", "Show offsets, lag of a group; set a group's offsets."),
-    "pull": ("bridge.cli.pull", "Write topics to a log."),
+    "demo": ("bridge.simulate.demo.command", "Watch an outage and a kill lose nothing."),
+    "files": ("bridge.client.files.command", "Files to a topic, or a topic to files."),
+    "ingest": ("bridge.ingest.command", "Take records over HTTP into logs."),
+    "mirror": ("bridge.pull.commands.mirror", "Copy topics from one cluster to another."),
+    "offsets": (
+        "bridge.pull.commands.topics",
+        "Show offsets, lag of a group; set a group's offsets.",
+    ),
+    "pull": ("bridge.pull.commands.pull", "Write topics to a log."),
     "replay": ("bridge.cli.replay", "Send a range, or dead letters, again."),
     "run": ("bridge.cli.run", "Forward logs to topics."),
     "seek": ("bridge.cli.seek", "Move a bridge's cursor."),
-    "simulate": ("bridge.cli.simulate", "Try faults on a page in the browser."),
+    "simulate": ("bridge.simulate.command", "Try faults on a page in the browser."),
     "status": ("bridge.cli.status", "Show a bridge's status."),
     "top": ("bridge.cli.top", "Watch a running bridge."),
-    "topics": ("bridge.cli.topics", "List, describe or create topics."),
+    "topics": ("bridge.pull.commands.topics", "List, describe or create topics."),
 }
 
 

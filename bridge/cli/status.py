@@ -129,7 +129,7 @@ def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any
     if tree.unlisted:
         found["unlisted"] = tree.unlisted
     if root is not None:
-        from bridge.pull.units import events_of
+        from bridge.operate.unit_events import events_of
 
         if events := events_of(root):
             seen = sum(event["seen"] for event in events)

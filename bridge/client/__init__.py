@@ -1,12 +1,11 @@
-"""Clients as the ancestors had them: JSON clients, heartbeats, signatures, file clients.
+"""What a program calls: JSON clients by hazdev-broker's configuration, `buffer/` (`bridge.Buffer`) and
+`files/` (file clients).
 
-This room owns what a program or a directory of files needs to talk to Kafka by hazdev-broker's
-configuration. It does not know how a log is delivered: files go through a log and the bridge.
+This room does not know how a log is delivered: files go through a log and the bridge.
 
 Read in this order: errors, properties (the Java client's and kafka-fast's keys), config, connection;
-delivery and producer; received, positions, heartbeat and consumer; aio (asyncio); signing; metrics; and for
-files: file_config, file_system, intake (directory → log), log_tap (topics → log), file_sinks (log → files),
-file_clients (the three programs). Each name is loaded when it is used: Kafka's client takes a while to
+delivery and producer; received, positions, heartbeat and consumer; aio (asyncio); signing; metrics;
+consume_command; then the two packages. Each name is loaded when it is used: Kafka's client takes a while to
 import.
 """
 

@@ -25,9 +25,9 @@ from bridge.client.delivery import send_failed
 from bridge.client.errors import KeyRefused, MissingTopic
 from bridge.client.heartbeat import make_heartbeat
 from bridge.client.producer import Producer
-from bridge.config.names import is_topic_name
 from bridge.kafka.client import made
 from bridge.kafka.client_queue import over_queue, queue_kbytes_of
+from bridge.kafka.topic_names import is_topic_name
 
 if TYPE_CHECKING:
     import re

@@ -33,10 +33,11 @@ from bridge.client.errors import (
     refuse,
 )
 from bridge.client.properties import IGNORED, REFUSED, RENAMED, Side, translate
-from bridge.config.names import TOPIC_NAME, check_servers
+from bridge.config.names import check_servers
 from bridge.config.secrets import read_text
 from bridge.config.settings import read_settings
 from bridge.errors import WrongConfiguration
+from bridge.kafka.topic_names import TOPIC_NAME
 
 Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 Source: TypeAlias = "Given | Options"

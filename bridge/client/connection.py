@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from bridge.client.errors import Problem, UnknownKey, WrongType
-from bridge.config.secrets import unreadable_file
 from bridge.config.settings import refused_keys
 from bridge.kafka.client import made, words
 from bridge.kafka.client_queue import QUEUE_KBYTES
+from bridge.kafka.setting_files import unreadable_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

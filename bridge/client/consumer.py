@@ -26,10 +26,10 @@ from bridge.client.heartbeat import HeartbeatWatch, heartbeat_in
 from bridge.client.metrics import families
 from bridge.client.positions import Positions, is_incremental
 from bridge.client.received import Received, received
-from bridge.config.names import is_topic_name
 from bridge.kafka.client import ALL_DOWN, away, ends_consumer, made, words
 from bridge.kafka.consumed import LeftOut, Omissions
 from bridge.kafka.error_table import Kind, kind_of, row_of
+from bridge.kafka.topic_names import is_topic_name
 
 if TYPE_CHECKING:
     from bridge.client.config import Source

@@ -21,10 +21,10 @@ from bridge.client.delivery import Delivery, Failures, Route, send_failed
 from bridge.client.errors import ClientClosed, MissingTopic, SendFailed
 from bridge.client.heartbeat import HeartbeatSender
 from bridge.client.metrics import families
-from bridge.config.names import is_topic_name
 from bridge.kafka.client import ALL_DOWN, away, let_go, made
 from bridge.kafka.client_queue import over_queue, queue_kbytes_of
 from bridge.kafka.headers import client_headers
+from bridge.kafka.topic_names import is_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -26,14 +26,14 @@ from pydantic import (
 from aolog.errors import AologError
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import check_mode, read_mode
-from bridge.config import client_check
 from bridge.config.named_function import FUNCTION_NAME, load_function
-from bridge.config.names import TOPIC_NAME, address_of, check_cursor, check_servers
+from bridge.config.names import address_of, check_cursor, check_servers
 from bridge.config.routing import PartitionRule, Rule
 from bridge.config.run_options import OPTIONS, Delivery, LogFormat, Poison
 from bridge.config.secrets import Setting, Stamps, exposures, is_reference, setting_of, stamps
 from bridge.config.settings import plain_values, read_settings, refused_keys
 from bridge.errors import WrongConfiguration, WrongSetting
+from bridge.kafka.topic_names import TOPIC_NAME
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's
 _PATH = r"^[^\x00]*$"  # the system's rule
@@ -83,6 +83,8 @@ def _take_settings(value: object, info: ValidationInfo) -> object:
 
 def _refused(settings: dict[str, Setting]) -> list[str]:
     """What the Kafka client refuses, or the bridge for the sake of its guarantees."""
+    from bridge.kafka.settings import check  # the client takes a while to import
+
     try:
         plain = plain_values(settings)
     except WrongSetting as error:
@@ -90,7 +92,7 @@ def _refused(settings: dict[str, Setting]) -> list[str]:
 
     def refusal(part: Mapping[str, Any]) -> str | None:
         try:
-            client_check.check(dict(part))
+            check(dict(part))
         except WrongSetting as error:
             return _without_secrets(str(error), settings)
         return None

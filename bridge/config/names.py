@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from aolog.errors import UsageError
 from aolog.log.names import check_cursor_name
 from bridge.errors import WrongSetting
-
-TOPIC_NAME = "[A-Za-z0-9._-]{1,249}"
-"""Kafka's rule for names of topics, as a regular expression."""
-_NO_TOPICS = {".", ".."}
-_INTERNAL = {
-    "__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state",
-}  # fmt: skip  # a table
+from bridge.kafka.topic_names import TOPIC_NAME
 
 # As librdkafka reads them: with or without a protocol and a port.
 _SERVER = re.compile(
@@ -35,12 +28,6 @@ def check_topic(name: str) -> str:
             hint="use up to 249 of letters, digits, '.', '_', '-'",
         )
     return name
-
-
-@lru_cache
-def is_topic_name(name: str) -> bool:
-    """Whether records may go to a topic of this name. Kafka reserves some."""
-    return re.fullmatch(TOPIC_NAME, name) is not None and name not in _NO_TOPICS | _INTERNAL
 
 
 def check_cursor(name: str) -> None:

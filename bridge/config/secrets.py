@@ -11,7 +11,6 @@ the directory of the configuration, or for an option the working directory.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import select
@@ -23,13 +22,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import SecretStr
 
+from bridge.kafka.setting_files import NO_FILES, names_a_file
+
 _SECRET = re.compile(r"password|secret|token$|key\.pem|sasl\.oauthbearer\.config|sasl\.jaas")
 _MASK = "**********"
 _FILE_BYTES_MAX = 1 << 20  # keys, keystores and configurations are smaller
 _PIPE_WAIT_S = 5  # a shell's <(command) may need a moment
-# The client reads the files that these keys name when it connects anew.
-_NAMES_A_FILE = re.compile(r"\.location$|\.keytab$|^sasl\.oauthbearer\.assertion\..*\.file$")
-_NO_FILES = {"", "probe"}  # the client looks for its authorities where systems have them
 # Below this key, the client's own keys end in .file.
 _HAS_FILE_KEYS = "sasl.oauthbearer.assertion"
 
@@ -74,7 +72,7 @@ def setting_of(key: str, value: object, base: Path) -> Setting | str:
     if isinstance(value, Setting):
         return value  # an option of the command line
     source = None
-    names_a_file = _NAMES_A_FILE.search(key) is not None
+    is_path = names_a_file(key)
     secret = _SECRET.search(key) is not None
     if isinstance(value, Mapping):
         ((kind, where),) = value.items()
@@ -86,7 +84,7 @@ def setting_of(key: str, value: object, base: Path) -> Setting | str:
             value, source = os.environ[where], f"environment {where}"
         else:
             try:
-                return _from_file(base / where, base if names_a_file else None, secret=secret)
+                return _from_file(base / where, base if is_path else None, secret=secret)
             except ValueError as error:
                 return str(error)
     elif isinstance(value, bool):
@@ -99,33 +97,13 @@ def setting_of(key: str, value: object, base: Path) -> Setting | str:
         return "contains a NUL"
     if not (_is_text(key) and _is_text(value)):
         return "has no UTF-8 form"
-    if names_a_file:
+    if is_path:
         value = _located(value, base)
     return Setting(SecretStr(value), source, secret)
 
 
 def _located(path: str, base: Path) -> str:
-    return path if path in _NO_FILES else str(base / path)
-
-
-def unreadable_file(settings: Mapping[str, Any]) -> str | None:
-    """What is wrong with the first file that these settings name and that cannot be read; None if all
-    can be. The client's own words name neither the file nor the reason."""
-    for key, path in settings.items():
-        if not _NAMES_A_FILE.search(key) or not isinstance(path, str) or path in _NO_FILES:
-            continue
-        try:
-            opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # it may be a FIFO
-        except OSError as error:
-            reason = error.strerror
-        else:
-            is_directory = stat.S_ISDIR(os.fstat(opened).st_mode)
-            os.close(opened)
-            if not is_directory or key.endswith("ca.location"):
-                continue
-            reason = os.strerror(errno.EISDIR)
-        return f"{key} names {path}, which cannot be read: {reason}"
-    return None
+    return path if path in NO_FILES else str(base / path)
 
 
 def _is_text(text: str) -> bool:
@@ -162,7 +140,7 @@ def stamps(settings: Mapping[str, Setting]) -> Stamps:
     """Of the files that hold these settings, or are named by them. A value that differs means that a file
     was replaced or written."""
     named = {str(s.path) for s in settings.values() if s.path is not None} | {
-        s.value.get_secret_value() for key, s in settings.items() if _NAMES_A_FILE.search(key)
+        s.value.get_secret_value() for key, s in settings.items() if names_a_file(key)
     }
     found: Stamps = {}
     for path in sorted(named):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from aolog.read.reader import view_of
 from aolog.record import Lag
-from bridge.config.names import is_topic_name
 from bridge.config.routing import Routing
 from bridge.deliver.at_least_once.delivery import AtLeastOnce
 from bridge.deliver.checkpoints import Checkpoints
@@ -24,6 +23,7 @@ from bridge.deliver.position import Position
 from bridge.deliver.status import done
 from bridge.deliver.transform import Transforms, View
 from bridge.errors import WrongSetting
+from bridge.kafka.topic_names import is_topic_name
 
 if TYPE_CHECKING:
     import os

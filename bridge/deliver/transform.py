@@ -24,10 +24,10 @@ from aolog.read.batch import Batch
 from aolog.record import Record
 from aolog.write.validate import check_record
 from bridge.config.named_function import load_function
-from bridge.config.names import is_topic_name
 from bridge.config.routing import FILTERED
 from bridge.kafka.error_table import TRANSFORM_FAILED
 from bridge.kafka.lane import Refusal
+from bridge.kafka.topic_names import is_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

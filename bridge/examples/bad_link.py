@@ -14,11 +14,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from aolog.log.retention import Retention
-from bridge.buffer.buffer import Buffer
-from bridge.buffer.file_provider import FileProvider
+from bridge.client.buffer.buffer import Buffer
+from bridge.client.buffer.file_provider import FileProvider
 
 if TYPE_CHECKING:
-    from bridge.buffer.provider import Provider
+    from bridge.client.buffer.provider import Provider
 
 DISK_BYTES = 64 << 20
 

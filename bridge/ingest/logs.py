@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aolog.errors import AddressPruned, LogClosed, NotALog, UsageError
 from aolog.read.reader import Reader
 from aolog.write.writer import Writer
-from bridge.config.names import is_topic_name
+from bridge.kafka.topic_names import is_topic_name
 
 if TYPE_CHECKING:
     from aolog.record import Record

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.config.names import is_topic_name
 from bridge.kafka.admission import Admission
 from bridge.kafka.client import (
     ALL_DOWN,
@@ -39,6 +38,7 @@ from bridge.kafka.refused_times import INVALID_TIMESTAMP
 from bridge.kafka.stalls import any_up, connecting_to, lanes_of
 from bridge.kafka.telemetry import note_brokers
 from bridge.kafka.topic_creation import TopicCreation, impossible_name
+from bridge.kafka.topic_names import is_topic_name
 from bridge.kafka.topic_settings import TopicSettings
 
 if TYPE_CHECKING:

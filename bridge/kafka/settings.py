@@ -7,10 +7,10 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from bridge.config.secrets import unreadable_file
 from bridge.errors import WrongSetting
 from bridge.kafka.client import AUTO_CREATE, DEFAULTS, FIXED, made, words
 from bridge.kafka.read_back import ReadBack
+from bridge.kafka.setting_files import unreadable_file
 
 _ALIASES = {  # the client's own
     "request.required.acks": "acks",

@@ -79,7 +79,7 @@ def serving(
     """Serves in a thread of its own; yields the address that it listens on. The thread samples the
     monitor, too. Raises UsageError where it cannot listen."""
     problems = Problems()
-    page, policy = load_page("page.html")
+    page, policy = load_page("bridge.operate", "page.html")
     answers = _Answers(page, access, monitor, controls, problems, Streams(limits.streams))
     monitor.sample()
     logging.getLogger().addHandler(problems)

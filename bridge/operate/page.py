@@ -8,12 +8,14 @@ import re
 from importlib.resources import files
 
 
-def load_page(name: str) -> tuple[str, str]:
-    """A page with its style and scripts inside, and its Content-Security-Policy: they are named by their
-    hashes, everything else is refused."""
+def load_page(package: str, name: str) -> tuple[str, str]:
+    """A page of a package with its style and scripts inside, and its Content-Security-Policy: they are named
+    by their hashes, everything else is refused. Pages share what is in this package."""
 
     def text_of(name: str) -> str:
-        return files("bridge.operate").joinpath(name).read_text(encoding="utf-8")
+        own = files(package).joinpath(name)
+        found = own if own.is_file() else files("bridge.operate").joinpath(name)
+        return found.read_text(encoding="utf-8")
 
     page = text_of(name).replace("<style></style>", f"<style>{text_of('style.css')}</style>")
     page = re.sub(

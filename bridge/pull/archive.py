@@ -26,6 +26,7 @@ from aolog.log.directory import Log
 from aolog.log.lock import lock_directory
 from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
+from bridge.operate.unit_events import CLAIMS, UNITS_FILE
 from bridge.pull.origin import Source
 from bridge.pull.positions import read_positions
 from bridge.supervise.discovery import find_logs
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
     from aolog.storage.file import File
 
-CLAIMS = ".pull"
-UNITS_FILE = "units.json"
 _ID_FILE = "archive-id"
 _STARTS_FILE = "latest.json"
 _NOTE = "aolog-archive:"

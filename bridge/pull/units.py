@@ -29,7 +29,8 @@ from uuid import UUID
 from aolog import Reader, Writer
 from aolog.errors import MALFORMED, AddressBeyondEnd, NotALog, UsageError
 from aolog.storage.storage import Storage
-from bridge.pull.archive import CLAIMS, UNITS_FILE, lock_claim, sync_last_slab, write_once
+from bridge.operate.unit_events import CLAIMS, UNITS_FILE, events_root
+from bridge.pull.archive import lock_claim, sync_last_slab, write_once
 from bridge.pull.origin import Source, origin_of
 from bridge.supervise.discovery import find_logs
 
@@ -56,7 +57,7 @@ class Units:
 
     def __init__(self, root: str, path: str, records: int) -> None:
         self._root, self._path, self._records = root, path, records
-        self._events_root = f"{os.path.normpath(root)}-events"
+        self._events_root = events_root(root)
         _check(root, records, self._events_root)
         os.makedirs(self._events_root, 0o700, exist_ok=True)  # noqa: PTH103 -- a string, as roots are
         write_once(root, UNITS_FILE, json.dumps({"records": records}))
@@ -176,17 +177,6 @@ class Units:
 
     def _claim_path(self, unit: Unit) -> Path:
         return Path(self._root, CLAIMS, f"{unit.source.file_name}.u{unit.number}")
-
-
-def events_of(root: str) -> list[dict[str, Any]]:
-    """All finished units of an archive, by time; empty if it has no units."""
-    found: list[dict[str, Any]] = []
-    if not Path(root, CLAIMS, UNITS_FILE).exists():  # ROOT-events may be anything
-        return found
-    for path in find_logs(f"{os.path.normpath(root)}-events").values():
-        with Reader(path) as reader:
-            found += [json.loads(record.value or b"") for record in reader]
-    return sorted(found, key=lambda event: event["ts"])
 
 
 def _check(root: str, records: int, events: str) -> None:

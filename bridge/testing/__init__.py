@@ -7,7 +7,7 @@ fixture: import it in a conftest.py.
 
 `apache_kafka` is a real Kafka on loopback.
 
-Read in this order: providers, contract, apache_kafka.
+Read in this order: providers, contract, apache_kafka (with the command `cluster`).
 """
 
 from __future__ import annotations

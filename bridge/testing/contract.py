@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.buffer.buffer import Buffer
-from bridge.buffer.provider import Message, Provider
+from bridge.client.buffer.buffer import Buffer
+from bridge.client.buffer.provider import Message, Provider
 from bridge.errors import Rejected
 from bridge.kafka.embedded import EmbeddedBroker
 

@@ -11,7 +11,7 @@ from bridge.errors import Rejected
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bridge.buffer.provider import Message, Provider
+    from bridge.client.buffer.provider import Message, Provider
 
 __all__ = ["FaultyProvider", "MemoryProvider"]
 

@@ -25,7 +25,7 @@ from aolog.log.cursor_file import read_position
 from aolog.storage.directory import Inside
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
-from bridge.buffer import provider
+from bridge.client.buffer import provider
 from bridge.deliver.at_least_once import deduplicate
 from bridge.deliver.checkpoint_file import CheckpointFile
 from bridge.deliver.checkpoints import checkpoints_path

@@ -9,7 +9,7 @@ import pytest
 
 import aolog
 from bridge import Buffer
-from bridge.buffer.file_provider import FileProvider
+from bridge.client.buffer.file_provider import FileProvider
 from bridge.config.load import load_text
 from bridge.deliver.rate_limit import RateLimit
 from bridge.supervise.options import cluster_options

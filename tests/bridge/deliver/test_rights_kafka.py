@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
-from bridge.buffer.buffer import Buffer
+from bridge.client.buffer.buffer import Buffer
+from bridge.client.buffer.kafka_provider import KafkaProvider
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.errors import Undeliverable
-from bridge.kafka.provider import KafkaProvider
 from tests.bridge.against_kafka import EXACTLY, committed_in, messages_in, raw_committed
 from tests.bridge.conftest import Forward, Process, Start, assert_arrived, fill, records_of
 from tests.kafka.rights import Right, StrictKafka, User

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from bridge.buffer.buffer import Buffer
-from bridge.kafka.provider import KafkaProvider
+from bridge.client.buffer.buffer import Buffer
+from bridge.client.buffer.kafka_provider import KafkaProvider
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import EXACTLY, committed_in
 from tests.bridge.conftest import Process, Start, assert_arrived, fill, records_of, wait_until

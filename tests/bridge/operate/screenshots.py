@@ -22,9 +22,9 @@ from playwright.sync_api import Page, expect, sync_playwright
 from aolog import Writer
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.operate.access import Access
-from bridge.operate.simulator.routes import serving
-from bridge.operate.simulator.settings import Settings
-from bridge.operate.simulator.simulation import Simulation
+from bridge.simulate.routes import serving
+from bridge.simulate.settings import Settings
+from bridge.simulate.simulation import Simulation
 from tests.bridge.operate.conftest import CHROMIUM, OPTIONS
 
 IMAGES = Path(__file__).parents[3] / "aolog/docs/images"

@@ -87,7 +87,7 @@ import resource, sys
 from confluent_kafka import KafkaException
 from aolog.errors import StorageFailed
 from bridge.kafka.client import admin_client
-from bridge.kafka.provider import KafkaProvider
+from bridge.client.buffer.kafka_provider import KafkaProvider
 
 wrong, good = ({"security.protocol": "SSL", "ssl.ca.location": file, "log_level": 0} for file in sys.argv[1:])
 provider = KafkaProvider("127.0.0.1:1", good)

@@ -14,9 +14,10 @@ from click.testing import CliRunner
 from aolog import Writer
 from aolog.errors import UsageError
 from bridge.cli import main
+from bridge.operate.unit_events import events_of
 from bridge.pull.archive import Archive
 from bridge.pull.origin import HEADER_NAME, Source
-from bridge.pull.units import Unit, Units, events_of
+from bridge.pull.units import Unit, Units
 
 SOURCE = Source("cluster", UUID(int=28), 3)
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from aolog.errors import NotALog
-from bridge.pull.units import events_of
+from bridge.operate.unit_events import events_of
 from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce, pull
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]

@@ -1,0 +1,79 @@
+"""What a Buffer delivers to: the protocol of a provider, and the messages that it gets.
+
+`bridge.client.buffer.kafka_provider` and `bridge.client.buffer.file_provider` are providers; `bridge.testing` has two
+more for tests, and the tests that every provider has to pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from aolog.errors import counted
+from bridge.errors import DestinationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from aolog.record import Headers
+
+
+class Message(NamedTuple):
+    """A message to deliver. timestamp_us: when `Buffer.send` accepted it, in microseconds since the
+    epoch; 0: unknown."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp_us: int = 0
+
+
+class NotDelivered(DestinationError):
+    """A Buffer accepted messages, did not deliver them, and does not store them: in the modes block
+    and error, after a rejection, and if its log accepted no more at the end. `undelivered`: these
+    messages, in order; some may have arrived. Send them again."""
+
+    code = "not_delivered"
+
+    def __init__(self, name: str, why: str, undelivered: Sequence[Message]) -> None:
+        count = len(undelivered)
+        were = "was" if count == 1 else "were"
+        super().__init__(
+            f"{counted(count, 'message', ',')} {were} not delivered to {name}: {why}",
+            hint="send `undelivered` again, in order",
+        )
+        self.undelivered = list(undelivered)
+
+
+class Provider(Protocol):
+    """A destination. One thread calls it, one call at a time.
+
+    Order: after a message that is not delivered, the provider delivers no other message of the same
+    topic and key, until `flush` has reported the first one. A call may block, but not for ever:
+    closing a Buffer may wait for it.
+
+    Errors: any exception but Rejected means "not now". The Buffer closes the provider, waits
+    `retry_wait_s`, longer each time, opens it again, and sends again what was not delivered. A
+    rejected message is removed when all messages before it are delivered.
+
+    name: for logs and errors. retry_wait_s: seconds before the first new try, at least 0.01.
+    """
+
+    name: str
+    retry_wait_s: float
+
+    def open(self) -> None:
+        """Called before the first message, and after `close`. Raises if it cannot."""
+
+    def send(self, message: Message) -> None:
+        """Accepts a message; the next `flush` delivers it at the latest. Raises if it cannot now,
+        and Rejected if it never can."""
+
+    def flush(self) -> Iterable[int]:
+        """Returns when the outcome of each message accepted since the last `flush` is known. The
+        positions of those that were not delivered, counted from 0; a mapping also has the reasons.
+        Raises if no outcome is known."""
+
+    def close(self) -> None:
+        """Releases everything, also after an `open` that failed. May forget messages that were
+        accepted and not flushed."""

@@ -1,0 +1,449 @@
+"""Store and forward: live while the destination keeps up, through the backlog while it does not.
+
+    state      offer puts a message  turn delivers from    ends when
+    live       in memory             what was read of the  mode buffer: a delivery failed, or memory
+                                     backlog, then memory  is full, or what it holds is too old
+    buffering  in the backlog        the backlog           it was read to its end, and nothing
+                                                           failed for `live_after_s` (never in mode
+                                                           always)
+
+Order. When live ends, undelivered messages go from memory to the backlog, in order, and later ones
+follow them there. Live begins under the lock, when the backlog is read to its end: nothing can be
+appended meanwhile. What was read is delivered first, then the cursor is committed, and only then
+memory is delivered, so that a kill cannot repeat old messages after new ones. (Live does not wait
+for an empty backlog: a program that sends all the time would never get there.)
+
+A batch from memory that is being delivered when another thread ends live goes to the backlog with
+the rest. Once its outcome is known, the backlog leaves out what was delivered.
+
+At least once: what a destination took without acknowledging it is sent again.
+
+Fail-stop: an unexpected exception (an interrupt, a bug) in a call that changes state sets `failed`.
+Nothing more is accepted or delivered, and the cursor stays. `store_rest` saves memory in the
+backlog; the next Buffer delivers it, some messages perhaps again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull, UsageError
+from aolog.log.lifetime import nested_call
+from bridge.client.buffer.memory_queue import Batch, MemoryQueue, bytes_of
+from bridge.client.buffer.provider import NotDelivered
+from bridge.client.buffer.provider_sender import ProviderSender
+from bridge.client.buffer.settings import BufferStatus
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from bridge.client.buffer.backlog import Backlog
+    from bridge.client.buffer.provider import Message, Provider
+    from bridge.client.buffer.settings import Settings
+
+_log = logging.getLogger("bridge.buffer")
+
+NOTHING_DUE_S = float("inf")
+SLOW_S = 1.0  # status reports a call of the provider that takes longer
+
+
+class Abandoned(Exception):
+    """The buffer failed or was closed during a call of the provider: the sending thread ends."""
+
+
+class StoreForward:
+    """See the module. Any thread may call `offer` and `status`; one thread calls `turn`.
+
+    backlog: None in the modes block and error. on_rejected: stores a message that will never be
+    accepted, or raises; then it is called again later.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        backlog: Backlog | None,
+        settings: Settings,
+        on_rejected: Callable[[Message, str], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        entropy: random.Random | None = None,
+    ) -> None:
+        self._lock = lock = threading.RLock()
+        self.changed = threading.Condition(lock)  # `offer` takes the lock itself: that costs less
+        # Undocumented, but Condition itself calls it; any other test would cost more.
+        self._is_locked: Callable[[], bool] = lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
+        self.sender = ProviderSender(
+            provider, on_rejected, retry_max_s=settings.retry_max_s, clock=clock, entropy=entropy
+        )
+        self._backlog = backlog
+        self.settings = settings
+        self.name = provider.name
+        self._clock = clock
+        self._on_disk = 0 if backlog is None else backlog.lag
+        self._live = backlog is None or (settings.mode != "always" and backlog.is_empty)
+        self._blocks = settings.mode == "block"
+        age_max_s = NOTHING_DUE_S if backlog is None else settings.live_age_s
+        self._memory = MemoryQueue(settings.memory_messages, settings.memory_bytes, age_max_s)
+        self._read = Batch()  # of the backlog, to be delivered before all else
+        self._at_end = self._live  # the backlog was read to its end, and nothing was appended since
+        self._uncommitted = False  # the reader has passed messages that the cursor has not
+        self._leave_out: set[int] = set()  # addresses in the backlog that are delivered
+        self._given_back: list[Message] = []
+        self._given_back_why = ""
+        self._commit_due_s = -NOTHING_DUE_S
+        self._calling_since_s: float | None = None  # a call of the provider is under way
+        self._abandoned = False  # `close` did not wait for that call
+        self.closing = False  # set under the lock; then nothing more is accepted
+        self.failed: BaseException | None = None  # see the module
+        self.full: StorageFull | None = None  # why the backlog accepts nothing now
+        self.is_idle = False  # the sending thread waits, and the next message wakes it
+
+    def fail(self, error: BaseException) -> None:
+        """Every later call reports this error; the sending thread ends."""
+        with self.changed:
+            self.failed = self.failed or error
+            self.changed.notify_all()
+
+    def rest(self, wait_s: float) -> None:
+        """The sending thread waits for so long, or until something happens. Under the lock."""
+        self.is_idle = self.sender.wait_s <= 0  # in a pause after a failure no message helps
+        self.changed.wait(wait_s)
+        self.is_idle = False
+
+    def wake(self) -> None:
+        """Something was accepted: ends `rest`."""
+        with self.changed:
+            self.is_idle = False  # once: other messages come before the thread runs
+            self.changed.notify_all()
+
+    def refuse_nested(self) -> None:
+        """Raises UsageError within another call of the same thread, such as in a signal handler or
+        a finalizer: the outer call has changed a part of the state, and holds the lock."""
+        if self._is_locked():
+            raise nested_call("buffer")
+
+    # --- accepting ----------------------------------------------------------------------------
+
+    def offer(self, message: Message) -> bool:
+        """Accepts a message. False: there is no room now (modes block and error, and with a
+        retention that blocks). Raises LogClosed while closing, NotDelivered in mode error after a
+        delivery failed, UsageError within another call or after a failure, and what Writer raises."""
+        if self._is_locked():
+            raise nested_call("buffer")
+        with self._lock:
+            try:
+                if self.closing or self._given_back or self.failed is not None:
+                    self.refuse()
+                    self.raise_given_back()
+                if self._live:
+                    if self._blocks and self.sender.error is not None:
+                        return False
+                    if self._memory.append(message):
+                        return True
+                return self._backlog is not None and self._store(message, self._backlog)
+            except AologError:
+                raise
+            except BaseException as error:
+                self.fail(error)
+                raise
+
+    def refuse(self) -> None:
+        """Raises if nothing is accepted any more."""
+        if self.closing:
+            raise LogClosed("the buffer is closed")
+        if self.failed is not None:
+            raise UsageError(
+                f"the buffer failed: {self.failed!r}",
+                hint="close it and open another one, which delivers what the log holds",
+            ) from self.failed
+
+    def _store(self, message: Message, backlog: Backlog) -> bool:
+        """As `offer`, of a message that memory does not take: the backlog does, after what memory holds."""
+        if self._live:
+            self._end_live(f"{len(self._memory):,} messages wait")
+        try:
+            if self._memory:
+                self._pour()
+            self._append(message)
+        except RetentionFull:
+            if backlog.blocks:
+                return False  # cannot wait here: making room needs this lock
+            raise
+        return True
+
+    def raise_given_back(self) -> None:
+        """Raises NotDelivered, once, with what was rejected and, in mode error, what was not
+        delivered. Under the lock."""
+        if self._given_back:
+            given_back, self._given_back = self._given_back, []
+            raise NotDelivered(self.name, self._given_back_why, given_back)
+
+    def _end_live(self, why: str) -> None:
+        """From now on through the backlog, in which `_pour` puts what memory holds."""
+        _log.warning("%s: through the backlog from now on: %s", self.name, why)
+        self._live = False
+
+    def _pour(self) -> None:
+        """Moves memory to the backlog, in order, where it survives a crash of the process. Raises
+        StorageError; then the rest stays in memory, before all later messages."""
+        assert self._backlog is not None
+        if self._memory:
+            self._memory.pour(self._append)
+            self._backlog.flush()
+            self.full = None
+
+    def _append(self, message: Message) -> int:
+        assert self._backlog is not None
+        address = self._backlog.append(message)
+        self._on_disk += 1
+        self._at_end = False
+        return address
+
+    # --- delivering ---------------------------------------------------------------------------
+
+    def turn(self) -> float:
+        """Delivers a batch, if there is one. Returns the seconds for which nothing is due, unless a
+        message is offered. What fails is tried again, with growing pauses."""
+        wait_s = self.sender.wait_s
+        if wait_s > 0:
+            return wait_s
+        try:
+            if self._read:
+                return self._deliver_read()
+            return self._turn_live() if self._live else self._turn_backlog()
+        except AologError as error:  # the disk: memory still holds what could not be stored
+            self.full = error if isinstance(error, StorageFull) else None
+            self.sender.fail(error)
+            return self.sender.wait_s
+
+    def _deliver_read(self) -> float:
+        batch = self._read
+        failure = self._deliver(batch)
+        left = batch.not_done()
+        with self.changed:
+            self._on_disk -= len(batch) - len(left)
+            self._read = left
+            if failure is not None and self._live:
+                self._end_live(failure)
+                self._pour()
+        if not left and self._clock() >= self._commit_due_s:
+            self._commit()
+        return 0.0
+
+    def _turn_live(self) -> float:
+        if self._uncommitted:  # before later messages: see the module
+            self._commit()
+        with self.changed:
+            if not self._live:  # another thread ended it
+                return 0.0
+            batch = self._memory.take(self.settings.batch_messages)
+        if not batch:
+            return NOTHING_DUE_S
+        failure = self._deliver(batch)
+        with self.changed:
+            self.changed.notify_all()
+            self._memory.settle()  # on a full disk also where live ended meanwhile
+            if not self._live:  # it did, and the batch is in the backlog
+                stored = {address for i, address in batch.addresses.items() if batch.done[i]}
+                self._leave_out |= stored
+                self._on_disk -= len(stored)
+            elif failure is None:
+                self.full = None  # nothing waits for room
+            elif self._backlog is not None:
+                self._end_live(failure)
+                self._pour()
+            elif self.settings.mode == "error":
+                self._given_back += self._memory.take_all()
+                self._given_back_why = failure
+        return 0.0
+
+    def _deliver(self, batch: Batch) -> str | None:
+        """As ProviderSender.deliver. Raises Abandoned if the buffer failed or was closed."""
+        with self.changed:
+            self._calling_since_s = self._clock()
+        try:
+            return self.sender.deliver(batch)
+        finally:
+            with self.changed:
+                self._calling_since_s = None
+                if self._abandoned or self.failed is not None:
+                    raise Abandoned
+
+    def abandon(self) -> bool:
+        """At a close: does not wait for the provider's call that is under way; False if there is
+        none. The next Buffer may deliver again what that call delivers."""
+        with self.changed:
+            self._abandoned = self._calling_since_s is not None
+            return self._abandoned
+
+    def _turn_backlog(self) -> float:
+        """Reads on; at the end of the backlog, begins live or waits for that."""
+        backlog = self._backlog
+        assert backlog is not None
+        if self._read_on():
+            return self._deliver_read()
+        with self.changed:  # nothing can be appended meanwhile
+            backlog.flush()
+            if not self._memory:  # otherwise the flush may have had nothing to write
+                self.full = None
+            while self._read_on():
+                pass  # no more than the writer's memory held
+            self._at_end = True
+            wait_s = self._until_live_s()
+            if wait_s <= 0:
+                _log.info("%s: live", self.name)
+                self._live = True
+                return 0.0
+        if self._read:
+            return self._deliver_read()
+        if self._uncommitted:
+            self._commit()
+        return wait_s
+
+    def _read_on(self) -> bool:
+        """Reads from the backlog into `_read`. False: nothing more was flushed."""
+        backlog = self._backlog
+        assert backlog is not None
+        lost = backlog.lost
+        found = backlog.read()
+        for address, message in found:
+            if address in self._leave_out:
+                self._leave_out.discard(address)
+            else:
+                self._read.add(message, address)
+        passed = {address for address in self._leave_out if address < backlog.address}
+        self._leave_out -= passed
+        with self.changed:
+            self._uncommitted |= bool(found)
+            # Retention removed them, but they were delivered: they are not lost.
+            backlog.lost -= min(len(passed), backlog.lost - lost)
+            self._on_disk -= backlog.lost - lost
+        return bool(found)
+
+    def _until_live_s(self) -> float:
+        """Seconds until live may begin, at the end of the backlog: the destination has to be
+        healthy for a while. None where memory holds what a full disk did not take."""
+        if self.settings.mode == "always":
+            return NOTHING_DUE_S
+        if self._memory:
+            return 0.0
+        held = sum(map(bytes_of, self._read.messages))
+        if (
+            len(self._read) > self.settings.memory_messages // 2
+            or held > self.settings.memory_bytes // 2
+        ):
+            return NOTHING_DUE_S  # live would end before this is delivered
+        return self.sender.healthy_since_s + self.settings.live_after_s - self._clock()
+
+    def _commit(self) -> None:
+        """The cursor passes what was read, which is delivered. Waits for the disk without the
+        lock."""
+        assert self._backlog is not None
+        self._backlog.commit(free=self._live)
+        self._uncommitted = False
+        self._commit_due_s = self._clock() + self.settings.commit_s
+        with self.changed:  # there may be room now
+            self.changed.notify_all()
+
+    # --- status and end -----------------------------------------------------------------------
+
+    def safe(self) -> bool:
+        """Whether all that was accepted is delivered, or survives a crash of the process in the
+        backlog. Under the lock. False on a full disk, and sets `full`."""
+        if self._memory:
+            return False
+        try:
+            if self._backlog is not None:
+                self._backlog.flush()
+        except StorageFull as error:
+            self.full = error
+            return False
+        except AologError:
+            raise
+        except BaseException as error:
+            self.fail(error)
+            raise
+        self.full = None
+        return True
+
+    @property
+    def all_delivered(self) -> bool:
+        """Whether nothing is left to do, in memory and on disk. Under the lock."""
+        return self._at_end and not (self._memory or self._read or self._uncommitted)
+
+    @property
+    def due(self) -> bool:
+        """Whether a turn has something to do now. Under the lock."""
+        return self.sender.wait_s <= 0 and not self.all_delivered
+
+    def give_back(self, message: Message, why: str) -> None:
+        """Returns a message to the caller of `offer`, in NotDelivered."""
+        with self.changed:
+            self._given_back.append(message)
+            self._given_back_why = why
+
+    @property
+    def why(self) -> str:
+        """Why the rest was not delivered at the end."""
+        return self.sender.error or self._given_back_why or "closed"
+
+    def store_rest(self) -> None:
+        """At the end: the cursor passes what is delivered, unless the buffer failed, and memory
+        goes to the backlog, if there is one. Under the lock. Raises what Writer and Reader raise;
+        then memory still holds what was not stored."""
+        if self._backlog is None:
+            return
+        self._live = False
+        try:
+            if self.failed is None:
+                while self._leave_out and not self._read and self._read_on():
+                    pass  # passes what was delivered while it went to the backlog
+                self._go_back(self._backlog)
+                if self._uncommitted:
+                    self._commit()
+        finally:
+            self._backlog.recover()
+            self._pour()
+
+    def _go_back(self, backlog: Backlog) -> None:
+        """The reader goes back to the first message that is not delivered."""
+        lost = backlog.lost
+        backlog.go_back([self._read.addresses[i] for i in self._read.left()])
+        self._on_disk -= backlog.lost - lost
+        self._read = Batch()
+
+    def give_up(self) -> list[Message]:
+        """What was rejected, and what memory still holds, at the very end. Under the lock."""
+        left = self._given_back + self._memory.take_all()
+        self._given_back = []
+        return left
+
+    def status(self) -> BufferStatus:
+        """A consistent moment. From any thread."""
+        with self.changed:
+            state = "live" if self._live else "buffering"
+            if self._live and self.settings.mode == "block" and self.sender.error is not None:
+                state = "blocked"
+            return BufferStatus(
+                state,
+                len(self._memory),
+                self._on_disk,
+                self.sender.delivered,
+                self.sender.rejected,
+                0 if self._backlog is None else self._backlog.lost,
+                self._trouble(),
+            )
+
+    def _trouble(self) -> str | None:
+        if self.failed is not None:
+            return f"failed: {self.failed!r}"
+        if self.full is not None:
+            return str(self.full)
+        if self.sender.error is not None or self._calling_since_s is None:
+            return self.sender.error
+        age_s = self._clock() - self._calling_since_s
+        return None if age_s < SLOW_S else f"no answer for {age_s:.1f} s"

@@ -1,0 +1,191 @@
+"""Topics into a log, each record once: what the file sinks read.
+
+At the start the log itself says how far each partition has come (log_positions.py); the group's committed
+offset only helps where the log has no position of a partition, or where another member of the group went
+further. It is committed with the topic's id, and counts for no other topic.
+
+Records are appended after the cluster has said once more that their topics have the ids that the
+positions have: ids never come back. Otherwise the client begins again at the new topic's first record.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from aolog import Writer
+from aolog.log.retention import Retention
+from bridge.client.consumer import Consumer
+from bridge.client.errors import ReceiveFailed
+from bridge.client.files.file_sinks import day_of
+from bridge.client.files.log_positions import LogPositions, place_header
+from bridge.errors import Unanswered
+from bridge.kafka.catalog import Catalog
+from bridge.kafka.consumed import LeftOut, Omissions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from bridge.client.config import Options
+    from bridge.client.heartbeat import Heartbeat
+    from bridge.client.received import Received
+    from bridge.kafka.catalog import Place
+
+_log = logging.getLogger("bridge.files")
+_SLABS = 4  # that are kept beside what the sink has not written
+_LOOK_S = 5.0  # between looks at the topics' ids while nothing comes
+_SAVE_S = 10.0  # between positions in the file: retention is slower
+_NOTE = "aolog-topic:"  # and the topic's id, beside committed offsets
+
+
+class LogTap:
+    """Copies topics to a log. One thread calls it. omissions: times that were left out. Raises as Consumer
+    and Writer do, and OSError."""
+
+    def __init__(
+        self,
+        log: Path,
+        options: Options,
+        topics: Sequence[str],
+        *,
+        on_heartbeat: Callable[[Heartbeat], None] | None,
+    ) -> None:
+        self.omissions = Omissions()
+        settings = {**options.settings, "enable.auto.commit": "false"}
+        self._options = options._replace(settings=settings)
+        self._topics = topics
+        self._on_heartbeat = on_heartbeat
+        self._held: list[Received] = []  # received, and not appended: the cluster is away
+        self._look_due_s = self._save_due_s = 0.0
+        self._catalog = Catalog(settings["bootstrap.servers"], options.settings)
+        with ExitStack() as stack:
+            self._writer = Writer(log, retention=Retention(max_slabs=_SLABS, when_full="error"))
+            stack.callback(self._writer.close)
+            self._writer.sync()  # the positions' file says that everything before them is durable
+            self._positions = LogPositions(log)
+            try:
+                self._look()
+            except Unanswered as error:  # asked again before the first record is appended
+                _log.warning("waiting: %s", error)
+            self._consumer = self._connected()
+            stack.callback(self._leave)
+            self._open = stack.pop_all()
+
+    def _connected(self) -> Consumer:
+        consumer = Consumer(self._options, on_heartbeat=self._on_heartbeat, keeper=self)
+        consumer.subscribe(self._topics)
+        return consumer
+
+    def _leave(self) -> None:
+        self._consumer.close()
+
+    def step(self, timeout_ms: float) -> int:
+        """Waits so long for records and appends them, durably; how many."""
+        records, failure = self._receive(timeout_ms)
+        anew: set[str] = set()
+        if records or failure or time.monotonic() >= self._look_due_s:
+            try:
+                anew = self._look()
+            except Unanswered as error:
+                if failure is not None:
+                    raise failure from None
+                if records and not self._held:
+                    _log.warning("waiting: %s", error)
+                self._held = records
+                return 0
+        if failure is not None and not anew:
+            raise failure
+        self._held = []
+        appended = self._append([record for record in records if record.topic not in anew])
+        if anew:  # the old consumer has fetched from the middle, or cannot go on
+            self._leave()
+            self._consumer = self._connected()
+        elif records:
+            try:
+                self._consumer.commit()
+            except ReceiveFailed as error:  # the log holds the positions
+                _log.warning("offsets are not committed: %s", error)
+        return appended
+
+    def _receive(self, timeout_ms: float) -> tuple[list[Received], ReceiveFailed | None]:
+        if self._held:
+            return self._held, None
+        try:
+            return self._consumer.poll_records(timeout_ms), None
+        except ReceiveFailed as error:  # perhaps for an offset that a topic made anew does not have
+            return [], error
+
+    def _look(self) -> set[str]:
+        """Which topics were made anew since the last look: their positions begin again."""
+        self._look_due_s = time.monotonic() + _LOOK_S
+        topics = self._catalog.existing(self._topics)
+        return self._positions.meet(topics, self._writer.end)
+
+    def _append(self, records: list[Received]) -> int:
+        appended = 0
+        for record in records:
+            place = (record.topic, record.partition)
+            if record.offset < self._positions.next.get(place, 0):
+                continue  # it is in the log
+            self._writer.append(
+                record.value,
+                key=record.key,
+                headers=(*record.headers, place_header(record.partition, record.offset)),
+                timestamp=self._time_us(record),
+                topic=record.topic,
+            )
+            self._positions.next[place] = record.offset + 1
+            appended += 1
+        if appended:
+            self._writer.sync()
+            if time.monotonic() >= self._save_due_s:
+                self._positions.save(self._writer.end)
+                self._save_due_s = time.monotonic() + _SAVE_S
+        return appended
+
+    def _time_us(self, record: Received) -> int | None:
+        """None for no time, and for one outside the years 1 to 9999: then the time of append counts."""
+        if record.timestamp is None:
+            return None
+        if day_of(1_000 * record.timestamp) is not None:
+            return 1_000 * record.timestamp
+        what = LeftOut(time_ms=record.timestamp)
+        self.omissions.note(record.topic, record.partition, record.offset, what)
+        return None
+
+    # --- for the consumer ---------------------------------------------------------------------
+
+    def note_of(self, topic: str) -> str:
+        """What is committed beside offsets of the topic."""
+        found = self._positions.ids.get(topic)
+        return "" if found is None else f"{_NOTE}{found}"
+
+    def start_of(
+        self, place: Place, committed: int, note: str, low: int | None, high: int | None
+    ) -> int | None:
+        """Where to begin in a partition; None: as the committed offset and auto.offset.reset say."""
+        topic, partition = place
+        mine = self.note_of(topic)
+        is_others = bool(mine) and note.startswith(_NOTE) and note != mine
+        wanted = self._positions.next.get(place)
+        if wanted is None:
+            return low if is_others else None
+        counts = not is_others and (high is None or committed <= high)
+        start = max(wanted, committed) if counts else wanted
+        if high is not None and start > high:
+            _log.error("%s/%d ends at %d and the log has come to %d: records were lost there, or the topic was"
+                       " made anew; it is read from its beginning", topic, partition, high, wanted)  # fmt: skip  # one call
+            self._positions.next[place] = low or 0
+            return low
+        if low is not None and start < low:
+            _log.error("%s/%d: %d offsets are gone before they were read: retention removed them",
+                       topic, partition, low - start)  # fmt: skip  # one call
+            return low
+        return start
+
+    def close(self) -> None:
+        """Ends both."""
+        self._open.close()

@@ -1,0 +1,1 @@
+"""Commands that read a cluster: pull, mirror, topics (also offsets), and log_offsets (offsets of a log)."""

@@ -1,0 +1,142 @@
+"""A file client's position belongs to a topic, not to its name: on a real Apache Kafka."""
+
+import struct
+import time
+import uuid
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from aolog import Reader, Writer
+from bridge.client import Producer
+from bridge.client.config import load
+from bridge.client.files.log_tap import LogTap
+from tests.bridge.client.conftest import consumer_config, producer_config
+from tests.bridge.conftest import SOON_S
+
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
+
+
+@pytest.fixture
+def tap(kafka, tmp_path):
+    """A tap of one group into one log, in this process; each call ends the last one."""
+    group, running = uuid.uuid4().hex, []
+
+    def make(topic, log="log", **properties):
+        close()
+        options = load(consumer_config(kafka, group, **properties), "consumer")
+        running.append(LogTap(tmp_path / log, options, [topic], on_heartbeat=None))
+        return running[-1]
+
+    def close():
+        while running:
+            running.pop().close()
+
+    make.group = group
+    yield make
+    close()
+
+
+def send(kafka, topic, values, partition=0):
+    with Producer(producer_config(kafka, producer_type="async")) as producer:
+        for value in values:
+            producer.send(topic, value, partition=partition)
+
+
+def make_anew(kafka, topic, count):
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic)
+    send(kafka, topic, named(b"new", count))
+
+
+def values(log):
+    with Reader(log) as reader:
+        return [record.value for record in reader]
+
+
+def run(tap, log, count):
+    """Until the log has so many records, and nothing more comes."""
+    until_s = time.monotonic() + SOON_S
+    while (found := len(values(log)) if log.exists() else 0) < count:
+        assert time.monotonic() < until_s, f"{found} of {count} records are in the log"
+        tap.step(200)
+    tap.step(200)
+
+
+def named(word, count):
+    return [b"%s %d" % (word, i) for i in range(count)]
+
+
+def test_a_topic_made_anew_while_the_client_was_stopped_is_read_from_its_beginning(
+    kafka, topic, tap, tmp_path, caplog
+):
+    name, log = topic(), tmp_path / "log"
+    send(kafka, name, named(b"old", 5))
+    run(tap(name), log, 5)
+    run(tap(name), log, 5)  # the same topic goes on
+    make_anew(kafka, name, 9)
+    run(tap(name), log, 14)
+    assert values(log) == [*named(b"old", 5), *named(b"new", 9)]
+    assert f"topic {name} was made anew; it is read from its beginning" in caplog.text
+    caplog.clear()
+    send(kafka, name, [b"later"])
+    run(tap(name), log, 15)
+    assert values(log)[-1] == b"later"
+    assert "made anew" not in caplog.text
+
+
+@pytest.mark.parametrize(("count", "reset"), [(3, "latest"), (3, "error"), (9, "earliest")])
+def test_a_topic_made_anew_while_the_client_runs_is_read_from_its_beginning(
+    kafka, topic, tap, tmp_path, caplog, count, reset
+):
+    name, log = topic(), tmp_path / "log"
+    send(kafka, name, named(b"old", 5))
+    run(tap(name), log, 5)
+    running = tap(name, auto_offset_reset=reset)
+    send(kafka, name, [b"old 5"])
+    run(running, log, 6)
+    make_anew(kafka, name, count)
+    run(running, log, 6 + count)
+    assert values(log) == [*named(b"old", 6), *named(b"new", count)]
+    assert caplog.text.count("was made anew") == 1
+
+
+def test_what_another_member_has_read_of_the_new_topic_is_not_read_again(
+    kafka, topic, tap, tmp_path
+):
+    name, log, other = topic(), tmp_path / "log", tmp_path / "other"
+    send(kafka, name, named(b"old", 5))
+    run(tap(name), log, 5)
+    make_anew(kafka, name, 9)
+    run(tap(name, "other"), other, 9)
+    running = tap(name)
+    send(kafka, name, [b"last"])
+    run(running, log, 6)
+    assert values(log) == [*named(b"old", 5), b"last"]
+
+
+def test_an_offset_that_was_committed_for_the_old_topic_does_not_count(kafka, topic, tap, tmp_path):
+    """The broker forgets offsets with their topic; a member that was late may have committed again."""
+    name, log = topic(), tmp_path / "log"
+    group = tap.group
+    send(kafka, name, named(b"new", 9))
+    late = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    note = f"aolog-topic:{uuid.uuid4()}"
+    late.commit(offsets=[TopicPartition(name, 0, 7, note)], asynchronous=False)
+    late.close()
+    run(tap(name), log, 9)
+    assert values(log) == named(b"new", 9)
+
+
+def test_a_log_without_ids_goes_on_where_it_was(kafka, topic, tap, tmp_path, caplog):
+    name, log = topic(), tmp_path / "log"
+    send(kafka, name, named(b"m", 5))
+    with Writer(log) as writer:
+        for i, value in enumerate(named(b"m", 3)):
+            place = ("aolog-kafka", struct.pack("<iq", 0, i))
+            writer.append(value, headers=[place], topic=name)
+    run(tap(name), log, 5)
+    assert values(log) == named(b"m", 5)
+    make_anew(kafka, name, 9)
+    run(tap(name), log, 14)
+    assert values(log) == [*named(b"m", 5), *named(b"new", 9)]
