@@ -134,7 +134,7 @@ def _bare(
 
 @contextmanager
 def _pull(servers: str, topic: str, records: int, directory: str) -> Iterator[Callable[[], int]]:
-    from bridge.pull.options import PullOptions
+    from bridge.pull.pull_options import PullOptions
     from bridge.pull.puller import Puller
 
     puller = Puller(PullOptions(servers, (topic,), str(Path(directory, "log")), drain=True))

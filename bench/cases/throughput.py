@@ -155,7 +155,7 @@ def _raw(name: str, to: Destination, topic: str, records: _Records, every: int) 
 
 def _bridge(delivery: str, to: Destination, topic: str, records: _Records) -> Contender:
     from bridge.deliver.forwarder import Forwarder
-    from bridge.deliver.options import ForwarderOptions
+    from bridge.deliver.forwarder_options import ForwarderOptions
 
     numbers = count()
 

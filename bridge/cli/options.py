@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.config.secrets import Setting
-    from bridge.deliver.options import ForwarderOptions
+    from bridge.deliver.forwarder_options import ForwarderOptions
 
 _log = logging.getLogger("bridge")
 
@@ -138,7 +138,7 @@ def _options_of(
     neither has them. Raises UsageError, WrongConfiguration and WrongSetting."""
     from bridge.config.load import load
     from bridge.config.routing import Routing
-    from bridge.deliver.options import ForwarderOptions
+    from bridge.deliver.forwarder_options import ForwarderOptions
 
     if file is None:
         if cluster is not None:

@@ -24,7 +24,7 @@ from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
     from bridge.deliver.forwarder import Forwarder
-    from bridge.deliver.options import ForwarderOptions
+    from bridge.deliver.forwarder_options import ForwarderOptions
     from bridge.deliver.position import Poison
     from bridge.kafka.topic_creation import CreateTopics
     from bridge.supervise.status import Overview

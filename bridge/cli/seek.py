@@ -12,7 +12,7 @@ from aolog.errors import counted
 from bridge.cli.options import PLACES, address_of, of_cluster
 
 if TYPE_CHECKING:
-    from bridge.deliver.options import ForwarderOptions
+    from bridge.deliver.forwarder_options import ForwarderOptions
     from bridge.deliver.seek import Moved
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from aolog.read.reader import view_of
 from aolog.record import Lag
 from bridge.config.routing import Routing
-from bridge.deliver.at_least_once.delivery import AtLeastOnce
+from bridge.deliver.at_least_once.driver import AtLeastOnce
 from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.dead_letter import dead_letter_path
-from bridge.deliver.delivery import AT_LEAST_ONCE, Delivery
-from bridge.deliver.exactly_once.delivery import ExactlyOnce
+from bridge.deliver.exactly_once.driver import ExactlyOnce
 from bridge.deliver.known_gaps import LossFile
+from bridge.deliver.log_delivery import AT_LEAST_ONCE, LogDelivery
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.position import Position
 from bridge.deliver.status import done
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from aolog import Reader
     from aolog.storage.storage import Storage
+    from bridge.deliver.forwarder_options import ForwarderOptions
     from bridge.deliver.losses import LogLosses
-    from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.status import Status
 
 _RATE_S = 0.5  # the shortest time over which a rate is taken
@@ -82,7 +82,7 @@ class Forwarder:
                 self._source.transforms = View(options.view)
             _check_default(routing.default)
             kind = AtLeastOnce if options.delivery == AT_LEAST_ONCE else ExactlyOnce
-            self._delivery: Delivery = kind(
+            self._delivery: LogDelivery = kind(
                 self._source, checkpoints, options, routing=routing, give_up=self._asked_to_stop
             )
         except BaseException:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from aolog import Gap
     from aolog.read.batch import Batch
-    from bridge.deliver.options import ForwarderOptions
+    from bridge.deliver.forwarder_options import ForwarderOptions
     from bridge.deliver.transform import Transforms, View
     from bridge.kafka.cursor_record import CursorRecord
 

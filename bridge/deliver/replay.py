@@ -28,7 +28,7 @@ from bridge.deliver.seek import bridge_cursors, forget
 from bridge.kafka.stamp import encode_stamp
 
 if TYPE_CHECKING:
-    from bridge.deliver.options import ForwarderOptions
+    from bridge.deliver.forwarder_options import ForwarderOptions
 
 
 def replay_range(

@@ -23,7 +23,7 @@ from bridge.kafka.read_back import ReadBack
 if TYPE_CHECKING:
     from aolog import Gap
     from aolog.read.start import Where
-    from bridge.deliver.options import ForwarderOptions
+    from bridge.deliver.forwarder_options import ForwarderOptions
 
 _KAFKA = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]{1,10})@(?P<offset>[0-9]{1,19})"

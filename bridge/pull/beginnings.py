@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from bridge.kafka.catalog import Catalog, Place, Topic
     from bridge.pull.archive import Archive
-    from bridge.pull.options import PullOptions
+    from bridge.pull.pull_options import PullOptions
 
 _log = logging.getLogger("bridge")
 _SURE_S = 5.0  # after so long all nodes have learnt it

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from aolog.errors import counted
 from bridge.errors import DestinationError
 from bridge.kafka.runs import runs_of
-from bridge.pull.options import FETCH_MESSAGES, FETCH_S, STEP_MESSAGES, STEP_S
 from bridge.pull.origin import HEADER_NAME
+from bridge.pull.pull_options import FETCH_MESSAGES, FETCH_S, STEP_MESSAGES, STEP_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bridge.kafka.consumed import Omissions
     from bridge.kafka.fetcher import Fetched, Fetcher
     from bridge.kafka.runs import Run
-    from bridge.pull.options import PullOptions
     from bridge.pull.origin import Source
+    from bridge.pull.pull_options import PullOptions
 
 _log = logging.getLogger("bridge")
 FRAME_RECORDS = 500  # at 100 bytes about 100 KiB: damage costs the frames that it touches

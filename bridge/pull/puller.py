@@ -30,9 +30,9 @@ from bridge.kafka.fetcher import Fetcher
 from bridge.pull.archive import Archive
 from bridge.pull.beginnings import Beginnings
 from bridge.pull.frames import append_frame, fetch_runs
-from bridge.pull.options import AGAIN_S, FETCH_S, SYNC_S, PullStatus
 from bridge.pull.origin import Origin, Source, clusters_of
 from bridge.pull.positions import Mark, read_positions, save_positions
+from bridge.pull.pull_options import AGAIN_S, FETCH_S, SYNC_S, PullStatus
 from bridge.pull.topics import WantedTopics
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from bridge.kafka.catalog import Place, Topic
     from bridge.kafka.runs import Run
-    from bridge.pull.options import PullOptions
+    from bridge.pull.pull_options import PullOptions
 
 _log = logging.getLogger("bridge")
 _LOOK_S = 5.0  # between looks for topics and partitions that came or went

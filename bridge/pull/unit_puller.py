@@ -20,9 +20,9 @@ from bridge.kafka.catalog import Catalog
 from bridge.kafka.consumed import Omissions
 from bridge.kafka.fetcher import Fetcher
 from bridge.pull.frames import append_frame, fetch_runs, report_lost
-from bridge.pull.options import AGAIN_S, FETCH_S, PullStatus
 from bridge.pull.origin import Source
 from bridge.pull.positions import mark_units
+from bridge.pull.pull_options import AGAIN_S, FETCH_S, PullStatus
 from bridge.pull.topics import WantedTopics
 from bridge.pull.units import Units
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bridge.kafka.catalog import Place, Topic
     from bridge.kafka.runs import Run
-    from bridge.pull.options import PullOptions
+    from bridge.pull.pull_options import PullOptions
     from bridge.pull.units import Unit
 
 _LOOK_S = 5.0  # between looks for topics

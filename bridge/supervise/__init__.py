@@ -4,6 +4,6 @@ It owns when a log is forwarded, and the status that users see. It does not know
 delivered (`bridge.deliver`), nor how a status is shown (`bridge.operate`, `bridge.cli`).
 
 Read in this order: turns (a pure state machine: when one log runs), supervisor (all logs), worker (one log, in
-a thread), assignment (which logs go to which cluster), discovery (logs below a root), options (of a forwarder),
-reload (SIGHUP), parked_logs, status, trouble.
+a thread), assignment (which logs go to which cluster), discovery (logs below a root), cluster_options (of a
+forwarder), reload (SIGHUP), parked_logs, status, trouble.
 """

@@ -13,7 +13,7 @@ from bridge.kafka.cluster_watch import ClusterWatch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.supervise.options import ClusterOptions
+    from bridge.supervise.cluster_options import ClusterOptions
 
 _log = logging.getLogger("bridge.supervisor")
 

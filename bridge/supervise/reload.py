@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from bridge.config.models import Config
-    from bridge.supervise.options import ClusterOptions
+    from bridge.supervise.cluster_options import ClusterOptions
     from bridge.supervise.worker import Worker
 
 _log = logging.getLogger("bridge.supervisor")

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Literal
 from aolog.errors import NotALog, UsageError
 from bridge.deliver.rate_limit import RateLimit
 from bridge.supervise.assignment import Assignment
+from bridge.supervise.cluster_options import cluster_options
 from bridge.supervise.discovery import is_gone
-from bridge.supervise.options import cluster_options
 from bridge.supervise.parked_logs import ParkedLogs
 from bridge.supervise.reload import Rotation, apply_options, read_again
 from bridge.supervise.status import LogStatus, Overview, overview, removed
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bridge.config.models import Config
     from bridge.deliver.seek import Moved
     from bridge.supervise.assignment import Key
-    from bridge.supervise.options import ClusterOptions
+    from bridge.supervise.cluster_options import ClusterOptions
 
 Action = Literal["pause", "resume", "try_again"]
 

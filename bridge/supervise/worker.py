@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from bridge.deliver.seek import Moved
     from bridge.deliver.status import Status
     from bridge.kafka.cluster_watch import ClusterWatch
-    from bridge.supervise.options import ClusterOptions
+    from bridge.supervise.cluster_options import ClusterOptions
     from bridge.supervise.turns import Ending
 
 _log = logging.getLogger("bridge.supervisor")

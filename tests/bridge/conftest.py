@@ -30,8 +30,8 @@ from bridge.deliver.at_least_once import deduplicate
 from bridge.deliver.checkpoint_file import CheckpointFile
 from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.forwarder import Forwarder
+from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.log_source import LogSource
-from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.status import Status
 from bridge.kafka import connection as kafka
 from bridge.kafka import read_back

@@ -2,7 +2,7 @@
 
 The last record of a lane in a batch carries a callback, and every 256th before it: so the cursor
 follows closely, and few records pay for a callback. While a lane is bisected, each of its records
-carries one. A lane takes as many records as it has room for (see partition_state); the rest wait in
+carries one. A lane takes as many records as it has room for (see lanes); the rest wait in
 the log.
 
 Each lane is planned by itself. Mostly it takes all its records, which are then not looked at one by
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.format.native.speed import groups, total
-from bridge.deliver.at_least_once.partition_state import Lane, Mark
+from bridge.deliver.at_least_once.lanes import Lane, Mark
 from bridge.deliver.position import Aside, Position
 from bridge.deliver.verdicts import Fate
 

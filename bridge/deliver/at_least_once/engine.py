@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING
 from aolog.write.options import BATCH_BYTES
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, Planned, plan
 from bridge.deliver.at_least_once.found import compare, conclude
-from bridge.deliver.at_least_once.partition_state import UNBOUNDED, Lane, Lanes, least
+from bridge.deliver.at_least_once.lanes import UNBOUNDED, Lane, Lanes, least
 from bridge.deliver.at_least_once.window import Window
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.position import Position

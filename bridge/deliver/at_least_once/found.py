@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bridge.deliver.at_least_once.batch_planner import Given
-    from bridge.deliver.at_least_once.partition_state import Lane
+    from bridge.deliver.at_least_once.lanes import Lane
     from bridge.kafka.lane import LaneKey
 
 

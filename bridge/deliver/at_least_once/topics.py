@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog.errors import counted
 from bridge.deliver.at_least_once.deduplicate import Arrivals, Wanted, no_answer, read_back
 from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
-from bridge.deliver.delivery import (
+from bridge.deliver.log_delivery import (
     REREAD_S,
     SILENT_ANSWER_S,
     STUCK_REREAD_S,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aolog.errors import counted
-from bridge.deliver.delivery import (
+from bridge.deliver.log_delivery import (
     REREAD_S,
     SILENT_ANSWER_S,
     STUCK_REREAD_S,

@@ -58,7 +58,7 @@ def mirror(
     from bridge.config.load import load
     from bridge.kafka.catalog import Catalog
     from bridge.operate.log_lines import set_up
-    from bridge.pull.options import PullOptions
+    from bridge.pull.pull_options import PullOptions
     from bridge.pull.puller import Puller
     from bridge.supervise.supervisor import Supervisor
 

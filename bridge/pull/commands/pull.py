@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bridge.config.secrets import Setting
     from bridge.operate.log_lines import LogFormat
-    from bridge.pull.options import PullStatus
+    from bridge.pull.pull_options import PullStatus
 
 _JSON_EVERY_S = 0.2
 
@@ -105,7 +105,7 @@ def pull(
         raise click.UsageError("name a --topic or a --topics-file")
     _check(path, options)
     from bridge.operate.log_lines import set_up
-    from bridge.pull.options import PullOptions
+    from bridge.pull.pull_options import PullOptions
     from bridge.pull.puller import Puller
     from bridge.pull.unit_puller import UnitPuller
 

@@ -15,7 +15,7 @@ from aolog.cli import main as aolog_main
 from aolog.errors import CursorLocked, UsageError
 from aolog.format.slab import NO_TIMESTAMP
 from bridge.cli import main
-from bridge.deliver.options import ForwarderOptions
+from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.replay import replay_range
 from bridge.deliver.seek import seek
 from bridge.kafka.embedded import EmbeddedBroker

@@ -20,7 +20,7 @@ from bridge.config.load import load, load_text
 from bridge.config.models import Cluster, Config
 from bridge.config.routing import Rule
 from bridge.config.settings import settings_of_options
-from bridge.deliver.options import OPTIONS, ForwarderOptions
+from bridge.deliver.forwarder_options import OPTIONS, ForwarderOptions
 from bridge.errors import WrongConfiguration, WrongSetting
 from bridge.kafka.client import FIXED
 from bridge.kafka.settings import TRIED, check

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aolog import Reader, Writer
-from bridge.deliver.at_least_once.delivery import AtLeastOnce
+from bridge.deliver.at_least_once.driver import AtLeastOnce
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
     PARTITIONS,

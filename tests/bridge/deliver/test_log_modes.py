@@ -12,7 +12,7 @@ from bridge import Buffer
 from bridge.client.buffer.file_provider import FileProvider
 from bridge.config.load import load_text
 from bridge.deliver.rate_limit import RateLimit
-from bridge.supervise.options import cluster_options
+from bridge.supervise.cluster_options import cluster_options
 from tests.bridge.conftest import Start
 from tests.bridge.deliver.test_poison import with_large
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aolog import Writer
+from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.log_source import READ_BYTES_MAX, LogSource
-from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.rate_limit import RateLimit
 from tests.aolog.conftest import flip
 from tests.bridge.conftest import fill

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
+from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.bridge.conftest import SOON_S, Forward, answer_within, fill
 from tests.kafka.plugin import TopicFactory
 

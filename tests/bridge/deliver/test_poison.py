@@ -15,8 +15,8 @@ from aolog.read.batch import Batch
 from bridge.config.routing import Routing, Rule
 from bridge.deliver.at_least_once import topics
 from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
+from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.log_source import LogSource
-from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.position import Aside, Position
 from bridge.deliver.transform import TransformedBatch
 from bridge.errors import Undeliverable, WrongSetting

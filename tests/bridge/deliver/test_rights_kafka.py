@@ -13,7 +13,7 @@ import pytest
 from bridge.client.buffer.buffer import Buffer
 from bridge.client.buffer.kafka_provider import KafkaProvider
 from bridge.deliver.at_least_once import topics
-from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
+from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.errors import Undeliverable
 from tests.bridge.against_kafka import EXACTLY, committed_in, messages_in, raw_committed
 from tests.bridge.conftest import Forward, Process, Start, assert_arrived, fill, records_of

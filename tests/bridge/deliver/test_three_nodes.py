@@ -12,7 +12,7 @@ import pytest
 
 from aolog import Writer
 from bridge.config.partition import partition_of_key
-from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
+from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.testing.apache_kafka import KafkaCluster
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.conftest import Forward, append, assert_arrived, consume, fill, records_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deliver.delivery import AT_LEAST_ONCE, EXACTLY_ONCE
+from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.supervise.status import state_of
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.conftest import Forward, fill

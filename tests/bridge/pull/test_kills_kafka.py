@@ -14,8 +14,8 @@ from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
 from bridge.pull import puller
 from bridge.pull.archive import Archive
-from bridge.pull.options import PullOptions
 from bridge.pull.origin import Source
+from bridge.pull.pull_options import PullOptions
 from bridge.testing.apache_kafka import KafkaServer
 from tests.aolog.conftest import SOON_S, in_thread, wait_until
 from tests.bridge.against_kafka import raw_committed

@@ -15,8 +15,8 @@ from bridge.errors import NoSuchTopic, Unanswered
 from bridge.kafka.catalog import Partition, Topic
 from bridge.kafka.fetcher import Fetched
 from bridge.pull import puller, unit_puller
-from bridge.pull.options import FETCH_S, PullOptions, PullStatus
 from bridge.pull.origin import origin_of
+from bridge.pull.pull_options import FETCH_S, PullOptions, PullStatus
 from tests.bridge.pull.pulling import origins
 
 if TYPE_CHECKING:

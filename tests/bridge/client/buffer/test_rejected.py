@@ -19,7 +19,7 @@ from bridge.client.buffer.settings import Mode, Settings
 from bridge.client.buffer.store_forward import StoreForward
 from bridge.deliver import replay
 from bridge.deliver.dead_letter import read_dead_letter
-from bridge.deliver.options import ForwarderOptions
+from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.errors import Rejected
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.aolog.conftest import unchanged, values

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
-from bridge.deliver.at_least_once.partition_state import NARROWING, Lane, Mark
+from bridge.deliver.at_least_once.lanes import NARROWING, Lane, Mark
 from bridge.deliver.position import Poison, Position
 from bridge.deliver.verdicts import Fate, Judge, Verdict
 from bridge.kafka.lane import LaneKey, Refusal

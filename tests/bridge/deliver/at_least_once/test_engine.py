@@ -9,7 +9,7 @@ import pytest
 
 from bridge.deliver.at_least_once import engine as engine_module
 from bridge.deliver.at_least_once.engine import Engine, State
-from bridge.deliver.at_least_once.partition_state import HELD_SHARE_MAX
+from bridge.deliver.at_least_once.lanes import HELD_SHARE_MAX
 from bridge.deliver.verdicts import Fate
 from tests.bridge.deliver.at_least_once.engines import (
     A,

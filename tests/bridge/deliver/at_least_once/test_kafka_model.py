@@ -20,12 +20,12 @@ from aolog.testing import SimulatedSystem
 from bridge.config.routing import Routing, Rule
 from bridge.deliver import committer
 from bridge.deliver.at_least_once import deduplicate, delivery, engine, topics
-from bridge.deliver.at_least_once.delivery import AtLeastOnce
+from bridge.deliver.at_least_once.driver import AtLeastOnce
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.checkpoints import Checkpoints, checkpoints_path
 from bridge.deliver.dead_letter import DeadLetters
+from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.log_source import LogSource
-from bridge.deliver.options import ForwarderOptions
 from bridge.deliver.position import Aside, Poison
 from tests.bridge.deliver.at_least_once.kafka_model import BAD, Client, Kafka, Message
 

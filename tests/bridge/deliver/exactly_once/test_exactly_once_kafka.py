@@ -326,7 +326,7 @@ def test_after_a_kill_the_clusters_cursor_tells_how_many_pruned_records_were_del
     assert cursor.address == local
     lost = gone(log, 9_000, 1_000)
     assert 0 < lost < cursor.pruned.records_lost
-    monkeypatch.setattr("bridge.deliver.exactly_once.delivery.ANSWER_S", SOON_S)
+    monkeypatch.setattr("bridge.deliver.exactly_once.driver.ANSWER_S", SOON_S)
     kafka.pause()
     run = exactly(name, drain=False)
     run.until(lambda _: len(run.statuses) > 10)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aolog.storage.storage import DIRECTORY_MODE
-from bridge.deliver.delivery import AT_LEAST_ONCE
+from bridge.deliver.log_delivery import AT_LEAST_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

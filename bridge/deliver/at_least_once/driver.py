@@ -21,8 +21,8 @@ from bridge.deliver.at_least_once.sender import Sender
 from bridge.deliver.at_least_once.topics import Topics
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
-from bridge.deliver.delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, SET_ASIDE, undeliverable
 from bridge.deliver.intake import Intake
+from bridge.deliver.log_delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, SET_ASIDE, undeliverable
 from bridge.deliver.router import Router
 from bridge.deliver.status import LANES_MAX, Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from bridge.config.routing import Routing
     from bridge.deliver.at_least_once.deduplicate import Arrivals
     from bridge.deliver.checkpoints import Checkpoints
+    from bridge.deliver.forwarder_options import ForwarderOptions
     from bridge.deliver.intake import PartitionsOf
     from bridge.deliver.log_source import LogSource
-    from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.position import Position
     from bridge.errors import DestinationError
     from bridge.kafka.lane import LaneKey
@@ -54,7 +54,7 @@ _REPLAY_INSTEAD = "pass it with --poison drop"
 
 
 class AtLeastOnce:
-    """A Delivery; see the module. routing: of the log. give_up: called now and then in long questions;
+    """A LogDelivery; see the module. routing: of the log. give_up: called now and then in long questions;
     True ends them."""
 
     def __init__(
@@ -130,11 +130,11 @@ class AtLeastOnce:
 
     @property
     def unread(self) -> Position:
-        """See Delivery."""
+        """See LogDelivery."""
         return self.engine.unread
 
     def turn(self, now_s: float) -> None:
-        """See Delivery."""
+        """See LogDelivery."""
         engine, sender = self.engine, self._sender
         self._committer.go_on()
         engine.tick(now_s)
@@ -221,7 +221,7 @@ class AtLeastOnce:
         return False
 
     def reopen(self) -> None:
-        """See Delivery."""
+        """See LogDelivery."""
         self._topics.hurry()
         self._connection.topic_settings.forget()
         self._judge.ask_again()
@@ -229,7 +229,7 @@ class AtLeastOnce:
             _log.info("retrying %s", lane_name(key), extra={"event": "lane_reopened"})
 
     def drain(self, to: int) -> bool:
-        """See Delivery."""
+        """See LogDelivery."""
         self._draining = True
         if self.engine.state is not State.SENDING:
             return False
@@ -238,7 +238,7 @@ class AtLeastOnce:
         return self._idle and self.engine.stopped_short  # the rest cannot be sent
 
     def finish(self) -> None:
-        """See Delivery."""
+        """See LogDelivery."""
         self._committer.finish()
         engine = self.engine
         under_way = engine.outstanding > 0 or engine.in_doubt or engine.compares
@@ -247,7 +247,7 @@ class AtLeastOnce:
         self._source.prune()
 
     def error(self) -> DestinationError | None:
-        """See Delivery: some lanes did not drain."""
+        """See LogDelivery: some lanes did not drain."""
         standing = self.engine.standing
         if not self._draining or self._give_up() or not standing:
             return None
@@ -267,7 +267,7 @@ class AtLeastOnce:
         )
 
     def close(self) -> None:
-        """See Delivery."""
+        """See LogDelivery."""
         with ExitStack() as stack:  # in reverse order; each one, even if another raises
             stack.callback(self._dead.close)
             stack.callback(self._producer.disconnect)
@@ -277,7 +277,7 @@ class AtLeastOnce:
 
     @property
     def acknowledged_by_topic(self) -> dict[str, int]:
-        """See Delivery."""
+        """See LogDelivery."""
         topics: dict[str, int] = {}
         for (topic, _), lane in sorted(self.engine.lanes.items()):
             if lane.acknowledged:
@@ -285,7 +285,7 @@ class AtLeastOnce:
         return topics
 
     def status(self) -> Status:
-        """See Delivery."""
+        """See LogDelivery."""
         engine, connection, dead = self.engine, self._connection, self._dead
         stalled = self._watch.now(time.monotonic())
         waiting = (w for w in self._reports.waiting() if not self._topics.may_come(w["topic"]))

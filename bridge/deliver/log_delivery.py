@@ -41,7 +41,7 @@ class Machine(Protocol):
         """Asks it to end; records in flight may still be acknowledged."""
 
 
-class Delivery(Protocol):
+class LogDelivery(Protocol):
     """Carries the records of a LogSource to a cluster. One thread calls it."""
 
     @property

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from aolog.read.reader import view_of
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
-from bridge.deliver.delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, undeliverable
 from bridge.deliver.exactly_once.engine import State, Transactions
 from bridge.deliver.exactly_once.partitions import Partitions
 from bridge.deliver.exactly_once.prefetch import Prefetch
 from bridge.deliver.exactly_once.refusals import Refusals
 from bridge.deliver.exactly_once.sender import Sender
 from bridge.deliver.intake import Intake
+from bridge.deliver.log_delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, undeliverable
 from bridge.deliver.router import Router
 from bridge.deliver.status import Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
     from bridge.config.routing import Routing
     from bridge.deliver.checkpoints import Checkpoints
+    from bridge.deliver.forwarder_options import ForwarderOptions
     from bridge.deliver.log_source import LogSource
-    from bridge.deliver.options import ForwarderOptions
     from bridge.deliver.position import Position
 
 _log = logging.getLogger("bridge")
@@ -60,7 +60,7 @@ _TIMEOUT_MS = 60_000  # the client's default
 
 
 class ExactlyOnce:
-    """See the module, and Delivery. engine: its Machine. routing: where records go. give_up: asked now and
+    """See the module, and LogDelivery. engine: its Machine. routing: where records go. give_up: asked now and
     then where something takes long, also in another thread. Raises WrongSetting for a log of format
     1."""
 
@@ -131,7 +131,7 @@ class ExactlyOnce:
 
     @property
     def unread(self) -> Position | None:
-        """See Delivery. After a kill the cluster's cursor may be ahead of the local one; if the cluster
+        """See LogDelivery. After a kill the cluster's cursor may be ahead of the local one; if the cluster
         does not answer in time, the local one counts."""
         asked = self.engine.in_doubt and not self._connections
         if asked and time.monotonic() < self._begun_s + ANSWER_S:
@@ -139,7 +139,7 @@ class ExactlyOnce:
         return self._source.position
 
     def turn(self, now_s: float) -> None:
-        """See Delivery."""
+        """See LogDelivery."""
         engine = self.engine
         self._committer.go_on()
         self._follow()  # what a stop or a drain asked for, even if its time is over by now
@@ -175,12 +175,12 @@ class ExactlyOnce:
                     self._trouble.over()
 
     def reopen(self) -> None:
-        """See Delivery. One that has stopped at a record is over, and is made anew."""
+        """See LogDelivery. One that has stopped at a record is over, and is made anew."""
         self._connection.topic_settings.forget()
         self.engine.retry(now_s=time.monotonic())
 
     def drain(self, to: int) -> bool:
-        """See Delivery."""
+        """See LogDelivery."""
         engine, self._draining = self.engine, True
         if engine.state is not State.SENDING or not self._prefetch.empty:
             return False
@@ -199,7 +199,7 @@ class ExactlyOnce:
         self._source.prune()
 
     def error(self) -> DestinationError | None:
-        """See Delivery."""
+        """See LogDelivery."""
         return self._error
 
     def _undeliverable(self) -> DestinationError:
@@ -207,7 +207,7 @@ class ExactlyOnce:
         return undeliverable(path, self._refusals.last, address)
 
     def close(self) -> None:
-        """See Delivery."""
+        """See LogDelivery."""
         with ExitStack() as stack:  # in reverse order; each one, even if another raises
             stack.callback(self._dead.close)
             stack.callback(self._producer.close)
@@ -215,11 +215,11 @@ class ExactlyOnce:
 
     @property
     def acknowledged_by_topic(self) -> dict[str, int]:
-        """See Delivery: a transaction is not counted by topic."""
+        """See LogDelivery: a transaction is not counted by topic."""
         return {}
 
     def status(self) -> Status:
-        """See Delivery."""
+        """See LogDelivery."""
         engine, connection = self.engine, self._connection
         stalled = self._watch.now(time.monotonic())
         reason = self._refusals.reason

@@ -11,7 +11,7 @@ from bridge.config.routing import Routing, Rule
 from bridge.config.secrets import stamps
 from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.forwarder import Forwarder
-from bridge.deliver.options import OPTIONS, ForwarderOptions
+from bridge.deliver.forwarder_options import OPTIONS, ForwarderOptions
 from bridge.errors import OtherCluster
 from bridge.kafka.client_queue import QUEUE_KBYTES, queue_kbytes_of
 
