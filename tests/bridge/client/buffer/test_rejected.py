@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from tests.bridge.buffer.test_buffer import QUICK, Destination, destination, numbered, send
 
 from aolog import Reader, Writer
 from aolog.errors import StorageFull, UsageError
@@ -23,6 +22,7 @@ from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.errors import Rejected
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.aolog.conftest import unchanged, values
+from tests.bridge.client.buffer.test_buffer import QUICK, Destination, destination, numbered, send
 from tests.bridge.conftest import TOPIC, consume_any, wait_until
 
 __all__ = ["destination"]

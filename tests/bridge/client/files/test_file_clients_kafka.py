@@ -6,11 +6,11 @@ import time
 import uuid
 
 import pytest
-from tests.bridge.client.test_file_clients import ARCHIVE, CONSUMER, PRODUCER, visible
 
 from bridge.client import Producer
 from bridge.client.config import parse
 from tests.bridge.client.conftest import producer_config
+from tests.bridge.client.files.test_file_clients import ARCHIVE, CONSUMER, PRODUCER, visible
 from tests.bridge.conftest import SOON_S, consume, wait_until
 from tests.bridge.foreign import Foreign, produce_foreign
 

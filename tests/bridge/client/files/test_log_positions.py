@@ -5,7 +5,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.bridge.client.test_topics_made_anew_kafka import named, run, send, values
 
 from aolog import Retention, Writer
 from bridge.client.config import load
@@ -13,6 +12,7 @@ from bridge.client.files.log_positions import LogPositions, place_header
 from bridge.client.files.log_tap import LogTap
 from bridge.kafka.catalog import Partition, Topic
 from tests.bridge.client.conftest import consumer_config, new_topic
+from tests.bridge.client.files.test_topics_made_anew_kafka import named, run, send, values
 
 OLD, NEW = UUID(int=1), UUID(int=2)
 
