@@ -63,7 +63,7 @@ RULES = (
     Rule("pyspark", ("aolog.spark", "aolog.examples")),
     Rule("aolog.spark", ("aolog.spark", "aolog.examples")),
     Rule("obstore", ("aolog.storage.objects.client",)),
-    Rule("starlette", ("bridge.operate", "bridge.ingest")),
+    Rule("starlette", ("bridge.operate", "bridge.ingest", "bridge.simulate")),
     Rule("uvicorn", ("bridge.operate",)),
     Rule("click", ("aolog.cli", "aolog.__main__", "bridge", *SPARK_COMMANDS)),
     Rule("aolog.cli", ("aolog.cli", "aolog.__main__", *BRIDGE_COMMANDS, *SPARK_COMMANDS)),

@@ -19,7 +19,7 @@ from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.config.routing import Routing, Rule
 from bridge.deliver import committer
-from bridge.deliver.at_least_once import deduplicate, delivery, engine, topics
+from bridge.deliver.at_least_once import deduplicate, driver, engine, topics
 from bridge.deliver.at_least_once.driver import AtLeastOnce
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.checkpoints import Checkpoints, checkpoints_path
@@ -257,14 +257,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World_:
             clients.append(Client(made.kafka, *arguments, **others))
             return clients[-1]
 
-        for module in (committer, deduplicate, delivery, topics):
+        for module in (committer, deduplicate, driver, topics):
             monkeypatch.setattr(module, "time", made)
         monkeypatch.setattr(engine, "Backoff", lambda: Backoff(entropy=made.chance))
         monkeypatch.setattr(deduplicate, "FOUND_MAX", found_max)
         monkeypatch.setattr(deduplicate, "FOUND_MIN", 1)
-        monkeypatch.setattr(delivery, "IdempotentProducer", client)
-        monkeypatch.setattr(delivery, "IDLE_S", 0.0)
-        monkeypatch.setattr(delivery, "BUSY_S", 0.0)
+        monkeypatch.setattr(driver, "IdempotentProducer", client)
+        monkeypatch.setattr(driver, "IDLE_S", 0.0)
+        monkeypatch.setattr(driver, "BUSY_S", 0.0)
         monkeypatch.setattr(committer, "ThreadPoolExecutor", _Inline)
         monkeypatch.setattr(DeadLetters, "take", take)
         return made
