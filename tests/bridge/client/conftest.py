@@ -17,7 +17,7 @@ SHORT_SESSION = {"session_timeout_ms": 2_000, "heartbeat_interval_ms": 200}
 
 
 @pytest.fixture(scope="module")
-def broker():
+def cluster():
     with EmbeddedBroker() as running:
         # A new group waits for 3 s for more members, which each test would pay for.
         running._lib.rd_kafka_mock_group_initial_rebalance_delay_ms(
@@ -26,9 +26,9 @@ def broker():
         yield running
 
 
-def new_topic(broker: EmbeddedBroker, partitions: int = 1) -> str:
+def new_topic(cluster: EmbeddedBroker, partitions: int = 1) -> str:
     name = f"t-{uuid.uuid4().hex[:8]}"
-    broker.create_topic(name, partitions)
+    cluster.create_topic(name, partitions)
     return name
 
 

@@ -11,46 +11,46 @@ from tests.bridge.conftest import NOWHERE
 
 
 @pytest.fixture
-def topic(broker):
-    return new_topic(broker, 2)
+def topic(cluster):
+    return new_topic(cluster, 2)
 
 
-def test_messages_are_sent_side_by_side_and_received_without_heartbeats(broker, topic):
+def test_messages_are_sent_side_by_side_and_received_without_heartbeats(cluster, topic):
     beats = []
 
     async def run():
-        config = producer_config(broker, top={"HeartbeatInterval": 0.1})
+        config = producer_config(cluster, top={"HeartbeatInterval": 0.1})
         async with AsyncProducer(config) as producer:
             sends = [producer.send(topic, b"%d" % i, key="k", partition=1) for i in range(50)]
             sent = await asyncio.gather(*sends)
             assert [place.offset for place in sent] == list(range(50))
             await producer.sendString(topic, "grün", partition=1)
             assert (await producer.send(topic, None, "k", partition=1)).offset == 51
-            consumer = AsyncConsumer(consumer_config(broker, topic), on_heartbeat=beats.append)
+            consumer = AsyncConsumer(consumer_config(cluster, topic), on_heartbeat=beats.append)
             async with consumer:
                 await consumer.subscribe([topic])
                 found = []
                 while len(found) < 52 or not beats:
                     found += await consumer.pollString(200)
         assert found == [*map(str, range(50)), "grün", ""]
-        async with AsyncConsumer(consumer_config(broker, topic)) as again:
+        async with AsyncConsumer(consumer_config(cluster, topic)) as again:
             await again.subscribe(topic)
             assert await again.poll(1500) == []
 
     asyncio.run(run())
 
 
-def test_notices_about_the_configuration_are_logged(broker, caplog):
+def test_notices_about_the_configuration_are_logged(cluster, caplog):
     async def run():
-        async with AsyncProducer(producer_config(broker, retries=0)) as producer:
+        async with AsyncProducer(producer_config(cluster, retries=0)) as producer:
             assert caplog.messages == producer.notices
 
     asyncio.run(run())
     assert "retries turned idempotence off" in caplog.messages[0]
 
 
-def test_an_outage_writes_nothing_to_standard_error(broker, topic, capfd):
-    config = producer_config(broker, bootstrap_servers=NOWHERE, delivery_timeout_ms=1_500)
+def test_an_outage_writes_nothing_to_standard_error(cluster, topic, capfd):
+    config = producer_config(cluster, bootstrap_servers=NOWHERE, delivery_timeout_ms=1_500)
 
     async def run():
         async with AsyncProducer(config) as producer:
@@ -61,13 +61,13 @@ def test_an_outage_writes_nothing_to_standard_error(broker, topic, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_iteration_and_commit(broker, topic):
+def test_iteration_and_commit(cluster, topic):
     async def run():
-        async with AsyncProducer(producer_config(broker)) as producer:
+        async with AsyncProducer(producer_config(cluster)) as producer:
             for i in range(2):
                 await producer.send(topic, b"%d" % i, partition=0)
         more = {"enable_auto_commit": "false", "max_poll_records": 1, **SHORT_SESSION}
-        config = consumer_config(broker, topic, **more)
+        config = consumer_config(cluster, topic, **more)
         for expected in (b"0", b"1"):
             async with AsyncConsumer(config) as consumer:
                 await consumer.subscribe(topic)
@@ -79,19 +79,19 @@ def test_iteration_and_commit(broker, topic):
     asyncio.run(run())
 
 
-def test_errors_are_those_of_the_other_clients(broker, topic):
+def test_errors_are_those_of_the_other_clients(cluster, topic):
     async def run():
-        async with AsyncProducer(producer_config(broker)) as producer:
+        async with AsyncProducer(producer_config(cluster)) as producer:
             with pytest.raises(SendFailed):
                 await producer.send(topic, b"x", partition=99)
             with pytest.raises(MissingTopic):
                 await producer.send("", b"x")
-        async with AsyncProducer(producer_config(broker, buffer_memory=32 << 10)) as producer:
+        async with AsyncProducer(producer_config(cluster, buffer_memory=32 << 10)) as producer:
             with pytest.raises(SendFailed, match=r"MSG_SIZE_TOO_LARGE: .*max.kbytes=32"):
                 await producer.send(topic, b"x" * 33_000)
         with pytest.raises(KeyRefused, match="Signing"):
-            AsyncProducer(producer_config(broker, top={"Signing": {"KeyFile": "k"}}))
-        async with AsyncConsumer(consumer_config(broker, "g")) as consumer:
+            AsyncProducer(producer_config(cluster, top={"Signing": {"KeyFile": "k"}}))
+        async with AsyncConsumer(consumer_config(cluster, "g")) as consumer:
             with pytest.raises(MissingTopic):
                 await consumer.poll(0)
 

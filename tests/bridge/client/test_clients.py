@@ -36,22 +36,22 @@ from tests.bridge.foreign import Foreign, produce_foreign
 
 
 @pytest.fixture
-def topic(broker):
-    return new_topic(broker, 4)
+def topic(cluster):
+    return new_topic(cluster, 4)
 
 
 @pytest.fixture
-def producer(broker):
-    with Producer(producer_config(broker)) as made:
+def producer(cluster):
+    with Producer(producer_config(cluster)) as made:
         yield made
 
 
 @pytest.fixture
-def consume(broker):
+def consume(cluster):
     made = []
 
     def make(*topics, group=None, **more):
-        consumer = Consumer(consumer_config(broker, group or uuid.uuid4().hex, **more))
+        consumer = Consumer(consumer_config(cluster, group or uuid.uuid4().hex, **more))
         made.append(consumer)
         if topics:
             consumer.subscribe(topics)
@@ -83,8 +83,8 @@ def test_strings_are_utf_8_and_the_ancestors_names_work(producer, consume, topic
     assert found == ["grün", "blau", "\ufffd"]
 
 
-def test_an_asynchronous_send_returns_at_once_and_its_place_is_known_later(broker, topic):
-    with Producer(producer_config(broker, producer_type="async", linger_ms=500)) as producer:
+def test_an_asynchronous_send_returns_at_once_and_its_place_is_known_later(cluster, topic):
+    with Producer(producer_config(cluster, producer_type="async", linger_ms=500)) as producer:
         sent = [producer.send(topic, b"%d" % i, partition=1) for i in range(100)]
         assert not sent[-1].done
         assert [delivery.offset for delivery in sent] == list(range(100))
@@ -93,15 +93,15 @@ def test_an_asynchronous_send_returns_at_once_and_its_place_is_known_later(broke
         assert producer.flush() == 0
 
 
-def test_a_full_queue_makes_send_wait_and_loses_nothing(broker, topic):
-    small = producer_config(broker, producer_type="async", queue_buffering_max_messages=10)
+def test_a_full_queue_makes_send_wait_and_loses_nothing(cluster, topic):
+    small = producer_config(cluster, producer_type="async", queue_buffering_max_messages=10)
     with Producer(small) as producer:
         sent = [producer.send(topic, b"x", partition=0) for _ in range(500)]
     assert sorted(delivery.offset for delivery in sent) == list(range(500))
 
 
-def test_a_message_larger_than_the_queue_fails_at_once_and_others_arrive(broker, topic):
-    small = producer_config(broker, producer_type="async", buffer_memory=32 << 10)
+def test_a_message_larger_than_the_queue_fails_at_once_and_others_arrive(cluster, topic):
+    small = producer_config(cluster, producer_type="async", buffer_memory=32 << 10)
     with Producer(small) as producer:
         sent = [producer.send(topic, b"x" * 20_000, partition=0) for _ in range(5)]
         with pytest.raises(SendFailed, match=r"over queue.buffering.max.kbytes=32") as caught:
@@ -261,8 +261,8 @@ def test_a_wrong_topic_is_refused_before_anything_is_sent(producer, consume, nam
         consume().subscribe(name)
 
 
-def test_a_closed_client_refuses_calls_and_may_be_closed_again(broker):
-    producer, consumer = Producer(producer_config(broker)), Consumer(consumer_config(broker, "g"))
+def test_a_closed_client_refuses_calls_and_may_be_closed_again(cluster):
+    producer, consumer = Producer(producer_config(cluster)), Consumer(consumer_config(cluster, "g"))
     for client in (producer, consumer):
         client.close()
         client.close()
@@ -367,11 +367,11 @@ def test_iteration_gives_records_with_all_their_parts(producer, consume, topic):
 
 
 def test_a_record_with_a_header_that_has_no_name_is_returned_and_the_header_counted(
-    broker, consume, topic, caplog
+    cluster, consume, topic, caplog
 ):
     headers = [(b"\xff", b"1"), (b"n", b"2")]
     records = [Foreign(b"0", headers, -1), Foreign(b"1", timestamp_ms=10**18), Foreign(b"2")]
-    produce_foreign(broker.bootstrap_servers, topic, records)
+    produce_foreign(cluster.bootstrap_servers, topic, records)
     consumer = consume(topic)
     first, second, third = itertools.islice(consumer, 3)
     assert (first.headers, first.headers_left_out, first.timestamp) == ((("n", b"2"),), 1, None)
@@ -384,10 +384,10 @@ def test_a_record_with_a_header_that_has_no_name_is_returned_and_the_header_coun
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_a_pattern_subscribes_to_all_topics_that_match_it(broker, producer, consume, compiled):
+def test_a_pattern_subscribes_to_all_topics_that_match_it(cluster, producer, consume, compiled):
     stem = f"p-{uuid.uuid4().hex[:8]}"
     for name in ("a", "b", "x"):
-        broker.create_topic(f"{stem}-{name}", 1)
+        cluster.create_topic(f"{stem}-{name}", 1)
         producer.send(f"{stem}-{name}", name.encode())
     pattern = f"^{stem}-[ab]$"
     consumer = consume()
@@ -411,9 +411,9 @@ def test_what_was_returned_counts_as_processed_at_the_next_poll_and_at_close(
     assert drained(second, 2) == [b"2", b"3"]
 
 
-def test_what_was_returned_before_an_exception_comes_again(broker, producer, topic):
+def test_what_was_returned_before_an_exception_comes_again(cluster, producer, topic):
     producer.send(topic, b"0", partition=0)
-    config = consumer_config(broker, "fails", **SHORT_SESSION)
+    config = consumer_config(cluster, "fails", **SHORT_SESSION)
     with pytest.raises(RuntimeError), Consumer(config) as consumer:
         consumer.subscribe(topic)
         assert drained(consumer, 1) == [b"0"]
@@ -464,31 +464,31 @@ def test_fetch_reads_one_partition_from_an_offset_and_moves_no_position(producer
     assert caught.value.details["kafka_code"] in {"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"}
 
 
-def test_a_consumer_whose_group_refuses_it_for_ever_says_so(broker, producer, consume, topic):
+def test_a_consumer_whose_group_refuses_it_for_ever_says_so(cluster, producer, consume, topic):
     """It waited, with a line in the log, for what its own configuration has to change."""
     producer.send(topic, b"0", partition=0)
-    broker.push_request_errors(11, [26] * 100)  # JoinGroup: INVALID_SESSION_TIMEOUT
+    cluster.push_request_errors(11, [26] * 100)  # JoinGroup: INVALID_SESSION_TIMEOUT
     with pytest.raises(ReceiveFailed, match="INVALID_SESSION_TIMEOUT"):
         consume(topic).poll(20_000)
-    broker.clear_request_errors(11)
-    broker.push_request_errors(1, [1])  # Fetch: OFFSET_OUT_OF_RANGE
+    cluster.clear_request_errors(11)
+    cluster.push_request_errors(1, [1])  # Fetch: OFFSET_OUT_OF_RANGE
     assert drained(consume(topic), 1) == [b"0"]
 
 
-def test_settings_of_a_single_topic_are_that_topics_alone(broker, topic):
-    config = producer_config(broker, top={"Topics": {topic: {"message.max.bytes": 2_000}}})
+def test_settings_of_a_single_topic_are_that_topics_alone(cluster, topic):
+    config = producer_config(cluster, top={"Topics": {topic: {"message.max.bytes": 2_000}}})
     other = f"{topic}-other"
-    broker.create_topic(other, 1)
+    cluster.create_topic(other, 1)
     with Producer(config) as producer:
         producer.send(other, b"x" * 10_000)
         with pytest.raises(SendFailed, match="MSG_SIZE_TOO_LARGE"):
             producer.send(topic, b"x" * 10_000)
 
 
-def test_the_example_files_topic_list_is_subscribed(broker, producer, topic):
+def test_the_example_files_topic_list_is_subscribed(cluster, producer, topic):
     producer.send(topic, b"x")
     text = json.dumps(
-        {"HazdevBrokerConfig": consumer_config(broker, "listed"), "TopicList": [topic]}
+        {"HazdevBrokerConfig": consumer_config(cluster, "listed"), "TopicList": [topic]}
     )
     with Consumer("# a comment\n" + text) as consumer:
         assert drained(consumer, 1) == [b"x"]

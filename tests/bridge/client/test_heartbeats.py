@@ -16,8 +16,8 @@ BEAT = {"Type": "Heartbeat", "Time": "2026-01-31T12:00:00.000Z", "Topic": "t", "
 
 
 @pytest.fixture
-def topic(broker):
-    return new_topic(broker)
+def topic(cluster):
+    return new_topic(cluster)
 
 
 def test_a_heartbeat_is_recognised_and_is_what_the_ancestors_send():
@@ -40,10 +40,10 @@ def test_what_only_resembles_a_heartbeat_is_data(data):
     assert heartbeat_in(data) is None
 
 
-def test_a_producer_beats_in_each_topic_it_sent_to_and_a_consumer_returns_data_only(broker, topic):
+def test_a_producer_beats_in_each_topic_it_sent_to_and_a_consumer_returns_data_only(cluster, topic):
     seen = []
-    config = producer_config(broker, top={"HeartbeatInterval": 0.1}, client_id="edge-7")
-    consumer = Consumer(consumer_config(broker, "beats"), on_heartbeat=seen.append)
+    config = producer_config(cluster, top={"HeartbeatInterval": 0.1}, client_id="edge-7")
+    consumer = Consumer(consumer_config(cluster, "beats"), on_heartbeat=seen.append)
     consumer.subscribe(topic)
     with Producer(config) as producer, consumer:
         producer.send(topic, b"data")
@@ -92,9 +92,11 @@ def test_a_look_at_the_status_reports_no_heartbeat_as_overdue():
     assert told == [("t", "", 12)]
 
 
-def test_an_overdue_heartbeat_is_in_the_log_lines_the_status_and_the_metrics(broker, topic, caplog):
+def test_an_overdue_heartbeat_is_in_the_log_lines_the_status_and_the_metrics(
+    cluster, topic, caplog
+):
     told = []
-    config = consumer_config(broker, "silent", top={"HeartbeatInterval": 0.2})
+    config = consumer_config(cluster, "silent", top={"HeartbeatInterval": 0.2})
     with Consumer(config, on_overdue=told.append) as consumer:
         consumer.subscribe(topic)
         until_s = time.monotonic() + SOON_S

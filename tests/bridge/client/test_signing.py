@@ -14,8 +14,8 @@ OTHER = f"one hmac-sha256 {base64.b64encode(b'somebody elses secret here').decod
 
 
 @pytest.fixture
-def topic(broker):
-    return new_topic(broker)
+def topic(cluster):
+    return new_topic(cluster)
 
 
 @pytest.fixture
@@ -29,21 +29,21 @@ def signing(directory, name="keys", **more):
     return {"Signing": {"KeyFile": str(directory / name), **more}}
 
 
-def sent_by_all(broker, topic, key_file):
+def sent_by_all(cluster, topic, key_file):
     """A good record, a forged one, one without a signature, and a good one."""
-    with Producer(producer_config(broker, top=signing(key_file))) as producer:
+    with Producer(producer_config(cluster, top=signing(key_file))) as producer:
         producer.send(topic, b"good 1", key="k")
-        with Producer(producer_config(broker, top=signing(key_file, "other"))) as forger:
+        with Producer(producer_config(cluster, top=signing(key_file, "other"))) as forger:
             forger.send(topic, b"forged", key="k")
-        plain = Plain({"bootstrap.servers": broker.bootstrap_servers})
+        plain = Plain({"bootstrap.servers": cluster.bootstrap_servers})
         plain.produce(topic, b"unsigned")
         plain.flush()
         producer.send(topic, b"good 2")
 
 
-def test_a_forged_and_an_unsigned_record_are_raised_and_never_returned(broker, topic, key_file):
-    sent_by_all(broker, topic, key_file)
-    config = consumer_config(broker, topic, top=signing(key_file))
+def test_a_forged_and_an_unsigned_record_are_raised_and_never_returned(cluster, topic, key_file):
+    sent_by_all(cluster, topic, key_file)
+    config = consumer_config(cluster, topic, top=signing(key_file))
     with Consumer(config) as consumer:
         consumer.subscribe(topic)
         assert drained(consumer, 1) == [b"good 1"]
@@ -55,9 +55,9 @@ def test_a_forged_and_an_unsigned_record_are_raised_and_never_returned(broker, t
         assert drained(consumer, 1) == [b"good 2"]
 
 
-def test_they_are_dropped_and_counted_where_that_is_configured(broker, topic, key_file, caplog):
-    sent_by_all(broker, topic, key_file)
-    config = consumer_config(broker, topic, top=signing(key_file, OnFailure="drop"))
+def test_they_are_dropped_and_counted_where_that_is_configured(cluster, topic, key_file, caplog):
+    sent_by_all(cluster, topic, key_file)
+    config = consumer_config(cluster, topic, top=signing(key_file, OnFailure="drop"))
     with Consumer(config) as consumer:
         consumer.subscribe(topic)
         assert drained(consumer, 2) == [b"good 1", b"good 2"]
@@ -66,10 +66,10 @@ def test_they_are_dropped_and_counted_where_that_is_configured(broker, topic, ke
 
 
 @pytest.mark.parametrize("content", [None, "", "one hmac-sha256 x"])
-def test_a_wrong_key_file_is_refused_before_anything_connects(broker, tmp_path, content):
+def test_a_wrong_key_file_is_refused_before_anything_connects(cluster, tmp_path, content):
     if content is not None:
         (tmp_path / "keys").write_text(content, encoding="utf-8")
     with pytest.raises(WrongType, match="keys"):
-        Producer(producer_config(broker, top=signing(tmp_path)))
+        Producer(producer_config(cluster, top=signing(tmp_path)))
     with pytest.raises(WrongType, match="keys"):
-        Consumer(consumer_config(broker, "g", top=signing(tmp_path)))
+        Consumer(consumer_config(cluster, "g", top=signing(tmp_path)))

@@ -16,6 +16,7 @@ from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
 from bridge.deliver import committer
 from bridge.deliver.committer import Committer
+from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.position import Position
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import Forward, Run, consume, fill, wait_until
@@ -134,7 +135,7 @@ def test_a_commit_is_the_cursor_then_checkpoints_then_pruning_and_none_is_repeat
     commits = Committer(
         source,  # type: ignore[arg-type]  # what it uses of a source
         lambda: Position(at[0], None),
-        0.0,
+        ForwarderOptions(bootstrap_servers="", commit_s=0.0),
         lambda: lambda: did.append("checkpoints"),
     )
     for at[0] in (8, 8, 16, 24, 24):

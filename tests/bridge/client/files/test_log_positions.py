@@ -85,11 +85,11 @@ def test_without_a_usable_file_the_records_count(writer, caplog, text):
     assert "kafka-positions.json is not used" in caplog.text
 
 
-def test_on_the_embedded_broker_a_position_goes_by_the_topics_name(broker, tmp_path):
-    topic, log = new_topic(broker), tmp_path / "log"
-    options = load(consumer_config(broker, uuid.uuid4().hex, session_timeout_ms=2_000), "consumer")
+def test_on_the_embedded_broker_a_position_goes_by_the_topics_name(cluster, tmp_path):
+    topic, log = new_topic(cluster), tmp_path / "log"
+    options = load(consumer_config(cluster, uuid.uuid4().hex, session_timeout_ms=2_000), "consumer")
     for count in (5, 8):
-        send(broker, topic, named(b"m", count)[-3:] if count == 8 else named(b"m", count))
+        send(cluster, topic, named(b"m", count)[-3:] if count == 8 else named(b"m", count))
         tap = LogTap(log, options, [topic], on_heartbeat=None)
         run(tap, log, count)
         tap.close()
