@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from aolog.errors import UsageError
 from bridge.client.buffer.buffer import Buffer
+from bridge.client.buffer.kafka_provider import KafkaProvider
 from bridge.client.buffer.memory_queue import Batch
 from bridge.client.buffer.provider import Message, NotDelivered
 from bridge.client.buffer.provider_sender import ProviderSender
