@@ -104,7 +104,7 @@ class Buffer:
         memory_bytes: int = 16 << 20,
         live_age_s: float = 5.0,
         live_after_s: float = 5.0,
-        batch_messages: int = 1_000,
+        batch_messages: int = 5_000,
         commit_s: float = 1.0,
         close_s: float = 10.0,
         retry_max_s: float = 30.0,

@@ -9,6 +9,7 @@ all that it holds, and a new producer sends that again, in order.
 from __future__ import annotations
 
 import time
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -36,7 +37,7 @@ from bridge.kafka.topic_creation import TopicCreation, impossible_name
 from bridge.kafka.topic_names import is_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from aolog.record import Headers
     from bridge.kafka.topic_creation import CreateTopics
@@ -45,6 +46,7 @@ _POLL_S = 0.05
 _BY_KEY = -1  # the client chooses the partition
 _UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public name
 
+_Content: TypeAlias = "tuple[str, bytes | None, bytes | None]"  # topic, key, value; None if empty
 Sendable: TypeAlias = "tuple[str, bytes | None, bytes | None, Headers, int]"
 """A bridge.client.buffer.provider.Message, which this room does not know."""
 
@@ -83,12 +85,17 @@ class KafkaProvider:
             {**(settings or {}), "bootstrap.servers": bootstrap_servers}, create_topics
         )
         self._queue_kbytes = queue_kbytes_of(settings or {})
+        self._value_bytes_max = self._queue_kbytes * 1024
         self._settings: dict[str, Any] = {
             **DEFAULTS,
+            "linger.ms": 1,  # a flush waits for it
             QUEUE_KBYTES: self._queue_kbytes,
             **(settings or {}),
             "partitioner": "murmur2",  # as Java's; messages without a key go to one partition, too
             **FIXED,
+            # A message has no report if it was delivered: a Python call for each would take as long as
+            # sending it. What the client has no report on, and no longer has, was delivered.
+            "delivery.report.only.error": True,
             "bootstrap.servers": bootstrap_servers,
             "error_cb": self._on_error,
         }
@@ -96,12 +103,14 @@ class KafkaProvider:
         self.name = f"Kafka at {bootstrap_servers}"
         self._producer: Producer | None = None
         self._found: set[str] = set()  # topics
-        # For each message since the last flush: None: delivered; an error; or, while the outcome
-        # is unknown, the time at which it was queued.
-        self._outcomes: list[KafkaError | float | None] = []
+        # Of each message since the last flush: itself, and when it was queued.
         self._messages: list[Sendable] = []
-        self._open = 0  # messages whose outcome is unknown
+        self._times_s: list[float] = []
         self._late_s = inf  # no message is late before this time
+        # The reports on messages that failed, in their order: topic, key and value, and the error.
+        self._reports: list[tuple[_Content, KafkaError]] = []
+        self._report = partial(self._on_report, self._reports)
+        self._unreported = False  # a producer ended before it reported on all of its messages
         # Why the first failed message was not delivered, until `flush` reports it.
         self._failed: str | None = None
         # Hashes of messages that were refused in one request: any of them may be the bad one, so
@@ -135,12 +144,14 @@ class KafkaProvider:
         producer, self._producer = self._producer, None
         if producer is not None:
             let_go(producer)
+            self._unreported = self._unreported or len(producer) > 0
 
     # --- sending ------------------------------------------------------------------------------
 
     def send(self, message: Sendable) -> None:
         """Queues a message. Raises Rejected, NotReachable, KafkaException."""
-        self._check()
+        if self._failed is not None:
+            raise NotReachable(self._failed)  # a later message would overtake the one that failed
         if self._suspects and hash(message) in self._suspects:
             self._send_alone(message)
         else:
@@ -152,44 +163,63 @@ class KafkaProvider:
         self._check()
         self._queue(message)
         self._wait()
-        error = self._outcomes[-1]
-        if isinstance(error, KafkaError):
-            del self._outcomes[-1], self._messages[-1]
-            if kind_of(error.name()) is Kind.POISON:
-                self._suspects.discard(hash(message))
-                self._end_producer()  # the error was fatal
-                self._failed = None  # nothing else was under way
-                raise Rejected(_words_of(error))
-        self._check()  # if it failed, it stays a suspect
         self._suspects.discard(hash(message))
+        if self._failed is None:
+            return
+        # It is this message: nothing else was under way.
+        why, error = self._failed, self._reports[-1][1] if self._reports else _UNKNOWN
+        del self._messages[-1], self._times_s[-1]
+        self._end_producer()  # the error may have been fatal
+        self._forget_reports()
+        if kind_of(error.name()) is Kind.POISON:
+            raise Rejected(_words_of(error))
+        self._suspects.add(hash(message))
+        self._failed = why
+        raise NotReachable(why)
 
     def _check(self) -> None:
-        """Raises NotReachable after a message that failed: a later one would overtake it."""
         if self._failed is not None:
             raise NotReachable(self._failed)
 
     def _queue(self, message: Sendable) -> None:
-        producer, topic = self._producer, message[0]
+        """Puts a message into the client's queue; waits for room. Raises Rejected, NotReachable if
+        another message fails meanwhile, and KafkaException, perhaps about other messages."""
+        topic, value, key, headers, timestamp_us = message
+        producer = self._producer
         if producer is None:  # the last one ended
             producer = self._make()
         if topic not in self._found:
             self._find(producer, topic)
-        outcomes, position = self._outcomes, len(self._outcomes)
-
-        def done(error: KafkaError | None, _message: object) -> None:
-            outcomes[position] = error
-            self._open -= 1
-            if error is not None and self._failed is None:
-                self._failed = _words_of(error)
-
-        self._produce(producer, message, done)
+        try:
+            all_headers: Any = list(client_headers(headers)) if headers else None
+            if value is not None and len(value) > self._value_bytes_max:
+                raise Rejected(f"{TOO_LARGE}: {over_queue(len(value), self._queue_kbytes)}")
+        except (RecordRefused, TypeError) as error:
+            raise Rejected(f"the client cannot take the message: {error}") from None
+        time_ms = max(1, timestamp_us // 1_000) if timestamp_us else 0
+        while True:
+            try:
+                producer.produce(
+                    topic, value, key, _BY_KEY, self._report, None, time_ms, all_headers
+                )
+            except BufferError:
+                pass
+            except KafkaException as error:
+                if kind_of(error.args[0].name()) is Kind.POISON:
+                    raise Rejected(words(error)) from None
+                raise
+            except (TypeError, ValueError, OverflowError) as error:
+                raise Rejected(f"the client cannot take the message: {error}") from None
+            else:
+                break
+            self._poll()
+            self._check()
         now_s = time.monotonic()
-        outcomes.append(now_s)
-        self._messages.append(message)
-        self._open += 1
-        if self._open == 1:
+        if not self._messages:
             self._late_s = now_s + self._delivery_s
-        elif now_s >= self._late_s:
+        self._messages.append(message)
+        self._times_s.append(now_s)
+        if now_s >= self._late_s:
             self._poll()
 
     def _find(self, producer: Producer, topic: str) -> None:
@@ -204,41 +234,6 @@ class KafkaProvider:
         if isinstance(partitions, Refusal):
             raise (Rejected if partitions.is_poison else NotReachable)(partitions.reason)
         self._found.add(topic)
-
-    def _produce(
-        self,
-        producer: Producer,
-        message: Sendable,
-        done: Callable[[KafkaError | None, object], None],
-    ) -> None:
-        """Puts a message into the client's queue; waits for room. Raises Rejected, NotReachable if
-        another message fails meanwhile, and KafkaException, perhaps about other messages."""
-        topic, value, key, headers, timestamp_us = message
-        try:
-            all_headers: Any = list(client_headers(headers)) if headers else []
-            why = over_queue(len(value or b""), self._queue_kbytes)
-        except (RecordRefused, TypeError) as error:
-            raise Rejected(f"the client cannot take the message: {error}") from None
-        if why is not None:
-            raise Rejected(f"{TOO_LARGE}: {why}")
-        while True:
-            try:
-                producer.produce(
-                    topic, value, key, _BY_KEY, done, None,
-                    max(1, timestamp_us // 1_000) if timestamp_us else 0, all_headers,
-                )  # fmt: skip  # one call
-            except BufferError:
-                pass
-            except KafkaException as error:
-                if kind_of(error.args[0].name()) is Kind.POISON:
-                    raise Rejected(words(error)) from None
-                raise
-            except (TypeError, ValueError, OverflowError) as error:
-                raise Rejected(f"the client cannot take the message: {error}") from None
-            else:
-                return
-            self._poll()
-            self._check()
 
     # --- outcomes -----------------------------------------------------------------------------
 
@@ -260,41 +255,63 @@ class KafkaProvider:
             self._give_up(fatal)
 
     def _is_late(self) -> bool:
-        """Whether the oldest message without an outcome has taken too long. Sets when it will
-        have."""
-        times = (outcome for outcome in self._outcomes if isinstance(outcome, float))
-        self._late_s = next(times, inf) + self._delivery_s
+        """Whether a message without an outcome has taken too long. Sets when one will have. Only the number
+        of messages under way is known: the first of them was queued no later than as many before the
+        last."""
+        under_way = len(self._producer or ())
+        if not under_way:
+            self._late_s = time.monotonic() + self._delivery_s
+            return False
+        self._late_s = self._times_s[-under_way:][0] + self._delivery_s
         return time.monotonic() >= self._late_s
 
     def _give_up(self, why: str) -> None:
         """Messages without an outcome count as not delivered, and the producer ends."""
         self._failed = self._failed or why
         self._end_producer()
-        self._outcomes = [_UNKNOWN if isinstance(each, float) else each for each in self._outcomes]
-        self._open = 0
 
     def _wait(self) -> None:
         """Until every outcome is known, for little more than `delivery_s`."""
-        while self._open:
+        while self._producer is not None and len(self._producer):
             self._poll()
 
     def flush(self) -> Mapping[int, str]:
         """Positions of messages that were not delivered, and why. After a failure, a new producer sends."""
         self._wait()
-        outcomes, messages, why = self._outcomes, self._messages, self._failed
-        failed = {i: each for i, each in enumerate(outcomes) if isinstance(each, KafkaError)}
+        if self._failed is None:
+            self._forget()
+            return {}
+        messages, why = self._messages, self._failed
+        failed = self._failures()
         refused = {
             hash(messages[i]) for i, error in failed.items() if kind_of(error.name()) is Kind.POISON
         }
         if refused:  # otherwise keep those that are known
             self._suspects = refused
-        if why is not None:
-            self._end_producer()
+        self._end_producer()
         self._forget()
         return {
-            i: why if why and kind_of(e.name()) is Kind.CONSEQUENCE else _words_of(e)
-            for i, e in failed.items()
+            i: why if kind_of(error.name()) is Kind.CONSEQUENCE else _words_of(error)
+            for i, error in failed.items()
         }
+
+    def _failures(self) -> dict[int, KafkaError]:
+        """The messages that failed, by position. Of equal ones the last: they are in one partition, in
+        order. If reports are missing, or are about no message that was sent, all count as failed."""
+        places: dict[_Content, list[int]] = {}
+        for i, (topic, value, key, _, _) in enumerate(self._messages):
+            places.setdefault((topic, key or None, value or None), []).append(i)
+        failed: dict[int, KafkaError] = {}
+        everything = self._unreported
+        for content, error in reversed(self._reports):
+            found = places.get(content)
+            if found:
+                failed[found.pop()] = error
+            else:
+                everything = True
+        if everything:
+            failed = {i: failed.get(i, _UNKNOWN) for i in range(len(self._messages))}
+        return dict(sorted(failed.items()))
 
     def close(self) -> None:
         """Ends the producer and forgets what it has not delivered."""
@@ -303,7 +320,24 @@ class KafkaProvider:
         self._forget()
 
     def _forget(self) -> None:
-        self._outcomes, self._messages, self._open, self._failed = [], [], 0, None
+        self._messages, self._times_s = [], []
+        self._forget_reports()
+
+    def _forget_reports(self) -> None:
+        if self._failed is not None or self._unreported:
+            self._failed, self._reports, self._unreported = None, [], False
+            self._report = partial(
+                self._on_report, self._reports
+            )  # no report on what was forgotten
+
+    def _on_report(
+        self, reports: list[tuple[_Content, KafkaError]], error: KafkaError, message: Any
+    ) -> None:
+        """The client calls it for a message that failed."""
+        content = message.topic(), message.key() or None, message.value() or None
+        reports.append((content, error))
+        if self._failed is None and reports is self._reports:
+            self._failed = _words_of(error)
 
 
 def _words_of(error: KafkaError) -> str:

@@ -184,9 +184,16 @@ TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
 DELIVERY_S = 7.5
 
 
+class Sent:
+    """Stands for the client's message."""
+
+    def __init__(self, topic: str, key: bytes, value: bytes) -> None:
+        self.topic, self.key, self.value = (lambda: topic), (lambda: key), (lambda: value)
+
+
 class Client:
     """Stands for confluent_kafka's Producer: outcomes as planned, one or several like ones a
-    poll, in order; none after a silent one, which takes the time of the poll."""
+    poll, in order; none after a silent one, which takes the time of the poll. It reports failures only."""
 
     plan: list[KafkaError | None]  # of the next messages; later ones are delivered
     room: int
@@ -196,7 +203,7 @@ class Client:
     now_s: float
 
     def __init__(self, *_: object, **__: object) -> None:
-        self.queue: list[tuple[bytes, Any, KafkaError | None]] = []
+        self.queue: list[tuple[Sent, Any, KafkaError | None]] = []
         Client.made.append(weakref.ref(self))
 
     def __len__(self) -> int:
@@ -205,27 +212,27 @@ class Client:
     def list_topics(self, *_: object, **__: object) -> Any:
         return SimpleNamespace(topics={"t": SimpleNamespace(error=None, partitions=[0])})
 
-    def produce(
-        self, _topic: str, value: bytes, _key: object, _at: int, done: Any, *_: Any
-    ) -> None:
+    def produce(self, topic: str, value: bytes, key: bytes, _at: int, report: Any, *_: Any) -> None:
         if len(self.queue) >= Client.room:
             raise BufferError
         Client.asked.append(value)
-        self.queue.append((value, done, Client.plan.pop(0) if Client.plan else None))
+        outcome = Client.plan.pop(0) if Client.plan else None
+        self.queue.append((Sent(topic, key, value), report, outcome))
 
     def poll(self, timeout_s: float) -> None:
         first = self.queue[0][2] if self.queue else SILENT
         if first is SILENT:
             Client.now_s += timeout_s
         while self.queue and self.queue[0][2] is first is not SILENT:
-            value, done, error = self.queue.pop(0)
+            sent, report, error = self.queue.pop(0)
             if error is None:
-                Client.arrived.append(value)
-            done(error, None)
+                Client.arrived.append(sent.value())
+            else:
+                report(error, sent)
 
     def purge(self, **_: object) -> None:
-        for _value, done, _error in self.queue:
-            done(KafkaError(KafkaError._PURGE_QUEUE), None)
+        for sent, report, _error in self.queue:
+            report(KafkaError(KafkaError._PURGE_QUEUE), sent)
         self.queue.clear()
 
 
