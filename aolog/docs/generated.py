@@ -84,6 +84,7 @@ def configuration() -> str:
         "The top level": schema,
         "`[clusters.NAME]`": schema["$defs"]["Cluster"],
         "`[[routes]]`": schema["$defs"]["Route"],
+        "`[archive]`": schema["$defs"]["Archive"],
     }
     return "\n".join(_keys(title, table) for title, table in tables.items())
 

@@ -158,6 +158,8 @@ def advice_of(log: dict[str, Any]) -> str:
         )
     if log.get("dropped"):
         said.append("find the producer of the records that were dropped")
+    if (log.get("archive") or {}).get("error"):
+        said.append("mend the archive: its error is below")
     if log.get("cut_off"):
         said.append("find what ended the process before this one")
     return "; ".join(dict.fromkeys(said))

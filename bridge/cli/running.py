@@ -69,6 +69,11 @@ def run_bridge(
         )  # fmt: skip  # one value
         if config.scrub_seconds is not None:
             stack.enter_context(scrubber)
+        archiving = None
+        if config.archive is not None:
+            from bridge.supervise.archiving import Archiving
+
+            archiving = stack.enter_context(Archiving(supervisor.statuses, config, Storage()))
         if config.http is not None:
             from bridge.config.current_text import CurrentText
             from bridge.operate.access import Access, wrong_token
@@ -80,6 +85,7 @@ def run_bridge(
             monitor = Monitor(
                 supervisor.statuses, Storage(), waits=supervisor.waiting_for,
                 log_max_bytes=config.log_max_bytes, scrubbed=scrubber.of,
+                archived=(lambda _: None) if archiving is None else archiving.of,
             )  # fmt: skip  # one value
             stack.enter_context(serving(access, monitor, controls=supervisor))
         status = supervisor.run(_notifying(report), every_s=config.status_seconds)

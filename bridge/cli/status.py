@@ -15,9 +15,10 @@ import click
 from aolog import Lag, Reader
 from aolog.cli.cursor_state import CursorState, cursor_state
 from aolog.cli.lock_holders import Holders, require_log
-from aolog.cli.output import human_seconds, iso_time, json_option, out
+from aolog.cli.output import human_bytes, human_seconds, iso_time, json_option, out
 from aolog.cli.parse import DIRECTORY
 from aolog.errors import AologError, NoSuchCursor, NotALog, counted, records_lost
+from aolog.maintenance.archive.protection import CURSOR as ARCHIVE
 from aolog.storage.storage import Storage
 from bridge.cli.log_table import lines_of
 from bridge.cli.report import words
@@ -165,7 +166,20 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
         "gaps": losses.gaps,
         "losses": losses.to_json()["last"],
         "error": unread if found.state == "ok" else found.state,
+        "archive": _archive_on_disk(path, holders),
     }
+
+
+def _archive_on_disk(path: str, holders: Holders) -> dict[str, Any] | None:
+    """How far the log is archived, by the archiver's cursor; None if there never was an archiver."""
+    try:
+        found = cursor_state(path, ARCHIVE, holders)
+    except NoSuchCursor:
+        return None
+    end = None if found.position is None else found.position.address
+    behind = None if found.lag is None else found.lag.bytes
+    error = None if found.state == "ok" else found.state
+    return {"end": end, "behind_bytes": behind, "error": error}
 
 
 def _losses_of(path: str, cursor: str) -> tuple[KnownGaps, str | None]:
@@ -203,6 +217,19 @@ def headlines(found: dict[str, Any]) -> list[str]:
     return lines + [cluster_words(cluster) for cluster in found.get("clusters", ())]
 
 
+def _archive_words(archive: dict[str, Any]) -> str:
+    """How far a log is archived, and what that cost this process."""
+    words = "nothing is archived yet"
+    if archive["end"] is not None:
+        words = f"archived up to address {archive['end']}"
+    if archive["behind_bytes"] is not None:
+        words += f", {human_bytes(archive['behind_bytes'])} to come"
+    if "requests" in archive:
+        requests = counted(archive["requests"], "request", ",")
+        words += f" ({requests}, {human_bytes(archive['sent_bytes'])} sent)"
+    return words + (f": {archive['error']}" if archive["error"] else "")
+
+
 def _show(found: dict[str, Any]) -> None:
     whole = found.get("overview")
     if whole is not None:
@@ -233,6 +260,8 @@ def _show(found: dict[str, Any]) -> None:
                 f"{log['log']}: {records_lost(loss['records_lost'])} lost, addresses {loss['begin']} to "
                 f"{loss['end']} ({loss['reason']}), found {when}"
             )
+        if (archive := log.get("archive")) is not None:
+            out.line(f"{log['log']}: {_archive_words(archive)}")
         scrub = log.get("scrub")
         if scrub is not None and scrub["damage"]:
             damaged = counted(scrub["damage"], "damaged place")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from aolog.errors import AologError
-from bridge.config.models import Cluster, Config, Route
+from bridge.config.models import Archive, Cluster, Config, Route
 from bridge.config.names import check_cursor
 from bridge.config.secrets import read_text
 from bridge.config.settings import dotted
@@ -158,6 +158,8 @@ def _known(loc: tuple[int | str, ...]) -> list[str]:
         model = Cluster
     elif loc[:1] == ("routes",):
         model = Route
+    elif loc[:1] == ("archive",):
+        model = Archive
     return list(model.model_fields)
 
 

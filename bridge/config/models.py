@@ -23,7 +23,8 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from aolog.errors import AologError
+from aolog.errors import AologError, UsageError
+from aolog.storage.objects.url import is_url, normal_url
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import check_mode, read_mode
 from bridge.config.named_function import FUNCTION_NAME, load_function
@@ -222,6 +223,32 @@ def _option(name: str, **bounds: Any) -> Any:
     return Field(option.default, description=option.about, **bounds)
 
 
+def _is_store(url: str) -> None:
+    if not is_url(url):
+        raise UsageError("is not the URL of a store: s3://BUCKET/PREFIX, gs://..., az://...")
+    normal_url(url)
+
+
+class Archive(_Table):
+    """Archives of the logs in an object store, which are kept while the bridge runs."""
+
+    url: Annotated[str, _checked(_is_store)] = Field(
+        description="each log is archived below it, by its name below the root, or by the last part of its"
+        " path; credentials as the provider's own tools find them"
+    )
+    ship_seconds: float = Field(
+        300.0,
+        ge=1,
+        description="a full slab is archived at once; what the growing one has, after this",
+    )
+    max_bytes: int | None = Field(
+        None, ge=1, description="total of an archive: above it, its oldest slabs are deleted"
+    )
+    max_age_seconds: float | None = Field(
+        None, gt=0, description="an archive's slabs with only older records are deleted"
+    )
+
+
 class Config(_Table):
     """Everything that `aolog-bridge run` uses."""
 
@@ -269,6 +296,7 @@ class Config(_Table):
     bytes_per_second: float | None = _option("bytes_per_second", gt=0)
     total_records_per_second: float | None = _option("total_records_per_second", gt=0)
     total_bytes_per_second: float | None = _option("total_bytes_per_second", gt=0)
+    archive: Archive | None = Field(None, description="archives in an object store")
     prune: bool = Field(False, description="delete slabs that every cursor has passed")
     scrub_seconds: float | None = _option("scrub_seconds", gt=0)
     scrub_bytes_per_second: float = _option("scrub_bytes_per_second", gt=0)

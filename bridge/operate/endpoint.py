@@ -6,7 +6,8 @@
     GET  /healthz   200 while every thread makes progress, else 503 with the logs whose thread hangs
     GET  /readyz    200 while the root and the logs exist, the cluster of each running or idle log
                     answers, and no error stopped one; else 503
-    GET  /status    {"overview": ..., "summary": ..., "clusters": [...], "logs": [...]}: see supervise/status.py; scrub: see scrub.py
+    GET  /status    {"overview": ..., "summary": ..., "clusters": [...], "logs": [...]}: see supervise/status.py; scrub: see scrub.py;
+                    archive: see supervise/archiving.py
     GET  /log       one log in detail: its slabs and disk (?log=NAME&cluster=NAME)
     POST /token     204 with the token, else 401
     POST /action    {"action": "pause" | "resume" | "retry", "log": NAME, "cluster": NAME}; with the token
@@ -139,7 +140,7 @@ class _Answers:
     async def _status(self, _: Request) -> Response:
         logs = self._monitor.logs
         whole = overview(logs, waiting_for=self._monitor.waits())
-        shown = [{**log.as_json(), "scrub": self._scrub(log)} for log in logs]
+        shown = [{**log.as_json(), **self._beside(log)} for log in logs]
         clusters = [cluster._asdict() for cluster in self._monitor.health.clusters]
         return json_response(
             {
@@ -150,9 +151,13 @@ class _Answers:
             }
         )
 
-    def _scrub(self, log: LogStatus) -> dict[str, Any] | None:
-        found = self._monitor.scrubbed(log.path)
-        return None if found is None else found._asdict()
+    def _beside(self, log: LogStatus) -> dict[str, Any]:
+        """What is known of a log beside its delivery."""
+        scrub, archive = self._monitor.scrubbed(log.path), self._monitor.archived(log.path)
+        return {
+            "scrub": None if scrub is None else scrub._asdict(),
+            "archive": None if archive is None else archive._asdict(),
+        }
 
     async def _one_log(self, request: Request) -> Response:
         log = self._find(request.query_params.get("log"), request.query_params.get("cluster"))
@@ -164,7 +169,7 @@ class _Answers:
         return json_response(
             {
                 **log.as_json(),
-                "scrub": self._scrub(log),
+                **self._beside(log),
                 "slabs": [{"base": base, "bytes": size} for base, size in slabs.files],
                 "pruned_slabs": slabs.pruned,
                 "damaged": sorted(damaged),

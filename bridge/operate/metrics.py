@@ -58,6 +58,11 @@ def _flow(name: str) -> Callable[[LogStatus, Monitor], float | None]:
     return lambda log, monitor: getattr(monitor.flow(log.log, log.cluster), name)
 
 
+def _archived(name: str) -> Callable[[LogStatus, Monitor], float | None]:
+    """Of the log's archive."""
+    return lambda log, monitor: getattr(monitor.archived(log.path), name, None)
+
+
 _WATCH = "nothing; for rates"
 # Those with other labels: type, labels, meaning, and what to do.
 _OWN = {
@@ -142,6 +147,20 @@ FAMILIES = [
     Family("scrub_timestamp_seconds", "gauge", "When the last check of the log ended, in seconds since"
            " 1970.", "old: raise scrub_bytes_per_second",
            lambda log, monitor: getattr(monitor.scrubbed(log.path), "ended_s", None), min),
+    Family("archive_behind_bytes", "gauge", "Bytes of the log that are not archived; missing without an"
+           " archive, and before its first round.", "read `archive` in `aolog-bridge status`",
+           _archived("behind_bytes")),
+    Family("archive_waiting_seconds", "gauge", "Seconds since the archive last grew, while it is behind.",
+           "above ship_seconds: read `archive` in `aolog-bridge status`", _archived("waiting_seconds"), max),
+    Family("archive_end_address", "gauge", "Address before which the log is archived.", _WATCH,
+           _archived("end"), max),
+    Family("archive_requests", "gauge", "Requests to the object store since the process started.",
+           "each costs: raise ship_seconds", _archived("requests")),
+    Family("archive_sent_bytes", "gauge", "Bytes sent to the object store since the process started.", _WATCH,
+           _archived("sent_bytes")),
+    Family("archive_failed", "gauge", "1 if the last attempt to archive the log failed.",
+           "read `archive` in `aolog-bridge status`",
+           lambda log, monitor: None if (found := monitor.archived(log.path)) is None else found.error is not None, max),
 ]  # fmt: skip  # a table
 LABELS = ("log", "cluster")
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from aolog.storage.storage import Storage
     from bridge.operate.scrub import Scrub
+    from bridge.supervise.archiving import ArchiveStatus
 
 POINT_S = 5.0  # an hour of points is 720: enough for a chart, 50 kB as JSON
 POINTS = 720
@@ -91,7 +92,8 @@ class Monitor:
     """Samples of a supervisor's statuses. For one thread: the server's.
 
     look, waits: as the supervisor's. log_max_bytes: the retention total of each log's writer, if the
-    operator said it: the log does not hold it. scrubbed: the last check of a log, by path.
+    operator said it: the log does not hold it. scrubbed: the last check of a log, by path. archived: the
+    archive of a log, by path.
     clock: seconds, monotonic; now: seconds since 1970.
     """
 
@@ -103,10 +105,12 @@ class Monitor:
         waits: Callable[[], str | None] = lambda: None,
         log_max_bytes: int | None = None,
         scrubbed: Callable[[str], Scrub | None] = lambda _: None,
+        archived: Callable[[str], ArchiveStatus | None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._look, self.waits, self.scrubbed = look, waits, scrubbed
+        self._look, self.waits = look, waits
+        self.scrubbed, self.archived = scrubbed, archived
         self._log_max_bytes = log_max_bytes
         self._storage, self._clock, self._now = storage, clock, now
         self._points: deque[Point] = deque(maxlen=POINTS)

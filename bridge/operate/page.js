@@ -136,6 +136,12 @@ function showProblems({problems, troubles}) {
     exactly(p.last_s), [number(p.count), "number"], [p.logs.join(", "), "text"], [p.message, "text"]]));
 }
 
+function archiveText(archive) {
+  if (!archive) return "";
+  const upTo = archive.end === null ? "nothing yet" : `up to address ${number(archive.end)}, ${(archive.behind_bytes / 1e6).toFixed(1)} MB to come`;
+  return ` Archived: ${upTo}; ${plural(archive.requests, "request")}, ${(archive.sent_bytes / 1e6).toFixed(1)} MB sent.` + (archive.error ? ` ${archive.error}` : "");
+}
+
 async function refreshDetail() {
   const [log, cluster] = JSON.parse(shown);
   const answer = await fetch("/log?" + new URLSearchParams({log, cluster}), {headers: headers()}).catch(() => null);
@@ -145,7 +151,7 @@ async function refreshDetail() {
   text("detail-name", found.log);
   const bytes = found.slabs.reduce((n, s) => n + s.bytes, 0);
   text("detail-text", `${plural(found.slabs.length, "slab")}, ${(bytes / 1e6).toFixed(1)} MB on disk; ${number(found.acknowledged)} acknowledged, ${number(found.lag_records)} pending, ` +
-    `${number(found.lost_records)} lost, ${number(found.dead_lettered)} in dead letters, ${plural(found.restarts, "restart")}.`);
+    `${number(found.lost_records)} lost, ${number(found.dead_lettered)} in dead letters, ${plural(found.restarts, "restart")}.` + archiveText(found.archive));
   showSlabs(found);
   showLanes(found);
   const mayAct = Boolean(last && last.can_act && token), ended = found.phase === "done" || found.phase === "removed";

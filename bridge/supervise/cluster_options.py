@@ -38,6 +38,7 @@ class ClusterOptions(NamedTuple):
     default_cluster: str
     other_cursors: dict[str, str]
     files: Stamps
+    archives: bool
 
     def forwarder(
         self,
@@ -127,6 +128,7 @@ def cluster_options(config: Config, limit: RateLimit) -> dict[str, ClusterOption
                 if other != name and cluster.cursor is None
             },
             files=stamps(cluster.settings),
+            archives=config.archive is not None,
         )
         for name, cluster in config.clusters.items()
     }

@@ -27,7 +27,7 @@ _LOOK_S = 1.0  # a `stat` of each file
 # A reload cannot change these; it logs another value and keeps the old one.
 _FIXED = (
     "root", "cursor", "delivery", "http", "http_token", "http_hosts", "log_format", "status_seconds",
-    "scrub_seconds", "scrub_bytes_per_second",
+    "scrub_seconds", "scrub_bytes_per_second", "archive",
 )  # fmt: skip  # a list
 
 

@@ -27,6 +27,7 @@ from aolog.errors import (
 )
 from aolog.log.cursor_file import read_position
 from aolog.log.retention import prune
+from aolog.maintenance.archive.protection import protect
 from aolog.read.reader import view_of
 from aolog.read.start import parse_where
 from aolog.storage.storage import Storage
@@ -305,6 +306,8 @@ class Worker:
         with naming(self.name):
             try:
                 self.options.check_cursor(self.path)
+                if self.options.archives:
+                    protect(self.path, Storage())  # before anything is pruned
                 self.drained = not self.fail_fast and self._has_nothing_to_do()
                 if self.drained:
                     self.turns.ending = self.turns.ending or "park"

@@ -26,6 +26,7 @@ from aolog.format.archive import MANIFEST, Entry, Manifest, decode_manifest
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.log.directory import Log
 from aolog.maintenance.archive.probe import LACKS, ProbeState, Probing, probe_advance, probe_request
+from aolog.maintenance.archive.protection import CURSOR
 from aolog.maintenance.archive.protocol import (
     Deleting,
     Done,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from aolog.log.slab_file import Slab
     from aolog.storage.objects.client import Client
 
-CURSOR = "archive"
 SHIP_SECONDS = 300.0  # the table of cost in archive.md: 0.003 USD a day
 ROUND_SECONDS = 1.0  # a commit takes about as long on some stores
 OBJECT_BYTES_MAX = 5_000_000_000  # of one PUT, the least of the three providers
@@ -151,13 +151,25 @@ class Archiver:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def requests(self) -> int:
+        """That were sent so far."""
+        return self._client.requests
+
+    @property
+    def sent_bytes(self) -> int:
+        """In these requests."""
+        return self._client.sent_bytes
+
     # --- what a round is made of ------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Tries the store, reads the manifest, and protects the log's slabs. Raises as the constructor, and
-        CorruptionError for the archive of another log; nothing of the log was written then."""
+    def begin(self, *, probe: bool = True) -> None:
+        """Tries the store, reads the manifest, and protects the log's slabs. probe: False if this process has
+        tried the store. Raises as the constructor, and CorruptionError for the archive of another log;
+        nothing of the log was written then."""
         manifest = self._manifest()
-        self._probe()
+        if probe:
+            self._probe()
         if not self._reader.has_cursor_position:
             self._reader.commit()  # from now on retention waits
         self._view = manifest
@@ -216,7 +228,7 @@ class Archiver:
             warn(
                 "%s: the archive's retention removed what is below address %d", self.url, drop_below
             )
-        self._view, self._swept = state.view, True
+        self._view, self._swept, self._waiting_since = state.view, True, None
         return self._archived(state.view)
 
     def follow(self, report: Callable[[Archived], None]) -> None:
@@ -305,10 +317,9 @@ class Archiver:
         entries, end = view.manifest.entries, view.manifest.end
         begin = entries[0].base if entries else end
         behind = max(0, self._reader.end() - end)
-        client = self._client
         return Archived(
             self.path, self.url, begin, end, behind, len(entries),
-            self.uploaded, client.sent_bytes, client.requests,
+            self.uploaded, self.sent_bytes, self.requests,
         )  # fmt: skip  # one call
 
     def _random(self) -> str:
@@ -326,6 +337,8 @@ class Archiver:
         for i, base in enumerate(log.bases):
             if base < begin:
                 continue
+            if base in log.published:  # it has another name than the archive would give it
+                break
             slab = log.slab(i)
             final = i + 1 < len(log.bases) or slab.seal() is not None
             size = slab.end_offset if final else self._beginning(slab, now=now)
@@ -344,10 +357,7 @@ class Archiver:
             return size
         at = time.monotonic()
         self._waiting_since = self._waiting_since or at
-        if at - self._waiting_since < self._ship_s:
-            return 0
-        self._waiting_since = None
-        return size
+        return size if at - self._waiting_since >= self._ship_s else 0
 
     def _entry(self, slab: Slab, size: int, *, final: bool) -> Entry:
         if size > OBJECT_BYTES_MAX:

@@ -494,7 +494,8 @@ def test_the_schema_names_every_key() -> None:
 
 def test_the_configuration_that_the_page_shows_is_right(tmp_path: Path) -> None:
     page = Path(__file__).parents[3] / "aolog/docs/how-to/bridge.md"
-    (text,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    parts = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    text = "\n".join(parts)
     (tmp_path / "password").write_text("hunter2")
     config = load_text(text, base=tmp_path)
     assert list(config.clusters) == ["main", "archive"]
