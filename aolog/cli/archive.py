@@ -1,4 +1,4 @@
-"""`aolog archive` and `aolog restore`: a log in an object store, and back."""
+"""`aolog archive`, `aolog hold` and `aolog restore`: a log in an object store, kept there, and back."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from aolog.cli.parse import DIRECTORY, DURATION, SIZE, log_argument
 from aolog.cli.stop_signals import StopSignals
 from aolog.errors import counted, one_line
 from aolog.maintenance.archive.archiver import SHIP_SECONDS, Archived, Archiver, Keep, Stopped
+from aolog.maintenance.archive.hold import hold as hold_archive
 from aolog.maintenance.archive.restore import restore as restore_log
 
 
@@ -77,6 +78,30 @@ def archive(
     ):
         archiver.begin()
         archiver.follow(report)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  aolog hold s3://bucket/logs/host-7
+  aolog hold s3://bucket/logs/host-7 --release
+
+While an archive is held, --max-bytes and --max-age of `aolog archive` remove nothing from it, whoever runs it. The
+hold is in force when the command ends. It does not stop other programs that may delete objects: that is what
+the store's own locks are for."""
+)
+@click.argument("url")
+@click.option("--release", is_flag=True, help="End the hold.")
+@json_option
+def hold(url: str, release: bool, as_json: bool) -> None:  # noqa: FBT001 -- as above
+    """Keep all that the archive below URL has; or --release it."""
+    done = hold_archive(url, held=not release)
+    if as_json:
+        out.json(named(done))
+    else:
+        state = "held" if done.held else "not held"
+        slabs = counted(done.slabs, "slab", ",")
+        out.line(f"{one_line(done.url)}: {state}: {slabs}, {human_bytes(done.bytes)}")
 
 
 @click.command(

@@ -12,6 +12,7 @@ _COMMANDS = {
     "archive": ("aolog.cli.archive", "Archive LOG below URL in an object store."),
     "backup": ("aolog.cli.backup", "Copy LOG to a new DIR, consistently, beside its writer."),
     "cursor": ("aolog.cli.cursor", "List, show, set and delete cursors."),
+    "hold": ("aolog.cli.archive", "Keep all that the archive below URL has; or --release it."),
     "info": ("aolog.cli.info", "Show what LOG holds, its cursors and its writer."),
     "prune": ("aolog.cli.prune", "Remove the oldest slabs of LOG until the limits are met."),
     "read": ("aolog.cli.read", "Print the records of LOG up to its end as it is now."),

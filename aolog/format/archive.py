@@ -3,7 +3,7 @@
 Pure: bytes to a value and back. The rules are in aolog/docs/reference/archive.md.
 
     {"aolog_archive": 1, "log": UUID, "topic": TEXT or null, "sequence": N, "write": ID,
-     "floor": ADDRESS, "entries": [ENTRY, ...], "xxh3": HASH}
+     "floor": ADDRESS, "held": true or false, "entries": [ENTRY, ...], "xxh3": HASH}
 
 xxh3 is of all bytes before its key and the comma before that. The write id is random: no two manifests
 have the same bytes, and so no ETag returns where a store makes it from the content.
@@ -63,6 +63,7 @@ class Manifest(NamedTuple):
     # Addresses below it were dropped by the archive's retention and are never archived again.
     floor: int = 0
     entries: tuple[Entry, ...] = ()  # by base; they do not overlap
+    held: bool = False  # whether the archive's retention removes nothing
 
     @property
     def end(self) -> int:

@@ -224,7 +224,7 @@ class Archiver:
         if isinstance(state, Failed):
             raise self._failure(state)
         assert isinstance(state, Done)
-        if drop_below:
+        if drop_below and not state.view.manifest.held:
             warn(
                 "%s: the archive's retention removed what is below address %d", self.url, drop_below
             )
@@ -402,6 +402,8 @@ def _wait(seconds: float) -> bool:
 def droppable(manifest: Manifest, keep: Keep, now_us: int) -> int:
     """The address below which the archive's retention removes slabs now; 0: nothing. A slab without a
     seal is as old as the next one that has times."""
+    if manifest.held:
+        return 0
     entries = manifest.entries
     total, below = sum(entry.size for entry in entries), 0
     for i, entry in enumerate(entries[:-1]):

@@ -263,12 +263,13 @@ def _commit(job: Job, view: View, uploaded: tuple[Entry, ...], leftovers: tuple[
     old = view.manifest
     by_base = {entry.base: entry for entry in (*old.entries, *uploaded)}
     entries = [by_base[base] for base in sorted(by_base)]
-    dropped = [entry for entry in entries if entry.final and entry.end <= job.drop_below]
+    drop_below = 0 if old.held else job.drop_below  # it may be held since the round began
+    dropped = [entry for entry in entries if entry.final and entry.end <= drop_below]
     floor = max([old.floor, *[entry.end for entry in dropped]])
     kept = tuple([entry for entry in entries if entry.end > floor])
     if (floor, kept) == (old.floor, old.entries):
         return _committed(view, old, leftovers)
-    manifest = Manifest(job.uuid, job.topic, old.sequence + 1, job.write_id, floor, kept)
+    manifest = Manifest(job.uuid, job.topic, old.sequence + 1, job.write_id, floor, kept, old.held)
     return Writing(job, view, uploaded, manifest, leftovers)
 
 

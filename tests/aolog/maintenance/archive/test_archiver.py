@@ -13,6 +13,7 @@ from aolog.format.archive import MANIFEST, Manifest, decode_manifest
 from aolog.log.retention import Retention, prune
 from aolog.maintenance.archive import archiver as archiver_module
 from aolog.maintenance.archive.archiver import CURSOR, Archiver, Keep, Stopped
+from aolog.maintenance.archive.hold import hold
 from aolog.maintenance.archive.restore import restore
 from aolog.storage.objects.requests import Delete, Get, Head, Put, Refused, Unclear
 from aolog.storage.storage import Storage
@@ -360,3 +361,46 @@ def test_leftovers_are_swept_when_an_archiver_starts(log_path, store):
     archived(log_path, store)
     assert store.objects.get(name) is None
     assert Delete(name) in store.log
+
+
+# --- legal hold -------------------------------------------------------------------------------
+
+
+def test_a_held_archive_keeps_what_its_retention_would_remove_until_it_is_released(log_path, store):
+    grown(log_path, 500)
+    before = archived(log_path, store)
+    held = hold(URL, client=store)
+    assert (held.held, held.changed, held.slabs) == (True, True, before.slabs)
+    assert not hold(URL, client=store).changed
+    tight = {"keep": Keep(max_bytes=1)}
+    assert archived(log_path, store, **tight).slabs == before.slabs
+    assert hold(URL, held=False, client=store).changed
+    assert archived(log_path, store, **tight).slabs == 1
+
+
+def test_a_hold_stops_a_retention_that_has_begun(log_path, store):
+    """The hold comes between the archiver's look and its commit."""
+    grown(log_path, 500)
+    before = archived(log_path, store)
+    send, sent = store.send, []
+
+    def holds_first(request):
+        if isinstance(request, Put) and request.name == MANIFEST and not sent:
+            sent.append(request)
+            store.send = send
+            hold(URL, client=store)
+        return send(request)
+
+    with Archiver(log_path, URL, client=store, keep=Keep(max_bytes=1)) as archiver:
+        archiver.begin()
+        store.send = holds_first
+        assert archiver.round().slabs == before.slabs
+    assert manifest_of(store).held
+    assert sent
+
+
+def test_a_hold_needs_an_archive(store):
+    with pytest.raises(aolog.NotALog, match="no archive"):
+        hold(URL, client=store)
+    with pytest.raises(UsageError, match="is not the URL of a store"):
+        hold("/var/log", client=store)
