@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 import functools
-import json
 import os
 import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 _WRITE_BYTES = 64 << 10  # the capacity of a pipe
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, errors and warnings too."
@@ -171,31 +169,59 @@ def named(value: Any) -> Any:
     return [named(each) for each in value] if isinstance(value, list) else value
 
 
-def _member(name: str, data: bytes | None) -> dict[str, str | None]:
+def _member(name: str, data: bytes | None) -> str:
     """The text, or `NAME_base64` where the bytes are not UTF-8."""
+    if data is None:
+        return f'"{name}":null'
     try:
-        return {name: None if data is None else str(data, "utf-8")}
+        return f'"{name}":{encode_basestring(str(data, "utf-8"))}'
     except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data or b"").decode()}
+        return f'"{name}_base64":"{base64.b64encode(data).decode()}"'
 
 
 def record_to_json(record: Record) -> bytes:
-    """One line, without its newline. `timestamp` is null if there is none, or if it is outside the years
-    1 to 9999."""
-    at_us = record.timestamp
-    members = {
-        "address": record.address,
-        "timestamp": iso_time(at_us),
-        "timestamp_us": at_us,
-        "topic": record.topic,
-        **_member("key", record.key),
-        **_member("value", record.value),
-        "headers": [{"name": name, **_member("value", data)} for name, data in record.headers],
-    }
-    return _encode(members).encode()
+    """One line, with its newline. `timestamp` is null if there is none, or if it is outside the years
+    1 to 9999. Made as text, in one expression: json's encoder takes three times as long."""
+    address, at_us, key, value, headers, topic = record
+    try:
+        key_text = "null" if key is None else encode_basestring(str(key, "utf-8"))
+        value_text = "null" if value is None else encode_basestring(str(value, "utf-8"))
+        parts = f'"key":{key_text},"value":{value_text}'
+    except UnicodeDecodeError:
+        parts = f"{_member('key', key)},{_member('value', value)}"
+    topic_text = "null" if topic is None else encode_basestring(topic)
+    shown = ",".join(map(_header, headers)) if headers else ""
+    return (
+        f'{{"address":{address},{_times(at_us)},"topic":{topic_text},{parts},"headers":[{shown}]}}\n'
+    ).encode()
 
 
-@functools.lru_cache(maxsize=256)  # most records of a frame have the same timestamp
+def _header(header: tuple[str, bytes | None]) -> str:
+    name, data = header
+    return f'{{"name":{encode_basestring(name)},{_member("value", data)}}}'
+
+
+@functools.lru_cache(maxsize=16)  # most records of a frame have the same timestamp
+def _times(timestamp_us: int | None) -> str:
+    """The members `timestamp` and `timestamp_us`."""
+    if timestamp_us is None:
+        return '"timestamp":null,"timestamp_us":null'
+    digits = str(timestamp_us)
+    begin = _second(digits[:-6]) if timestamp_us >= 1_000_000 else None
+    if begin is not None:
+        return f'"timestamp":"{begin}.{digits[-6:]}Z","timestamp_us":{digits}'
+    at = iso_time(timestamp_us)
+    return f'"timestamp":{"null" if at is None else encode_basestring(at)},"timestamp_us":{digits}'
+
+
+@functools.lru_cache(maxsize=16)  # of the others, many are of the same second
+def _second(seconds: str) -> str | None:
+    try:
+        return (_EPOCH + timedelta(seconds=int(seconds))).isoformat().removesuffix("+00:00")
+    except OverflowError:
+        return None
+
+
 def iso_time(timestamp_us: int | None) -> str | None:
     """Microseconds since the epoch as 2026-01-31T12:00:00.000000Z; None for None, and outside the years 1
     to 9999."""

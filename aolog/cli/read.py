@@ -60,15 +60,15 @@ def _encoder(format_: RecordFormat) -> Callable[[Record], bytes]:
         case "nul":
             return lambda record: (record.value or b"") + b"\0"
         case "json":
-            return lambda record: record_to_json(record) + b"\n"
+            return record_to_json
         case "length":
             return lambda record: LENGTH.pack(len(record.value or b"")) + (record.value or b"")
 
 
 def _write(records: Iterable[Record], encode: Callable[[Record], bytes]) -> None:
     write = out.write
-    for record in records:
-        write(encode(record))
+    for data in map(encode, records):
+        write(data)
 
 
 class _Gaps:

@@ -1,18 +1,24 @@
 """`aolog read` and `aolog tail`: print what is there, tell what is not, end as they should."""
 
 import base64
+import contextlib
 import json
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import aolog
 from aolog.cli import output
+from aolog.cli.output import record_to_json
 from tests.aolog.commands import ended, failure, run, started, well
 from tests.aolog.conftest import ROOT, SOON_S, damage, fill, unchanged
+from tests.texts import UNICODE
 
 # --- read --------------------------------------------------------------------------------------
 
@@ -205,3 +211,47 @@ def test_standard_streams_may_be_closed(log_path, ten, command, status):
     assert done.returncode == status
     assert len(done.stderr.splitlines()) == (0 if "2>" in command else 1)
     assert "bug" not in done.stderr
+
+
+# --- a record as JSON -----------------------------------------------------------------------
+
+
+TEXT, BYTES = st.text(UNICODE, max_size=20), st.none() | st.binary(max_size=20)
+AS_TEXT = TEXT.map(str.encode)
+
+
+def member(name: str, data: bytes | None) -> dict[str, str | None]:
+    try:
+        return {name: None if data is None else data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data or b"").decode()}
+
+
+@given(
+    address=st.integers(0, 2**64 - 1),
+    timestamp=st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**9), 10**16),
+    key=BYTES | AS_TEXT,
+    value=BYTES | AS_TEXT,
+    headers=st.lists(st.tuples(TEXT, BYTES | AS_TEXT), max_size=3).map(tuple),
+    topic=st.none() | TEXT,
+)
+def test_a_record_is_the_json_that_the_standard_library_makes_of_its_members(
+    address, timestamp, key, value, headers, topic
+):
+    shown = None
+    if timestamp is not None:
+        with contextlib.suppress(OverflowError):
+            moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=timestamp)
+            shown = moment.strftime(f"{moment.year:04}-%m-%dT%H:%M:%S.%fZ")
+    members = {
+        "address": address,
+        "timestamp": shown,
+        "timestamp_us": timestamp,
+        "topic": topic,
+        **member("key", key),
+        **member("value", value),
+        "headers": [{"name": name, **member("value", data)} for name, data in headers],
+    }
+    expected = json.dumps(members, ensure_ascii=False, separators=(",", ":")) + "\n"
+    record = aolog.Record(address, timestamp, key, value, headers, topic)
+    assert record_to_json(record) == expected.encode()
