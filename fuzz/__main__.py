@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _TARGETS = ("frame", "log", "recovery", "cursor", "canary")
+_OUTCOMES_SHOWN = 10  # --json has all
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _EPILOG = """\b
 Targets:
@@ -222,8 +223,14 @@ def _report(plan: Plan, result: Result, *, as_json: bool) -> None:
         return
     click.echo(
         f"{plan.target}, seed {plan.seed}: {result.cases:,} cases in {result.seconds:.1f} s, "
-        f"{len(result.outcomes)} distinct outcomes, {failed} failures"
+        f"{failed} failures"
     )
+    click.echo(
+        f"{len(result.outcomes)} distinct outcomes: what the log did with a case, in a few words. Few of"
+        " them would mean that the cases are alike. The most frequent:"
+    )
+    for outcome, cases in result.outcomes.most_common(_OUTCOMES_SHOWN):
+        click.echo(f"{cases:>8,}  {outcome}")
     for failure in result.failures:
         click.echo(f"\ncase {failure.number}, made {failure.steps} steps: {failure.error}")
         click.echo(f"  {failure.command}")

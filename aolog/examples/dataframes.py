@@ -2,7 +2,8 @@
 
     python -m aolog.examples.dataframes LOG
 
-Counts the records of each key with each library that is installed; '' is for records without a key.
+Counts the records of each key with each library that is installed, and prints the ten keys with most; '' is
+for records without a key.
 """
 
 from __future__ import annotations
@@ -48,11 +49,19 @@ def by_pyarrow(path: str) -> dict[str, int]:
     return {(row["key"] or b"").decode(): row["count_all"] for row in rows}
 
 
+def ten_of(counts: dict[str, int]) -> str:
+    """The ten keys with most records, and how many keys are not shown."""
+    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:10]
+    left = len(counts) - len(most)
+    shown = ", ".join(f"{key!r}: {count:,}" for key, count in most)
+    return shown + (f", and {left:,} more keys" if left else "")
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     for count in (by_pyarrow, by_pandas, by_polars, by_duckdb):
         try:
-            print(count.__name__, dict(sorted(count(sys.argv[1]).items())))  # noqa: T201
+            print(count.__name__, ten_of(count(sys.argv[1])))  # noqa: T201
         except ModuleNotFoundError as error:
             print(count.__name__, error)  # noqa: T201

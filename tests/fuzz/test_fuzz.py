@@ -129,3 +129,12 @@ def test_the_command_runs_one_case_of_a_seed_or_a_file(tmp_path: Path) -> None:
     assert again.returncode == 0
     assert again.stdout == done.stdout
     assert outcome
+
+
+def test_a_campaign_says_what_outcomes_are_and_how_often_each_occurred(tmp_path: Path) -> None:
+    done = run_fuzz("cursor", "--seed", "3", "--cases", "20", "--save", str(tmp_path))
+    assert done.returncode == 0, done.stdout
+    first, about, *outcomes = done.stdout.splitlines()
+    assert "20 cases" in first
+    assert f"{len(outcomes)} distinct outcomes: what the log did with a case" in about
+    assert sum(int(line.split()[0]) for line in outcomes) == 20

@@ -68,6 +68,10 @@ def test_dataframes_every_library_counts_the_same(log_path: str) -> None:
         for i in range(3_000):
             log.append(b"%d" % i, key=b"%d" % (i % 3))
     expected = {"0": 1_000, "1": 1_000, "2": 1_000}
+    assert dataframes.ten_of(expected) == "'0': 1,000, '1': 1,000, '2': 1,000"
+    many = {f"{i}": i for i in range(500)}
+    assert dataframes.ten_of(many).startswith("'499': 499, ")
+    assert dataframes.ten_of(many).endswith("'490': 490, and 490 more keys")
     assert dataframes.by_pyarrow(log_path) == expected
     for module, count in (
         ("pandas", dataframes.by_pandas),
