@@ -40,7 +40,7 @@ def _configuration_options(command: Callable[..., None]) -> Callable[..., None]:
         "Logs": "path root file drain cursor prune park_seconds scrub_seconds"
         " scrub_bytes_per_second",
         "Destination": "bootstrap_servers topic settings create_topics",
-        "Delivery": "delivery read_back commit_seconds stop_seconds cursor_topic"
+        "Delivery": "delivery max_in_flight_bytes read_back commit_seconds stop_seconds cursor_topic"
         " transaction_records transaction_seconds",
         "Rejected records": "poison mode",
         "Rate limits": "records_per_second bytes_per_second total_records_per_second"

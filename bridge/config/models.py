@@ -297,6 +297,7 @@ class Config(_Table):
     total_records_per_second: float | None = _option("total_records_per_second", gt=0)
     total_bytes_per_second: float | None = _option("total_bytes_per_second", gt=0)
     archive: Archive | None = Field(None, description="archives in an object store")
+    max_in_flight_bytes: int = _option("max_in_flight_bytes", ge=1 << 20)
     prune: bool = Field(False, description="delete slabs that every cursor has passed")
     scrub_seconds: float | None = _option("scrub_seconds", gt=0)
     scrub_bytes_per_second: float = _option("scrub_bytes_per_second", gt=0)

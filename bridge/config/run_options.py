@@ -26,6 +26,11 @@ OPTIONS = {
         get_args(Delivery), "at_least_once",
         "with exactly_once, records and cursor are in one transaction",
     ),
+    "max_in_flight_bytes": Option(
+        int, 128 << 20, "keys and values in memory that Kafka has not acknowledged, of all logs together;"
+        " with exactly_once also those of open transactions. Each connected log has an equal part: 32 MiB"
+        " at most, two of the largest records (message.max.bytes) at least",
+    ),
     "cursor_topic": Option(
         str, "aolog-bridge-cursors", "topic of cursor records, with exactly_once"
     ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aolog.storage.storage import DIRECTORY_MODE
 from bridge.deliver.log_delivery import AT_LEAST_ONCE
+from bridge.kafka.client_queue import LOG_BYTES_MAX, MESSAGE_BYTES_MAX, QUEUE_KBYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ class ForwarderOptions:
     shared_limit: a limit that other logs share.
     drain: end when the records that exist at the start are acknowledged. until: drain up to this
     address and no further (at_least_once).
+    max_in_flight_bytes: see in_flight_bytes.
     cursor: its name. commit_s: between commits of the cursor. stop_s: how long a stop waits for
     acknowledgements.
 
@@ -61,6 +63,7 @@ class ForwarderOptions:
     until: int | None = None
     prune: bool = False
     cursor: str = "bridge"
+    max_in_flight_bytes: int = LOG_BYTES_MAX
     commit_s: float = 1.0
     stop_s: float = 5.0
     view: Callable[[Record], Record] | None = None
@@ -69,3 +72,15 @@ class ForwarderOptions:
     def __post_init__(self) -> None:
         replays = self.until is not None or self.view is not None or self.keyless is not None
         assert self.delivery == AT_LEAST_ONCE or not replays
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """The bound of the keys and values that Kafka has not acknowledged; with exactly_once of the open
+        transaction, and of what is read ahead for the next one. At least two of the largest records that the
+        client takes: otherwise one in a partition that takes nothing would delay all others."""
+        record_bytes_max = int(self.settings.get("message.max.bytes", MESSAGE_BYTES_MAX))
+        return max(self.max_in_flight_bytes, 2 * record_bytes_max)
+
+    def client_settings(self) -> dict[str, Any]:
+        """`settings`; the size of the client's queue is in_flight_bytes, if they do not say."""
+        return {QUEUE_KBYTES: str(-(-self.in_flight_bytes // 1024)), **self.settings}

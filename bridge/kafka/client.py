@@ -66,8 +66,8 @@ FIXED: dict[str, object] = {
 BATCH_BYTES = 1_000_000
 DEFAULTS: dict[str, object] = {
     "linger.ms": 5,
-    # More than the engine sends without an acknowledgement, so no batch is cut for its number of records. It
-    # may be cut for its bytes: of many logs each has a small part of the memory (see Supervisor).
+    # More records than the engine sends without an acknowledgement, so no batch is cut for their number. The
+    # bound in bytes is ForwarderOptions.max_in_flight_bytes.
     "queue.buffering.max.messages": 200_000,
     "retry.backoff.ms": 100,
     "retry.backoff.max.ms": 1_000,

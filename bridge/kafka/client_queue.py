@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MESSAGE_BYTES_MAX = 1_000_000  # the client's default
+# What one log may have in flight. More makes nothing faster: it is a second's work for a link of 250 Mbit/s, and
+# the window (deliver/at_least_once/window.py) aims at answers within a second.
+LOG_BYTES_MAX = 32 << 20
 QUEUE_KBYTES = "queue.buffering.max.kbytes"  # bounds memory while a backlog drains
 
 

@@ -13,7 +13,6 @@ from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.forwarder_options import OPTIONS, ForwarderOptions
 from bridge.errors import OtherCluster
-from bridge.kafka.client_queue import QUEUE_KBYTES, queue_kbytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,7 +45,6 @@ class ClusterOptions(NamedTuple):
         path: str,
         *,
         named: bool,
-        queue_kbytes: int,
         drain_to: int | None,
         losses: LogLosses,
         **more: Any,
@@ -55,8 +53,8 @@ class ClusterOptions(NamedTuple):
 
         named: False for a log without a configuration: its checkpoints keep the cluster's name that a
         configuration wrote, and its routing has the fingerprint of earlier releases. (With another
-        fingerprint, records would be sent again.) queue_kbytes: of records in the client's memory, if
-        its settings do not say; more if one record needs more. drain_to, losses: see Forwarder. more: of ForwarderOptions.
+        fingerprint, records would be sent again.) drain_to, losses: see Forwarder. more: of
+        ForwarderOptions.
         """
         routing = Routing(self.topic)
         if named:
@@ -71,10 +69,6 @@ class ClusterOptions(NamedTuple):
             self.base,
             cluster=self.cluster if named else "",
             routing=routing,
-            settings={
-                QUEUE_KBYTES: str(queue_kbytes_of(self.base.settings, queue_kbytes)),
-                **self.base.settings,
-            },
             **more,
         )
         return Forwarder(path, how, drain_to=drain_to, losses=losses)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Literal
 
 from aolog.errors import NotALog, UsageError
 from bridge.deliver.rate_limit import RateLimit
+from bridge.kafka.client_queue import LOG_BYTES_MAX
 from bridge.supervise.assignment import Assignment
 from bridge.supervise.cluster_options import cluster_options
 from bridge.supervise.discovery import is_gone
@@ -46,9 +47,6 @@ Action = Literal["pause", "resume", "try_again"]
 _log = logging.getLogger("bridge.supervisor")
 _SCAN_SHARE = 50  # scanning a large tree takes at most a fiftieth of the time
 _CHANGES_S = 0.2  # shortest time between scans after directories changed
-# Of records in the clients' memory: for all logs together, and the least and the largest share of one. The
-# least fills a few requests; so more than 32 running logs together take more: 64, the default, 256 MiB.
-_QUEUE_KBYTES, _QUEUE_KBYTES_MIN, _QUEUE_KBYTES_MAX = 131_072, 4_096, 65_536
 _STATUS_S = 0.25  # delay before an idle log is noticed
 # Asking logs that do not run for their lag: pause between rounds, time in each turn.
 _MEASURE_PAUSE_S, _MEASURE_S = 1.0, 0.004
@@ -309,7 +307,7 @@ class Supervisor:
     # --- turns and parking --------------------------------------------------------------------
 
     def _start(self, worker: Worker) -> None:
-        share = _QUEUE_KBYTES // min(self._config.active_max, len(self._workers))
+        share = self._config.max_in_flight_bytes // min(self._config.active_max, len(self._workers))
         margin_s = 0.0 if self._fail_fast else _STOP_MARGIN_S
         self._unwatch(worker)
         self._watch(worker, time.monotonic())  # first: it may find nothing to do
@@ -317,7 +315,7 @@ class Supervisor:
             min(self._config.status_seconds, _STATUS_S),
             drain=self._drain,
             stop_s=max(0.0, self._config.stop_seconds - margin_s),
-            queue_kbytes=min(_QUEUE_KBYTES_MAX, max(_QUEUE_KBYTES_MIN, share)),
+            in_flight_bytes=min(LOG_BYTES_MAX, share),
         )
 
     def _make_room(self, running: list[Worker], queued: int, now_s: float) -> None:

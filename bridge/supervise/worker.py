@@ -101,12 +101,12 @@ class Worker:
         """What the supervisor does with the log; see Phase."""
         return self.turns.phase
 
-    def start(self, status_s: float, *, drain: bool, stop_s: float, queue_kbytes: int) -> None:
-        """Forwards in a new thread. status_s: between reports. The rest: see ClusterOptions.forwarder."""
+    def start(self, status_s: float, *, drain: bool, stop_s: float, in_flight_bytes: int) -> None:
+        """Forwards in a new thread. status_s: between reports. The rest: see ForwarderOptions."""
         self.reported_s = time.monotonic()
         self.turns.start(self.reported_s)
         self.error = self.idle_s = None
-        more = {"drain": drain, "stop_s": stop_s, "queue_kbytes": queue_kbytes}
+        more = {"drain": drain, "stop_s": stop_s, "max_in_flight_bytes": in_flight_bytes}
         self.thread = threading.Thread(
             target=self._run, args=(status_s, more), name=f"{self.name} to {self.options.cluster}",
             daemon=True,

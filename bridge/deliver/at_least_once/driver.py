@@ -73,7 +73,7 @@ class AtLeastOnce:
         self._take_cursor(routing)
         self._producer = IdempotentProducer(
             options.bootstrap_servers,
-            dict(options.settings),
+            options.client_settings(),
             checkpoints.cluster,
             create_topics=options.create_topics,
             reads_back=options.read_back,
@@ -84,6 +84,7 @@ class AtLeastOnce:
             now_s=time.monotonic(),
             stop_s=options.stop_s,
             until=options.until,
+            bytes_max=options.in_flight_bytes,
             in_doubt=not checkpoints.clean,
         )
         self._committer = Committer(

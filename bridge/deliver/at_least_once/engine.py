@@ -54,6 +54,7 @@ from bridge.deliver.at_least_once.lanes import UNBOUNDED, Lane, Lanes, least
 from bridge.deliver.at_least_once.window import Window
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.position import Position
+from bridge.kafka.client_queue import LOG_BYTES_MAX
 from bridge.kafka.error_table import names_records
 from bridge.kafka.lane import NO_PARTITION, LaneKey
 
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from bridge.deliver.position import Aside
     from bridge.kafka.lane import Refusal
 
-BYTES_MAX = 24 << 20  # of records in flight: keys and values
+_BATCHES = 4  # at least so many make up all that is in flight
 
 
 class State(Enum):
@@ -81,9 +82,10 @@ class Engine:
     """See the module. Times are seconds of any clock that only grows. Not thread-safe.
 
     until: nothing is read from this address on. in_doubt: records were in flight when the connection
-    before, or another process, ended: they may still arrive. outstanding_max: records in flight, as
-    BYTES_MAX, for lanes that flow, and once more for lanes that are held. pending: records to set
-    aside, durably, before anything else is sent.
+    before, or another process, ended: they may still arrive. outstanding_max: records in flight, for
+    lanes that flow, and once more for lanes that are held. bytes_max: of all records in flight, keys and
+    values; lanes that are held have at most half of it. pending: records to set aside, durably, before
+    anything else is sent.
     copies: what was found and did not count; the driver reports it, and clears this.
     """
 
@@ -94,6 +96,7 @@ class Engine:
         now_s: float,
         stop_s: float = 5.0,
         outstanding_max: int = 50_000,
+        bytes_max: int = LOG_BYTES_MAX,
         mark_every: int = MARK_EVERY,
         until: int | None = None,
         in_doubt: bool = False,
@@ -109,7 +112,8 @@ class Engine:
         self.copies: list[Copies] = []
         self.in_doubt = in_doubt
         self.backoff = backoff or Backoff()
-        self.window = Window(BYTES_MAX)
+        self.window = Window(bytes_max)
+        self._bytes_max = bytes_max
         self._read_from = start
         self._until = UNBOUNDED if until is None else until
         self._stop_s = stop_s
@@ -129,6 +133,7 @@ class Engine:
             or self.pending
             or lanes.records - lanes.held_records >= self._outstanding_max
             or lanes.bytes - lanes.held_bytes >= self.window.bytes
+            or lanes.bytes > self._bytes_max - self._bytes_max // _BATCHES
         ):
             return False
         if self.catching_up:
@@ -145,7 +150,7 @@ class Engine:
         """How large the next batch should be. For a bisected lane a batch is read for each group, so it is
         small; but it is a full frame's, also in a log of small frames: the client names the refused
         records of a request only if there are several."""
-        return BATCH_BYTES if self.careful else self.window.bytes
+        return BATCH_BYTES if self.careful else min(self.window.bytes, self._bytes_max // _BATCHES)
 
     @property
     def next_read(self) -> Position:
@@ -406,7 +411,10 @@ class Engine:
         elif self.state is State.SENDING:
             lanes = self.lanes
             lanes.hold_late(now_s)
-            if lanes.held_records > self._outstanding_max or lanes.held_bytes > BYTES_MAX:
+            if (
+                lanes.held_records > self._outstanding_max
+                or lanes.held_bytes > self._bytes_max // 2
+            ):
                 self.failed("lanes that take nothing fill the client's queue", now_s=now_s)
 
     def _finish_if_done(self, now_s: float) -> None:

@@ -74,7 +74,7 @@ class ExactlyOnce:
         give_up: Callable[[], bool],
     ) -> None:
         self._uuid = uuid = _uuid_of(source)
-        settings, poison = dict(options.settings), options.poison
+        settings, poison = options.client_settings(), options.poison
         timeout_s = _timeout_s(options.transaction_seconds, settings)
         self._source = source
         self._checkpoints = checkpoints
@@ -97,6 +97,7 @@ class ExactlyOnce:
             records=options.transaction_records,
             seconds=options.transaction_seconds,
             timeout_s=timeout_s,
+            bytes_max=options.in_flight_bytes // 2,
             stop_s=options.stop_s,
             in_doubt=not checkpoints.clean,
         )
@@ -104,7 +105,12 @@ class ExactlyOnce:
         self._judge = Judge(poison)
         router = Router(routing, self._connection.admission, uuid)
         intake = Intake(source, router, self._judge, self._partitions.of, uuid=uuid)
-        self._prefetch = Prefetch(source, intake, records=options.transaction_records)
+        self._prefetch = Prefetch(
+            source,
+            intake,
+            records=options.transaction_records,
+            bytes_max=options.in_flight_bytes // 2,
+        )
         self._watch = StallWatch(self._connection, lambda _: self.engine.position.address)
         self._trouble = TroubleLog()
         self._draining = False

@@ -71,6 +71,7 @@ from typing import TYPE_CHECKING
 from aolog.errors import counted
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.exactly_once.transaction_size import TransactionSize
+from bridge.kafka.client_queue import LOG_BYTES_MAX
 
 if TYPE_CHECKING:
     from bridge.deliver.position import Position
@@ -96,7 +97,7 @@ _OPEN = {State.SENDING, State.COMMITTING}
 class Transactions:
     """See the module. Times are seconds of any clock that only grows.
 
-    records, seconds: the most that one transaction holds, and how long it stays open. timeout_s: when
+    records, bytes_max, seconds: the most that one transaction holds, and how long it stays open. timeout_s: when
     the cluster ends it. stop_s: how long a stop waits for a commit. in_doubt: whether the cluster may
     have committed more than the local cursor says. outstanding, outstanding_bytes: records in the open
     transaction, and their keys and values.
@@ -109,6 +110,7 @@ class Transactions:
         now_s: float,
         records: int = 10_000,
         seconds: float = 0.5,
+        bytes_max: int = LOG_BYTES_MAX,
         timeout_s: float = 60.0,
         stop_s: float = 5.0,
         in_doubt: bool = False,
@@ -124,7 +126,7 @@ class Transactions:
         self.suspected = 0  # this many records after the committed position hold a refused one
         self.stopping = False
         self.in_doubt = in_doubt
-        self.size = TransactionSize(timeout_s, seconds)
+        self.size = TransactionSize(timeout_s, seconds, bytes_max)
         self._first = 0  # address of the first record in the open transaction
         self._begun_s = 0.0  # when that was sent
         self._proven = False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from aolog.format.native.speed import total
+from bridge.deliver.log_source import READ_BYTES_MAX
 from bridge.deliver.position import Aside, Position
 from bridge.deliver.verdicts import Fate
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from bridge.deliver.log_source import LogSource
     from bridge.kafka.lane import LaneKey, Refusal
     from bridge.kafka.messages import Callback, Messages
-
-_BYTES_MAX = 16 << 20  # of keys and values; one batch may exceed it
 
 
 class Ready:
@@ -85,12 +84,14 @@ class Ready:
 
 
 class Prefetch:
-    """Reads a log ahead, up to `records` or 16 MiB. Not thread-safe. Raises what Reader raises."""
+    """Reads a log ahead, up to `records`, or bytes_max of keys and values; one frame of the log, or one record,
+    may exceed that. Not thread-safe. Raises what Reader raises."""
 
-    def __init__(self, source: LogSource, intake: Intake, *, records: int) -> None:
+    def __init__(self, source: LogSource, intake: Intake, *, records: int, bytes_max: int) -> None:
         self._source = source
         self._intake = intake
         self._records = records
+        self._batch_bytes = bytes_max // 2
         self._held = 0
         self.ready: deque[Ready] = deque()
 
@@ -103,7 +104,7 @@ class Prefetch:
     def room(self) -> bool:
         """Whether more may be read."""
         size = sum(ready.bytes for ready in self.ready)
-        return self._held < self._records and size < _BYTES_MAX
+        return self._held < self._records and size < self._batch_bytes
 
     @property
     def empty(self) -> bool:
@@ -126,7 +127,7 @@ class Prefetch:
 
     def read(self, timeout_s: float) -> None:
         """Reads a batch, waits so long for one, and makes its records ready."""
-        judged = self._intake.next(timeout_s)
+        judged = self._intake.next(timeout_s, min(READ_BYTES_MAX, self._batch_bytes))
         if judged is None:
             return
         ready = _ready(judged, self._source.position)

@@ -14,6 +14,8 @@ time, and nothing would ever arrive. So the first transaction is small:
 If one that was ended by the timeout had used at least half of what it might hold, it was too large: the
 next ones double up to half of what it held, and grow slowly from there. Otherwise an outage ended it.
 
+None holds more than its share of the bridge's memory, except for a single record.
+
 The broker takes a request at once, also one that exceeds a quota, and makes the next one wait. So a
 transaction shows a quota too late: it grows by no more than its double, and only far below the timeout.
 tests/bridge/deliver/exactly_once/test_transaction_size.py simulates both; the constants follow from it.
@@ -30,12 +32,13 @@ _SLOWLY = 32
 
 class TransactionSize:
     """Of one log. timeout_s: transaction.timeout.ms. open_s: how long a transaction is open on purpose,
-    which does not count. bytes: of keys and values, at most."""
+    which does not count. bytes_max: the bound of `bytes`. bytes: of keys and values, at most."""
 
-    def __init__(self, timeout_s: float, open_s: float) -> None:
+    def __init__(self, timeout_s: float, open_s: float, bytes_max: int) -> None:
         self.timeout_s = timeout_s
         self._open_s = open_s
-        self.bytes = BYTES_FIRST
+        self._bytes_max = bytes_max
+        self.bytes = min(BYTES_FIRST, bytes_max)
         self._doubles_to = 1 << 62
 
     def committed(self, size: int, took_s: float) -> None:
@@ -45,7 +48,8 @@ class TransactionSize:
             self.bytes = max(_BYTES_MIN, self.bytes // 2)
         elif share < _GROWS and size * 2 >= self.bytes:
             slowly = self.bytes + self.bytes // _SLOWLY
-            self.bytes = max(slowly, min(self.bytes * 2, self._doubles_to))
+            grown = max(slowly, min(self.bytes * 2, self._doubles_to))
+            self.bytes = min(grown, self._bytes_max)
 
     def ended(self, size: int, took_s: float) -> bool:
         """Its connection ended a transaction of so many bytes, this long after its first record was

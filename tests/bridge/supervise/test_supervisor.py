@@ -17,6 +17,8 @@ import pytest
 from aolog import Reader, Writer
 from bridge.config.load import load, load_text
 from bridge.config.models import Config
+from bridge.deliver.forwarder import Forwarder
+from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.errors import WrongConfiguration
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.supervise.status import LogStatus, Overview
@@ -648,6 +650,32 @@ def test_a_reload_retries_blocked_logs_also_without_a_file(
     assert run["a"].restarts == 0
     assert run.stop() == 0
     assert_all_arrived(broker, root / "a")
+
+
+@pytest.mark.parametrize(
+    ("logs", "active_max", "settings", "mebibytes", "queue"),
+    [(1, 64, {}, 32, 32 << 10), (4, 64, {}, 10, 10 << 10), (4, 2, {}, 20, 20 << 10),
+     (20, 64, {}, 2, 2 << 10), (4, 64, {"message.max.bytes": 10_000_000}, 10, 19_532),
+     (4, 64, {"queue.buffering.max.kbytes": 77}, 10, 77)],
+)  # fmt: skip  # a table
+def test_each_connected_log_has_an_equal_part_of_the_bytes_in_flight(
+    supervise: Supervise, root: Path, monkeypatch: pytest.MonkeyPatch,
+    logs: int, active_max: int, settings: dict[str, Any], mebibytes: int, queue: int,
+) -> None:  # fmt: skip  # a table's columns
+    """40 MiB are given; the default gave twice its bound to 64 logs."""
+    found: list[ForwarderOptions] = []
+
+    def note(path: str, options: ForwarderOptions, **more: Any) -> Forwarder:
+        found.append(options)
+        return Forwarder(path, options, **more)
+
+    monkeypatch.setattr("bridge.supervise.cluster_options.Forwarder", note)
+    for number in range(logs):
+        fill(root / f"log-{number}", 1)
+    options = {"active_max": active_max, "max_in_flight_bytes": 40 << 20}
+    assert supervise(drain=True, **options, **{"clusters.settings": settings}).result() == 0
+    assert {each.max_in_flight_bytes >> 20 for each in found} == {mebibytes}
+    assert {int(each.client_settings()["queue.buffering.max.kbytes"]) for each in found} == {queue}
 
 
 def test_rates_of_each_log_and_of_all_can_change_while_it_runs(

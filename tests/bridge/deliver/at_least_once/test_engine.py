@@ -161,6 +161,39 @@ def test_records_of_held_lanes_are_counted_apart_and_bounded_by_closing_the_conn
     assert (e.begin(), e.lanes[A].room()) == (at(2), 1)
 
 
+def test_bytes_in_flight_are_bounded_whether_their_lanes_are_held_or_flow() -> None:
+    """The bound was doubled for lanes that are held, and the client's queue was smaller than either."""
+    e, most = opened(bytes_max=1_000), 0
+    e.window.bytes = 1_000
+    for number in range(10, 200):
+        if number == 60:
+            e.tick(2.0)  # lane A is held
+        if not e.wants_batch:
+            break
+        assert e.batch_bytes <= 250
+        lane = A if number % 5 == 0 else B
+        read(e, number + 1, {lane: [number]}, size=100, now_s=2.0 * (number >= 60))
+        most = max(most, e.lanes.bytes)
+    assert 750 < most <= 1_000
+
+
+def test_held_lanes_close_the_connection_when_they_have_half_of_the_bytes_in_flight() -> None:
+    e = opened(bytes_max=1_000)
+    e.window.bytes = 1_000
+    read(e, 20, {A: [10]}, size=500)
+    read(e, 40, {B: [30]}, size=10, now_s=1.9)
+    e.tick(2.0)
+    assert e.lanes[A].held
+    e.tick(2.1)
+    assert e.state is State.SENDING  # no more than half
+    other = opened(bytes_max=1_000)
+    other.window.bytes = 1_000
+    read(other, 20, {A: [10]}, size=501)
+    read(other, 40, {B: [30]}, size=10, now_s=1.9)
+    other.tick(2.0)
+    assert other.state is State.BACKING_OFF
+
+
 # --- stopping, and doubt --------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import pytest
 from bridge.deliver.exactly_once.transaction_size import BYTES_FIRST, TransactionSize
 
 HOUR_S = 3_600.0
+BYTES_MAX = 16 << 20
 FENCED_S = 10.0  # how much later than its time-out a transaction is ended
 
 
@@ -21,7 +22,7 @@ FENCED_S = 10.0  # how much later than its time-out a transaction is ended
 def test_the_next_transaction_is_larger_after_a_fast_commit_and_smaller_after_a_slow_one(
     used: float, took_s: float, times: float
 ) -> None:
-    size = TransactionSize(60.0, 0.5)
+    size = TransactionSize(60.0, 0.5, BYTES_MAX)
     size.committed(int(used * BYTES_FIRST), took_s)
     assert size.bytes == times * BYTES_FIRST
 
@@ -29,7 +30,7 @@ def test_the_next_transaction_is_larger_after_a_fast_commit_and_smaller_after_a_
 def test_after_the_timeout_it_is_far_smaller_and_soon_grows_up_to_half_of_what_was_too_much() -> (
     None
 ):
-    size = TransactionSize(60.0, 0.5)
+    size = TransactionSize(60.0, 0.5, BYTES_MAX)
     assert not size.ended(BYTES_FIRST, 59.0)
     assert size.bytes == BYTES_FIRST
     assert size.ended(BYTES_FIRST, 61.0)
@@ -41,8 +42,16 @@ def test_after_the_timeout_it_is_far_smaller_and_soon_grows_up_to_half_of_what_w
     assert found[2] < found[3] < found[2] * 1.1
 
 
+def test_no_transaction_holds_more_than_its_part_of_the_memory() -> None:
+    size = TransactionSize(60.0, 0.5, BYTES_FIRST * 3)
+    for _ in range(5):
+        size.committed(size.bytes, 0.1)
+    assert size.bytes == BYTES_FIRST * 3
+    assert TransactionSize(60.0, 0.5, 1_000).bytes == 1_000
+
+
 def test_a_small_transaction_that_an_outage_ended_sets_no_bound() -> None:
-    size = TransactionSize(60.0, 0.5)
+    size = TransactionSize(60.0, 0.5, BYTES_MAX)
     assert not size.ended(2_000, 75.0)
     for _ in range(7):
         size.committed(size.bytes, 1.0)
@@ -50,7 +59,7 @@ def test_a_small_transaction_that_an_outage_ended_sets_no_bound() -> None:
 
 
 def test_a_connection_that_breaks_begins_small_again() -> None:
-    size = TransactionSize(60.0, 0.5)
+    size = TransactionSize(60.0, 0.5, BYTES_MAX)
     for _ in range(5):
         size.committed(size.bytes, 0.1)
     assert not size.ended(100, 1.0)
@@ -90,7 +99,7 @@ def quota(rate: float) -> Accept:
 def test_whatever_the_cluster_takes_arrives_and_few_transactions_are_ended(
     timeout_s: float, kind: Callable[[float], Accept], rate: float
 ) -> None:
-    size, accept = TransactionSize(timeout_s, 0.5), kind(rate)
+    size, accept = TransactionSize(timeout_s, 0.5, BYTES_MAX), kind(rate)
     now_s, arrived, ended = 0.0, 0, 0
     while now_s < HOUR_S:
         begin_s, left = now_s, size.bytes
