@@ -27,13 +27,22 @@ Tests compare it with the real system: the same calls, and random ones, give the
 and bytes. It is simpler: no links, owners, modes or sparse files; directory entries take no space; an
 fsync of a file never makes its name durable (on ext4 it does).
 
+`SystemTests` is the contract of a system of your own, as a class of tests for pytest.
+
 Read in this order: system (a process), calls, faults, machine (what processes share), disk and inode (its
-files), outcomes (the states after a power cut); objects (an object store, as a value).
+files), outcomes (the states after a power cut); objects (an object store, as a value); contract.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from aolog.testing.faults import Call, Effect, Fault, FaultPlan, Faults, RandomFaults
 from aolog.testing.machine import Killed, SimulatedStatus
 from aolog.testing.system import SimulatedSystem, Survivor
+
+if TYPE_CHECKING:
+    from aolog.testing.contract import SystemTests
 
 __all__ = [
     "Call",
@@ -46,4 +55,23 @@ __all__ = [
     "SimulatedStatus",
     "SimulatedSystem",
     "Survivor",
+    "SystemTests",
 ]
+
+
+if not TYPE_CHECKING:  # otherwise mypy would accept any name
+
+    def __getattr__(name: str) -> Any:
+        """Imports pytest only for the name that needs it."""
+        if name != "SystemTests":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        import pytest
+
+        pytest.register_assert_rewrite("aolog.testing.contract")  # a failed test shows its values
+        return import_module("aolog.testing.contract").SystemTests
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *globals()})

@@ -32,6 +32,9 @@ if not TYPE_CHECKING:  # otherwise mypy would accept any name
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
+        import pytest
+
+        pytest.register_assert_rewrite("bridge.testing.contract")  # a failed test shows its values
         return getattr(import_module("bridge.testing.contract"), name)
 
 
