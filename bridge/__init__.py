@@ -56,7 +56,14 @@ if not TYPE_CHECKING:  # otherwise mypy would accept any name
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        found = getattr(import_module(f"bridge.{_MODULES[name]}"), name)
+        from aolog.errors import library_missing
+
+        try:
+            found = getattr(import_module(f"bridge.{_MODULES[name]}"), name)
+        except ModuleNotFoundError as error:
+            if (missing := library_missing(error)) is None:
+                raise
+            raise ModuleNotFoundError(str(missing), name=error.name) from None
         globals()[name] = found
         return found
 

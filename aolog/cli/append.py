@@ -7,6 +7,7 @@ took is durable, and prints how many there are.
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
 from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import Reader
+from aolog.write.validate import TOPIC_NAME
 from aolog.write.writer import Writer
 
 _ROOM_POLL_S = 0.05  # between looks for room, and for a stop signal
@@ -305,6 +307,11 @@ def append(
     parts = RecordParts(key_from, topic_from, timestamp_from, timestamp_unit)
     if options["format"] == "queuefka" and (parts.any or options["topic"] is not None):
         raise click.UsageError("format 1 (queuefka) has no keys, topics or timestamps")
+    if options["topic"] is not None and re.fullmatch(TOPIC_NAME, options["topic"]) is None:
+        raise click.UsageError(
+            f"--topic {options['topic']}: Kafka has no such names: use up to 249 of letters, digits,"
+            " '.', '_', '-'"
+        )
     if options["compression_level"] is not None and options["compression"] == "none":
         raise click.UsageError("--compression-level needs --compression")
     # A wait inside the writer could not see a stop signal: `_append` waits instead.

@@ -241,7 +241,7 @@ class Log:
     def require_slabs(self) -> None:
         """Raises NotALog if there is none."""
         if not self.bases:
-            hint = "the first append creates it"
+            hint = "name the directory of a log; the first append creates one"
             for name in sorted(self.others)[:_LOOKS_BELOW_MAX]:
                 with suppress(AologError):
                     if is_log(f"{self.path}/{name}", self.storage):

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 RECORD_BYTES_MAX = BODY_LEN_MAX - (64 << 10)
 BATCH_BYTES_MAX = 1 << 30
 SLAB_BYTES_MAX = 1 << 60
+# Kafka's rule for names of topics, as a regular expression. A log takes any text; commands that write for Kafka
+# do not.
+TOPIC_NAME = "[A-Za-z0-9._-]{1,249}"
 _INT64 = range(-(1 << 63), 1 << 63)
 # Bytes that a record takes in a frame besides those of its parts. `check_record` counts one record,
 # arrow.py and format/native/_records.h count whole columns by the same rule.

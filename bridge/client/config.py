@@ -22,6 +22,7 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field,
 from pydantic.alias_generators import to_pascal
 
 from aolog.errors import AologError
+from aolog.write.validate import TOPIC_NAME
 from bridge.client.connection import check_settings
 from bridge.client.errors import (
     BrokenJSON,
@@ -37,7 +38,6 @@ from bridge.config.names import check_servers
 from bridge.config.secrets import read_text
 from bridge.config.settings import read_settings
 from bridge.errors import WrongConfiguration
-from bridge.kafka.topic_names import TOPIC_NAME
 
 Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 Source: TypeAlias = "Given | Options"

@@ -5,6 +5,7 @@ The settings are checked with a client that has no servers: it connects to nothi
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from bridge.client.errors import Problem, UnknownKey, WrongType
 from bridge.config.settings import refused_keys
 from bridge.kafka.client import made, words
 from bridge.kafka.client_queue import QUEUE_KBYTES
+from bridge.kafka.known_settings import meant
 from bridge.kafka.setting_files import unreadable_file
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     from bridge.client.properties import Side
 
+_log = logging.getLogger("bridge.client")
+_SAID_MAX = 20  # causes until something arrives: a broker's name may be in each
 _DEFAULTS: dict[str, dict[str, object]] = {
     "producer": {
         "client.id": "aolog-client",
@@ -36,6 +40,23 @@ _DEFAULTS: dict[str, dict[str, object]] = {
         "socket.keepalive.enable": True,
     },
 }
+
+
+class Waiting:
+    """Logs what a client waits for: once, until that is over."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def say(self, what: str) -> None:
+        """The client waits, and tries again."""
+        if what not in self._said and len(self._said) < _SAID_MAX:
+            self._said.add(what)
+            _log.warning("waiting: %s", what)
+
+    def over(self) -> None:
+        """Something has arrived."""
+        self._said.clear()
 
 
 @contextmanager
@@ -56,11 +77,16 @@ def client_settings(given: Mapping[str, str], side: Side) -> dict[str, Any]:
 def check_settings(settings: Mapping[str, str], side: Side) -> list[Problem]:
     """What librdkafka refuses: each key alone, or what their combination does."""
     return [
-        Problem(UnknownKey, f"{key}: librdkafka has no such key")
+        Problem(UnknownKey, _unknown(key))
         if "No such configuration property" in said
         else Problem(WrongType, f"{key or 'Properties'}: {said}")
         for key, said in refused_keys(settings, lambda part: _refusal(part, side)).items()
     ]
+
+
+def _unknown(key: str) -> str:
+    guess = meant(key)
+    return f"{key}: librdkafka has no such key" + (f"; {guess}" if guess else "")
 
 
 def _refusal(settings: Mapping[str, str], side: Side) -> str | None:

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from aolog.errors import AologError, UsageError, not_copied
 from bridge.client.config import load
-from bridge.client.connection import client_settings, interruptible
+from bridge.client.connection import Waiting, client_settings, interruptible
 from bridge.client.errors import ClientClosed, MissingTopic, ReceiveFailed
 from bridge.client.heartbeat import HeartbeatWatch, heartbeat_in
 from bridge.client.metrics import families
@@ -82,7 +82,7 @@ class Consumer:
         )
         self._topics: list[str] = []
         self._failure: AologError | None = None  # raised by the next poll
-        self._waiting_for: str | None = None
+        self._waiting = Waiting()
         self._received = self._dropped = 0
         self._omissions = Omissions()
         self._is_closed = False
@@ -92,6 +92,7 @@ class Consumer:
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != ALL_DOWN:  # how many are down says less than why one is
             self.last_error = away(error.str(), self._settings["bootstrap.servers"])
+            self._waiting.say(self.last_error)
 
     # --- subscription -------------------------------------------------------------------------
 
@@ -172,6 +173,7 @@ class Consumer:
             if records:
                 self._positions.note(records)
                 self._received += len(records)
+                self._waiting.over()
                 return records
             self._raise_failure()
             if until_s is not None and time.monotonic() >= until_s:
@@ -249,9 +251,7 @@ class Consumer:
         if ends_consumer(error, resets=self._resets):
             return receive_failed(error)
         self.last_error = error.str()
-        if self._waiting_for != self.last_error:
-            self._waiting_for = self.last_error
-            _log.warning("waiting: %s: %s", code, error.str())
+        self._waiting.say(f"{code}: {self.last_error}")
         return None
 
     def __iter__(self) -> Iterator[Received]:

@@ -38,10 +38,12 @@ def _kept_by_c(kept: _ClassT) -> _ClassT:
 class Failures:
     """Messages of a producer that failed. count: since its start. untaken: those that nobody has
     asked for, by their identity in memory. A failure holds no reference to a
-    Delivery: the garbage collector cannot free cycles through objects of `_report.c`."""
+    Delivery: the garbage collector cannot free cycles through objects of `_report.c`. away: the client's last
+    report of a broker that cannot be reached."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.away: str | None = None
         self.untaken: dict[int, Message] = {}
 
 
@@ -126,7 +128,8 @@ class Delivery:
                 self._route.producer.poll(_WAIT_S)
         if (error := self._message.error()) is not None:
             self._route.take(self._message)
-            raise send_failed(self.topic, error)
+            failures = self._route.failures
+            raise send_failed(self.topic, error, failures.away if failures is not None else None)
         return self
 
     def ignore_failure(self) -> None:
@@ -175,11 +178,12 @@ class Delivery:
         )
 
 
-def send_failed(topic: str, error: KafkaError) -> SendFailed:
-    """The error in words, with what to do about it."""
+def send_failed(topic: str, error: KafkaError, away: str | None = None) -> SendFailed:
+    """The error in words, with what to do about it. away: see Failures; it is why a message timed out."""
     code = error.name()
+    why = f" ({away})" if away is not None and code == "_MSG_TIMED_OUT" else ""
     return SendFailed(
-        f"a message to {topic!r} was not acknowledged: {code}: {error.str()}",
+        f"a message to {topic!r} was not acknowledged: {code}: {error.str()}{why}",
         hint=row_of(code).does,
         topic=topic,
         kafka_code=code,

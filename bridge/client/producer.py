@@ -16,7 +16,7 @@ from confluent_kafka import Producer as KafkaProducer
 
 from aolog.errors import RecordRefused, counted, not_copied
 from bridge.client.config import load
-from bridge.client.connection import client_settings, interruptible
+from bridge.client.connection import Waiting, client_settings, interruptible
 from bridge.client.delivery import Delivery, Failures, Route, send_failed
 from bridge.client.errors import ClientClosed, MissingTopic, SendFailed
 from bridge.client.heartbeat import HeartbeatSender
@@ -58,6 +58,7 @@ class Producer:
             self._sign = signer_of(options.signing, options.base)
         self._servers = options.settings["bootstrap.servers"]
         self.last_error: str | None = None
+        self._failures, self._waiting = Failures(), Waiting()
         self._queue_kbytes: dict[KafkaProducer, int] = {}
         self._default = self._make(options.settings)
         self._by_topic = {
@@ -65,7 +66,6 @@ class Producer:
         }
         self._producers = (self._default, *self._by_topic.values())
         self._sent = 0
-        self._failures = Failures()
         self._is_closed = False
         self._all_routes: list[Route] = []  # also once it is closed
         self._routes: dict[str, Route] = {}  # of topics that were sent to; none once it is closed
@@ -81,7 +81,8 @@ class Producer:
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != ALL_DOWN:  # how many are down says less than why one is
-            self.last_error = away(error.str(), self._servers)
+            self.last_error = self._failures.away = away(error.str(), self._servers)
+            self._waiting.say(self.last_error)
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -207,7 +208,7 @@ class Producer:
         while self._failures.untaken:
             _, message = self._failures.untaken.popitem()
             if (kafkas := message.error()) is not None:  # always: it failed
-                errors.append(send_failed(str(message.topic()), kafkas))
+                errors.append(send_failed(str(message.topic()), kafkas, self._failures.away))
         for error in errors[:-1]:
             _log.error("%s", error)
         if errors:

@@ -26,7 +26,7 @@ from pydantic import (
 from aolog.errors import AologError, UsageError
 from aolog.storage.objects.url import is_url, normal_url
 from aolog.storage.storage import DIRECTORY_MODE
-from aolog.write.validate import check_mode, read_mode
+from aolog.write.validate import TOPIC_NAME, check_mode, read_mode
 from bridge.config.named_function import FUNCTION_NAME, load_function
 from bridge.config.names import address_of, check_cursor, check_servers
 from bridge.config.routing import PartitionRule, Rule
@@ -34,7 +34,6 @@ from bridge.config.run_options import OPTIONS, Delivery, LogFormat, Poison
 from bridge.config.secrets import Setting, Stamps, exposures, is_reference, setting_of, stamps
 from bridge.config.settings import plain_values, read_settings, refused_keys
 from bridge.errors import WrongConfiguration, WrongSetting
-from bridge.kafka.topic_names import TOPIC_NAME
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's
 _PATH = r"^[^\x00]*$"  # the system's rule

@@ -7,7 +7,7 @@ import re
 from aolog.errors import UsageError
 from aolog.log.names import check_cursor_name
 from bridge.errors import WrongSetting
-from bridge.kafka.topic_names import TOPIC_NAME
+from aolog.write.validate import TOPIC_NAME
 
 # As librdkafka reads them: with or without a protocol and a port.
 _SERVER = re.compile(

@@ -27,7 +27,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from bridge.errors import DestinationError, NoSuchTopic, Unanswered
-from bridge.kafka.client import ANSWER_S, MOCK_CLUSTER, admin_client, passes, words
+from bridge.kafka.client import (
+    ANSWER_S,
+    MOCK_CLUSTER,
+    admin_client,
+    away,
+    broker_of,
+    passes,
+    words,
+)
 from bridge.kafka.error_table import UNKNOWN_TOPIC
 
 if TYPE_CHECKING:
@@ -40,6 +48,7 @@ _T = TypeVar("_T")
 _MAKING_S = 30.0  # creating a topic takes a controller's round; with three nodes, seconds
 _NO_LEADER = KafkaError._NOENT  # noqa: SLF001 -- a public name; of no partition, as brokers restart
 _AGAIN_S = 0.1
+_REASONS_S = 0.05  # the client gives its reasons a moment after a failure
 
 
 class Partition(NamedTuple):
@@ -66,8 +75,14 @@ class Catalog:
 
     def __init__(self, servers: str, settings: Mapping[str, str]) -> None:
         self._servers = servers
-        self._admin = admin_client({**settings, "bootstrap.servers": servers})
+        self._away: str | None = None  # which broker cannot be reached, and why
+        own = {"bootstrap.servers": servers, "error_cb": self._on_error}
+        self._admin = admin_client({**settings, **own})
         self._is_kafka = False  # as far as it was asked
+
+    def _on_error(self, error: KafkaError) -> None:
+        if broker_of(error.str()) is not None:
+            self._away = away(error.str(), self._servers)
 
     def cluster_id(self) -> str:
         """The cluster's id. Needs no controller and no right."""
@@ -285,6 +300,10 @@ class Catalog:
             return self._no_such_topic(topic)
         reason: KafkaError = error.args[0]
         kind = Unanswered if passes(reason) or reason.code() == _NO_LEADER else DestinationError
+        self._admin.poll(_REASONS_S)
+        if kind is Unanswered and self._away is not None:
+            hint = "check the address; and security.protocol, if the listener expects SASL or TLS"
+            return Unanswered(f"no broker answers: {self._away}", hint=hint)
         return kind(f"{self._servers}: {words(error)}")
 
 

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException, Producer
 
 from bridge.errors import WrongSetting
 from bridge.kafka.client import AUTO_CREATE, DEFAULTS, FIXED, made, words
+from bridge.kafka.known_settings import meant
 from bridge.kafka.read_back import ReadBack
 from bridge.kafka.setting_files import unreadable_file
 
@@ -26,6 +27,7 @@ _NUMBERS = {  # the bridge reads these too, and the client takes 1e6 for 1, and 
     "retry.backoff.ms",
     "transaction.timeout.ms",
 }
+_UNKNOWN = re.compile(r'No such configuration property: "(.+)"')
 _NUMBER = re.compile("[1-9][0-9]{0,8}|0")  # means the same to the client and to Python
 _SAME = {"acks": {"all", "-1"}}  # other spellings of a value that the bridge sets
 _NOT_HERE = ("test.mock.", "transactional.id", "bootstrap.servers")
@@ -60,7 +62,9 @@ def check(settings: dict[str, Any]) -> None:
     else:
         return
     _check_fixed()
-    raise WrongSetting(f"the Kafka client refuses a setting: {refused}")
+    unknown = _UNKNOWN.search(refused)
+    guess = meant(unknown[1]) if unknown is not None else ""
+    raise WrongSetting(f"the Kafka client refuses a setting: {refused}", hint=guess or None)
 
 
 def _check_fixed() -> None:

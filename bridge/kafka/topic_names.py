@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-TOPIC_NAME = "[A-Za-z0-9._-]{1,249}"
-"""As a regular expression."""
+from aolog.write.validate import TOPIC_NAME
+
 _NO_TOPICS = {".", ".."}
 _INTERNAL = {
     "__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state",

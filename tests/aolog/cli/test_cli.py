@@ -482,7 +482,9 @@ def test_sizes_and_durations_are_read_as_people_write_them():
 def test_a_directory_of_logs_is_named_as_such(tmp_path):
     (tmp_path / "app" / "a-file").parent.mkdir()
     (tmp_path / "app" / "a-file").touch()
-    assert failure("verify", tmp_path / "app")["hint"] == "the first append creates it"
+    assert failure("verify", tmp_path / "app")["hint"] == (
+        "name the directory of a log; the first append creates one"
+    )
     fill(str(tmp_path / "app" / "web"), [b"x"])
     said = failure("verify", tmp_path / "app")["hint"]
     assert said == f"it is a directory of logs: name one of them, as {tmp_path}/app/web"

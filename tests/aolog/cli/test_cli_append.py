@@ -192,6 +192,7 @@ BAD_OPTIONS = [
     ("--sync-seconds", "9999999w"),
     ("--retention-max-bytes", "1"),
     ("--topic", "x" * 250),
+    ("--topic", "bad topic/ü"),
     ("--sync", "often"),
     ("--delimiter", "comma"),
     ("--nonsense", "1"),
