@@ -121,13 +121,13 @@ def of_bridge(page: Page, take: Take) -> None:
 def write(path: str, rate: int, over: threading.Event, topic: str | None) -> None:
     """Records at a rate that swings, until it is over."""
     begun = time.monotonic()
-    with Writer(path, slab_bytes=256 << 10, flush_seconds=0.2, topic=topic) as log:
+    with Writer(path, slab_bytes=256 << 10, flush_seconds=0.2) as log:
         owed = 0.0
         while not over.wait(0.1):
             owed += rate / 10 * (1 + 0.5 * ((time.monotonic() - begun) % 20 < 10))
             while owed >= 1:
                 owed -= 1
-                log.append(bytes(200), key=b"key")
+                log.append(bytes(200), key=b"key", topic=topic)
 
 
 def of_simulator(page: Page, take: Take) -> None:
