@@ -6,8 +6,8 @@ import re
 
 from aolog.errors import UsageError
 from aolog.log.names import check_cursor_name
-from bridge.errors import WrongSetting
 from aolog.write.validate import TOPIC_NAME
+from bridge.errors import WrongSetting
 
 # As librdkafka reads them: with or without a protocol and a port.
 _SERVER = re.compile(
