@@ -60,26 +60,41 @@ def program() -> str | None:
     return shutil.which("gofakes3", path=places)
 
 
-@contextlib.contextmanager
-def gofakes3() -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [str(program()), "-backend", "mem", "-host", f"127.0.0.1:{port}"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip  # one call
-    try:
+class Killable:
+    """gofakes3 in a process. file: what it keeps over a kill; None: nothing."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._at = free.getsockname()
+        keeps = ["-backend", "mem"] if file is None else ["-backend", "bolt", "-bolt.db", str(file)]
+        self._command = [str(program()), *keeps, "-host", f"127.0.0.1:{self._at[1]}"]
+        self.endpoint = f"http://127.0.0.1:{self._at[1]}"
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         end = time.monotonic() + _SOON_S
         while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            assert process.poll() is None, "it ended"
+            with contextlib.suppress(OSError), socket.create_connection(self._at):
+                return
+            assert self._process.poll() is None, "it ended"
             assert time.monotonic() < end, "it does not start"
             time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def gofakes3() -> Iterator[str]:
+    store = Killable()
+    try:
+        yield store.endpoint
     finally:
-        process.kill()
-        process.wait()
+        store.kill()
 
 
 STORES = {"moto": moto, "gofakes3": gofakes3}
