@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def writer_per_task(
-    root: str | os.PathLike[str], *, prefix: str = "task", **options: Any
+    root: str | os.PathLike[str],
+    *,
+    prefix: str = "task",
+    archive: str | None = None,
+    **options: Any,
 ) -> Iterator[Writer]:
     """A Writer of a new log below `root`, for `foreachPartition` and `mapInArrow`. options: the
     Writer's::
@@ -35,7 +39,10 @@ def writer_per_task(
     and closed when the block ends, with or without an error. So records of an attempt that failed
     stay, and exist twice after its repetition; `df.write.format("aolog")` leaves one copy.
 
-    Raises the errors of Writer.
+    archive: a URL below which the log is archived, by its name, when the block ends without an error: so it
+    outlives the executor's disk. A table of `root` and this URL has each record of it once.
+
+    Raises the errors of Writer, and those of an archiver.
     """
     from pyspark import TaskContext
 
@@ -46,7 +53,8 @@ def writer_per_task(
     if context is not None:
         where = f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}"
     host = socket.gethostname().partition(".")[0]
-    log = Writer(f"{checked_path(root)}/{prefix}-{host}-{where}-{uuid4().hex[:12]}", **options)
+    name = f"{prefix}-{host}-{where}-{uuid4().hex[:12]}"
+    log = Writer(f"{checked_path(root)}/{name}", **options)
     try:
         yield log
     finally:
@@ -54,3 +62,18 @@ def writer_per_task(
             log.sync()
         finally:
             log.close()
+    if archive is not None:
+        _archive(log.path, f"{archive.rstrip('/')}/{name}")
+
+
+def _archive(path: str, url: str) -> None:
+    from aolog.log.directory import Log
+    from aolog.maintenance.archive.archiver import Archiver
+    from aolog.storage.storage import Storage
+
+    with Log(path, Storage()) as log:
+        if not log.bases:
+            return  # nothing was appended
+    with Archiver(path, url) as archiver:
+        archiver.begin()
+        archiver.round()

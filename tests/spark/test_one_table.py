@@ -11,6 +11,7 @@ import pytest
 
 import aolog
 from aolog.errors import UsageError
+from aolog.spark.executor_writer import writer_per_task
 from aolog.spark.listing import list_logs
 from aolog.spark.options import read_options
 from tests.aolog.maintenance.archive.stores import BUCKET, environment, make_bucket, moto
@@ -177,3 +178,20 @@ def test_two_logs_of_one_name_are_refused(tmp_path, archives):
     append(log, 100)
     with pytest.raises(UsageError, match="are two logs with the name 'log'"):
         offsets([tmp_path / "root", archives])
+
+
+def test_a_tasks_log_is_archived_when_its_block_ends_without_an_error(tmp_path, archives):
+    root = tmp_path / "logs"
+    with writer_per_task(root, prefix="good", archive=archives) as log:
+        log.append_many([b"x"] * 10)
+    with writer_per_task(root, prefix="empty", archive=archives):
+        pass
+    with (
+        pytest.raises(ZeroDivisionError),
+        writer_per_task(root, prefix="bad", archive=archives) as log,
+    ):
+        log.append(b"y")
+        raise ZeroDivisionError
+    assert len(offsets([root, archives])) == 11
+    shutil.rmtree(root)
+    assert len(offsets([archives])) == 10
