@@ -25,7 +25,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from aolog.errors import AologError, UsageError, fault
+from aolog.errors import AologError, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,16 +99,6 @@ def settle(living: Living) -> None:
     entry = _open.get(living)
     if entry is not None and entry.settle is not None:
         entry.settle(living)
-
-
-def nested_call(of: str = "writer") -> UsageError:
-    """The error for a re-entrant call: a signal handler or a finalizer calls an object while the same
-    thread is inside another call of that object, whose state is half changed."""
-    return UsageError(
-        f"called from within another call of the same {of}",
-        hint=f"let the signal handler set a flag or raise, and call the {of} outside the handler",
-        nested=True,
-    )
 
 
 def close_quietly(living: Living) -> None:

@@ -83,9 +83,9 @@ class QueuefkaSlab(Payloads):
         """Everything is in the page cache on return. After StorageError: call again."""
         if pending := self.pending:
             self.file.pwrite_all(pending, self.written)
-            pending.clear()
             self.written = self.offset
-        self.flushed_records = self.records
+            self.flushed_records = self.records
+            pending.clear()
 
     def place(self, *_: object) -> None:
         """Nothing: Python writes the file."""

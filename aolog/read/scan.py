@@ -20,6 +20,7 @@ from aolog.errors import AologError, CodecUnavailable, StorageFailed
 from aolog.format.columns import decode_run
 from aolog.format.compression import check_codec, raw_len
 from aolog.format.frame import CODEC_SHIFT, FLAGS_WITH_CODEC, FRAME_HEADER_LEN, KIND_RECORDS, Frame
+from aolog.log.interruption import pass_on
 from aolog.log.pruned_records import pruned_before
 from aolog.log.walk import Damage, Tail
 from aolog.read.batch import RecordFrame, make_frame
@@ -203,7 +204,8 @@ class Scan:
             try:
                 if not self._find(len(frames) + 1):
                     return frames
-            except AologError:  # the next call raises it again, and has no frames to lose
+            except AologError as error:  # the next call raises it again, and has no frames to lose
+                pass_on(error)
                 return frames
 
     def first_frame(self) -> RecordFrame | None:

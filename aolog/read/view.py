@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from aolog.errors import (
     AddressBeyondEnd,
-    AologError,
     CallInterrupted,
     Forked,
     LogClosed,
@@ -23,6 +22,7 @@ from aolog.errors import (
 )
 from aolog.log.cursor_file import CursorFile, CursorPosition
 from aolog.log.directory import Log
+from aolog.log.interruption import is_own
 from aolog.log.pruned_records import pruned_before
 from aolog.read import seek
 from aolog.read.batch import Batch, FrameRecords, RecordFrame
@@ -119,7 +119,7 @@ class ReaderView:
 
     def after_error(self, error: BaseException) -> None:
         """After an exception in a call: the view fails unless its state is as documented."""
-        if isinstance(error, AologError) or error is self.gaps.raised or self._refusal is not None:
+        if is_own(error) or error is self.gaps.raised or self._refusal is not None:
             return
         self._refusal = CallInterrupted(
             f"the reader failed: {error!r} interrupted a call",

@@ -91,8 +91,8 @@ class File:
 
     def __init__(self, path: str, fd: int, system: System = REAL) -> None:
         self.path = path
-        self.fd = fd
         self._system = system
+        self.fd = fd
 
     def pread(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes at `offset`; fewer only at the end of the file."""

@@ -27,6 +27,7 @@ from aolog.format.slab import (
     SlabHeader,
     encode_seal,
 )
+from aolog.log.interruption import pass_on
 from aolog.queuefka.slab import QueuefkaSlab
 from aolog.storage import clock
 
@@ -65,9 +66,9 @@ class FormatTwoSlab(Frames):
         """Everything is in the page cache on return. After StorageError: call again."""
         if self.pending:
             self.file.pwrite_all(self.pending, self.written)
-            self.pending.clear()
             self.written = self.offset
-        self.flushed_records = self.records
+            self.flushed_records = self.records
+            self.pending.clear()
 
     def add_mark(self, now_us: int) -> None:
         """Adds a mark: every byte before it is durable."""
@@ -103,7 +104,10 @@ class FormatTwoSlab(Frames):
         end = min(at + ZEROS_BYTES, self.header.slab_bytes)
         try:
             self.file.fill_zeros(end)
-        except StorageError:  # no room for zeros: the frames are written, which is what matters
+        except (
+            StorageError
+        ) as error:  # no room for zeros: the frames are written, which is what matters
+            pass_on(error)
             self.zeros_end = self.header.slab_bytes
             with suppress(StorageError):
                 self.file.truncate(at)

@@ -29,6 +29,7 @@ from aolog.errors import (
 )
 from aolog.format.native.inlet import Lock
 from aolog.format.slab import ADDRESS_END, MAGIC
+from aolog.log.interruption import is_own, pass_on
 from aolog.log.names import slab_name
 from aolog.storage import clock
 from aolog.storage.file import Displaced
@@ -108,7 +109,8 @@ class LogTail:
             self.look(closely=True)
         try:
             slab.write_pending()
-        except StorageFull:
+        except StorageFull as error:
+            pass_on(error)
             if not self._chain.prune_now(for_slab=True):
                 raise
             slab.write_pending()
@@ -172,7 +174,7 @@ class LogTail:
         """What was written of the slab, up to the address `end`, is on the device on return. The
         caller holds the device. Raises SyncFailed, then and ever after."""
         if self.failed is not None:  # the system reports it once: a second call would succeed
-            raise self.failed
+            raise self.failed.with_traceback(None)
         try:
             if slab.sync_errno:  # the compiled sync met it
                 raise slab.file.sync_failed(OSError(slab.sync_errno, ""))
@@ -182,6 +184,7 @@ class LogTail:
         slab.durable = max(slab.durable, end)
 
     def _fail(self, error: SyncFailed) -> SyncFailed:
+        pass_on(error)
         self.failed = SyncFailed(
             f"{error.reason}: appends are refused, everything before address {self.durable} is "
             "durable",
@@ -215,7 +218,8 @@ class LogTail:
             self.refuse()
             self.seal_slab()
         except BaseException as error:
-            if may_be_retried(error) or isinstance(self.trouble, Forked):
+            may_close_later = is_own(error) and may_be_retried(error)
+            if may_close_later or isinstance(self.trouble, Forked):
                 raise
             self.after_error(error)
             return error
@@ -236,6 +240,7 @@ class LogTail:
                 slab.file.truncate(end - slab.base)
                 self.datasync(slab, end)
         except AologError as error:
+            pass_on(error)
             notices.warn("%s: %s", self._chain.path, error)
         return min(end, self._lost_from)
 
@@ -256,10 +261,9 @@ class LogTail:
             raise
 
     def after_error(self, error: BaseException) -> bool:
-        """After an exception in the middle of a call. Returns whether the writer failed. An AologError
-        leaves the state as documented, unless it is SyncFailed or comes from a signal handler that
-        interrupted the call."""
-        if isinstance(error, AologError) and not error.details.get("nested"):
+        """After an exception in the middle of a call. Returns whether the writer failed. The writer's own
+        errors leave the state as documented, except SyncFailed."""
+        if is_own(error):
             if not isinstance(error, SyncFailed):
                 return False
             failure: AologError = error
@@ -275,8 +279,7 @@ class LogTail:
 
     def keep_for_later(self, error: AologError) -> bool:
         """After an error in a call that nobody waits for. Returns whether the next call raises it."""
-        if error.details.get("nested"):
-            raise error
+        pass_on(error)
         if not isinstance(error, StorageError):  # the call that met it raises it again
             return False
         self.trouble = self.trouble or error

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from aolog import errors as notices
 from aolog.errors import AologError, RetentionFull
 from aolog.log.directory import Log
+from aolog.log.interruption import pass_on
 from aolog.log.lock import lock_log, warn_of_limits
 from aolog.log.names import slab_name
 from aolog.log.pruned_records import PrunedUnread
@@ -195,6 +196,7 @@ class SlabChain:
         try:
             return self._prune(needed=self._options.full_bytes if for_slab else 0).slabs > 0
         except AologError as error:
+            pass_on(error)
             notices.warn("nothing is pruned: %s", error)
             return False
 

@@ -22,6 +22,7 @@ from aolog.format.compression import packer
 from aolog.format.native.inlet import Inlet, Lock
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.log import lifetime
+from aolog.log.interruption import nested_call
 from aolog.storage import clock
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.background import Background
@@ -316,7 +317,7 @@ class Writer(Inlet):
     def _refuse_nested(self) -> None:
         """A signal handler, or a finalizer, may run in the middle of another call of its thread."""
         if self._is_locked() or threading.get_ident() in self._commit.threads:
-            raise lifetime.nested_call()
+            raise nested_call()
 
     def _after_error(self, error: BaseException) -> None:
         """An exception in the middle of a call: the writer fails unless its state is as documented."""
@@ -382,13 +383,17 @@ class Writer(Inlet):
         self._refuse_nested()
         result = None
         with self._lock:
-            if not isinstance(self._tail.trouble, LogClosed):
-                self._cut_last_frame()
-                result = finish()
-                self._begin(0, 0)
-                closed = LogClosed("the writer is closed", hint="open another", path=self.path)
-                self._tail.refuse_with(closed)
-                self._room.notify_all()
+            try:
+                if not isinstance(self._tail.trouble, LogClosed):
+                    self._cut_last_frame()
+                    result = finish()
+                    self._begin(0, 0)
+                    closed = LogClosed("the writer is closed", hint="open another", path=self.path)
+                    self._tail.refuse_with(closed)
+                    self._room.notify_all()
+            except BaseException as error:
+                self._after_error(error)
+                raise
         self._background.stop()
         self._chain.release()
         self._chain.unread.warn(at_once=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import linecache
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any, NamedTuple, Self
 
 import pytest
@@ -343,6 +345,67 @@ class Call:
         if self.error is not None:
             raise self.error
         return self._result
+
+
+# --- what interrupts a call ----------------------------------------------------------------------
+
+
+class Interrupted(BaseException):
+    """In place of KeyboardInterrupt."""
+
+
+# What a signal handler may raise in the middle of a call.
+FROM_A_HANDLER: dict[str, Callable[[], BaseException]] = {
+    "interrupt": Interrupted,
+    "full": lambda: aolog.StorageFull("of another log"),
+    "sync failed": lambda: aolog.SyncFailed("of another log"),
+    "usage": lambda: aolog.UsageError("of another log"),
+}
+
+
+class Tracer:
+    """Raises at the n-th line of these parts of the library that runs after `begin`, in any thread that
+    began meanwhile. A line that runs again does not count, nor does `try:`, where no handler can run."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.ran: set[tuple[CodeType, int]] = set()
+        self.rooms: tuple[str, ...] = ()
+        self.make: Callable[[], BaseException] = Interrupted
+
+    def begin(self, nth: int, rooms: Iterable[str], make: Callable[[], BaseException]) -> None:
+        self.left, self.make = nth, make
+        self.rooms = tuple(f"{PACKAGE}/{room}" for room in rooms)
+        self.ran.clear()
+        sys.settrace(self)
+
+    def end(self) -> bool:
+        """Whether it raised."""
+        sys.settrace(None)
+        left, self.left = self.left, 0
+        return left == 0
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Tracer | None:
+        if self.left <= 0 or not frame.f_code.co_filename.startswith(self.rooms):
+            return None
+        line = frame.f_code, frame.f_lineno
+        if event == "line" and line not in self.ran:
+            self.ran.add(line)
+            self.left -= (
+                linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() != "try:"
+            )
+            if self.left == 0:
+                raise self.make()
+        return self
+
+
+@pytest.fixture
+def tracer() -> Iterator[Tracer]:
+    tracer = Tracer()
+    threading.settrace(tracer)
+    yield tracer
+    threading.settrace(None)  # type: ignore[arg-type]  # as its documentation has it
+    sys.settrace(None)
 
 
 # --- storage that is watched -----------------------------------------------------------------

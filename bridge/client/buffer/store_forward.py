@@ -31,7 +31,7 @@ import time
 from typing import TYPE_CHECKING
 
 from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull, UsageError
-from aolog.log.lifetime import nested_call
+from aolog.log.interruption import nested_call
 from bridge.client.buffer.memory_queue import Batch, MemoryQueue, bytes_of
 from bridge.client.buffer.provider import NotDelivered
 from bridge.client.buffer.provider_sender import ProviderSender

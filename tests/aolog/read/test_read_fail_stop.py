@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import signal
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,13 +17,9 @@ from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from aolog.testing.faults import Call, Effect
-from tests.aolog.conftest import PACKAGE
+from tests.aolog.conftest import FROM_A_HANDLER, Tracer
 
 Values = list[bytes | None]
-
-
-class Interrupted(BaseException):
-    """In place of KeyboardInterrupt, or of an exception that a signal handler raises."""
 
 
 # --- each way to read, call by call -------------------------------------------------------------
@@ -233,47 +226,7 @@ def test_a_call_that_met_a_storage_error_is_repeated_and_loses_nothing(
 # --- anything else ------------------------------------------------------------------------------
 
 
-ROOMS = tuple(f"{PACKAGE}/{room}" for room in ("read/", "log/", "format/", "aio.py"))
-
-
-class Tracer:
-    """Raises at the n-th line of these rooms that runs after `begin`, in any thread that began meanwhile.
-    A line that runs again does not count."""
-
-    def __init__(self) -> None:
-        self.left = 0
-        self.ran: set[tuple[CodeType, int]] = set()
-
-    def begin(self, nth: int) -> None:
-        self.left = nth
-        self.ran.clear()
-        sys.settrace(self)
-
-    def end(self) -> bool:
-        """Whether it raised."""
-        sys.settrace(None)
-        left, self.left = self.left, 0
-        return left == 0
-
-    def __call__(self, frame: FrameType, event: str, _: object) -> Tracer | None:
-        if self.left <= 0 or not frame.f_code.co_filename.startswith(ROOMS):
-            return None
-        line = frame.f_code, frame.f_lineno
-        if event == "line" and line not in self.ran:
-            self.ran.add(line)
-            self.left -= 1
-            if self.left == 0:
-                raise Interrupted
-        return self
-
-
-@pytest.fixture
-def tracer() -> Iterator[Tracer]:
-    tracer = Tracer()
-    threading.settrace(tracer)
-    yield tracer
-    threading.settrace(None)  # type: ignore[arg-type]  # as its documentation has it
-    sys.settrace(None)
+ROOMS = ("read/", "log/", "format/", "aio.py")
 
 
 def refuses(log: Plain | Awaited) -> bool:
@@ -287,9 +240,10 @@ def refuses(log: Plain | Awaited) -> bool:
     return False
 
 
+@pytest.mark.parametrize("error", ["interrupt", "full"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_call_that_was_interrupted_at_any_line_loses_nothing_or_the_reader_refuses(
-    short: SimulatedSystem, tracer: Tracer, way: str
+    short: SimulatedSystem, tracer: Tracer, way: str, error: str
 ) -> None:
     """At every line of the call that meets a gap, and at some of the first one. What was returned is
     committed; a reader that refuses is opened again, with the cursor."""
@@ -306,9 +260,9 @@ def test_a_call_that_was_interrupted_at_any_line_loses_nothing_or_the_reader_ref
             for _ in range(before):
                 seen += values_of(log())
             log.commit()
-            tracer.begin(nth)
+            tracer.begin(nth, ROOMS, FROM_A_HANDLER[error])
             found = None
-            with suppress(Interrupted):
+            with suppress(type(FROM_A_HANDLER[error]())):
                 found = log()
             raised = tracer.end()
             seen += values_of(found)
@@ -332,6 +286,10 @@ def too_late(*_: object) -> None:
     raise Late
 
 
+def read_another(*_: object) -> None:
+    aolog.Reader("/no/log")
+
+
 def out_of_memory() -> None:
     raise MemoryError
 
@@ -341,6 +299,7 @@ def out_of_memory() -> None:
     [
         (KeyboardInterrupt, lambda: signal.raise_signal(signal.SIGINT)),
         (Late, lambda: signal.raise_signal(signal.SIGALRM)),
+        (aolog.NotALog, lambda: signal.raise_signal(signal.SIGUSR1)),
         (MemoryError, out_of_memory),
     ],
 )
@@ -353,6 +312,7 @@ def test_a_reader_whose_call_was_interrupted_says_so_and_the_next_one_continues_
         pytest.skip("signals come in the main thread: the sweep interrupts it there")
     expected = to_end(opened(way, storage=Storage(damaged.snapshot())))
     previous = signal.signal(signal.SIGALRM, too_late)
+    signal.signal(signal.SIGUSR1, read_another)
     seen: Values = []
     left, refusals, is_reading, done = -1, 0, False, False
 
@@ -385,6 +345,7 @@ def test_a_reader_whose_call_was_interrupted_says_so_and_the_next_one_continues_
             assert "failed" in repr(log.reader)
         log.close()
     signal.signal(signal.SIGALRM, previous)
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
     assert seen == expected.values
     assert refusals > 3
 

@@ -10,16 +10,23 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+import pyarrow as pa
 import pytest
 
 import aolog
+from aolog.storage.storage import Storage
+from aolog.testing import SimulatedSystem
+from aolog.testing.faults import Call
 from aolog.write.active_slab import FormatTwoSlab
 from aolog.write.group_commit import GroupCommit
 from aolog.write.log_tail import LogTail
 from tests.aolog.conftest import (
+    FROM_A_HANDLER,
     NEVER,
     PACKAGE,
+    Interrupted,
     Operation,
+    Tracer,
     WatchedStorage,
     assert_clean,
     fill,
@@ -29,10 +36,6 @@ from tests.aolog.conftest import (
     values,
     wait_until,
 )
-
-
-class Interrupted(BaseException):
-    """Stands for KeyboardInterrupt."""
 
 
 def interrupt(*_: object, **__: object) -> None:
@@ -213,6 +216,97 @@ def test_a_slab_is_not_made_anew_while_a_follower_may_have_it_open(log_path: str
         followed += reader
         assert [record.value for record in followed] == [b"x" * 1000, b"second"]
         assert reader.gaps == []
+
+
+# --- at every line --------------------------------------------------------------------------------
+
+ROOMS = ("write/", "format/", "queuefka/", "log/", "storage/")
+LARGE = b"x" * 9_000  # fills a slab
+
+
+SWEPT: dict[str, Callable[[aolog.Writer], object]] = {
+    "append": lambda writer: writer.append(memoryview(b"called")),  # not plain: in Python
+    "append many": lambda writer: writer.append_many([b"called"]),
+    "flush": lambda writer: writer.flush(),
+    "sync": lambda writer: writer.sync(),
+    "roll": lambda writer: [writer.append_many([LARGE]), writer.append_many([b"called"])],
+    "close": aolog.Writer.close,
+    "give up": aolog.Writer.give_up,
+    "append arrow": lambda writer: writer.append_arrow(pa.record_batch({"value": [b"called"]})),
+}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # at a finalizer
+@pytest.mark.parametrize(
+    ("kind", "error"), [*(("aolog", error) for error in FROM_A_HANDLER), ("queuefka", "full")]
+)
+@pytest.mark.parametrize("how", SWEPT)
+def test_a_call_that_was_interrupted_at_any_line_loses_nothing_that_was_synced(
+    tracer: Tracer, how: str, kind: str, error: str
+) -> None:
+    """The writer refuses all that comes after, or syncs what was appended before the call and after it,
+    each once. A handler's error of another log is no error of this one."""
+    if (how, kind) == ("append arrow", "queuefka"):
+        pytest.skip("format 1 has no columns")
+    make = FROM_A_HANDLER[error]
+    nth, refused, raised = 0, 0, True
+    while raised:
+        nth += 1
+        storage = Storage(SimulatedSystem())
+        options = {**NEVER, "slab_bytes": 9_000, "format": kind, "storage": storage}
+        writer = aolog.Writer("/log", **options)
+        writer.append(b"synced")
+        writer.sync()
+        writer.append(b"in memory")
+        tracer.begin(nth, ROOMS, make)
+        with suppress(type(make())):
+            SWEPT[how](writer)
+        raised = tracer.end()
+        synced = [b"synced"]
+        try:
+            writer.append(b"after")
+            writer.sync()
+            synced += [b"in memory", b"after"]
+        except (aolog.CallInterrupted, aolog.LogClosed):
+            refused += 1
+        for _ in range(2):
+            with suppress(aolog.CallInterrupted, type(make())):
+                writer.close()
+        aolog.Writer("/log", **options).close()
+        with aolog.Reader("/log", storage=storage) as reader:
+            found = list(reader.values())
+            assert reader.gaps == [], nth
+        assert len(found) == len(set(found)), nth
+        assert [value for value in found if value in synced] == synced, nth
+    assert refused > 5
+
+
+@pytest.mark.parametrize("where", ["pwritev", "fdatasync"])
+def test_an_error_of_another_log_that_a_signal_handler_raises_makes_the_writer_failed(
+    tmp_path: Path, where: str
+) -> None:
+    other = aolog.Writer(tmp_path / "other")
+    other.close()
+    armed = False
+
+    def before(call: Call) -> None:
+        if armed and call.name == where:
+            signal.raise_signal(signal.SIGALRM)
+
+    system = SimulatedSystem(before=before)
+    writer = aolog.Writer("/log", storage=Storage(system), **NEVER)
+    writer.append(b"a")
+    previous = signal.signal(signal.SIGALRM, lambda *_: other.append(b"x"))
+    armed = True
+    with pytest.raises(aolog.LogClosed):
+        writer.sync()
+    armed = False
+    signal.signal(signal.SIGALRM, previous)
+    for call in (*CALLS.values(), aolog.Writer.close):
+        with pytest.raises(aolog.CallInterrupted, match=r"LogClosed.*open the log again"):
+            call(writer)
+    aolog.Writer("/log", storage=Storage(system)).close()
+    assert values("/log", storage=Storage(system)) == [b"a"] * (where == "fdatasync")
 
 
 # --- a signal handler, or a finalizer, in the middle of a call ------------------------------------
