@@ -19,7 +19,7 @@ class Record(NamedTuple):
     """One record, as it was appended.
 
     address: increases from record to record, never changes, valid for seek. timestamp:
-    microseconds since the epoch, UTC; None if it has none, as in format 1, which does not store it. topic: the
+    microseconds since the epoch, UTC; None if it has none, as in a log of queuefka. topic: the
     destination's name; None means the log's default topic.
     """
 
@@ -48,7 +48,7 @@ class Gap(NamedTuple):
 
 class Position(NamedTuple):
     """Between two records of a log. address: of the next record. ordinal: the number of records before it;
-    None if unknown, as in format 1 and after damage whose records cannot be counted."""
+    None if unknown, as in a log of queuefka and after damage whose records cannot be counted."""
 
     address: int
     ordinal: int | None
@@ -58,7 +58,7 @@ class Lag(NamedTuple):
     """What a reader at a position has not read, up to the end of the log now. Records that retention
     removed do not count.
 
-    records: exact; None in format 1, which does not count records. bytes: of slab files, headers
+    records: exact; None in a log of queuefka, which does not count them. bytes: of slab files, headers
     and damage included. seconds: age of the oldest unread record; 0.0 if there is none, None if it
     has no timestamp.
     """

@@ -36,6 +36,7 @@ from aolog.errors import (
 )
 from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
+from aolog.queuefka.format1 import without
 from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import Reader
 from aolog.write.validate import TOPIC_NAME
@@ -306,7 +307,7 @@ def append(
     """
     parts = RecordParts(key_from, topic_from, timestamp_from, timestamp_unit)
     if options["format"] == "queuefka" and (parts.any or options["topic"] is not None):
-        raise click.UsageError("format 1 (queuefka) has no keys, topics or timestamps")
+        raise click.UsageError(f"the log {without('keys, topics or timestamps')}")
     if options["topic"] is not None and re.fullmatch(TOPIC_NAME, options["topic"]) is None:
         raise click.UsageError(
             f"--topic {options['topic']}: Kafka has no such names: use up to 249 of letters, digits,"

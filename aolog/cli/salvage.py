@@ -30,7 +30,7 @@ frame's body is wrong; "header": a byte of its header is wrong, and the body is 
 With --json each line is an object: unverified (true), address, slab, offset, index, reason,
 timestamp_us, topic, key_base64, value_base64 and headers.
 
-Nothing is written into LOG. Nothing can be salvaged from format 1 (queuefka): it has no checksum for
+Nothing is written into LOG. Nothing can be salvaged from a log of queuefka: it has no checksum for
 headers. Exit status 0, also if nothing is found."""
 )
 @log_argument

@@ -62,13 +62,15 @@ class Survey(NamedTuple):
     frames: int
     batches: int  # frames of records
     records: int
-    before: int  # records of the slab before the first frame; without a meaning in format 1
+    before: (
+        int  # records of the slab before the first frame; without a meaning where there is no salt
+    )
     ordinal: int  # and before the end
     durable: int  # offset of the last frame with the durable flag; -1 if there is none
     least_us: int  # of the records' timestamps; NO_TIMESTAMP if there is none
     greatest_us: int  # of them, and of those before the survey
-    marks: list[Mark]  # of the index, in format 2
-    # Of the frames, if they were asked for; in format 1 each with its offset before it.
+    marks: list[Mark]  # of the index, where there is a salt
+    # Of the frames, if they were asked for; without a salt each has its offset before it.
     headers: bytes
 
 
@@ -79,7 +81,7 @@ class Stretch(NamedTuple):
     end: int  # offset after the last one
     frames: int  # of records
     records: int
-    ordinal: int  # records of the slab before it; 0 in format 1
+    ordinal: int  # records of the slab before it; 0 without a salt
     timestamp_us: int  # the greatest; of a frame alone that of its header
     addresses: memoryview | None  # of the records, an i64 each; None: those of one frame
     columns: Columns
@@ -87,14 +89,14 @@ class Stretch(NamedTuple):
 
 # --- compiled, or the twin ------------------------------------------------------------------
 
-FORMAT_1 = -1  # in place of a salt
+NO_SALT = -1  # in place of a salt, where headers have none: in the room queuefka
 _compiled_survey: Any = getattr(compiled, "survey", None)
 _compiled_gather: Any = getattr(compiled, "gather", None)
 
 
 class Piece(NamedTuple):
     """Bytes of a slab, in which a walk goes on at `offset`. chunk_at: offset of their first byte. salt: of the
-    slab, or FORMAT_1. intact: returns the intact frames from `offset` on."""
+    slab, or NO_SALT. intact: returns the intact frames from `offset` on."""
 
     chunk: bytes
     view: memoryview
@@ -193,7 +195,7 @@ def survey_of(
     marks: list[Mark] = []
     kept: list[bytes] = []
     for (offset, end, head, _), columns in frames:  # noqa: B007 -- the last one's end counts
-        has_mark = salt != FORMAT_1 and head.kind != KIND_SEAL
+        has_mark = salt != NO_SALT and head.kind != KIND_SEAL
         if has_mark and (marked < 0 or offset - marked >= INDEX_SPACING):
             marks.append(Mark(offset, head.ordinal, greatest_us))
             marked = offset
@@ -204,7 +206,7 @@ def survey_of(
             least_us = min(least, least_us) if batches else least
             greatest_us = max(greatest_us, stamp_us)
             batches += 1
-        if headers and salt == FORMAT_1:
+        if headers and salt == NO_SALT:
             kept.append(struct.pack("<QII", offset, head.body_len, head.body_hash))
         elif headers:
             kept.append(encode_header(head, offset, salt))
@@ -218,7 +220,7 @@ def survey_of(
 
 def _range_us(head: FrameHeader, columns: Columns | None, salt: int) -> tuple[int, int]:
     """The least timestamp of a frame of records, and the greatest by its header."""
-    if salt == FORMAT_1:
+    if salt == NO_SALT:
         return NO_TIMESTAMP, NO_TIMESTAMP
     if columns is None or columns.timestamps is None:
         return head.timestamp_us, head.timestamp_us
@@ -238,7 +240,7 @@ class _Open:
     def takes(self, frame: Frame, columns: Columns | None) -> bool:
         """Adds a frame, if it joins."""
         first = self.frames[0]
-        if self.salt != FORMAT_1 and frame.header.ordinal != first.header.ordinal + self.records:
+        if self.salt != NO_SALT and frame.header.ordinal != first.header.ordinal + self.records:
             return False
         if columns is not None:
             begin, length = first.offset, frame.end - frame.offset
@@ -270,14 +272,14 @@ class _Open:
             len(self.frames),
             self.records,
             first.header.ordinal,
-            NO_TIMESTAMP if self.salt == FORMAT_1 else max(stamps_us),
+            NO_TIMESTAMP if self.salt == NO_SALT else max(stamps_us),
             addresses,
             self.columns[0] if is_alone else self._joined(stamps_us),
         )
 
     def _joined(self, stamps_us: list[int]) -> Columns:
         each, timestamps = self.columns, None
-        if self.salt != FORMAT_1:
+        if self.salt != NO_SALT:
             pairs = zip(each, stamps_us, strict=True)
             parts = [
                 bytes(c.timestamps or array("q", [us]).tobytes() * c.records) for c, us in pairs

@@ -50,7 +50,7 @@ _COPY = struct.Struct(
     "H"  # flags: bit 0 protects from retention; bit 1 ordinal is unknown
     "I"  # epoch of the slab that contains the address
     "Q"  # sequence: the higher of the two copies counts
-    "16s"  # topic UUID, or its replacement in format 1
+    "16s"  # topic UUID, or its replacement in a log without headers
     "Q"  # address of the next record to be read
     "Q"  # ordinal of that record
     "q"  # committed_us
@@ -62,7 +62,7 @@ _FLAG_NO_ORDINAL = 0x2
 
 
 class CursorPosition(NamedTuple):
-    """What a cursor stores. ordinal: None in format 1."""
+    """What a cursor stores. ordinal: None if it is unknown."""
 
     address: int
     ordinal: int | None
@@ -80,7 +80,7 @@ class CursorPosition(NamedTuple):
 class Cursor(NamedTuple):
     """A cursor as `aolog.cursors` lists it. lag: up to the log's end at the time of the call.
 
-    address: of the next record to read. ordinal: records of the log before it; None in format 1.
+    address: of the next record to read. ordinal: records of the log before it; None if unknown.
     protects: whether retention keeps the records after it. pruned: unread records that retention
     removed nevertheless, as the gap that its reader will report; None if there are none.
     """

@@ -34,7 +34,7 @@ from aolog.format.slab import (
     decode_slab_header,
     decode_trailer,
 )
-from aolog.format.stretch import FORMAT_1, survey_of
+from aolog.format.stretch import NO_SALT, survey_of
 from aolog.log.walk import Damage, Salted, Tail, Walker, outcomes
 from aolog.queuefka.framing import CHAINED
 
@@ -104,8 +104,8 @@ class Slab:
 
     @property
     def salt(self) -> int:
-        """Of its frames' headers; FORMAT_1 if its format has none."""
-        return FORMAT_1 if self.header is None else self.header.salt
+        """Of its frames' headers; NO_SALT if its format has none."""
+        return NO_SALT if self.header is None else self.header.salt
 
     @property
     def lacks_header(self) -> bool:

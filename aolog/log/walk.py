@@ -88,7 +88,7 @@ class Framing(Protocol):
 
     @property
     def salt(self) -> int:
-        """Of the slab; stretch.FORMAT_1 if its frames have none."""
+        """Of the slab; stretch.NO_SALT if its frames have none."""
 
     def frame_len(self, chunk: bytes, at: int, offset: int) -> int | None:
         """The length of the frame at `offset` by its header, which is at `at` in the chunk; None if the

@@ -8,7 +8,7 @@
                a seal holds no record. If a writer changes the slab meanwhile, all of it is left out
     no header  zeros after the magic: nothing in such a slab can be read. A slab of another log or
                of another base keeps the headers that show it
-    format 1   byte for byte: it has no header and no seal that could be damaged
+    queuefka   byte for byte: it has no header and no seal that could be damaged
     cursors    the position, in two fresh copies. One without an intact copy is copied as it is, so
                that its reader gets an error and does not start again from the beginning
 

@@ -38,6 +38,7 @@ from aolog.maintenance.audit import audit
 from aolog.maintenance.baseline import CAUSES, known_gaps_content, own_baseline
 from aolog.maintenance.copy import copied_bytes, copy_cursors, copy_file, copy_slabs
 from aolog.maintenance.verify import judge
+from aolog.queuefka.format1 import without
 from aolog.storage.directory import beside
 from aolog.storage.storage import Storage, absolute, checked_path, parent_of
 
@@ -55,7 +56,7 @@ _UUID_BYTES = 16
 
 
 class Repaired(NamedTuple):
-    """The result of `repair`. into: the copy's path. topic_uuid: the copy's, in hex; None in format 1.
+    """The result of `repair`. into: the copy's path. topic_uuid: the copy's, in hex; None in a log of queuefka.
     records, gaps: as a reader of the copy gets them. cursors: the copied ones. needed_bytes: free space
     that the copy needs. left: damage that the copy still has, besides gaps."""
 
@@ -131,7 +132,7 @@ def _copied(
     found = audit(log, progress=_half(progress, 0))
     old = _uuid(log, found)
     if old is None and new_uuid:
-        raise UsageError("a log of format 1 has no UUID", hint="leave out --new-uuid")
+        raise UsageError(f"the log {without('UUID')}", hint="leave out --new-uuid")
     needed = copied_bytes(found) + _SPARE_BYTES
     if not is_backup:  # links take no space; how many slabs can be linked shows when it is done
         _require_room(needed, place, storage)
@@ -175,7 +176,7 @@ def _free_place(into: str, log: Log) -> Inside:
 
 
 def _uuid(log: Log, found: Audit) -> bytes | None:
-    """The log's UUID; None in format 1. Raises HeaderLost if no slab has an intact header of its own."""
+    """The log's UUID; None without headers. Raises HeaderLost if no slab has an intact header of its own."""
     if not log.has_headers:
         return None
     for slab in found.slabs:

@@ -33,6 +33,11 @@ assert _HEADER.size == FRAME_HEADER_LEN
 PAYLOAD_LEN_MAX = 0xFF000000
 
 
+def without(what: str) -> str:
+    """The end of a message about a log of this format, from which something is wanted that it lacks."""
+    return f"is of format 1, which has no {what}"
+
+
 def encode_record(payload: bytes) -> list[Buffer]:
     """The frame of one record, as buffers to be written in order."""
     return [_HEADER.pack(len(payload), xxhash.xxh32_intdigest(payload)), payload]

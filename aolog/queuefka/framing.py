@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.format.stretch import FORMAT_1
+from aolog.format.stretch import NO_SALT
 from aolog.queuefka.format1 import FRAME_HEADER_LEN, decode_at, intact_records
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Chained:
     """Frames that only their lengths chain. See walk.Framing."""
 
     header_len = FRAME_HEADER_LEN
-    salt = FORMAT_1
+    salt = NO_SALT
 
     def frame_len(self, chunk: bytes, at: int, offset: int) -> int:
         """As Framing: any length may be right."""

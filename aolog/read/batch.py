@@ -44,7 +44,7 @@ class RecordFrame(NamedTuple):
 
     @classmethod
     def of(cls, stretch: Stretch, base: int, header: SlabHeader | None) -> RecordFrame:
-        """A stretch of the slab with this base and header; None: of format 1."""
+        """A stretch of the slab with this base and header, if it has one."""
         begin, end, _, _, before, timestamp_us, addresses, columns = stretch
         at = base + begin, base + end, end - begin, 0
         if header is None:

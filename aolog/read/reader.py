@@ -93,8 +93,8 @@ class Reader:
 
     @property
     def ordinal(self) -> int | None:
-        """The number of records of the log before the next one; None in format 1, and after damage
-        whose records cannot be counted."""
+        """The number of records of the log before the next one; None in a log of queuefka, and
+        after damage whose records cannot be counted."""
         return self._view.position.ordinal
 
     @property
@@ -105,13 +105,13 @@ class Reader:
 
     @property
     def topic_uuid(self) -> bytes | None:
-        """The log's UUID, 16 bytes; None in format 1."""
+        """The log's UUID, 16 bytes; None in a log of queuefka."""
         header = self._view.log.last_header()
         return None if header is None else header.topic_uuid
 
     @property
     def epoch(self) -> int:
-        """The epoch of the slab that contains the position; 0 in format 1."""
+        """The epoch of the slab that contains the position; 0 in a log of queuefka."""
         return self._view.epoch
 
     @property
@@ -124,7 +124,8 @@ class Reader:
         return self._view.end().address
 
     def durable(self) -> int | None:
-        """Everything before this address survives power loss; more may. None in format 1."""
+        """Everything before this address survives power loss; more may. None in a log of
+        queuefka."""
         return self._view.durable()
 
     @property

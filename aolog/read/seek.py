@@ -15,6 +15,7 @@ from aolog.format.columns import decode_run
 from aolog.format.frame import KIND_RECORDS, Frame
 from aolog.format.slab import NO_PREDECESSOR
 from aolog.log.walk import outcomes
+from aolog.queuefka.format1 import without
 from aolog.read.scan import Place
 from aolog.record import Position
 
@@ -224,4 +225,4 @@ def _time_within(slab: Slab, timestamp_us: int) -> Place | None:
 
 def _require_headers(log: Log, what: str) -> None:
     if not log.has_headers:
-        raise UsageError(f"{log.path}: format 1 has no {what}", hint="seek by address", path=None)
+        raise UsageError(f"{log.path}: {without(what)}", hint="seek by address", path=None)

@@ -62,7 +62,7 @@ class KafkaTarget(NamedTuple):
         """All settings of a producer. Raises UsageError for one that delivery depends on."""
         given = {name.removeprefix("kafka."): value for name, value in self.settings.items()}
         if taken := (_FIXED.keys() | {"bootstrap.servers", "transactional.id"}) & given.keys():
-            raise UsageError(f"--write-option {min(taken)}: is not to be set")
+            raise UsageError(f"--write-option {min(taken)}: must not be set: the command sets it")
         return _SETTINGS | given | _FIXED | {"bootstrap.servers": self.bootstrap}
 
 

@@ -22,6 +22,7 @@ from aolog.log.directory import Log, walk_logs
 from aolog.log.names import slab_base, slab_name
 from aolog.log.publications import steadily
 from aolog.log.tiers import local_uuid
+from aolog.queuefka.format1 import without
 from aolog.read import seek
 from aolog.storage.objects.url import WithArchive, is_url
 from aolog.storage.storage import Storage, parent_of
@@ -106,7 +107,7 @@ def check_counts(log: Listed, option: str, instead: str) -> None:
     """Raises UsageError, which names the option, for a log that does not count its records."""
     if not log.has_headers:
         raise UsageError(
-            f"option {option}: {log.name!r} is of format 1, which does not count", hint=instead
+            f"option {option}: {log.name!r} {without('numbers of records')}", hint=instead
         )
 
 

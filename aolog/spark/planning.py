@@ -28,6 +28,7 @@ from aolog.errors import (
 from aolog.log.directory import Log
 from aolog.log.names import slab_name
 from aolog.log.pruned_records import pruned_before
+from aolog.queuefka.format1 import without
 from aolog.read import seek
 from aolog.read.ranges import Range
 from aolog.spark.listing import check_counts
@@ -185,7 +186,7 @@ def _checked(log: Listed, address: int, option: str, options: Options) -> tuple[
 def _at_time(log: Listed, timestamp_us: int, option: str, *, must_exist: bool) -> int:
     if not log.has_headers:
         raise UsageError(
-            f"option {option}: {log.name!r} is of format 1, which has no timestamps",
+            f"option {option}: {log.name!r} {without('timestamps')}",
             hint="exclude the log with subscribe, or use offsets",
         )
     with Log(log.path, Storage()) as opened:
@@ -209,8 +210,8 @@ def partitions(
 ) -> list[tuple[Piece, ...]]:
     """The pieces of each task, in the order of names and addresses; empty without records. Losses come
     first, in a task of their own. max_records: of a task; counts records that damage lost, too. Sizes that
-    would make more than TASKS_MAX tasks are raised, with a warning. Raises UsageError for max_records in
-    format 1, which counts none."""
+    would make more than TASKS_MAX tasks are raised, with a warning. Raises UsageError for max_records of a
+    log that does not count its records."""
     wanted = list(wanted)
     lost = [_lost_piece(span.log, span.lost) for span in wanted if span.lost is not None]
     cut = _tasks(

@@ -3,7 +3,7 @@
 The frames between the offsets `written` and `offset` are in memory only, and do not change any more. A
 write that fails is repeated with the same bytes at the same offset, so a full disk costs only time.
 
-The slab of format 1 has the same methods (queuefka/slab.py). The writer owns locks, policies and syncs.
+A slab without a header has the same methods (queuefka/slab.py). The writer owns locks, policies and syncs.
 """
 
 from __future__ import annotations

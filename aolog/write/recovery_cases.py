@@ -12,9 +12,9 @@
     copied            sealed, but its file is a copy, or     the seal     new epoch
                       a cursor is past its end
     foreign           of another log, ours before it         -            new epoch
-    queuefka          format 1, the chain ends at the end    -            the same slab goes on
-    queuefka_torn     format 1, an unfinished frame          the frame    at the cut
-    queuefka_bad      format 1, broken chain or lost end     -            at the file's end
+    queuefka          no headers, the chain ends at the end  -            the same slab goes on
+    queuefka_torn     no headers, an unfinished frame        the frame    at the cut
+    queuefka_bad      no headers, broken chain or lost end   -            at the file's end
 
 Recovery cuts only bytes after the last intact frame, and copies them aside first, unless they are
 zeros. It keeps damage before that: readers skip it and report it.
@@ -81,7 +81,7 @@ class LastSlab(NamedTuple):
     blank: bool = True  # only zeros from end_of_frames to size
     same_file: bool = True  # the file has the inode that its header names
     same_boot: bool = True  # the machine was not restarted since the header was written
-    queuefka: bool = False  # of format 1
+    queuefka: bool = False  # of the ancestor's format
     unfinished: bool = False  # and the tail is one frame whose end is missing
 
 

@@ -25,7 +25,7 @@ from aolog.format.columns import decode_run
 from aolog.format.frame import KIND_RECORDS, decode_header, encode_frame
 from aolog.format.frame import Frame as LogFrame
 from aolog.format.slab import Index, Seal, SlabHeader, encode_seal
-from aolog.format.stretch import FORMAT_1, Piece, gather, python_gather, python_survey, survey
+from aolog.format.stretch import NO_SALT, Piece, gather, python_gather, python_survey, survey
 from aolog.log.directory import Log
 from aolog.log.walk import Damage as WalkDamage
 from aolog.log.walk import Salted, Tail, Walker
@@ -306,7 +306,7 @@ def _is_right(found: LogFrame, slab: bytes, log_format: int) -> bool:
 
 def _compare_halves(slab: bytes, log_format: int) -> None:
     """The compiled walk and its Python twin find the same plain frames, from each intact frame on."""
-    begin, salt = (DATA_BEGIN, SALT) if log_format == 2 else (0, FORMAT_1)
+    begin, salt = (DATA_BEGIN, SALT) if log_format == 2 else (0, NO_SALT)
     view, framing = memoryview(slab), Salted(SALT) if log_format == 2 else CHAINED
     for at in [frame.offset for frame in framing.intact(slab, view, 0, begin, -1)] or [begin]:
         if at > len(slab):

@@ -1,7 +1,7 @@
 /* Lock: a re-entrant lock that compiled code takes without a call; its Python twin is threading.RLock.
  *
  * Only for _inlet.c. All but waiting happens under the interpreter's lock, and is atomic by that. A thread that
- * waits does so at the gate. `release` opens it and hands the lock on to whoever comes through. Otherwise a thread
+ * waits does so at the gate. `release` opens it and hands the lock on to the thread that comes through. Otherwise one
  * that flushes all the time would keep it: it has the lock whenever another one gets the interpreter's.
  */
 #ifndef AOLOG_LOCK_H
@@ -15,7 +15,7 @@
 
 #include <limits.h>
 
-#define HANDED_ON ULONG_MAX /* as an owner: the gate is open, and whoever comes through has the lock */
+#define HANDED_ON ULONG_MAX /* as an owner: the gate is open, and the thread that comes through has the lock */
 #define GATE_US 1000000     /* a daemon thread may come through, and stop for ever with the interpreter */
 
 typedef struct {

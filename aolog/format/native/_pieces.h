@@ -71,7 +71,7 @@ view_buffer(PyObject *self, Py_buffer *buffer, int flags)
 }
 
 static PyType_Slot view_slots[] = {
-    {Py_tp_doc, "An entry of a column of bytes, where it stands; see speed.PythonRows."},
+    {Py_tp_doc, "An entry of a column of bytes, not copied; see speed.PythonRows."},
     {Py_tp_dealloc, view_dealloc},
     {Py_sq_length, view_len},
     {Py_bf_getbuffer, view_buffer},

@@ -229,7 +229,7 @@ speed_leads_to(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t c
 
 static PyMethodDef speed_methods[] = {
     {"column", speed_column, METH_O,
-     "column(values): n+1 u32, where each of the bytes begins if they stand in a row, zeros up to "
+     "column(values): n+1 u32, the begin of each in the bytes that follow, zeros up to "
      "a multiple of 8, and the bytes. None if one is not bytes. Raises OverflowError."},
     {"rise", speed_rise, METH_O,
      "rise(columns): whether in none of the columns of u32 a number is less than the one before."},
@@ -237,7 +237,7 @@ static PyMethodDef speed_methods[] = {
      "total(numbers[, indices]): (sum, greatest) of a column of i64, none of them negative, or of "
      "those at the indices. Raises IndexError, OverflowError."},
     {"groups", speed_groups, METH_O,
-     "groups(objects): where each of them stands: indices, by object, in order of appearance."},
+     "groups(objects): the indices of each object, by object, in order of appearance."},
     {"body", (PyCFunction)(void (*)(void))aolog_body, METH_FASTCALL,
      "body(values, keys, headers, timestamps, topics, now_us): see inlet.python_body."},
     {"leads_to", (PyCFunction)(void (*)(void))speed_leads_to, METH_FASTCALL,

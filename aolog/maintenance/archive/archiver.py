@@ -43,6 +43,7 @@ from aolog.maintenance.archive.protocol import (
     begin,
     request,
 )
+from aolog.queuefka.format1 import without
 from aolog.read.reader import Reader
 from aolog.storage import clock
 from aolog.storage.objects.requests import Answer, Found, Get, Put, Request, Stored, Unclear
@@ -92,7 +93,7 @@ class Archiver:
     """The archiver of a log. Not thread-safe. Close it, or use `with`.
 
     keep: what the archive's retention leaves. wait: waits for so many seconds; True ends the round with Stopped.
-    client: sends the requests; by default obstore's, to the URL. Raises NotALog, UsageError for format 1 and for
+    client: sends the requests; by default obstore's, to the URL. Raises NotALog, UsageError for a log of queuefka and for
     a store that lacks what is needed, CursorLocked while another archiver of this log runs, and what opening a
     reader with a cursor raises. Nothing was written then.
     """
@@ -129,7 +130,7 @@ class Archiver:
             self._log.require_slabs()
             if not self._log.has_headers:
                 raise UsageError(
-                    f"{self.path}: format 1 has no UUID, and its archive could be another log's",
+                    f"{self.path}: {without('UUID')}, and its archive could be another log's",
                     hint="copy it to a log of format 2 (`aolog read --format nul` and `aolog append`)",
                 )
             self._reader = Reader(self.path, cursor=CURSOR, on_gap=self._lost, storage=storage)

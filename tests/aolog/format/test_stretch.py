@@ -23,8 +23,8 @@ from aolog.format.frame import (
 from aolog.format.native.speed import compiled
 from aolog.format.slab import INDEX_SPACING, SlabHeader
 from aolog.format.stretch import (
-    FORMAT_1,
     GATHERED_BYTES,
+    NO_SALT,
     SMALL_BYTES,
     Piece,
     Stretch,
@@ -109,7 +109,7 @@ def payloads(values: list[bytes], begin: int = 0) -> Piece:
     chunk = b"".join(bytes(part) for value in values for part in encode_record(value))
     view = memoryview(chunk)
     intact = partial(intact_records, chunk, view, begin, begin, -1)
-    return Piece(chunk, view, begin, begin, FORMAT_1, intact)
+    return Piece(chunk, view, begin, begin, NO_SALT, intact)
 
 
 def records_of(stretch: Stretch, header: SlabHeader | None = HEADER) -> list[Record]:
@@ -373,7 +373,7 @@ def test_both_halves_survey_and_gather_the_same_of_format_1(seed) -> None:
         chunk = bytes(data[: rng.choice([len(data), rng.randrange(len(data))])])
         view = memoryview(chunk)
         intact = partial(intact_records, chunk, view, 0, 0, -1)
-        _agree(Piece(chunk, view, 0, 0, FORMAT_1, intact), rng)
+        _agree(Piece(chunk, view, 0, 0, NO_SALT, intact), rng)
 
 
 @with_both
