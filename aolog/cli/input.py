@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 
 from aolog.cli.failing import InputFailed, InputTruncated
-from aolog.errors import RecordTooLarge, counted
+from aolog.errors import counted
+from aolog.write.validate import too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +99,7 @@ class _Separated:
 
     def _check(self) -> None:
         if self.pending_bytes > self._max:
-            raise _too_large(self.pending_bytes, self._max, " or more")
+            raise too_large(self.pending_bytes, self._max, " or more")
 
     def finish(self) -> Iterator[bytes]:
         last = b"".join(self._pieces)
@@ -128,7 +129,7 @@ class _Measured:
                 break
             (length,) = LENGTH.unpack_from(data, at)
             if length > self._max:
-                raise _too_large(length, self._max)
+                raise too_large(length, self._max)
             self._needed += length
             if len(data) - at < self._needed:
                 break
@@ -145,10 +146,6 @@ class _Measured:
                 hint="is it length-delimited (u32le), and complete?",
             )
         yield from ()
-
-
-def _too_large(size: int, limit: int, more: str = "") -> RecordTooLarge:
-    return RecordTooLarge(f"a record of {size} bytes{more} is over max_record_bytes={limit}")
 
 
 def splitter(delimiter: Delimiter, record_bytes_max: int) -> _Separated | _Measured:

@@ -19,7 +19,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError, LogLocked, StorageFailed, UsageError, warn
-from aolog.format.slab import encode_seal_again
+from aolog.format.frame import padding
+from aolog.format.slab import DATA_BEGIN, NO_TIMESTAMP, encode_seal_again
 from aolog.log.directory import Log, is_log, slab_bases
 from aolog.log.lock import lock_directory, lock_log
 from aolog.log.manifest import Place, encode_manifest, read_manifest
@@ -30,7 +31,7 @@ from aolog.publish.leftovers import LEFTOVER_SECONDS, sweep
 from aolog.publish.pending import log_path
 from aolog.storage.directory import Inside
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute, parent_of
-from aolog.write.next_slab import header_after, header_after_loss, next_header, reach_of
+from aolog.write.next_slab import header_after, next_header, reach_of
 from aolog.write.opening import open_for_append, refuse_foreign
 
 if TYPE_CHECKING:
@@ -235,10 +236,22 @@ def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> 
             storage.unlink(opened.directory / name)
     placed = {}
     for slab in slabs:
-        following = header_after_loss(following, slab.lost)
+        following = _after_loss(following, slab.lost)
         placed[slab.name] = Place(log, following.base)
         following = _complete(root, slab, following, storage)
     return placed
+
+
+def _after_loss(following: SlabHeader, records: int | None) -> SlabHeader:
+    """`header_after` of a slab that does not exist, and in which these records were: readers find a gap
+    of reason "missing" there. records: None if their number is unknown."""
+    if records == 0:
+        return following
+    count = records or 0
+    size = DATA_BEGIN + count + padding(count)  # each record has an address
+    return header_after(following, size, count, NO_TIMESTAMP)._replace(
+        ordinal_unsure=following.ordinal_unsure or records is None
+    )
 
 
 def _complete(root: str, slab: PendingSlab, following: SlabHeader, storage: Storage) -> SlabHeader:

@@ -10,25 +10,14 @@ import pyarrow as pa
 import pyarrow.compute
 
 from aolog.errors import RecordRefused
+from aolog.format import columns
 from aolog.format.arrow_schema import HEADER, SCHEMA
-from aolog.format.columns import (
-    HEADER_NULLS,
-    HEADERS,
-    KEY_NULLS,
-    KEYS,
-    TIMESTAMPS,
-    TOPIC_NULLS,
-    TOPICS,
-    VALUE_NULLS,
-    VALUES,
-    BodyBuilder,
-)
 from aolog.format.native.inlet import Body
 from aolog.format.slab import TOPIC_LEN_MAX
 from aolog.write.validate import HEADER_BYTES, OFFSET_BYTES, TIMESTAMP_BYTES, check_sizes
 
 
-def _put_column(body: BodyBuilder, array: pa.Array) -> bool:
+def _put_column(body: columns.BodyBuilder, array: pa.Array) -> bool:
     """Adds a column. Returns whether it has nulls."""
     nulls = bool(array.null_count)
     if nulls:
@@ -97,17 +86,17 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Bod
     assert value is not None
     if batch.num_rows == 0:
         return Body(0, 0, [], now_us, now_us)
-    body, bits = BodyBuilder(), VALUES
+    body, bits = columns.BodyBuilder(), columns.VALUES
     least = greatest = now_us
     stamps = _column(given, "timestamp")
     if stamps is not None and stamps.null_count < len(stamps):
         numbers = stamps.cast(pa.int64()).fill_null(now_us).to_numpy()
-        bits |= TIMESTAMPS
+        bits |= columns.TIMESTAMPS
         body.put(numbers.tobytes())
         least, greatest = int(numbers.min()), int(numbers.max())
     key = _column(given, "key")
     if key is not None and key.null_count < len(key):
-        bits |= KEYS | (KEY_NULLS if _put_column(body, key) else 0)
+        bits |= columns.KEYS | (columns.KEY_NULLS if _put_column(body, key) else 0)
     topic = _column(given, "topic")
     if topic is not None and topic.null_count < len(topic):
         _check_text(topic, "a topic")
@@ -117,11 +106,11 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Bod
                 f"a topic has {lengths['max'] if lengths['min'] else 0} bytes",
                 hint=f"use 1 to {TOPIC_LEN_MAX}, or null for the log's own",
             )
-        bits |= TOPICS | (TOPIC_NULLS if _put_column(body, topic) else 0)
+        bits |= columns.TOPICS | (columns.TOPIC_NULLS if _put_column(body, topic) else 0)
     headers = _column(given, "headers")
     if headers is not None and len(headers.flatten()):
-        bits |= HEADERS | (HEADER_NULLS if _put_headers(body, headers) else 0)
-    bits |= VALUE_NULLS if _put_column(body, value) else 0
+        bits |= columns.HEADERS | (columns.HEADER_NULLS if _put_headers(body, headers) else 0)
+    bits |= columns.VALUE_NULLS if _put_column(body, value) else 0
     longest = 0
     if body.length > max_record_bytes:  # otherwise no record is
         longest = _longest(value, key, headers, stamps, topic)
@@ -136,8 +125,8 @@ def _longest(
     stamps: pa.Array | None,
     topic: pa.Array | None,
 ) -> int:
-    """Bytes of the longest record, as `check_record` counts them, without its value's offset."""
-    sizes = _lengths(value)
+    """Bytes of the longest record, as `check_record` counts them."""
+    sizes = _lengths(value) + OFFSET_BYTES
     if key is not None:
         sizes += _lengths(key) + OFFSET_BYTES * _present(key)
     if headers is not None:
@@ -176,7 +165,7 @@ def _check_text(array: pa.Array, what: str) -> None:
         raise RecordRefused(f"{what} has no UTF-8 form") from None
 
 
-def _put_headers(body: BodyBuilder, headers: pa.Array) -> bool:
+def _put_headers(body: columns.BodyBuilder, headers: pa.Array) -> bool:
     entries = headers.flatten()  # a null list counts as empty
     names, values = entries.field("key"), entries.field("value")
     if entries.null_count or names.null_count:  # the name of a null entry may be ""

@@ -285,10 +285,6 @@ class LogTail:
         self.trouble = self.trouble or error
         return True
 
-    def refuse_with(self, error: AologError) -> None:
-        """From now on every call raises this."""
-        self.trouble = error
-
     # --- what is done in time: schedule.py ------------------------------------------------------------
 
     def seen(self, *, is_open: bool) -> Seen:
@@ -301,7 +297,7 @@ class LogTail:
             has_slab=slab is not None,
             needs_mark=lacks_mark and not is_open and (is_durable or chain.syncs),
             is_durable=is_durable,
-            is_synced=not chain.syncs or self.durable >= chain.end - chain.unwritten,
+            is_synced=slab is None or not chain.syncs or self.durable >= slab.base + slab.written,
             warn_s=chain.unread.due_s,
         )
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aolog.errors import UsageError
-from aolog.format.frame import padding
-from aolog.format.slab import ADDRESS_END, DATA_BEGIN, NO_TIMESTAMP
+from aolog.format.slab import ADDRESS_END
 from aolog.log.names import slab_name
 from aolog.queuefka import slab as queuefka
 from aolog.storage import clock
@@ -42,18 +41,6 @@ def header_after(header: SlabHeader, size: int, records: int, greatest_us: int) 
     )
 
 
-def header_after_loss(following: SlabHeader, records: int | None) -> SlabHeader:
-    """The same after a slab that does not exist, and in which these records were: readers find a gap of
-    reason "missing" there. records: None if their number is unknown."""
-    if records == 0:
-        return following
-    count = records or 0
-    size = DATA_BEGIN + count + padding(count)  # each record has an address
-    return header_after(following, size, count, NO_TIMESTAMP)._replace(
-        ordinal_unsure=following.ordinal_unsure or records is None
-    )
-
-
 def reach_of(path: str, base: int, slab_bytes: int) -> int:
     """The bound for addresses of a slab that begins at `base`, relative to it. Raises UsageError if
     addresses would pass 2^63."""
@@ -82,7 +69,7 @@ def begin_slab(
     offset: int | None = None,
 ) -> ActiveSlab:
     """Creates the next slab; its header, if it has one, and its name are durable on return. offset: continues
-    the existing slab of format 1 at this offset instead. May be repeated after StorageError, but not
+    the existing slab, which has no header, at this offset instead. May be repeated after StorageError, but not
     after SyncFailed: a reader may have the slab open by then."""
     base = following.base
     name = directory / slab_name(base)

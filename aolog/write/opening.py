@@ -35,7 +35,7 @@ class Opening(NamedTuple):
     """How a log was found and what was done: `Writer.opening`."""
 
     case: str  # the row of recovery's table
-    epoch: int  # in which the writer appends; 0 in format 1
+    epoch: int  # in which the writer appends; 0 without headers
     next_base: int  # address at which its first slab begins
     cut_bytes: int = 0  # of the torn tail
     aside_path: str | None = None  # of their copy
@@ -63,14 +63,8 @@ def _inspect(log: Log) -> tuple[LastSlab | None, int, _Known | None]:
     header = slab.header
     end, records, greatest_us = slab.end()
     if not slab.has_headers:
-        last = LastSlab(
-            base=slab.base,
-            size=stat.size,
-            end_of_frames=end,
-            reach=0,
-            queuefka=True,
-            unfinished=end < stat.size and is_unfinished(slab.file, end, stat.size),
-        )
+        unfinished = end < stat.size and is_unfinished(slab.file, end, stat.size)
+        last = LastSlab(slab.base, stat.size, end, reach=0, queuefka=True, unfinished=unfinished)
         return last, stat.size, None
     tail_end = end if header is None else _tail_end(slab, end, stat.size)
     same_boot = header is not None and header.boot_id == log.storage.system.boot_id()

@@ -26,6 +26,7 @@ from aolog.errors import UsageError
 from aolog.format.compression import Compression, packer
 from aolog.log.retention import Retention, check_retention
 from aolog.log.units import size_text
+from aolog.queuefka.format1 import without
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import (
     BATCH_BYTES_MAX,
@@ -58,6 +59,14 @@ class About(NamedTuple):
     least: int  # with `most` the range of bytes, records and levels; otherwise both are 0
     most: int
     sentence: str  # what it does; names no other option, which has another name in each place
+
+
+class Waiting(NamedTuple):
+    """Records on their way."""
+
+    bytes: int  # in memory only
+    records: int  # in memory only
+    unsynced: int  # records that no sync has covered
 
 
 # fmt: off
@@ -116,10 +125,11 @@ class WriterOptions(NamedTuple):
                 f"sync_records={self.sync_records} with sync='never'", hint='use sync="interval"'
             )
         if not self.has_headers and self.topic is not None:
-            raise UsageError("format 1 has no place for a topic")
+            raise UsageError(f"topic={self.topic!r}: the log {without('topics')}")
         if not self.has_headers and self.compression != "none":
             raise UsageError(
-                "format 1 has no compression", hint='use format="aolog", or compression="none"'
+                f"compression={self.compression!r}: the log {without('compression')}",
+                hint='use format="aolog", or compression="none"',
             )
         max_bytes = self.bounds.max_bytes
         if max_bytes is not None and max_bytes < 2 * self.full_bytes:
@@ -132,7 +142,7 @@ class WriterOptions(NamedTuple):
 
     @property
     def has_headers(self) -> bool:
-        """Whether slabs have headers, and records more than a value: not in format 1."""
+        """Whether slabs have headers, and records more than a value."""
         return self.format != "queuefka"
 
     @property
@@ -144,23 +154,14 @@ class WriterOptions(NamedTuple):
 
     @property
     def frame_bytes(self) -> int:
-        """The bytes at which the open frame ends. Every record of format 1 is a frame."""
+        """The bytes at which the open frame ends. Without headers every record is a frame."""
         return self.batch_bytes if self.has_headers else 0
 
     @property
-    def unwritten_bytes(self) -> int:
-        """How many bytes may wait in memory."""
-        return max(self.batch_bytes, FLUSH_BYTES)
-
-    @property
-    def unwritten_records(self) -> int:
-        """How many records may wait in memory."""
-        return self.flush_records or UNBOUNDED
-
-    @property
-    def unsynced_records(self) -> int:
-        """How many records may be without a sync."""
-        return self.sync_records or UNBOUNDED
+    def most_waiting(self) -> Waiting:
+        """What may wait: an append that reaches a bound flushes or syncs."""
+        in_memory = max(self.batch_bytes, FLUSH_BYTES), self.flush_records or UNBOUNDED
+        return Waiting(*in_memory, self.sync_records or UNBOUNDED)
 
     @property
     def bounds(self) -> Retention:

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from aolog.errors import RecordRefused, load_optional
 from aolog.format.compression import packer
 from aolog.format.native.inlet import Body, body_of, encode_records
-from aolog.queuefka.format1 import check_storable
+from aolog.queuefka.format1 import check_storable, without
 from aolog.queuefka.slab import Payloads, put_values
 from aolog.storage import clock
-from aolog.write.validate import OFFSET_BYTES, check_record, check_sizes
+from aolog.write.validate import check_record, check_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     import pyarrow as pa
 
-    from aolog.record import Headers
     from aolog.write.options import WriterOptions
     from aolog.write.validate import CheckedRecord
 
@@ -42,31 +41,46 @@ class RecordChecks:
     ) -> CheckedRecord:
         """A record for the open frame, checked."""
         record = check_record(value, key, headers, timestamp, topic)
-        check_sizes(0, record[5] - OFFSET_BYTES, self._max_record_bytes)
+        check_sizes(0, record[5], self._max_record_bytes)
         if not self._has_columns:
             check_storable(*record[:5])
         return record
 
     def of(
-        self,
-        values: Iterable[bytes | None],
-        keys: Iterable[bytes | None] | None,
-        headers: Iterable[Headers] | None,
-        timestamps: Iterable[int | None] | None,
-        topics: Iterable[str | None] | None,
+        self, values: Iterable[bytes | None], columns: Mapping[str, Iterable[Any] | None]
     ) -> Body | list[bytes]:
-        """Values with an entry of each other column, as one frame; in format 1 only values."""
-        other = (keys, headers, timestamps, topics)
-        if not self._has_columns and all(column is None for column in other):
-            return self._plain(list(values))
-        return self._frame(
-            _columns_of(
-                values, *other, max_record_bytes=self._max_record_bytes, now_us=clock.now_us()
-            )
-        )
+        """Values as one frame; only values in a format without columns. columns: keys, headers,
+        timestamps and topics, each with an entry for each value."""
+        listed = list(values)
+        others = [_column(given, name, listed) for name, given in columns.items()]
+        if not self._has_columns and all(column is None for column in others):
+            return self._plain(listed)
+        return self._frame(self._body(listed, others, clock.now_us()))
+
+    def _body(self, values: list[Any], others: list[list[Any] | None], now_us: int) -> Body:
+        """now_us: the timestamp of a record that has none."""
+        if not values:
+            return Body(0, 0, [], now_us, now_us)
+        made = None if body_of is None else body_of(values, *others, now_us)
+        if made is not None:
+            size, longest, taken = made
+            self._check_all(len(values), size, longest)
+            assert taken is not None
+            records, columns, body, greatest_us, least_us = taken
+            return Body(records, columns, [body], greatest_us, least_us)
+        absent = zip(others, (None, (), None, None), strict=True)
+        whole = [[none] * len(values) if column is None else column for column, none in absent]
+        checked = [check_record(*parts) for parts in zip(values, *whole, strict=True)]
+        data, keys, headers, moments, names, sizes = zip(*checked, strict=True)
+        self._check_all(len(sizes), sum(sizes), max(sizes))
+        return encode_records(data, keys, headers, moments, names, now_us)
+
+    def _check_all(self, records: int, size: int, longest: int) -> None:
+        bytes_of_all = size + 8 * records  # a column may add offsets for all records
+        check_sizes(bytes_of_all, longest, self._max_record_bytes)
 
     def _plain(self, values: list[Any]) -> list[bytes]:
-        """The values as format 1 stores them."""
+        """The values as a format without columns stores them."""
         if Payloads.are_storable(values, self._max_record_bytes):
             return values
         return [self.one(value)[0] or b"" for value in values]
@@ -78,7 +92,9 @@ class RecordChecks:
 
     def _frame(self, body: Body) -> Body:
         if not self._has_columns:
-            raise RecordRefused("format 1 has no columns", hint="use append_many with values alone")
+            raise RecordRefused(
+                f"the log {without('columns')}", hint="use append_many with values alone"
+            )
         return body if self._pack is None or not body.records else body.packed(self._pack)
 
 
@@ -104,49 +120,6 @@ def array_of(addresses: list[range] | list[bytearray]) -> np.ndarray:
         for one in addresses
     ]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
-
-
-def _columns_of(
-    values: Iterable[bytes | None],
-    keys: Iterable[bytes | None] | None,
-    headers: Iterable[Headers] | None,
-    timestamps: Iterable[int | None] | None,
-    topics: Iterable[str | None] | None,
-    *,
-    max_record_bytes: int,
-    now_us: int,
-) -> Body:
-    """The body of a frame. now_us: the timestamp of a record that has none. Raises RecordRefused, and
-    RecordTooLarge for a record or for all."""
-    listed = list(values)
-    given = (
-        listed,
-        _column(keys, "keys", listed),
-        _column(headers, "headers", listed),
-        _column(timestamps, "timestamps", listed),
-        _column(topics, "topics", listed),
-    )
-    if not listed:
-        return Body(0, 0, [], now_us, now_us)
-    made = None if body_of is None else body_of(*given, now_us)
-    if made is not None:
-        size, longest, taken = made
-        _check_all(len(listed), size, longest, max_record_bytes)
-        assert taken is not None
-        records, columns, body, greatest_us, least_us = taken
-        return Body(records, columns, [body], greatest_us, least_us)
-    absent = zip(given, (None, None, (), None, None), strict=True)
-    whole = [[none] * len(listed) if column is None else column for column, none in absent]
-    checked = [check_record(*parts) for parts in zip(*whole, strict=True)]
-    sizes = [size for *_, size in checked]
-    _check_all(len(sizes), sum(sizes), max(sizes), max_record_bytes)
-    data, keys, headers, moments, names, _ = zip(*checked, strict=True)
-    return encode_records(data, keys, headers, moments, names, now_us)
-
-
-def _check_all(records: int, size: int, longest: int, max_record_bytes: int) -> None:
-    bytes_of_all = size + 8 * records  # a column may add offsets for all records
-    check_sizes(bytes_of_all, longest - OFFSET_BYTES, max_record_bytes)
 
 
 def _column(given: Iterable[Any] | None, name: str, values: Sequence[object]) -> list[Any] | None:

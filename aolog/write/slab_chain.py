@@ -23,6 +23,7 @@ from aolog.log.retention import prune
 from aolog.storage.file import Presence
 from aolog.write.next_slab import begin_slab, header_after
 from aolog.write.opening import open_for_append
+from aolog.write.options import Waiting
 
 if TYPE_CHECKING:
     from aolog.log.retention import Known, Pruned
@@ -47,6 +48,7 @@ class SlabChain:
         self.storage = storage
         self.syncs = options.sync != "never"  # whether the policy is to sync at all
         self._options = options
+        self._most = options.most_waiting
         self._retention = options.bounds
         self._full_warn_at_s = 0.0  # 0: there was room; infinite: the warning is logged
         self._known_slabs: Known = {}  # sizes of slabs, so that pruning reads each one once
@@ -90,22 +92,16 @@ class SlabChain:
         return self._following.base if slab is None else slab.base + slab.offset
 
     @property
-    def unwritten(self) -> int:
-        """Bytes of frames that are in memory only."""
-        slab = self.slab
-        return 0 if slab is None else slab.offset - slab.written
-
-    @property
-    def unflushed(self) -> int:
-        """Records of frames that are in memory only."""
-        slab = self.slab
-        return 0 if slab is None else slab.records - slab.flushed_records
-
-    @property
-    def unsynced(self) -> int:
-        """Records of the slab that no sync has covered."""
-        slab = self.slab
-        return 0 if slab is None else slab.records - slab.synced_records
+    def left(self) -> Waiting:
+        """How much more may be added to the slab's frames before something is due."""
+        slab, most = self.slab, self._most
+        if slab is None:
+            return most
+        return Waiting(
+            most.bytes - (slab.offset - slab.written),
+            most.records - (slab.records - slab.flushed_records),
+            most.unsynced - (slab.records - slab.synced_records),
+        )
 
     # --- from slab to slab ------------------------------------------------------------------------
 

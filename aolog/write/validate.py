@@ -108,11 +108,7 @@ def check_headers(headers: object) -> tuple[Headers, int]:
 def check_record(
     value: object, key: object, headers: object, timestamp: SupportsIndex | None, topic: str | None
 ) -> CheckedRecord:
-    """The record. Raises RecordRefused.
-
-    `max_record_bytes` bounds its size without the value's offset: so a value alone may have that many
-    bytes, whatever else a record costs.
-    """
+    """The record. Raises RecordRefused."""
     if type(value) is bytes and key is None and not headers and timestamp is None and topic is None:
         return value, None, (), None, None, len(value) + OFFSET_BYTES
     data = _as_bytes(value, "value")
@@ -141,9 +137,10 @@ def check_record(
 
 
 def check_sizes(size: int, longest: int, max_record_bytes: int) -> None:
-    """Of records for one frame. Raises RecordTooLarge for the longest, or for all."""
-    if longest > max_record_bytes:
-        raise too_large(longest, max_record_bytes)
+    """Of records for one frame. Raises RecordTooLarge for the longest, or for all. The bound is for a
+    record without its value's offset: so a value alone may have that many bytes."""
+    if longest - OFFSET_BYTES > max_record_bytes:
+        raise too_large(longest - OFFSET_BYTES, max_record_bytes)
     if size > RECORD_BYTES_MAX:
         raise RecordTooLarge(
             f"a batch of {size} bytes is over a frame's bound of {RECORD_BYTES_MAX}",
@@ -151,9 +148,9 @@ def check_sizes(size: int, longest: int, max_record_bytes: int) -> None:
         )
 
 
-def too_large(size: int, max_record_bytes: int) -> RecordTooLarge:
-    """The error for a record over the log's bound."""
+def too_large(size: int, max_record_bytes: int, more: str = "") -> RecordTooLarge:
+    """The error for a record over the log's bound. more: " or more" for one that goes on."""
     return RecordTooLarge(
-        f"a record of {size} bytes is over max_record_bytes={max_record_bytes}",
+        f"a record of {size} bytes{more} is over max_record_bytes={max_record_bytes}",
         hint="raise the bound when opening the Writer, or split the record",
     )

@@ -101,7 +101,6 @@ class Writer(Inlet):
         self.path = absolute(path)  # slabs to come do not move with the process
         self._options = options
         self._frame_bytes, self._syncs_each_flush = options.frame_bytes, options.sync == "flush"
-        self._bounds = options.unwritten_bytes, options.unwritten_records, options.unsynced_records
         self._pack = packer(options.compression, options.compression_level)
         self._checks = RecordChecks(options)
         self._begin(0, 0)
@@ -116,9 +115,9 @@ class Writer(Inlet):
 
     def _new_lock(self) -> None:
         self._lock = Lock()
-        options, limit = self._options, self._frame_bytes or self._options.unwritten_bytes
+        options, most = self._options, self._options.most_waiting
         locks = self._lock, self._tail.device, self._commit.mutex
-        bounds = options.max_record_bytes, limit, options.unwritten_records
+        bounds = options.max_record_bytes, self._frame_bytes or most.bytes, most.records
         self._prepare(*locks, self._commit.threads, *bounds, self._syncs_each_flush)
         self._room = threading.Condition(self._lock)
         # Whether this thread holds it. threading.Condition asks any lock this way.
@@ -192,8 +191,10 @@ class Writer(Inlet):
     ) -> np.ndarray:
         """Takes values as one frame, whatever its size: readers see all of them or none. keys,
         headers, timestamps, topics: an entry for each value, as for `append`. Returns their addresses,
-        uint64. Durable as by `append`, whose errors it raises; none is taken then, but in format 1."""
-        return self._append_checked(self._checks.of(values, keys, headers, timestamps, topics))
+        uint64. Durable as by `append`, whose errors it raises; none is taken then, but in a log
+        of queuefka."""
+        columns = {"keys": keys, "headers": headers, "timestamps": timestamps, "topics": topics}
+        return self._append_checked(self._checks.of(values, columns))
 
     def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
         """As `append_many`, of a batch of columns: `value` and, optional, `key`, `headers` (lists of
@@ -210,8 +211,7 @@ class Writer(Inlet):
         if self._count:
             self._cut_frame()
             # Flushes now: after the next record, that one would be a frame by itself.
-            waiting = self._chain.unwritten + size
-            if waiting >= self._options.unwritten_bytes and not self._syncs_each_flush:
+            if size >= self._chain.left.bytes and not self._syncs_each_flush:
                 self._quietly(self._write)
         while (slab := tail.make_room(seal=background.is_due(Task.SEAL))) is None:
             self._room.wait(_RETENTION_POLL_S)
@@ -231,26 +231,19 @@ class Writer(Inlet):
     def _flush_if_full(self) -> bool:
         """After a call: flushes if a bound of what waits is reached, and opens the inlet. True: the caller
         must sync instead, without the lock."""
-        chain, left = self._chain, self._left()
-        if self._size >= left[0] or self._count >= left[1] or self._background.is_over:
-            must_sync = chain.unsynced + self._count >= self._options.unsynced_records
+        chain, left = self._chain, self._chain.left
+        must_sync = self._count >= left.unsynced
+        is_full = self._size >= left.bytes or self._count >= left.records
+        if is_full or must_sync or self._background.is_over:
             if self._syncs_each_flush or must_sync:
                 return True
             self._quietly(self._write)
-            left = self._left()
         if chain.must_roll:
             self._quietly(self._tail.make_room)
-            left = self._left()
-        self._open(*left)
+        self._open()
         return False
 
-    def _left(self) -> tuple[int, int]:
-        """How many bytes and records may be added to the frames in memory before something is due."""
-        chain, (unwritten, unflushed, unsynced) = self._chain, self._bounds
-        records = min(unflushed - chain.unflushed, unsynced - chain.unsynced)
-        return unwritten - chain.unwritten, records
-
-    def _open(self, left_bytes: int, left_records: int) -> None:
+    def _open(self) -> None:
         """Opens the inlet: records join, and are flushed, without the code below, up to the bounds; but only
         if the writer's threads will flush and sync them in time."""
         chain, slab, background = self._chain, self._chain.slab, self._background
@@ -261,8 +254,9 @@ class Writer(Inlet):
             if not is_plain or chain.is_full:
                 return
             self._begin(chain.end, NO_TIMESTAMP)
-        frames = () if self._frame_bytes else (slab,)
-        self._admit(min(left_bytes, self._frame_bytes or left_bytes), left_records, *frames)
+        frames, left = () if self._frame_bytes else (slab,), chain.left
+        limit = min(left.bytes, self._frame_bytes or left.bytes)
+        self._admit(limit, min(left.records, left.unsynced), *frames)
         if is_plain and self._options.sync_records is None and background.syncs_in_time:
             self._admit_flush(slab, self._tail.looks_ns)
 
@@ -298,7 +292,7 @@ class Writer(Inlet):
                 tail.look()
                 if self._write_out() is None:
                     self._write()
-                    self._open(*self._left())
+                    self._open()
                 written = tail.take_device()
             if written is not None:  # otherwise the slab was sealed, and synced with that
                 tail.sync_written(*written)
@@ -389,7 +383,7 @@ class Writer(Inlet):
                     result = finish()
                     self._begin(0, 0)
                     closed = LogClosed("the writer is closed", hint="open another", path=self.path)
-                    self._tail.refuse_with(closed)
+                    self._tail.trouble = closed
                     self._room.notify_all()
             except BaseException as error:
                 self._after_error(error)
@@ -425,7 +419,7 @@ class Writer(Inlet):
         self._shut()
         hint = "open a Writer of its own in the child, on another log"
         forked = Forked("the writer was opened before a fork", hint=hint, path=self.path)
-        self._tail.refuse_with(forked)
+        self._tail.trouble = forked
         self._chain.release()
         self._is_open = False
 

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING
 from aolog import Record
 from aolog.errors import AologError, Forked, RecordRefused, UsageError, not_copied
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
-from aolog.write.validate import (
-    OFFSET_BYTES,
-    check_mode,
-    check_record,
-    check_topic,
-    too_large,
-)
+from aolog.write.validate import check_mode, check_record, check_sizes, check_topic
 from bridge.client.buffer.backlog import MAX_RECORD_BYTES, Backlog, require_own
 from bridge.client.buffer.provider import Message, NotDelivered, Provider
 from bridge.client.buffer.settings import BufferStatus, Mode, Settings
@@ -190,9 +184,8 @@ class Buffer:
         if name is None:
             raise RecordRefused("the message names no topic")
         value, key, headers, _, _, size = check_record(value, key, headers, now_us, name)
-        size -= OFFSET_BYTES
-        if self._backlog is not None and size > MAX_RECORD_BYTES:  # not only when live ends
-            raise too_large(size, MAX_RECORD_BYTES)
+        if self._backlog is not None:  # not only when live ends
+            check_sizes(size, size, MAX_RECORD_BYTES)
         self._topic = name
         return Message(name, value, key, headers, now_us)
 
