@@ -17,6 +17,7 @@ __all__ = [
     "NotIsolated",
     "NotRunning",
     "OtherCluster",
+    "ReadForbidden",
     "Rejected",
     "Unanswered",
     "Undeliverable",
@@ -43,6 +44,13 @@ class Unanswered(DestinationError):
     """A cluster gave no answer to a question, or none that can be used yet. Try again later."""
 
     code = "unanswered"
+
+
+class ReadForbidden(Unanswered):
+    """The right Read on a topic is missing, which the question needs. Grant it; or at_least_once goes on
+    without with `--no-read-back`."""
+
+    code = "read_forbidden"
 
 
 class NoSuchTopic(DestinationError):

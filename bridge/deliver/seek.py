@@ -16,8 +16,7 @@ from aolog.log.cursor_file import cursor_names, read_position
 from aolog.storage.storage import Storage
 from bridge.deliver.checkpoints import Checkpoints, checkpoints_path
 from bridge.deliver.dead_letter import dead_letter_path, end_of_dead_letters
-from bridge.errors import DestinationError
-from bridge.kafka.client import NotReachable, Refused
+from bridge.errors import DestinationError, ReadForbidden, Unanswered
 from bridge.kafka.read_back import ReadBack
 
 if TYPE_CHECKING:
@@ -67,8 +66,8 @@ def address_in_kafka(path: str, where: str, options: ForwarderOptions) -> int:
     reader = ReadBack(settings, bool, purpose=_PURPOSE)
     try:
         stamp = reader.stamp_at(lane, offset)
-    except NotReachable as error:
-        hint = "grant Read on the topic" if isinstance(error, Refused) else "try again later"
+    except Unanswered as error:
+        hint = "grant Read on the topic" if isinstance(error, ReadForbidden) else "try again later"
         raise DestinationError(f"{where} at {servers}: {error}", hint=hint) from error
     finally:
         reader.close()

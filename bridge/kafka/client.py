@@ -93,28 +93,11 @@ _AWAY = re.compile(
 )
 
 
-class NotReachable(Exception):
-    """The cluster gave no answer, or none that can be used yet. Try again later."""
-
-
 class ToldToStop(Exception):
     """The caller gave up because it is to stop: nothing failed."""
 
     def __init__(self) -> None:
         super().__init__("told to stop")
-
-
-class NoAnswer(NotReachable):
-    """One partition did not answer; others may."""
-
-
-class Refused(NotReachable):
-    """The topic cannot be used until somebody acts. code: Kafka's name for the reason, or the
-    bridge's own."""
-
-    def __init__(self, reason: str, code: str) -> None:
-        super().__init__(reason)
-        self.code = code
 
 
 def made(

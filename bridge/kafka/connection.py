@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
+from bridge.errors import Unanswered
 from bridge.kafka.admission import Admission
 from bridge.kafka.client import (
     ALL_DOWN,
     ANSWER_S,
     BATCH_BYTES,
     DEFAULTS,
-    NotReachable,
     advertised,
     away,
     broker_of,
@@ -308,7 +308,7 @@ class Connection:
 
     def partitions(self, topic: str, answer_s: float | None = None) -> int | Refusal:
         """How many partitions a topic has, or why it cannot be used: see TopicCreation.partitions. answer_s:
-        see look_for. Raises NotReachable, OtherCluster."""
+        see look_for. Raises Unanswered, OtherCluster."""
         if not is_topic_name(topic):
             return impossible_name(topic)
         found = self.look_for(topic, answer_s)
@@ -321,7 +321,7 @@ class Connection:
 
     def look_for(self, topic: str, answer_s: float | None = None) -> TopicMetadata:
         """The cluster's description of a topic. answer_s: how long to wait for it; None: ANSWER_S. Raises
-        NotReachable and OtherCluster.
+        Unanswered and OtherCluster.
 
         The first time the cluster is asked twice. An idempotent client needs a producer id, which it
         requests from a connected broker, and it looks for one with each answer and each half second.
@@ -331,7 +331,7 @@ class Connection:
         try:
             found = self._ask_for(topic, ANSWER_S if answer_s is None else answer_s)
         except KafkaException as error:
-            raise NotReachable(f"{self.servers}: {words(error)}") from error
+            raise Unanswered(f"{self.servers}: {words(error)}") from error
         if not self._asked_twice:
             self._asked_twice = True
             with contextlib.suppress(KafkaException):

@@ -13,11 +13,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     NewTopic,
 )
 
-from bridge.errors import CursorTopicUnfit, DestinationError, NotIsolated
+from bridge.errors import CursorTopicUnfit, DestinationError, NotIsolated, Unanswered
 from bridge.kafka.client import (
     ANSWER_S,
     MOCK_CLUSTER,
-    NotReachable,
     ToldToStop,
     admin_client,
     lacking,
@@ -75,20 +74,20 @@ class CursorTopic:
 
     def require(self) -> None:
         """Returns if the topic exists, or was created, and is fit. Raises CursorTopicUnfit, NotIsolated,
-        NotReachable, OtherCluster."""
+        Unanswered, OtherCluster."""
         admin = admin_client(self._settings)
         until_s = time.monotonic() + ANSWER_S * 2
         created = False
         while (found := self._look(admin)) is None:
             if not self._creates:
-                raise NotReachable(
+                raise Unanswered(
                     f"there is no topic {self.name!r}, and --create-topics=never creates none: "
                     "create it with one partition and cleanup.policy=compact"
                 )
             if self._give_up():
                 raise ToldToStop
             if time.monotonic() > until_s:
-                raise NotReachable(f"topic {self.name!r} was created and does not appear")
+                raise Unanswered(f"topic {self.name!r} was created and does not appear")
             created = self._create(admin) or created
             time.sleep(_OPEN_PAUSE_S)
         if created:
@@ -149,7 +148,7 @@ class CursorTopic:
                 raise self._failure(error, "Create") from error
             return False
         except TimeoutError as error:
-            raise NotReachable(f"no answer to the creation of topic {self.name!r}") from error
+            raise Unanswered(f"no answer to the creation of topic {self.name!r}") from error
         return True
 
     def _policy(self, admin: AdminClient) -> str:
@@ -160,13 +159,13 @@ class CursorTopic:
         except KafkaException as error:
             raise self._failure(error, "DescribeConfigs") from error
         except TimeoutError as error:
-            raise NotReachable(f"no answer for the settings of {self.name!r}") from error
+            raise Unanswered(f"no answer for the settings of {self.name!r}") from error
 
     def _failure(self, error: KafkaException, right: str) -> Exception:
         """right: the one that the call needs."""
         if kind_of(error.args[0].name()) is Kind.TOPIC_FORBIDDEN:
-            return NotReachable(self.lacks(right))
-        return NotReachable(f"topic {self.name!r}: {words(error)}")
+            return Unanswered(self.lacks(right))
+        return Unanswered(f"topic {self.name!r}: {words(error)}")
 
     def lacks(self, right: str) -> str:
         """The text for a missing right to the topic."""
@@ -175,13 +174,13 @@ class CursorTopic:
     # --- reading ------------------------------------------------------------------------------
 
     def end(self) -> int:
-        """The offset after the last record of any kind. Raises NotReachable."""
+        """The offset after the last record of any kind. Raises Unanswered."""
         return self._ends()[1]
 
     def last(self, key: bytes, *, open_keys: Collection[bytes] = ()) -> CursorRecord | None:
         """The last committed cursor record of a key, None if there is none or it was deleted. Waits for
         open transactions, so that everything written before the call counts; but not for one whose
-        first record has one of open_keys. Raises NotReachable, DestinationError."""
+        first record has one of open_keys. Raises Unanswered, DestinationError."""
         first, end = self._ends()
         tail = _TAIL
         while True:
@@ -207,7 +206,7 @@ class CursorTopic:
         self, begin: int, end: int, open_keys: Collection[bytes] = ()
     ) -> Iterator[tuple[bytes | None, bytes | None]]:
         """(key, value) of the committed records in [begin, end). Waits until no transaction is open there;
-        open_keys: see `last`. Raises NotReachable."""
+        open_keys: see `last`. Raises Unanswered."""
         at, until_s = begin, time.monotonic() + _OPEN_MAX_S
         with closing(self._reader(committed=True)) as reader:
             while True:
@@ -223,7 +222,7 @@ class CursorTopic:
                 if at >= end or (open_keys and self._key_at(at) in open_keys):
                     return
                 if time.monotonic() > until_s:
-                    raise NotReachable(f"topic {self.name!r} could not be read to its end")
+                    raise Unanswered(f"topic {self.name!r} could not be read to its end")
                 _log.debug("waiting for an open transaction at offset %d", at)
                 time.sleep(_OPEN_PAUSE_S)
 

@@ -21,9 +21,9 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from bridge.errors import DestinationError
+from bridge.errors import DestinationError, ReadForbidden, Unanswered
 from bridge.kafka.catalog import Catalog
-from bridge.kafka.client import ANSWER_S, NotReachable, Refused, ToldToStop
+from bridge.kafka.client import ANSWER_S, ToldToStop
 from bridge.kafka.consumed import stamp_of
 from bridge.kafka.cursor_record import decode_cursor
 from bridge.kafka.read_back import ReadBack
@@ -60,7 +60,7 @@ class HangingTransactions:
         """Ends this log's open transaction there; whether there was one. A producer that ended one
         must not be used on: the next one looks again. known: everything before this address is
         certainly committed, so the cursor record of such a transaction is committed as well. Raises
-        KafkaException, NotReachable."""
+        KafkaException, Unanswered."""
         key, keys = self._name.key, self._name.keys
         found = self.find([(topic, 0)], lambda message: message.key() in keys)
         addresses = [_cursor_address(message) for message in found if message.key() == key]
@@ -85,7 +85,7 @@ class HangingTransactions:
 
     def find(self, lanes: Collection[LaneKey], ours: Callable[[Message], bool]) -> list[Message]:
         """The first message of each open transaction in the partitions that is `ours`. Raises
-        NotReachable."""
+        Unanswered."""
         cluster = Catalog(str(self._settings.get("bootstrap.servers")), self._settings)
         ends = _ends(cluster, lanes)
         until_s = time.monotonic() + _OTHERS_MAX_S
@@ -125,7 +125,7 @@ class HangingTransactions:
             for lane, offset in offsets.items():
                 try:
                     message = reader.message_at(lane, offset)
-                except Refused as error:
+                except ReadForbidden as error:
                     _log.warning("%s/%d: cannot see whose transaction is open: %s", *lane, error)
                     self._skipped[lane] = offset
                     continue
@@ -137,18 +137,18 @@ class HangingTransactions:
 def _ends(
     cluster: Catalog, lanes: Collection[LaneKey], *, committed_only: bool = False
 ) -> dict[LaneKey, int]:
-    """Where the partitions end. Raises NotReachable."""
+    """Where the partitions end. Raises Unanswered."""
     try:
         return cluster.offsets(lanes, "latest", committed_only=committed_only)
     except DestinationError as error:
-        raise NotReachable(error.reason) from error
+        raise Unanswered(error.reason) from error
 
 
 def _end(producer: Producer, found: Sequence[Message], *, commit: bool) -> bool:
     """Ends the transactions that begin with these messages; whether there were any. The producer
     writes one record to each of their partitions, and aborts or commits that: the markers end
     everything that is open there. A commit repeats the messages. Raises KafkaException,
-    NotReachable."""
+    Unanswered."""
     if not found:
         return False
     producer.begin_transaction()
@@ -163,7 +163,7 @@ def _end(producer: Producer, found: Sequence[Message], *, commit: bool) -> bool:
         value = message.value() if commit else None
         producer.produce(topic, value, message.key(), partition)
     if producer.flush(ANSWER_S):
-        raise NotReachable("no answer to the end of a transaction that was left open")
+        raise Unanswered("no answer to the end of a transaction that was left open")
     if commit:
         producer.commit_transaction(ANSWER_S)
     else:

@@ -74,7 +74,7 @@ class Ownership:
 
     def take_over(self, producer: Producer) -> None:
         """Fences the predecessor and aborts what it left open. Raises Fenced, KafkaException,
-        NotReachable."""
+        Unanswered."""
         if self._proven:
             self._check()
         until_s = time.monotonic() + _INIT_S
@@ -109,7 +109,7 @@ class Ownership:
     def prove(self, producer: Producer, record: CursorRecord, ends: Ends) -> Broke | None:
         """Aborts one record, commits a cursor record, and reads back which of them is visible. Broke:
         the producer cannot be used; None: the cluster isolates transactions. Raises KafkaException,
-        NotIsolated, NotReachable."""
+        NotIsolated, Unanswered."""
         topic, name = self._topic, self._name
         begin = topic.end()
         failed: list[KafkaError | None] = []

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
 
+from bridge.errors import ReadForbidden, Unanswered
 from bridge.kafka.client import (
     ANSWER_S,
     MOCK_CLUSTER,
-    NoAnswer,
-    NotReachable,
-    Refused,
     ToldToStop,
     admin_client,
     advertised,
@@ -23,7 +21,7 @@ from bridge.kafka.client import (
     words,
 )
 from bridge.kafka.consumed import stamp_of
-from bridge.kafka.error_table import NO_READ, Kind, kind_of
+from bridge.kafka.error_table import Kind, kind_of
 from bridge.kafka.identity import Identity
 
 if TYPE_CHECKING:
@@ -79,37 +77,37 @@ class ReadBack:
 
     def leaders(self, topic: str) -> dict[int, int]:
         """The broker that leads each partition of a topic, -1 if none does; empty if there is no such
-        topic, or the right to see it is missing. Creates none. Raises NotReachable, OtherCluster."""
+        topic, or the right to see it is missing. Creates none. Raises Unanswered, OtherCluster."""
         answer = self._metadata(topic)
         found = answer.topics[topic]
         if found.error is not None and kind_of(found.error.name()) not in {
             Kind.TOPIC_MISSING,
             Kind.TOPIC_FORBIDDEN,
         }:
-            raise NotReachable(found.error.str())
+            raise Unanswered(found.error.str())
         leaders = {number: partition.leader for number, partition in found.partitions.items()}
         for number, leader in leaders.items():
             if (broker := answer.brokers.get(leader)) is not None:
                 self._leaders[topic, number] = f"{broker.host}:{broker.port}"
         return leaders
 
-    def _no_answer(self, lane: LaneKey, why: str) -> NoAnswer:
+    def _no_answer(self, lane: LaneKey, why: str) -> Unanswered:
         """Names the leader, if it is known: the client's reason does not."""
         if (leader := self._leaders.get(lane)) is None:
-            return NoAnswer(why)
-        return NoAnswer(f"{leader}: {why}{advertised(leader, self._servers)}")
+            return Unanswered(why)
+        return Unanswered(f"{leader}: {why}{advertised(leader, self._servers)}")
 
     def _metadata(self, topic: str) -> Any:
         try:
             answer = self._consumer.list_topics(topic, timeout=ANSWER_S)
         except KafkaException as error:
-            raise NotReachable(words(error)) from error
+            raise Unanswered(words(error)) from error
         self._identity.meet(answer.cluster_id, self._servers)
         return answer
 
     def identities(self, topics: Collection[str]) -> dict[str, tuple[str, int]]:
         """The id of each of these topics and how many partitions it has, as far as the cluster tells: no
-        Kafka before 2.8 has ids, and the embedded broker has none. Creates no topic. Raises NotReachable,
+        Kafka before 2.8 has ids, and the embedded broker has none. Creates no topic. Raises Unanswered,
         OtherCluster."""
         if not topics:
             return {}
@@ -130,7 +128,7 @@ class ReadBack:
 
     def ends(self, lane: LaneKey, answer_s: float | None = None) -> tuple[int, int]:
         """(first offset, offset after the last). answer_s: how long to wait for them; None: ANSWER_S. Raises
-        NoAnswer, ToldToStop, and Refused if the right Read is missing."""
+        Unanswered, ToldToStop, and ReadForbidden if the right Read is missing."""
         if self._give_up():
             raise ToldToStop
         timeout_s = ANSWER_S if answer_s is None else answer_s
@@ -144,8 +142,8 @@ class ReadBack:
         return int(found[0]), int(found[1])
 
     def messages(self, lane: LaneKey, begin: int, end: int) -> Generator[Message, None, None]:
-        """The messages in [begin, end), in order. Raises NoAnswer after ten seconds without one,
-        ToldToStop, and Refused without the right Read."""
+        """The messages in [begin, end), in order. Raises Unanswered after ten seconds without one,
+        ToldToStop, and ReadForbidden without the right Read."""
         if self.reads:
             with closing(self.until_end(lane, begin, end, ANSWER_S * 2, batch=_BATCH)) as found:
                 yield from (message for message in found if message.error() is None)
@@ -165,7 +163,7 @@ class ReadBack:
         return None if message is None else stamp_of(message)
 
     def message_at(self, lane: LaneKey, offset: int) -> Message | None:
-        """The message at an offset, None if there is none. Raises NoAnswer, ToldToStop, and Refused
+        """The message at an offset, None if there is none. Raises Unanswered, ToldToStop, and ReadForbidden
         without the right Read."""
         message = self._message_from(lane, offset)
         return message if message is not None and message.offset() == offset else None
@@ -212,9 +210,9 @@ class ReadBack:
             self._consumer.unassign()
 
     def _check(self, error: KafkaError, topic: str) -> None:
-        """Raises Refused if the right Read is missing."""
+        """Raises ReadForbidden if the right Read is missing."""
         if kind_of(error.name()) is Kind.TOPIC_FORBIDDEN:
-            raise Refused(lacking("Read", topic, self._purpose), NO_READ)
+            raise ReadForbidden(lacking("Read", topic, self._purpose))
 
     def close(self) -> None:
         """Leaves the cluster."""

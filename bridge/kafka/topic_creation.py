@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from aolog.errors import counted
-from bridge.kafka.client import ANSWER_S, AUTO_CREATE, NotReachable, lacking, made, words
+from bridge.errors import Unanswered
+from bridge.kafka.client import ANSWER_S, AUTO_CREATE, lacking, made, words
 from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, kind_of
 from bridge.kafka.lane import Refusal
 
@@ -45,7 +46,7 @@ class TopicCreation:
     def partitions(self, topic: str, metadata: TopicMetadata) -> int | Refusal:
         """How many partitions the topic has, or why it cannot be used, by the cluster's answer about it.
         `passing`: there is no such topic, and the cluster may have been asked to create it. Raises
-        NotReachable."""
+        Unanswered."""
         error = metadata.error
         if error is None and metadata.partitions:
             self._found(topic, metadata)
@@ -58,7 +59,7 @@ class TopicCreation:
         if kind_of(error.name()) is Kind.TOPIC_FORBIDDEN:
             reason = lacking("Describe", topic, "it comes with Write; grant that")
             return Refusal(reason, error.name())
-        raise NotReachable(f"topic {topic!r}: {error.str()}")
+        raise Unanswered(f"topic {topic!r}: {error.str()}")
 
     def _ask(self, topic: str) -> None:
         """Asks the cluster, every ten seconds at most, to create the topic, and for what prevents that."""

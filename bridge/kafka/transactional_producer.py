@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.errors import DestinationError
-from bridge.kafka.client import DEFAULTS, FIXED, NotReachable, ToldToStop
+from bridge.errors import DestinationError, Unanswered
+from bridge.kafka.client import DEFAULTS, FIXED, ToldToStop
 from bridge.kafka.connection import Connection, Listener
 from bridge.kafka.cursor_record import encode_cursor
 from bridge.kafka.cursor_topic import CursorTopic
@@ -241,10 +241,10 @@ class TransactionalProducer:
             return self._broke(error)
         except ToldToStop:
             return None
+        except Unanswered as error:
+            reason = str(error)
         except DestinationError as error:
             return Impossible(error)
-        except NotReachable as error:
-            reason = str(error)
         return Broke(reason if self._abandoned else self.connection.unanswered(reason))
 
     @property

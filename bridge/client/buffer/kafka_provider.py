@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from aolog.errors import RecordRefused, UsageError
-from bridge.errors import Rejected
+from bridge.errors import Rejected, Unanswered
 from bridge.kafka.client import (
     ALL_DOWN,
     ANSWER_S,
     DEFAULTS,
     FIXED,
-    NotReachable,
     away,
     let_go,
     made,
@@ -124,7 +123,7 @@ class KafkaProvider:
             self._last_error = away(error.str(), self._settings["bootstrap.servers"])
 
     def open(self) -> None:
-        """Makes a producer. Raises NotReachable if the cluster does not answer."""
+        """Makes a producer. Raises Unanswered if the cluster does not answer."""
         producer = self._make()
         try:
             producer.list_topics(timeout=ANSWER_S)
@@ -133,7 +132,7 @@ class KafkaProvider:
         else:
             return
         producer.poll(0)  # its callbacks have the reason
-        raise NotReachable(f"{failure} ({self._last_error})")
+        raise Unanswered(f"{failure} ({self._last_error})")
 
     def _make(self) -> Producer:
         self._producer = made(Producer, self._settings)
@@ -149,9 +148,9 @@ class KafkaProvider:
     # --- sending ------------------------------------------------------------------------------
 
     def send(self, message: Sendable) -> None:
-        """Queues a message. Raises Rejected, NotReachable, KafkaException."""
+        """Queues a message. Raises Rejected, Unanswered, KafkaException."""
         if self._failed is not None:
-            raise NotReachable(self._failed)  # a later message would overtake the one that failed
+            raise Unanswered(self._failed)  # a later message would overtake the one that failed
         if self._suspects and hash(message) in self._suspects:
             self._send_alone(message)
         else:
@@ -175,14 +174,14 @@ class KafkaProvider:
             raise Rejected(_words_of(error))
         self._suspects.add(hash(message))
         self._failed = why
-        raise NotReachable(why)
+        raise Unanswered(why)
 
     def _check(self) -> None:
         if self._failed is not None:
-            raise NotReachable(self._failed)
+            raise Unanswered(self._failed)
 
     def _queue(self, message: Sendable) -> None:
-        """Puts a message into the client's queue; waits for room. Raises Rejected, NotReachable if
+        """Puts a message into the client's queue; waits for room. Raises Rejected, Unanswered if
         another message fails meanwhile, and KafkaException, perhaps about other messages."""
         topic, value, key, headers, timestamp_us = message
         producer = self._producer
@@ -223,16 +222,16 @@ class KafkaProvider:
             self._poll()
 
     def _find(self, producer: Producer, topic: str) -> None:
-        """Returns if there is such a topic. Raises Rejected, NotReachable."""
+        """Returns if there is such a topic. Raises Rejected, Unanswered."""
         if not is_topic_name(topic):
             raise Rejected(impossible_name(topic).reason)
         try:
             found = producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
-            raise NotReachable(words(error)) from None
+            raise Unanswered(words(error)) from None
         partitions = self._creation.partitions(topic, found)
         if isinstance(partitions, Refusal):
-            raise (Rejected if partitions.is_poison else NotReachable)(partitions.reason)
+            raise (Rejected if partitions.is_poison else Unanswered)(partitions.reason)
         self._found.add(topic)
 
     # --- outcomes -----------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridge.deliver.at_least_once.found import Found
 from bridge.deliver.checkpoints import FROM_END
-from bridge.kafka.client import NoAnswer, Refused
+from bridge.errors import ReadForbidden, Unanswered
 from bridge.kafka.consumed import stamp_of
+from bridge.kafka.error_table import NO_READ
 from bridge.kafka.lane import Refusal
 from bridge.kafka.stamp import digest, encode_stamp
 
@@ -68,7 +69,7 @@ class Wanted(NamedTuple):
 
 class _Questions:
     """Asks leaders about lanes. A leader that did not answer, and a topic that the bridge may not
-    read, are not asked again: their other lanes are silent at once. Raises NotReachable."""
+    read, are not asked again: their other lanes are silent at once. Raises Unanswered."""
 
     def __init__(self, reader: ReadBack, lanes: Iterable[LaneKey]) -> None:
         self.silent: dict[LaneKey, Refusal] = {}
@@ -88,10 +89,10 @@ class _Questions:
         if why is None:
             try:
                 question()
-            except NoAnswer as error:
+            except ReadForbidden as error:
+                why = self._unreadable[lane[0]] = Refusal(str(error), NO_READ)
+            except Unanswered as error:
                 why = self._away[leader] = no_answer(error)
-            except Refused as error:
-                why = self._unreadable[lane[0]] = Refusal(str(error), error.code)
             else:
                 return True
         self.silent[lane] = why
@@ -115,7 +116,7 @@ def read_back(
 
     clean: nothing was in flight when the process before stopped; otherwise this waits until its last
     request has arrived. Lanes of topics that do not exist are missing in the answer. answer_s: the
-    limit for each question; None: ANSWER_S. Raises NotReachable, and ToldToStop.
+    limit for each question; None: ANSWER_S. Raises Unanswered, and ToldToStop.
     """
     questions = _Questions(reader, lanes)
     lanes = {key: checkpoint for key, checkpoint in lanes.items() if questions.exists(key[0])}

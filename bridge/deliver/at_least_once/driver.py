@@ -27,7 +27,8 @@ from bridge.deliver.router import Router
 from bridge.deliver.status import LANES_MAX, Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
 from bridge.deliver.verdicts import Judge
-from bridge.kafka.client import NotReachable, ToldToStop
+from bridge.errors import Unanswered
+from bridge.kafka.client import ToldToStop
 from bridge.kafka.error_table import Kind, advice, kind_of
 from bridge.kafka.events import Delivered, Failed, KafkaEvent
 from bridge.kafka.lane import Refusal, lane_name
@@ -214,7 +215,7 @@ class AtLeastOnce:
             return False
         except SyncFailed:
             raise
-        except (NotReachable, StorageError) as error:
+        except (Unanswered, StorageError) as error:
             reason = str(error)
         else:
             return True
@@ -424,7 +425,7 @@ class AtLeastOnce:
             found = self._topics.read_back()
         except ToldToStop:
             return
-        except NotReachable as error:
+        except Unanswered as error:
             found = str(error)
         if isinstance(found, str):
             self.engine.failed(self._connection.unanswered(found), now_s=time.monotonic())

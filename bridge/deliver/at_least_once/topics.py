@@ -43,7 +43,7 @@ from bridge.deliver.log_delivery import (
 )
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.deliver.verdicts import Fate
-from bridge.kafka.client import NotReachable
+from bridge.errors import Unanswered
 from bridge.kafka.error_table import advice
 from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.stalls import ASK_WHY_S
@@ -115,7 +115,7 @@ class Topics:
         self._shrunk.clear()
 
     def read_back(self) -> Arrivals:
-        """What the lanes hold that were in use before. Raises NotReachable, ToldToStop."""
+        """What the lanes hold that were in use before. Raises Unanswered, ToldToStop."""
         checkpoints = self._checkpoints
         with closing(self._connection.reader(self._give_up)) as reader:
             return self._read_back(reader, dict(checkpoints.lanes), clean=checkpoints.clean)
@@ -131,7 +131,7 @@ class Topics:
         return None if is_closed else self._missing[topic].refusal
 
     def read_back_new(self, topics: Collection[str]) -> None:
-        """Finds the topics that were never looked for, and reads back their partitions. Raises NotReachable,
+        """Finds the topics that were never looked for, and reads back their partitions. Raises Unanswered,
         and StorageError if the checkpoints cannot be saved."""
         for topic in sorted(set(topics) - self._partitions.keys() - self._missing.keys()):
             self._find(topic, time.monotonic())
@@ -273,7 +273,7 @@ class Topics:
         return max(self._engine.frontier.address, held, sent)
 
     def _reread(self, now_s: float) -> None:
-        """Asks for one of the topics in use, if it is time to. Raises NotReachable if it is gone."""
+        """Asks for one of the topics in use, if it is time to. Raises Unanswered if it is gone."""
         if now_s < self._reread_due_s or not self._connection.reachable:
             return
         self._reread_due_s = now_s + 1.0
@@ -288,20 +288,20 @@ class Topics:
         self._reread_s[topic] = now_s
         try:
             partitions = self._connection.partitions(topic, SILENT_ANSWER_S)
-        except NotReachable:  # sending the next record will find out more
+        except Unanswered:  # sending the next record will find out more
             return
         if isinstance(partitions, Refusal):
             if partitions.passing:
-                raise NotReachable(partitions.reason)
+                raise Unanswered(partitions.reason)
             return  # as above
         in_use = self._partitions[topic].latest
         if partitions < in_use and topic not in self._checkpoints.ids:  # it is asked once more
-            raise NotReachable(f"a broker says that topic {topic!r} has fewer partitions now")
+            raise Unanswered(f"a broker says that topic {topic!r} has fewer partitions now")
         if partitions != in_use:
             self._use(topic, partitions, SILENT_ANSWER_S)
 
     def _meet(self, reader: ReadBack, topics: Collection[str]) -> None:
-        """Compares the topics' ids with those that were noted; see the module. Raises NotReachable."""
+        """Compares the topics' ids with those that were noted; see the module. Raises Unanswered."""
         checkpoints = self._checkpoints
         for topic, (found, partitions) in reader.identities(topics).items():
             known, counts = checkpoints.ids.get(topic), checkpoints.partitions.get(topic)
@@ -317,7 +317,7 @@ class Topics:
     def _shrink(self, topic: str, partitions: int) -> None:
         """The topic was made anew with fewer partitions: ends the connection; the next one starts over."""
         self._shrunk[topic] = partitions
-        raise NotReachable(f"topic {topic!r} was created again, with fewer partitions")
+        raise Unanswered(f"topic {topic!r} was created again, with fewer partitions")
 
     # --- partitions ---------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from bridge.deliver.log_delivery import (
     TOPIC_WAIT_S,
 )
 from bridge.deliver.partition_counts import PartitionCounts
-from bridge.kafka.client import NotReachable
+from bridge.errors import Unanswered
 from bridge.kafka.lane import Refusal
 from bridge.kafka.stalls import STALLED_S
 
@@ -72,7 +72,7 @@ class Partitions:
         found: int | Refusal | str
         try:
             found = self._connection.partitions(topic)
-        except NotReachable as error:
+        except Unanswered as error:
             found = str(error)
         if isinstance(found, str):
             self._connection.unanswered(found)
@@ -91,7 +91,7 @@ class Partitions:
             return None
         self._look_due_s = now_s + STUCK_REREAD_S
         for topic in self.topics:
-            with suppress(NotReachable):
+            with suppress(Unanswered):
                 found = self._connection.partitions(topic, SILENT_ANSWER_S)
                 if isinstance(found, Refusal) and found.passing:
                     del self._partitions[topic]
@@ -102,7 +102,7 @@ class Partitions:
         """The topic may have grown. Records of one key may then be in two partitions. If it is gone, or
         nothing answers, the next transaction will find out more."""
         self._found_s[topic] = now_s
-        with suppress(NotReachable):
+        with suppress(Unanswered):
             found = self._connection.partitions(topic, SILENT_ANSWER_S)
             if isinstance(found, int) and found > self._partitions[topic]:
                 _log.info("topic %s: %s in use", topic, counted(found, "partition"))

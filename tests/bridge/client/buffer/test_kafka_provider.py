@@ -21,8 +21,7 @@ from bridge.client.buffer.memory_queue import Batch
 from bridge.client.buffer.provider import Message, NotDelivered
 from bridge.client.buffer.provider_sender import ProviderSender
 from bridge.config.partition import partition_of_key
-from bridge.errors import Rejected, WrongSetting
-from bridge.kafka.client import NotReachable
+from bridge.errors import Rejected, Unanswered, WrongSetting
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.apache_kafka import KafkaServer
 from tests.aolog.conftest import in_thread
@@ -329,14 +328,14 @@ def test_a_message_that_takes_too_long_is_noticed_by_the_next_one(provider: Kafk
     provider.send(first)
     provider.send(second)
     sent = 2
-    with pytest.raises(NotReachable, match="no answer within"):
+    with pytest.raises(Unanswered, match="no answer within"):
         for message in more:
             provider.send(message)
             Client.now_s += DELIVERY_S / 10
             sent += 1
     assert 10 < sent < 15
     for _ in range(2):
-        with pytest.raises(NotReachable):
+        with pytest.raises(Unanswered):
             provider.send(more[-1])
     assert len(Client.asked) == sent
     assert list(provider.flush()) == list(range(1, sent))

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from aolog.format.origin import HEADER_NAME
+from bridge.errors import Unanswered
 from bridge.kafka.admission import Admission
-from bridge.kafka.client import NoAnswer
 from bridge.kafka.events import Delivered, Failed, KafkaEvent, Put
 from bridge.kafka.lane import LaneKey, Refusal
 from bridge.kafka.stamp import unpack_stamp
@@ -333,7 +333,7 @@ class Reader:
     def _of(self, lane: LaneKey) -> Partition:
         partition = self._kafka.partition(lane)
         if partition is None:
-            raise NoAnswer("no leader")
+            raise Unanswered("no leader")
         return partition
 
     def close(self) -> None:
