@@ -66,9 +66,10 @@ class Checkpoint:
     address: int = -1
     dropped: tuple[int, ...] = ()
 
-    def forget_dropped(self) -> None:
-        """Forgets those that a later record has proved."""
-        if self.dropped:
+    def reached(self, address: int, offset: int) -> None:
+        """The lane holds all its records up to an address, the last at that offset; -1: unknown."""
+        self.address, self.offset = max(self.address, address), max(self.offset, offset)
+        if self.dropped:  # later records have proved the others
             self.dropped = tuple(each for each in self.dropped if each > self.address)
 
 

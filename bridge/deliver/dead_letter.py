@@ -28,6 +28,7 @@ from aolog.errors import NotALog, StorageError, SyncFailed, UsageError, counted
 from aolog.storage.directory import Inside
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import RECORD_BYTES_MAX
+from bridge.deliver.verdicts import Judge
 from bridge.kafka.stamp import Stamp, decode_stamp, encode_stamp
 from bridge.kafka.telemetry import REJECTED
 
@@ -192,11 +193,19 @@ class DeadLetters:
     def __init__(self, source: LogSource, uuid: bytes, poison: Poison) -> None:
         self.path = dead_letter_path(source.reader.path, source.cursor)
         self.set_aside = self.dropped = 0
+        self._policy: Poison = poison
         self._drop = poison == "drop"
         self._failed = ""
         self._uuid = uuid
         self._storage = source.storage
         self._log = DeadLetterLog(self.path, source.storage, source.mode)
+
+    def judge(self, begin: int, since: int) -> Judge:
+        """By the policy, with what was set aside before; see `known`. Raises what Reader raises."""
+        judge = Judge(self._policy)
+        if self._policy == "dead-letter":
+            judge.aside |= self.known(begin, since)
+        return judge
 
     def known(self, begin: int, since: int) -> set[int]:
         """Addresses from `begin` on of records that were set aside before. since: the address of the

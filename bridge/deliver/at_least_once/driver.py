@@ -18,7 +18,7 @@ from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.at_least_once.lane_reports import LaneReports
 from bridge.deliver.at_least_once.sender import Sender
-from bridge.deliver.at_least_once.topics import Topics
+from bridge.deliver.at_least_once.topics import Topics, answer_to
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.intake import Intake
@@ -26,7 +26,6 @@ from bridge.deliver.log_delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, SET_ASIDE
 from bridge.deliver.router import Router
 from bridge.deliver.status import LANES_MAX, Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
-from bridge.deliver.verdicts import Judge
 from bridge.errors import Unanswered
 from bridge.kafka.client import ToldToStop
 from bridge.kafka.error_table import Kind, advice, kind_of
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from aolog.read.batch import Batch
     from bridge.config.routing import Routing
     from bridge.deliver.at_least_once.deduplicate import Arrivals
+    from bridge.deliver.at_least_once.topics import Question
     from bridge.deliver.checkpoints import Checkpoints
     from bridge.deliver.forwarder_options import ForwarderOptions
     from bridge.deliver.intake import PartitionsOf
@@ -92,17 +92,16 @@ class AtLeastOnce:
             source, lambda: self.engine.position, options.commit_s, self._saving
         )
         self._dead = DeadLetters(source, checkpoints.source, options.poison)
-        self._judge = Judge(options.poison)
-        if options.poison == "dead-letter":
-            begin, since = source.position.address, checkpoints.aside_from
-            self._judge.aside |= self._dead.known(begin, since)
+        self._judge = self._dead.judge(source.position.address, checkpoints.aside_from)
         self._judge.aside.update(*(of.dropped for of in checkpoints.lanes.values()))
         self._topics = Topics(
             self._connection,
-            self.engine,
+            self.engine.lanes,
             checkpoints,
             self._committer,
             self._judge,
+            position=lambda: self.engine.position.address,
+            frontier=lambda: self.engine.frontier.address,
             log_end=source.reader.end,
             give_up=give_up,
         )
@@ -112,7 +111,8 @@ class AtLeastOnce:
         self._batch: Batch | None = None  # the last one, if some of its records are to be set aside
         self._idle = False  # the last read found no batch
         replays = options.until is not None or options.view is not None
-        self._reports = LaneReports(self.engine, self._topics, _REPLAY_AGAIN if replays else _AGAIN)
+        again = _REPLAY_AGAIN if replays else _AGAIN
+        self._reports = LaneReports(self.engine.lanes, self._topics, again)
         self._instead = _REPLAY_INSTEAD if replays else SET_ASIDE
         self._draining = self._has_producer = self._has_read_back = False
         self._watch = StallWatch(self._connection, self._low)
@@ -164,7 +164,7 @@ class AtLeastOnce:
         engine, sender = self.engine, self._sender
         wait_s = min(IDLE_S, engine.seconds_to_tick(now_s))
         if engine.state is State.SENDING and not sender.waiting:
-            self._ask(self._topics.read_back_again)
+            self._ask(self._topics.read_back_again())
         if sender.waiting:
             self._queue()
         elif (pause_s := self._source.rate_limit.wait_s(now_s)) > 0:
@@ -204,13 +204,13 @@ class AtLeastOnce:
             self._blame(reason, code, None, [address], time.monotonic())
 
     def _find(self, topics: Collection[str]) -> PartitionsOf | None:
-        found = self._ask(lambda: self._topics.read_back_new(topics))
+        found = self._ask(self._topics.read_back_new(topics))
         return self._topics.partitions if found else None
 
-    def _ask(self, question: Callable[[], None]) -> bool:
+    def _ask(self, question: Question[None]) -> bool:
         """Asks for topics. Whether they are known, as far as they exist."""
         try:
-            question()
+            answer_to(question, self.engine.change)
         except ToldToStop:
             return False
         except SyncFailed:
@@ -334,7 +334,7 @@ class AtLeastOnce:
         elif kind_of(event.code) is Kind.TOPIC_FORBIDDEN and event.lane is not None:
             topic = event.lane[0]
             refusal = Refusal(f"topic {topic!r}: {event.reason}", event.code)
-            self._topics.forbid(topic, refusal)
+            answer_to(self._topics.forbid(topic, refusal), engine.change)
             self._logged = f"{refusal.reason}: {advice(event.code)}"
             engine.failed(self._logged, now_s=now_s)
         elif event.suspect:
@@ -373,7 +373,8 @@ class AtLeastOnce:
     def _follow(self) -> None:
         engine = self.engine
         if engine.copies:
-            self._reports.log_copies()
+            self._reports.log_copies(engine.copies)
+            engine.copies.clear()
         if engine.pending:
             self._set_aside()
         if engine.state is State.CONNECTING and not self._has_producer:
@@ -399,11 +400,8 @@ class AtLeastOnce:
         """A function that saves the checkpoints, with what the lanes hold now."""
         self._judge.passed(self.engine.position.address)
         for key, lane in self.engine.lanes.items():
-            checkpoint = self._checkpoints.lanes.get(key)
-            if checkpoint is not None:
-                checkpoint.address = max(checkpoint.address, lane.last_address)
-                checkpoint.offset = max(checkpoint.offset, lane.last_offset)
-                checkpoint.forget_dropped()
+            if (checkpoint := self._checkpoints.lanes.get(key)) is not None:
+                checkpoint.reached(lane.last_address, lane.last_offset)
         return self._checkpoints.save_if_possible
 
     def _connect(self) -> None:
@@ -411,7 +409,7 @@ class AtLeastOnce:
         checkpoints = self._checkpoints
         self._has_producer = True
         self._producer.connect(careful=self.engine.careful)
-        self._topics.connecting()
+        answer_to(self._topics.connecting(), self.engine.change)
         if not checkpoints.lanes or (self._has_read_back and not self.engine.in_doubt):
             self.engine.connected()
             return
@@ -422,7 +420,7 @@ class AtLeastOnce:
             )
         found: Arrivals | str
         try:
-            found = self._topics.read_back()
+            found = answer_to(self._topics.read_back(), self.engine.change)
         except ToldToStop:
             return
         except Unanswered as error:
@@ -434,7 +432,7 @@ class AtLeastOnce:
         checkpoints.clean = False  # before anything is sent: a crash is not a clean stop
         self._saving()()
         self.engine.connected()
-        self._topics.apply(found)
+        answer_to(self._topics.apply(found), self.engine.change)
 
     def _disconnect(self) -> None:
         engine, self._has_producer = self.engine, False

@@ -50,7 +50,16 @@ from typing import TYPE_CHECKING
 from aolog.write.options import BATCH_BYTES
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, Planned, plan
 from bridge.deliver.at_least_once.found import compare, conclude
-from bridge.deliver.at_least_once.lanes import UNBOUNDED, Lane, Lanes, least
+from bridge.deliver.at_least_once.lanes import (
+    UNBOUNDED,
+    Closed,
+    Compared,
+    Lane,
+    Lanes,
+    MadeAnew,
+    Opened,
+    least,
+)
 from bridge.deliver.at_least_once.window import Window
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.position import Position
@@ -62,6 +71,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bridge.deliver.at_least_once.found import Copies, Found
+    from bridge.deliver.at_least_once.lanes import Change
     from bridge.deliver.position import Aside
     from bridge.kafka.lane import Refusal
 
@@ -197,7 +207,7 @@ class Engine:
     @property
     def standing(self) -> dict[LaneKey, Lane]:
         """Lanes whose records wait until somebody acts."""
-        return {key: lane for key, lane in self.lanes.items() if lane.standing}
+        return self.lanes.standing
 
     @property
     def stopped_short(self) -> bool:
@@ -278,6 +288,22 @@ class Engine:
         self.pending.clear()
 
     # --- lanes --------------------------------------------------------------------------------
+
+    def change(self, change: Change) -> None:
+        """Something was found out about lanes."""
+        match change:
+            case Opened(lane):
+                self.open(lane)
+            case Closed(lane, refusal):
+                self.close(lane, refusal)
+            case Compared(lane, found):
+                self.found(lane, found)
+            case MadeAnew(topic, shrunk=True):
+                self.start_over(topic)
+            case MadeAnew(topic):
+                for key, of in self.lanes.items():
+                    if key[0] == topic:
+                        of.last_offset = -1
 
     def found(self, key: LaneKey, found: Found) -> None:
         """The lane's partition was read back. Nothing is outstanding in it."""

@@ -11,9 +11,10 @@ from bridge.kafka.lane import lane_name
 from bridge.kafka.telemetry import COPIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from bridge.deliver.at_least_once.engine import Engine
+    from bridge.deliver.at_least_once.found import Copies
+    from bridge.deliver.at_least_once.lanes import Lanes
     from bridge.deliver.at_least_once.topics import Topics
     from bridge.deliver.status import WaitingLane
     from bridge.kafka.lane import LaneKey, Refusal
@@ -29,8 +30,8 @@ class LaneReports:
     """Of one log. again: how an operator retries a lane that has stopped. copies: messages that were
     reported."""
 
-    def __init__(self, engine: Engine, topics: Topics, again: str) -> None:
-        self._engine = engine
+    def __init__(self, lanes: Lanes, topics: Topics, again: str) -> None:
+        self._lanes = lanes
         self._topics = topics
         self._again = again
         self._stopped: set[LaneKey] = set()
@@ -38,7 +39,7 @@ class LaneReports:
 
     def waiting(self) -> Iterator[WaitingLane]:
         """Lanes that do not go on, and why."""
-        for (topic, partition), lane in self._engine.lanes.items():
+        for (topic, partition), lane in self._lanes.items():
             if lane.closed is not None and lane.waits_from is not None:
                 retries = lane.closed.passing or (topic, partition) in self._topics
                 until = "" if retries else f"; {self._again}"
@@ -54,7 +55,7 @@ class LaneReports:
 
     def log_stopped(self) -> None:
         """One line for each lane that has stopped. Topics logs missing topics."""
-        standing = self._engine.standing
+        standing = self._lanes.standing
         for key in standing.keys() - self._stopped:
             lane = standing[key]
             if lane.closed is not None and lane.waits_from is not None and key not in self._topics:
@@ -66,9 +67,9 @@ class LaneReports:
                 )
         self._stopped = set(standing)
 
-    def log_copies(self) -> None:
+    def log_copies(self, found: Iterable[Copies]) -> None:
         """Logs and counts what the engine found and did not count."""
-        for (topic, partition), messages, offset, address in self._engine.copies:
+        for (topic, partition), messages, offset, address in found:
             COPIES.labels(topic).inc(messages)
             self.copies += messages
             _log.warning(
@@ -79,4 +80,3 @@ class LaneReports:
                 topic, partition, counted(messages, "message", ","), offset, address,
                 extra={"event": "copies_found"},
             )  # fmt: skip  # one call
-        self._engine.copies.clear()

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -235,6 +235,39 @@ class Lane:
         self.last_offset = -1  # the topic may be a new one, in which offsets begin again
 
 
+class Opened(NamedTuple):
+    """The lane may be sent to again."""
+
+    lane: LaneKey
+
+
+class Closed(NamedTuple):
+    """Nothing is sent to the lane until it is opened; its records wait in the log."""
+
+    lane: LaneKey
+    refusal: Refusal
+
+
+class Compared(NamedTuple):
+    """The lane's partition was read back. Nothing is outstanding in it."""
+
+    lane: LaneKey
+    found: Found
+
+
+class MadeAnew(NamedTuple):
+    """The topic is another one of the same name: offsets begin again. shrunk: it has fewer partitions, so
+    what its lanes hold does not count any more, and its records from the position on are sent again.
+    Nothing is outstanding in them."""
+
+    topic: str
+    shrunk: bool = False
+
+
+Change: TypeAlias = Opened | Closed | Compared | MadeAnew
+"""What a delivery has found out about lanes. `Engine.change` takes it."""
+
+
 class Lanes(dict["LaneKey", Lane]):
     """The lanes of one log; a new one for a key that is looked up. records, bytes: outstanding in all
     lanes; held_records, held_bytes: in those of them that are held."""
@@ -246,6 +279,11 @@ class Lanes(dict["LaneKey", Lane]):
     def __missing__(self, key: LaneKey) -> Lane:
         lane = self[key] = Lane()
         return lane
+
+    @property
+    def standing(self) -> dict[LaneKey, Lane]:
+        """Those whose records wait until somebody acts."""
+        return {key: lane for key, lane in self.items() if lane.standing}
 
     def send(self, key: LaneKey, mark: Mark) -> None:
         """As Lane.send."""

@@ -29,10 +29,11 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from aolog.errors import counted
 from bridge.deliver.at_least_once.deduplicate import Arrivals, Wanted, no_answer, read_back
+from bridge.deliver.at_least_once.lanes import Closed, Compared, MadeAnew, Opened
 from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
 from bridge.deliver.log_delivery import (
     REREAD_S,
@@ -48,15 +49,18 @@ from bridge.kafka.error_table import advice
 from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.stalls import ASK_WHY_S
 
+_T = TypeVar("_T")
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Generator
 
-    from bridge.deliver.at_least_once.engine import Engine
+    from bridge.deliver.at_least_once.lanes import Change, Lanes
     from bridge.deliver.committer import Committer
     from bridge.deliver.verdicts import Judge
     from bridge.kafka.connection import Connection
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.read_back import ReadBack
+
+    Question: TypeAlias = Generator[Change, None, _T]
 
 _log = logging.getLogger("bridge")
 REFUSED_PAUSE_S = 10.0  # and for one that has been missing for long
@@ -64,6 +68,17 @@ FORBIDDEN_PAUSE_S = 60.0  # asking for rights means sending a record, and perhap
 SILENT_PAUSE_S = 5.0
 # A cluster that creates topics has created one by then: until then nothing is logged.
 CREATION_S = 2.0
+
+
+def answer_to(question: Question[_T], change: Callable[[Change], None]) -> _T:
+    """Asks a question of Topics. change: gets each change that it finds, before the question goes on."""
+    while True:
+        try:
+            found = next(question)
+        except StopIteration as end:
+            answer: _T = end.value
+            return answer
+        change(found)
 
 
 class _Missing(NamedTuple):
@@ -76,22 +91,29 @@ class _Missing(NamedTuple):
 
 
 class Topics:
-    """The topics of one log's records on one cluster. log_end: the address after the log's last record.
-    give_up: called now and then in long questions; True ends them. Not thread-safe."""
+    """The topics of one log's records on one cluster. lanes: as the engine keeps them; read here only.
+    position, frontier: the engine's, as addresses. log_end: the address after the log's last record.
+    give_up: called now and then in long questions; True ends them. Not thread-safe.
+
+    A question yields what it finds out about lanes; what follows in it needs the change made."""
 
     def __init__(
         self,
         connection: Connection,
-        engine: Engine,
+        lanes: Lanes,
         checkpoints: Checkpoints,
         committer: Committer,
         judge: Judge,
         *,
+        position: Callable[[], int],
+        frontier: Callable[[], int],
         log_end: Callable[[], int],
         give_up: Callable[[], bool],
     ) -> None:
         self._connection = connection
-        self._engine = engine
+        self._lanes = lanes
+        self._position = position
+        self._frontier = frontier
         self._checkpoints = checkpoints
         self._committer = committer
         self._judge = judge
@@ -105,20 +127,22 @@ class Topics:
         self._reread_s: dict[str, float] = {}  # when topics in use were last asked for
         self._reread_due_s = 0.0
 
-    def connecting(self) -> None:
+    def connecting(self) -> Question[None]:
         """A new connection may find other partitions. Nothing is outstanding."""
         self._partitions.clear()
         for topic, partitions in self._shrunk.items():
-            self._engine.start_over(topic)
+            yield MadeAnew(topic, shrunk=True)
             self._checkpoints.start_over(topic, partitions)
             self._silent = {key: at for key, at in self._silent.items() if key[0] != topic}
         self._shrunk.clear()
 
-    def read_back(self) -> Arrivals:
+    def read_back(self) -> Question[Arrivals]:
         """What the lanes hold that were in use before. Raises Unanswered, ToldToStop."""
         checkpoints = self._checkpoints
         with closing(self._connection.reader(self._give_up)) as reader:
-            return self._read_back(reader, dict(checkpoints.lanes), clean=checkpoints.clean)
+            return (
+                yield from self._read_back(reader, dict(checkpoints.lanes), clean=checkpoints.clean)
+            )
 
     def partitions(self, topic: str) -> PartitionCounts | Refusal | None:
         """Of a topic that was looked for: how many partitions are in use, or why it cannot be used;
@@ -126,25 +150,25 @@ class Topics:
         found = self._partitions.get(topic)
         if found is not None:
             return found
-        lane = self._engine.lanes.get((topic, NO_PARTITION))
+        lane = self._lanes.get((topic, NO_PARTITION))
         is_closed = lane is not None and lane.closed is not None
         return None if is_closed else self._missing[topic].refusal
 
-    def read_back_new(self, topics: Collection[str]) -> None:
+    def read_back_new(self, topics: Collection[str]) -> Question[None]:
         """Finds the topics that were never looked for, and reads back their partitions. Raises Unanswered,
         and StorageError if the checkpoints cannot be saved."""
         for topic in sorted(set(topics) - self._partitions.keys() - self._missing.keys()):
-            self._find(topic, time.monotonic())
+            yield from self._find(topic, time.monotonic())
 
-    def read_back_again(self) -> None:
+    def read_back_again(self) -> Question[None]:
         """Asks again for what could not be used, or was not read back to its end, if it is time to. Call it
         before deciding where to read, because the lanes that it opens left records in the log. Raises as
         `read_back_new`."""
         now_s = time.monotonic()
         for topic in [t for t, missing in self._missing.items() if missing.again_s <= now_s]:
-            self._find(topic, now_s)
+            yield from self._find(topic, now_s)
         due = [key for key, again_s in self._silent.items() if again_s <= now_s]
-        for key, lane in self._engine.lanes.items():
+        for key, lane in self._lanes.items():
             if lane.found is not None and lane.is_unread:
                 checkpoint = self._checkpoints.lanes[key]
                 checkpoint.address = max(checkpoint.address, lane.last_address)  # first, as always
@@ -153,9 +177,9 @@ class Topics:
         if due:
             unseen = {topic for topic, _ in due} - self._partitions.keys() - self._missing.keys()
             for topic in sorted(unseen):
-                self._find(topic, now_s)  # it may have fewer partitions now
-            self._add(due, SILENT_ANSWER_S, {})
-        self._reread(now_s)
+                yield from self._find(topic, now_s)  # it may have fewer partitions now
+            yield from self._add(due, SILENT_ANSWER_S, {})
+        yield from self._reread(now_s)
 
     def __contains__(self, key: LaneKey) -> bool:
         """Whether this object has closed the lane, and will open it."""
@@ -177,18 +201,18 @@ class Topics:
         self._reread_s.clear()
         self._reread_due_s = 0.0
 
-    def forbid(self, topic: str, refusal: Refusal) -> None:
+    def forbid(self, topic: str, refusal: Refusal) -> Question[None]:
         """A record was refused because of its topic."""
         now_s = time.monotonic()
         self._partitions.pop(topic, None)
-        self._close(topic, _Missing(refusal, now_s, now_s + FORBIDDEN_PAUSE_S))
+        yield self._close(topic, _Missing(refusal, now_s, now_s + FORBIDDEN_PAUSE_S))
 
-    def apply(self, arrivals: Arrivals) -> None:
+    def apply(self, arrivals: Arrivals) -> Question[None]:
         """Opens the lanes that answered when they were read back, and closes the silent ones."""
         for key, found in arrivals.found.items():
-            self._engine.found(key, found)
+            yield Compared(key, found)
             if self._silent.pop(key, None) is not None:
-                self._engine.open(key)
+                yield Opened(key)
         again_s = time.monotonic() + SILENT_PAUSE_S
         new = {key: why for key, why in arrivals.silent.items() if key not in self._silent}
         for key, why in new.items():
@@ -201,26 +225,26 @@ class Topics:
             _log.warning("records wait: %s", reason, extra={"event": "topic_unreadable"})
         for key, why in arrivals.silent.items():
             self._silent[key] = again_s
-            self._engine.close(key, why)
+            yield Closed(key, why)
 
     # --- topics -------------------------------------------------------------------------------
 
-    def _find(self, topic: str, now_s: float) -> None:
+    def _find(self, topic: str, now_s: float) -> Question[None]:
         since_s = self._missing[topic].since_s if topic in self._missing else now_s
         found = self._connection.partitions(topic)
         if isinstance(found, Refusal):
             if now_s - since_s > TOPIC_WAIT_S:
                 found = found._replace(passing=False)
             pause_s = TOPIC_PAUSE_S if found.passing else REFUSED_PAUSE_S
-            self._close(topic, _Missing(found, since_s, now_s + pause_s))
+            yield self._close(topic, _Missing(found, since_s, now_s + pause_s))
             return
-        self._use(topic, found)
+        yield from self._use(topic, found)
         self._reread_s[topic] = now_s
         self._missing.pop(topic, None)
         self._logged.pop(topic, None)
-        self._engine.open((topic, NO_PARTITION))
+        yield Opened((topic, NO_PARTITION))
 
-    def _close(self, topic: str, missing: _Missing) -> None:
+    def _close(self, topic: str, missing: _Missing) -> Change:
         self._missing[topic] = missing
         if self._logged.get(topic) != missing.refusal and not self.may_come(topic):
             self._logged[topic] = missing.refusal
@@ -228,21 +252,20 @@ class Topics:
             _log.warning("records for %s wait: %s: %s", topic, why, what_to_do)
         key = (topic, NO_PARTITION)
         if self._judge.fate(missing.refusal) is Fate.ASIDE:
-            self._engine.open(key)  # the records name an impossible topic: they are set aside
-        else:
-            self._engine.close(key, missing.refusal)
+            return Opened(key)  # the records name an impossible topic: they are set aside
+        return Closed(key, missing.refusal)
 
-    def _use(self, topic: str, partitions: int, answer_s: float | None = None) -> None:
+    def _use(self, topic: str, partitions: int, answer_s: float | None = None) -> Question[None]:
         """Uses the topic's partitions, once that and where to read back each is durable. A topic that was
         missing may be a new one, so all its lanes are read back. Raises as `read_back_new`."""
-        counts = self._counts(topic, partitions)
+        counts = yield from self._counts(topic, partitions)
         lanes = [(topic, partition) for partition in range(counts.latest)]
         if topic not in self._missing:
             lanes = [key for key in lanes if key not in self._checkpoints.lanes]
-        self._add(lanes, answer_s, {topic: counts})
+        yield from self._add(lanes, answer_s, {topic: counts})
         self._partitions[topic] = counts
 
-    def _counts(self, topic: str, partitions: int) -> PartitionCounts:
+    def _counts(self, topic: str, partitions: int) -> Question[PartitionCounts]:
         """How many partitions to use, of so many, and for which records; see the module."""
         counts = self._checkpoints.partitions.get(topic)
         if counts is None:
@@ -257,27 +280,27 @@ class Topics:
             return counts.grown(begin, partitions).since(self._committer.committed.address)
         if partitions < counts.latest:
             with closing(self._connection.reader(self._give_up)) as reader:
-                self._meet(reader, {topic})
+                yield from self._meet(reader, {topic})
             if topic not in self._checkpoints.ids:
                 self._shrink(topic, partitions)
         return counts  # a broker that has not learnt of a growth gives a lower number
 
     def _past(self, topic: str) -> int:
         """An address after all records that may have been sent to the topic."""
-        lanes = [lane for key, lane in self._engine.lanes.items() if key[0] == topic]
+        lanes = [lane for key, lane in self._lanes.items() if key[0] == topic]
         held = max((lane.last_address for lane in lanes), default=-1) + 1
         sent = max((lane.seen_to for lane in lanes), default=-1) + 1
         is_whole = all(lane.found is None or lane.found.is_whole for lane in lanes)
         if not is_whole or any(key[0] == topic for key in self._silent):
             sent = self._log_end()
-        return max(self._engine.frontier.address, held, sent)
+        return max(self._frontier(), held, sent)
 
-    def _reread(self, now_s: float) -> None:
+    def _reread(self, now_s: float) -> Question[None]:
         """Asks for one of the topics in use, if it is time to. Raises Unanswered if it is gone."""
         if now_s < self._reread_due_s or not self._connection.reachable:
             return
         self._reread_due_s = now_s + 1.0
-        lanes = self._engine.lanes.items()
+        lanes = self._lanes.items()
         stuck = {key[0] for key, lane in lanes if lane.stuck_s(now_s) > ASK_WHY_S}
         for topic in self._partitions:
             pause_s = STUCK_REREAD_S if topic in stuck else REREAD_S
@@ -298,9 +321,9 @@ class Topics:
         if partitions < in_use and topic not in self._checkpoints.ids:  # it is asked once more
             raise Unanswered(f"a broker says that topic {topic!r} has fewer partitions now")
         if partitions != in_use:
-            self._use(topic, partitions, SILENT_ANSWER_S)
+            yield from self._use(topic, partitions, SILENT_ANSWER_S)
 
-    def _meet(self, reader: ReadBack, topics: Collection[str]) -> None:
+    def _meet(self, reader: ReadBack, topics: Collection[str]) -> Question[None]:
         """Compares the topics' ids with those that were noted; see the module. Raises Unanswered."""
         checkpoints = self._checkpoints
         for topic, (found, partitions) in reader.identities(topics).items():
@@ -309,9 +332,7 @@ class Topics:
                 self._shrink(topic, partitions)
             if known not in {None, found}:
                 _log.warning("topic %s was made anew: it is read back from its beginning", topic)
-                for key, lane in self._engine.lanes.items():
-                    if key[0] == topic:
-                        lane.last_offset = -1
+                yield MadeAnew(topic)
             checkpoints.meet(topic, found)
 
     def _shrink(self, topic: str, partitions: int) -> None:
@@ -323,7 +344,7 @@ class Topics:
 
     def _add(
         self, keys: list[LaneKey], answer_s: float | None, partitions: dict[str, PartitionCounts]
-    ) -> None:
+    ) -> Question[None]:
         """Reads back lanes that were never used, or could not be before, and saves where to read
         back the new ones: from their ends. Lanes that do not answer are closed."""
         checkpoints = self._checkpoints
@@ -336,11 +357,11 @@ class Topics:
                 if checkpoints.lost and len(known) < len(keys) and reader.reads:
                     _log.warning("scanning %s from the earliest offset", keys[0][0])
                 clean = not known and not checkpoints.lost
-                arrivals = self._read_back(reader, lanes, clean=clean, answer_s=answer_s)
+                arrivals = yield from self._read_back(reader, lanes, clean=clean, answer_s=answer_s)
         for key in lanes.keys() - arrivals.found.keys() - arrivals.silent.keys():
             arrivals.silent[key] = no_answer("it does not exist yet")
         checkpoints.add({key: lanes[key] for key in arrivals.found}, partitions)
-        self.apply(arrivals)
+        yield from self.apply(arrivals)
 
     def _read_back(
         self,
@@ -349,16 +370,14 @@ class Topics:
         *,
         clean: bool,
         answer_s: float | None = None,
-    ) -> Arrivals:
+    ) -> Question[Arrivals]:
         topics = {topic for topic, _ in lanes}
         if clean:  # nothing is expected, so that an offset of another topic does no harm
             topics -= self._checkpoints.ids.keys()
-        self._meet(reader, topics)
-        engine = self._engine
+        yield from self._meet(reader, topics)
         held = {
-            key: max(of.address, engine.lanes[key].last_address if key in engine.lanes else -1)
+            key: max(of.address, self._lanes[key].last_address if key in self._lanes else -1)
             for key, of in lanes.items()
         }
-        source, since = self._checkpoints.source, engine.position.address
-        wanted = Wanted(source, since, self._log_end(), held)
+        wanted = Wanted(self._checkpoints.source, self._position(), self._log_end(), held)
         return read_back(reader, lanes, wanted, clean=clean, answer_s=answer_s)
