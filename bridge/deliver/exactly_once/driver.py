@@ -20,18 +20,18 @@ from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.exactly_once.engine import State, Transactions
 from bridge.deliver.exactly_once.partitions import Partitions
 from bridge.deliver.exactly_once.prefetch import Prefetch
-from bridge.deliver.exactly_once.refusals import Refusals
-from bridge.deliver.exactly_once.sender import Sender
+from bridge.deliver.exactly_once.refusals import Blame, Refusals
+from bridge.deliver.exactly_once.sender import Room, Sender, Step
 from bridge.deliver.intake import Intake
 from bridge.deliver.log_delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, undeliverable
 from bridge.deliver.router import Router
 from bridge.deliver.status import Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
-from bridge.deliver.verdicts import Fate, Judge
+from bridge.deliver.verdicts import Fate
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.cursor_record import CursorName, CursorRecord
-from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, kind_of
+from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, kind_of, names_records
 from bridge.kafka.events import Failed
 from bridge.kafka.lane import Refusal
 from bridge.kafka.outcomes import (
@@ -74,7 +74,7 @@ class ExactlyOnce:
         give_up: Callable[[], bool],
     ) -> None:
         self._uuid = uuid = _uuid_of(source)
-        settings, poison = options.client_settings(), options.poison
+        settings = options.client_settings()
         timeout_s = _timeout_s(options.transaction_seconds, settings)
         self._source = source
         self._checkpoints = checkpoints
@@ -102,7 +102,8 @@ class ExactlyOnce:
             in_doubt=not checkpoints.clean,
         )
         self._committer = Committer(source, lambda: self.engine.position, options.commit_s)
-        self._judge = Judge(poison)
+        self._dead = DeadLetters(source, uuid, options.poison)
+        self._judge = self._dead.judge(source.position.address, checkpoints.aside_from)
         router = Router(routing, self._connection.admission, uuid)
         intake = Intake(source, router, self._judge, self._partitions.of, uuid=uuid)
         self._prefetch = Prefetch(
@@ -114,13 +115,8 @@ class ExactlyOnce:
         self._watch = StallWatch(self._connection, lambda _: self.engine.position.address)
         self._trouble = TroubleLog()
         self._draining = False
-        self._dead = DeadLetters(source, uuid, poison)
-        if poison == "dead-letter":
-            begin, since = source.position.address, checkpoints.aside_from
-            self._judge.aside |= self._dead.known(begin, since)
-        self._refusals = Refusals(self.engine, self._judge, self._connection, self._partitions)
+        self._refusals = Refusals(self._judge, self._connection, self._partitions)
         self._sender = Sender(
-            self.engine,
             self._prefetch,
             self._producer,
             self._dead,
@@ -245,7 +241,7 @@ class ExactlyOnce:
             dropped=self._dead.dropped,
             filtered=self._source.filtered,
             stalled=tuple(stalled),
-            waiting_lanes=self._refusals.waiting_lanes(failure),
+            waiting_lanes=self._refusals.waiting_lanes(None if engine.outstanding else failure),
         )
 
     def _state(self) -> str:
@@ -311,13 +307,21 @@ class ExactlyOnce:
         elif isinstance(event, Failed):
             self._refusals.last = Refusal(event.reason, event.code)
             if event.suspect:
-                self._refusals.suspect(event, now_s)
+                self._suspect(event, now_s)
             else:
                 self._break(event.reason, now_s, what="the transaction is aborted")
         else:
             engine.unanswered(event.reason)
             if engine.state is State.COMMITTING:
                 self._producer.commit(self._record(engine.sent_to), again=True)
+
+    def _suspect(self, event: Failed, now_s: float) -> None:
+        engine, reason = self.engine, event.reason
+        blame = self._refusals.blame(event, engine.alone, engine.open_s(now_s))
+        if blame is Blame.UNKNOWN:
+            engine.suspect(reason, now_s=now_s, names=names_records(event.code))
+        else:
+            engine.again(reason, named=blame is Blame.NAMED)
 
     def _take_broken(self, event: Broke) -> None:
         """The producer cannot be used any more. A drain ends if a right to a topic is missing, as it
@@ -382,10 +386,35 @@ class ExactlyOnce:
         self._prefetch.go_to(position)
 
     def _send(self) -> None:
-        refusal = self._sender.send(time.monotonic())
-        if refusal is not None:
-            self._settle(refusal)
+        engine = self.engine
+        room = Room(
+            engine.room, engine.bytes_room, not engine.outstanding, engine.suspected > 0,
+            engine.position.address,
+        )  # fmt: skip  # one value
+        self._sent(self._sender.send(room), time.monotonic())
         self._follow()
+
+    def _sent(self, step: Step, now_s: float) -> None:
+        """Tells the engine what was put into the transaction."""
+        engine = self.engine
+        if step.failure is not None:
+            engine.broken(step.failure, now_s=now_s)
+        elif step.records and step.to is not None:
+            engine.sent(step.first, step.to, step.records, step.bytes, now_s=now_s)
+        elif step.to is not None:
+            engine.moved(step.to)
+        if step.is_full:
+            engine.hurry()
+        if engine.state is not State.SENDING:  # among others, if the transaction is full
+            return
+        if step.refusal is not None and not engine.outstanding:
+            self._settle(step.refusal)
+        elif step.refusal is not None:
+            engine.hurry()  # first commits the records before it
+        elif step.spoiled:
+            engine.hurry()
+            if engine.state is State.SENDING:
+                engine.broken("the client takes no record", now_s=now_s)
 
 
 def _take_cursor(checkpoints: Checkpoints) -> None:

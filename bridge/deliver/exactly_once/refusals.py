@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from aolog.errors import counted
 from bridge.deliver.status import LANES_MAX, WaitingLane
 from bridge.kafka.client import lacking
-from bridge.kafka.error_table import advice, names_records
+from bridge.kafka.error_table import advice
 from bridge.kafka.lane import NO_PARTITION, Refusal
 
 if TYPE_CHECKING:
-    from bridge.deliver.exactly_once.engine import Transactions
+    from collections.abc import Sequence
+
     from bridge.deliver.exactly_once.partitions import Partitions
     from bridge.deliver.verdicts import Judge
     from bridge.kafka.connection import Connection
@@ -22,42 +24,41 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bridge")
 
 
+class Blame(Enum):
+    """Which record of a transaction was refused."""
+
+    SETTINGS = "its topic's settings tell"
+    NAMED = "the cluster named it, or it was alone"
+    UNKNOWN = "smaller transactions find it"
+
+
 class Refusals:
     """Of one log. Not thread-safe. last: the latest refusal. waits: why the log waits, if no record is
     to blame."""
 
-    def __init__(
-        self,
-        engine: Transactions,
-        judge: Judge,
-        connection: Connection,
-        partitions: Partitions,
-    ) -> None:
-        self._engine = engine
+    def __init__(self, judge: Judge, connection: Connection, partitions: Partitions) -> None:
         self._judge = judge
         self._connection = connection
         self._partitions = partitions
         self.last = Refusal("", "")
         self.waits: Refusal | None = None
 
-    def suspect(self, event: Failed, now_s: float) -> None:
-        """A record was refused. The topics' settings may tell which, or the cluster names it, or it is
-        alone; otherwise smaller transactions find it."""
-        engine = self._engine
-        if engine.alone:
-            self._connection.refused_alone(event, engine.open_s(now_s))
+    def blame(self, event: Failed, alone: Sequence[int], open_s: float) -> Blame:
+        """A record was refused. alone: the address of the transaction's only record, if it has one. open_s:
+        how long ago its first record was sent."""
+        if alone:
+            self._connection.refused_alone(event, open_s)
         if self._connection.learn(self._partitions.topics):
             _log.info("the transaction is aborted: %s", event.reason)
-            engine.again(event.reason)
-        elif named := event.named or engine.alone:
+            return Blame.SETTINGS
+        if named := event.named or alone:
             count = counted(len(named), "record", ",")
             _log.info("the transaction is aborted: %s; %s will not be sent", event.reason, count)
             self._judge.refuse(named, self.last)
-            engine.again(event.reason, named=True)
-        else:
-            what = "resending smaller ones to find the record"
-            _log.info("the transaction is aborted: %s; %s", event.reason, what)
-            engine.suspect(event.reason, now_s=now_s, names=names_records(event.code))
+            return Blame.NAMED
+        what = "resending smaller ones to find the record"
+        _log.info("the transaction is aborted: %s; %s", event.reason, what)
+        return Blame.UNKNOWN
 
     def wait_for(self, refusal: Refusal, address: int) -> str:
         """The log waits at this address until somebody acts; logs that once. The reason, in words."""
@@ -75,7 +76,7 @@ class Refusals:
     def waiting_lanes(self, reason: str | None) -> tuple[WaitingLane, ...]:
         """The topics whose records wait, for this reason; none without a reason. All lanes of the log wait
         together, so each topic is listed once, without partitions."""
-        if reason is None or self._engine.outstanding:
+        if reason is None:
             return ()
         state = "waits" if self.waits is None else "blocked"
         why = self.waits or Refusal(reason, "")
