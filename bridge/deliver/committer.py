@@ -11,6 +11,7 @@ import contextvars
 import logging
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.kafka.telemetry import COMMIT_SECONDS
@@ -18,32 +19,31 @@ from bridge.kafka.telemetry import COMMIT_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bridge.deliver.forwarder_options import ForwarderOptions
     from bridge.deliver.log_source import LogSource
     from bridge.deliver.position import Position
 
 _log = logging.getLogger("bridge")
 
-PATIENCE_S = 10.0  # after this the delivery waits for the disk too, so that the stall is visible
-
 
 class Committer:
-    """Of a source, which must stay open until `close`. position: where the cursor may be now. every_s:
-    between commits. checkpoints: called at a commit for a function that saves them. committed: where
+    """Of a source, which must stay open until `close`. position: where the cursor may be now. checkpoints: called at a commit for a function that saves them. committed: where
     the cursor is durable. `go_on` and `finish` raise what a commit raised. Not thread-safe."""
 
     def __init__(
         self,
         source: LogSource,
         position: Callable[[], Position],
-        every_s: float,
+        options: ForwarderOptions,
         checkpoints: Callable[[], Callable[[], None]] | None = None,
     ) -> None:
         self._source = source
         self._position = position
-        self._every_s = every_s
+        self._every_s, self._disk_s = options.commit_s, options.waits.disk_s
+        self._observe = options.observe
         self._checkpoints = checkpoints
         self.committed = position()
-        self._due_s = time.monotonic() + every_s
+        self._due_s = time.monotonic() + self._every_s
         self._thread = ThreadPoolExecutor(1, "aolog-bridge-commit")
         self._under_way: Position | None = None
         self._done: Future[None] = Future()  # of the commit under way
@@ -67,13 +67,13 @@ class Committer:
         self._due_s = now_s + self._every_s
         position = self._position()
         if position.address > self.committed.address:
-            steps = [self._source.committing(position)]
+            steps = [self._source.committing(position), partial(self._observe, position)]
             if self._checkpoints is not None:
                 steps.append(self._checkpoints())
             # The context names the log in log lines.
             run = contextvars.copy_context().run
             self._done = self._thread.submit(run, _all, [*steps, self._source.prune])
-            self._under_way, self._late_at_s = position, now_s + PATIENCE_S
+            self._under_way, self._late_at_s = position, now_s + self._disk_s
 
     def finish(self) -> None:
         """Returns when the cursor is durable at the present position."""

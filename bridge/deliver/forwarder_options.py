@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aolog.storage.storage import DIRECTORY_MODE
 from bridge.deliver.log_delivery import AT_LEAST_ONCE
+from bridge.deliver.waits import USUAL, Waits
 from bridge.kafka.client_queue import LOG_BYTES_MAX, MESSAGE_BYTES_MAX, QUEUE_KBYTES
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from aolog import Record
     from bridge.config.routing import Routing
-    from bridge.deliver.position import Poison
+    from bridge.deliver.position import Poison, Position
     from bridge.deliver.rate_limit import RateLimit
     from bridge.kafka.topic_creation import CreateTopics
 
@@ -38,6 +39,9 @@ class ForwarderOptions:
     max_in_flight_bytes: see in_flight_bytes.
     cursor: its name. commit_s: between commits of the cursor. stop_s: how long a stop waits for
     acknowledgements.
+
+    waits: how long a delivery waits. observe: gets each position where the cursor is durable, in the thread
+    of the commits.
 
     For replays (at_least_once): view: changes each record before it is sent. keyless: the UUID that
     chooses the partition of records without a key, if not the log's.
@@ -68,6 +72,8 @@ class ForwarderOptions:
     stop_s: float = 5.0
     view: Callable[[Record], Record] | None = None
     keyless: bytes | None = None
+    waits: Waits = USUAL
+    observe: Callable[[Position], None] = lambda _: None
 
     def __post_init__(self) -> None:
         replays = self.until is not None or self.view is not None or self.keyless is not None

@@ -16,15 +16,6 @@ AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once"
 SET_ASIDE = "start with --poison dead-letter"  # what the operator can do about poison
 
-IDLE_S = 0.2  # an idle wait: the longest delay of a signal or of a due commit
-BUSY_S = 0.005  # a wait while records are in flight: the longest delay of reading new ones
-# How often the cluster is asked for topics.
-TOPIC_WAIT_S = 30.0  # a topic that is being created appears within seconds
-TOPIC_PAUSE_S = 0.2  # between two questions for a topic that is waited for
-REREAD_S = 60.0  # topics in use
-STUCK_REREAD_S = 10.0  # topics in use that take nothing
-SILENT_ANSWER_S = 2.0  # a question may need a connection first; what is queued is sent meanwhile
-
 
 class Machine(Protocol):
     """The state machine of a delivery. The delivery does what its state asks, in its next turn."""
@@ -53,7 +44,7 @@ class LogDelivery(Protocol):
         """The first record that still has to be read from the log; None before that is known."""
 
     def turn(self, now_s: float) -> None:
-        """One round: time, events of the cluster, new records. Waits IDLE_S at most."""
+        """One round: time, events of the cluster, new records. Waits for Waits.idle_s at most."""
 
     def reopen(self) -> None:
         """Retries lanes that wait for somebody to act."""

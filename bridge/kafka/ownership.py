@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 _CALL_S = 1.0  # how late a stop may be noticed
 _INIT_S = 10.0  # a healthy cluster ends a predecessor's transaction within milliseconds
-# A bridge that takes over needs several round trips from fencing its predecessor to its first cursor
-# record.
-_TAKE_OVER_S = 5.0
 _LOOK_PAUSE_S = 0.25
 _SURE = 0.75  # of the client's pause before it asks again
 
@@ -62,14 +59,22 @@ class Ends:
 class Ownership:
     """Of one log and cursor. owner: this process, in cursor records. give_up: asked now and then.
     fenced: whether the cluster has fenced the last producer; the cluster also does that after it gave
-    up a transaction for its age."""
+    up a transaction for its age. take_over_s: the longest time from fencing a predecessor to the first
+    cursor record."""
 
-    def __init__(self, topic: CursorTopic, name: CursorName, give_up: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        topic: CursorTopic,
+        name: CursorName,
+        give_up: Callable[[], bool],
+        take_over_s: float,
+    ) -> None:
         self.owner = os.urandom(8).hex()
         self.fenced = False
         self._topic = topic
         self._name = name
         self._give_up = give_up
+        self._take_over_s = take_over_s
         self._proven = False
 
     def take_over(self, producer: Producer) -> None:
@@ -94,7 +99,7 @@ class Ownership:
         """Raises Fenced if another bridge has taken over: it must not be fenced in turn. After this
         process was fenced, waits for the other one's first cursor record; if none comes, the cluster
         gave up a transaction for its age."""
-        until_s = time.monotonic() + (_TAKE_OVER_S if self.fenced else 0.0)
+        until_s = time.monotonic() + (self._take_over_s if self.fenced else 0.0)
         while True:
             record = self._topic.last(self._name.key, open_keys=self._name.keys)
             if record is not None and record.owner != self.owner:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.kafka.client import FIXED
+from bridge.kafka.client import ANSWER_S, FIXED
 from bridge.kafka.connection import Connection, Listener
 from bridge.kafka.error_table import Kind, kind_of
 from bridge.kafka.events import Delivered, Failed, KafkaEvent, Put, with_names
@@ -41,6 +41,7 @@ class IdempotentProducer:
         *,
         create_topics: CreateTopics = "never",
         reads_back: bool = True,
+        answer_s: float = ANSWER_S,
     ) -> None:
         self.connection = Connection(
             bootstrap_servers,
@@ -49,6 +50,7 @@ class IdempotentProducer:
             identity,
             create_topics=create_topics,
             reads_back=reads_back,
+            answer_s=answer_s,
         )
         self._careful = False
         self._naming = False

@@ -49,7 +49,7 @@ class ReadBack:
     nothing. identity: which cluster it has to be, if that is known. reads: whether records are read; if
     not, only ends are known, and no partition has messages. purpose: why the bridge needs the right Read,
     for the error if it is missing. committed: whether only committed records are read; a partition then
-    ends where the first open transaction begins."""
+    ends where the first open transaction begins. answer_s: how long the cluster may take to answer."""
 
     def __init__(
         self,
@@ -60,8 +60,10 @@ class ReadBack:
         reads: bool = True,
         purpose: str = _PURPOSE,
         committed: bool = False,
+        answer_s: float = ANSWER_S,
     ) -> None:
         self.reads = reads
+        self._answer_s = answer_s
         self._purpose = purpose
         self._give_up = give_up
         self._identity = identity or Identity()
@@ -99,7 +101,7 @@ class ReadBack:
 
     def _metadata(self, topic: str) -> Any:
         try:
-            answer = self._consumer.list_topics(topic, timeout=ANSWER_S)
+            answer = self._consumer.list_topics(topic, timeout=self._answer_s)
         except KafkaException as error:
             raise Unanswered(words(error)) from error
         self._identity.meet(answer.cluster_id, self._servers)
@@ -127,11 +129,11 @@ class ReadBack:
         return found
 
     def ends(self, lane: LaneKey, answer_s: float | None = None) -> tuple[int, int]:
-        """(first offset, offset after the last). answer_s: how long to wait for them; None: ANSWER_S. Raises
+        """(first offset, offset after the last). answer_s: how long to wait for them; None: the usual. Raises
         Unanswered, ToldToStop, and ReadForbidden if the right Read is missing."""
         if self._give_up():
             raise ToldToStop
-        timeout_s = ANSWER_S if answer_s is None else answer_s
+        timeout_s = self._answer_s if answer_s is None else answer_s
         try:
             found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=timeout_s)
         except KafkaException as error:
@@ -145,14 +147,16 @@ class ReadBack:
         """The messages in [begin, end), in order. Raises Unanswered after ten seconds without one,
         ToldToStop, and ReadForbidden without the right Read."""
         if self.reads:
-            with closing(self.until_end(lane, begin, end, ANSWER_S * 2, batch=_BATCH)) as found:
+            with closing(
+                self.until_end(lane, begin, end, self._answer_s * 2, batch=_BATCH)
+            ) as found:
                 yield from (message for message in found if message.error() is None)
 
     def check_readable(self, lane: LaneKey, end: int, answer_s: float | None = None) -> None:
         """Reads at a partition's end, to see whether the right Read is there. answer_s: as of `ends`. Raises as
         messages."""
         if self.reads:
-            patience_s = ANSWER_S if answer_s is None else answer_s
+            patience_s = self._answer_s if answer_s is None else answer_s
             with closing(self.until_end(lane, end, end + 1, patience_s)) as messages:
                 next(messages)
 
@@ -173,7 +177,7 @@ class ReadBack:
         first, end = self.ends(lane)
         if not first <= offset < end:
             return None
-        with closing(self.until_end(lane, offset, end, ANSWER_S)) as messages:
+        with closing(self.until_end(lane, offset, end, self._answer_s)) as messages:
             return next((each for each in messages if each.error() is None), None)
 
     def until_end(

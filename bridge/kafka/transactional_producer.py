@@ -82,11 +82,18 @@ class TransactionalProducer:
         identity: Identity,
         *,
         create_topics: CreateTopics,
+        answer_s: float,
+        take_over_s: float,
     ) -> None:
         # Another cluster does not know the transaction, and so ends it.
         listener = Listener(self._fail, self._fatal, sent=self._sent)
         self.connection = connection = Connection(
-            bootstrap_servers, settings, listener, identity, create_topics=create_topics
+            bootstrap_servers,
+            settings,
+            listener,
+            identity,
+            create_topics=create_topics,
+            answer_s=answer_s,
         )
         self._name = name
         self._asked_to_give_up = give_up
@@ -98,7 +105,7 @@ class TransactionalProducer:
             creates=create_topics != "never",
         )
         self._hanging = HangingTransactions(connection.settings, self._give_up, name)
-        self._ownership = Ownership(self._topic, name, self._give_up)
+        self._ownership = Ownership(self._topic, name, self._give_up, take_over_s)
         self.owner = self._ownership.owner
         self._pool = ThreadPoolExecutor(1, "aolog-bridge-call")
         self._call: Future[TransactionEvent | None] | None = None

@@ -12,6 +12,7 @@ from bridge.config.secrets import stamps
 from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.forwarder_options import OPTIONS, ForwarderOptions
+from bridge.deliver.waits import USUAL, Waits
 from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ class ClusterOptions(NamedTuple):
                 check(cursor, {self.cluster})
 
 
-def cluster_options(config: Config, limit: RateLimit) -> dict[str, ClusterOptions]:
+def cluster_options(
+    config: Config, limit: RateLimit, waits: Waits = USUAL
+) -> dict[str, ClusterOptions]:
     """By cluster. limit: the rate limit of all logs together. Pass the same one each time, so that options
     compare equal where nothing changed."""
     more = {name: getattr(config, name) for name in OPTIONS}
@@ -110,6 +113,7 @@ def cluster_options(config: Config, limit: RateLimit) -> dict[str, ClusterOption
                 cursor=config.cursor_of(name),
                 commit_s=config.commit_seconds,
                 shared_limit=limit,
+                waits=waits,
                 **more,
             ),
             topic=config.topic,

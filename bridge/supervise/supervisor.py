@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Literal
 
 from aolog.errors import NotALog, UsageError
 from bridge.deliver.rate_limit import RateLimit
+from bridge.deliver.waits import USUAL, Waits
 from bridge.kafka.client_queue import LOG_BYTES_MAX
 from bridge.supervise.assignment import Assignment
 from bridge.supervise.cluster_options import cluster_options
@@ -62,7 +63,7 @@ class Supervisor:
     read: reads the configuration again, for `reload`; raises WrongConfiguration. fail_fast: `run`
     ends at the first failure of a log and raises it. Only a lack of descriptors is waited out, as for
     a drain. An idle log stays connected, so that a wrong cluster or a cursor in use is found at the start.
-    timing: of turns.
+    timing: of turns. waits: of each delivery.
     """
 
     def __init__(
@@ -73,9 +74,10 @@ class Supervisor:
         read: Callable[[], Config] | None = None,
         fail_fast: bool = False,
         timing: Timing | None = None,
+        waits: Waits = USUAL,
     ) -> None:
         self._config = config
-        self._timing = timing or Timing()
+        self._timing, self._waits = timing or Timing(), waits
         self._drain = drain
         self._fail_fast = fail_fast
         self._read = read
@@ -395,7 +397,9 @@ class Supervisor:
             _log.info("there is no configuration file to read again; retrying blocked partitions")
             self._rotate()
             return
-        config = read_again(self._read, self._config, lambda c: cluster_options(c, self._pace))
+        config = read_again(
+            self._read, self._config, lambda c: cluster_options(c, self._pace, self._waits)
+        )
         if config is None:
             return
         self._config, self._options = config, self._options_of(config)
@@ -415,4 +419,4 @@ class Supervisor:
 
     def _options_of(self, config: Config) -> dict[str, ClusterOptions]:
         self._pace.change(config.total_records_per_second, config.total_bytes_per_second)
-        return cluster_options(config, self._pace)
+        return cluster_options(config, self._pace, self._waits)

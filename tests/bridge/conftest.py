@@ -26,15 +26,12 @@ from aolog.storage.directory import Inside
 from aolog.storage.file import File
 from aolog.storage.storage import Storage
 from bridge.client.buffer import provider
-from bridge.deliver.at_least_once import deduplicate
 from bridge.deliver.checkpoint_file import CheckpointFile
 from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.forwarder_options import ForwarderOptions
-from bridge.deliver.log_source import LogSource
 from bridge.deliver.status import Status
-from bridge.kafka import connection as kafka
-from bridge.kafka import read_back
+from bridge.deliver.waits import Waits
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing import MemoryProvider, embedded_broker  # noqa: F401 -- a fixture
 from bridge.testing.apache_kafka import KafkaServer
@@ -299,6 +296,7 @@ class Run(Call):
 
 
 Forward = Callable[..., Run]  # the fixture `forward`
+WAITS = Waits(answer_s=1.0, settle_s=0.05)  # of most tests
 
 
 def statuses_until_end(
@@ -325,12 +323,6 @@ def other() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-def answer_within(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """A cluster that has not answered a question after so long counts as out of reach."""
-    for module in (kafka, read_back):
-        monkeypatch.setattr(module, "ANSWER_S", seconds)
-
-
 @pytest.fixture
 def committed() -> dict[str, list[int]]:
     """The cursor's addresses by log and cursor, as forwarders commit them; to be cleared where it
@@ -340,35 +332,20 @@ def committed() -> dict[str, list[int]]:
 
 @pytest.fixture
 def forward(
-    broker: EmbeddedBroker,
-    log: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    committed: dict[str, list[int]],
+    broker: EmbeddedBroker, log: Path, committed: dict[str, list[int]]
 ) -> Iterator[Forward]:
     """Starts a forwarder on the log; whatever becomes of it, each commit is checked: nothing
     before the cursor is missing from the broker."""
     runs: list[Run] = []
-    committing = LogSource.committing
-
-    def watched(self: LogSource, position: Any) -> Callable[[], None]:
-        commit = committing(self, position)
-
-        def watched_commit() -> None:
-            commit()
-            name = f"{self.reader.path} {self.cursor}"
-            committed.setdefault(name, []).append(position.address)
-
-        return watched_commit
-
-    monkeypatch.setattr(LogSource, "committing", watched)
-    monkeypatch.setattr(deduplicate, "SETTLE_S", 0.05)
-    answer_within(monkeypatch, 1.0)
 
     def start(path: Path = log, **options: Any) -> Run:
+        name = f"{path} {options.get('cursor', 'bridge')}"
         options = {
             "topic": TOPIC,
             "bootstrap_servers": broker.bootstrap_servers,
             "commit_s": 0.05,
+            "waits": WAITS,
+            "observe": lambda position: committed.setdefault(name, []).append(position.address),
             **options,
         }
         run = Run(forwarder(path, **options))

@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from bridge.deliver.checkpoints import Checkpoint
+    from bridge.deliver.waits import Waits
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.read_back import ReadBack
 
 FOUND_MAX = 1 << 20  # messages in memory at once, 24 bytes each; more of a partition is read later
 FOUND_MIN = 1_000  # of a lane
-SETTLE_S = 0.25  # after an unclean stop the last request of the process before may still arrive
-SETTLE_MAX_S = 5.0
 
 
 class Arrivals(NamedTuple):
@@ -108,6 +107,7 @@ def read_back(
     reader: ReadBack,
     lanes: Mapping[LaneKey, Checkpoint],
     wanted: Wanted,
+    waits: Waits,
     *,
     clean: bool,
     answer_s: float | None = None,
@@ -116,7 +116,7 @@ def read_back(
 
     clean: nothing was in flight when the process before stopped; otherwise this waits until its last
     request has arrived. Lanes of topics that do not exist are missing in the answer. answer_s: the
-    limit for each question; None: ANSWER_S. Raises Unanswered, and ToldToStop.
+    limit for each question; None: as the reader's. Raises Unanswered, and ToldToStop.
     """
     questions = _Questions(reader, lanes)
     lanes = {key: checkpoint for key, checkpoint in lanes.items() if questions.exists(key[0])}
@@ -143,14 +143,14 @@ def read_back(
             readable.add(key[0])
         seen[key] = end
 
-    settle_until_s = time.monotonic() + SETTLE_MAX_S
+    settle_until_s = time.monotonic() + waits.settle_max_s
     while True:
         before = dict(seen)
         for key, checkpoint in lanes.items():
             questions.ask(key, partial(look, key, checkpoint))
         if clean or seen == before or time.monotonic() > settle_until_s:
             break
-        time.sleep(SETTLE_S)
+        time.sleep(waits.settle_s)
     silent = questions.silent
     for key in lanes.keys() - silent.keys():
         if lanes[key].offset == FROM_END or not found[key].addresses:

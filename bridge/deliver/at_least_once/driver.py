@@ -22,7 +22,7 @@ from bridge.deliver.at_least_once.topics import Topics, answer_to
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.intake import Intake
-from bridge.deliver.log_delivery import AT_LEAST_ONCE, BUSY_S, IDLE_S, SET_ASIDE, undeliverable
+from bridge.deliver.log_delivery import AT_LEAST_ONCE, SET_ASIDE, undeliverable
 from bridge.deliver.router import Router
 from bridge.deliver.status import LANES_MAX, Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
@@ -70,6 +70,7 @@ class AtLeastOnce:
         self._source = source
         self._checkpoints = checkpoints
         self._give_up = give_up
+        self._waits = options.waits
         self._reads_back, self._drops = options.read_back, options.poison == "drop"
         self._take_cursor(routing)
         self._producer = IdempotentProducer(
@@ -78,6 +79,7 @@ class AtLeastOnce:
             checkpoints.cluster,
             create_topics=options.create_topics,
             reads_back=options.read_back,
+            answer_s=options.waits.answer_s,
         )
         self._connection = self._producer.connection
         self.engine = Engine(
@@ -88,9 +90,7 @@ class AtLeastOnce:
             bytes_max=options.in_flight_bytes,
             in_doubt=not checkpoints.clean,
         )
-        self._committer = Committer(
-            source, lambda: self.engine.position, options.commit_s, self._saving
-        )
+        self._committer = Committer(source, lambda: self.engine.position, options, self._saving)
         self._dead = DeadLetters(source, checkpoints.source, options.poison)
         self._judge = self._dead.judge(source.position.address, checkpoints.aside_from)
         self._judge.aside.update(*(of.dropped for of in checkpoints.lanes.values()))
@@ -100,6 +100,7 @@ class AtLeastOnce:
             checkpoints,
             self._committer,
             self._judge,
+            options.waits,
             position=lambda: self.engine.position.address,
             frontier=lambda: self.engine.frontier.address,
             log_end=source.reader.end,
@@ -153,7 +154,7 @@ class AtLeastOnce:
             self._trouble.over()
         busy = bool(engine.outstanding or sender.waiting)
         wants_more = engine.wants_batch and not sender.waiting and not self._idle
-        for event in self._producer.poll(BUSY_S if busy and not wants_more else 0):
+        for event in self._producer.poll(self._waits.busy_s if busy and not wants_more else 0):
             self._take(event)
             self._follow()
         self._send(now_s, busy=busy)
@@ -162,7 +163,7 @@ class AtLeastOnce:
     def _send(self, now_s: float, *, busy: bool) -> None:
         """Reads, routes, admits and sends; or waits."""
         engine, sender = self.engine, self._sender
-        wait_s = min(IDLE_S, engine.seconds_to_tick(now_s))
+        wait_s = min(self._waits.idle_s, engine.seconds_to_tick(now_s))
         if engine.state is State.SENDING and not sender.waiting:
             self._ask(self._topics.read_back_again())
         if sender.waiting:

@@ -35,13 +35,6 @@ from aolog.errors import counted
 from bridge.deliver.at_least_once.deduplicate import Arrivals, Wanted, no_answer, read_back
 from bridge.deliver.at_least_once.lanes import Closed, Compared, MadeAnew, Opened
 from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
-from bridge.deliver.log_delivery import (
-    REREAD_S,
-    SILENT_ANSWER_S,
-    STUCK_REREAD_S,
-    TOPIC_PAUSE_S,
-    TOPIC_WAIT_S,
-)
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.deliver.verdicts import Fate
 from bridge.errors import Unanswered
@@ -56,6 +49,7 @@ if TYPE_CHECKING:
     from bridge.deliver.at_least_once.lanes import Change, Lanes
     from bridge.deliver.committer import Committer
     from bridge.deliver.verdicts import Judge
+    from bridge.deliver.waits import Waits
     from bridge.kafka.connection import Connection
     from bridge.kafka.lane import LaneKey
     from bridge.kafka.read_back import ReadBack
@@ -63,11 +57,6 @@ if TYPE_CHECKING:
     Question: TypeAlias = Generator[Change, None, _T]
 
 _log = logging.getLogger("bridge")
-REFUSED_PAUSE_S = 10.0  # and for one that has been missing for long
-FORBIDDEN_PAUSE_S = 60.0  # asking for rights means sending a record, and perhaps a new connection
-SILENT_PAUSE_S = 5.0
-# A cluster that creates topics has created one by then: until then nothing is logged.
-CREATION_S = 2.0
 
 
 def answer_to(question: Question[_T], change: Callable[[Change], None]) -> _T:
@@ -104,6 +93,7 @@ class Topics:
         checkpoints: Checkpoints,
         committer: Committer,
         judge: Judge,
+        waits: Waits,
         *,
         position: Callable[[], int],
         frontier: Callable[[], int],
@@ -117,6 +107,7 @@ class Topics:
         self._checkpoints = checkpoints
         self._committer = committer
         self._judge = judge
+        self._waits = waits
         self._log_end = log_end
         self._give_up = give_up
         self._partitions: dict[str, PartitionCounts] = {}
@@ -178,7 +169,7 @@ class Topics:
             unseen = {topic for topic, _ in due} - self._partitions.keys() - self._missing.keys()
             for topic in sorted(unseen):
                 yield from self._find(topic, now_s)  # it may have fewer partitions now
-            yield from self._add(due, SILENT_ANSWER_S, {})
+            yield from self._add(due, self._waits.silent_answer_s, {})
         yield from self._reread(now_s)
 
     def __contains__(self, key: LaneKey) -> bool:
@@ -191,7 +182,7 @@ class Topics:
         return (
             missing is not None
             and missing.refusal.passing
-            and time.monotonic() - missing.since_s < CREATION_S
+            and time.monotonic() - missing.since_s < self._waits.creation_s
         )
 
     def hurry(self) -> None:
@@ -205,7 +196,7 @@ class Topics:
         """A record was refused because of its topic."""
         now_s = time.monotonic()
         self._partitions.pop(topic, None)
-        yield self._close(topic, _Missing(refusal, now_s, now_s + FORBIDDEN_PAUSE_S))
+        yield self._close(topic, _Missing(refusal, now_s, now_s + self._waits.forbidden_pause_s))
 
     def apply(self, arrivals: Arrivals) -> Question[None]:
         """Opens the lanes that answered when they were read back, and closes the silent ones."""
@@ -213,7 +204,7 @@ class Topics:
             yield Compared(key, found)
             if self._silent.pop(key, None) is not None:
                 yield Opened(key)
-        again_s = time.monotonic() + SILENT_PAUSE_S
+        again_s = time.monotonic() + self._waits.silent_pause_s
         new = {key: why for key, why in arrivals.silent.items() if key not in self._silent}
         for key, why in new.items():
             if why.passing:
@@ -230,12 +221,13 @@ class Topics:
     # --- topics -------------------------------------------------------------------------------
 
     def _find(self, topic: str, now_s: float) -> Question[None]:
+        waits = self._waits
         since_s = self._missing[topic].since_s if topic in self._missing else now_s
         found = self._connection.partitions(topic)
         if isinstance(found, Refusal):
-            if now_s - since_s > TOPIC_WAIT_S:
+            if now_s - since_s > waits.topic_s:
                 found = found._replace(passing=False)
-            pause_s = TOPIC_PAUSE_S if found.passing else REFUSED_PAUSE_S
+            pause_s = waits.topic_pause_s if found.passing else waits.refused_pause_s
             yield self._close(topic, _Missing(found, since_s, now_s + pause_s))
             return
         yield from self._use(topic, found)
@@ -299,18 +291,18 @@ class Topics:
         """Asks for one of the topics in use, if it is time to. Raises Unanswered if it is gone."""
         if now_s < self._reread_due_s or not self._connection.reachable:
             return
-        self._reread_due_s = now_s + 1.0
+        self._reread_due_s, waits = now_s + 1.0, self._waits
         lanes = self._lanes.items()
         stuck = {key[0] for key, lane in lanes if lane.stuck_s(now_s) > ASK_WHY_S}
         for topic in self._partitions:
-            pause_s = STUCK_REREAD_S if topic in stuck else REREAD_S
+            pause_s = waits.stuck_reread_s if topic in stuck else waits.reread_s
             if now_s - self._reread_s.get(topic, float("-inf")) >= pause_s:
                 break
         else:
             return
         self._reread_s[topic] = now_s
         try:
-            partitions = self._connection.partitions(topic, SILENT_ANSWER_S)
+            partitions = self._connection.partitions(topic, waits.silent_answer_s)
         except Unanswered:  # sending the next record will find out more
             return
         if isinstance(partitions, Refusal):
@@ -321,7 +313,7 @@ class Topics:
         if partitions < in_use and topic not in self._checkpoints.ids:  # it is asked once more
             raise Unanswered(f"a broker says that topic {topic!r} has fewer partitions now")
         if partitions != in_use:
-            yield from self._use(topic, partitions, SILENT_ANSWER_S)
+            yield from self._use(topic, partitions, waits.silent_answer_s)
 
     def _meet(self, reader: ReadBack, topics: Collection[str]) -> Question[None]:
         """Compares the topics' ids with those that were noted; see the module. Raises Unanswered."""
@@ -380,4 +372,4 @@ class Topics:
             for key, of in lanes.items()
         }
         wanted = Wanted(self._checkpoints.source, self._position(), self._log_end(), held)
-        return read_back(reader, lanes, wanted, clean=clean, answer_s=answer_s)
+        return read_back(reader, lanes, wanted, self._waits, clean=clean, answer_s=answer_s)

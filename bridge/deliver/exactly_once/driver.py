@@ -23,13 +23,12 @@ from bridge.deliver.exactly_once.prefetch import Prefetch
 from bridge.deliver.exactly_once.refusals import Blame, Refusals
 from bridge.deliver.exactly_once.sender import Room, Sender, Step
 from bridge.deliver.intake import Intake
-from bridge.deliver.log_delivery import BUSY_S, EXACTLY_ONCE, IDLE_S, undeliverable
+from bridge.deliver.log_delivery import EXACTLY_ONCE, undeliverable
 from bridge.deliver.router import Router
 from bridge.deliver.status import Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
 from bridge.deliver.verdicts import Fate
 from bridge.errors import DestinationError, WrongSetting
-from bridge.kafka.client import ANSWER_S
 from bridge.kafka.cursor_record import CursorName, CursorRecord
 from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, kind_of, names_records
 from bridge.kafka.events import Failed
@@ -76,6 +75,7 @@ class ExactlyOnce:
         self._uuid = uuid = _uuid_of(source)
         settings = options.client_settings()
         timeout_s = _timeout_s(options.transaction_seconds, settings)
+        self._waits = options.waits
         self._source = source
         self._checkpoints = checkpoints
         _take_cursor(checkpoints)
@@ -88,9 +88,11 @@ class ExactlyOnce:
             give_up,
             checkpoints.cluster,
             create_topics=options.create_topics,
+            answer_s=options.waits.answer_s,
+            take_over_s=options.waits.take_over_s,
         )
         self._connection = self._producer.connection
-        self._partitions = Partitions(self._connection)
+        self._partitions = Partitions(self._connection, options.waits)
         self.engine = Transactions(
             source.position,
             now_s=time.monotonic(),
@@ -101,7 +103,7 @@ class ExactlyOnce:
             stop_s=options.stop_s,
             in_doubt=not checkpoints.clean,
         )
-        self._committer = Committer(source, lambda: self.engine.position, options.commit_s)
+        self._committer = Committer(source, lambda: self.engine.position, options)
         self._dead = DeadLetters(source, uuid, options.poison)
         self._judge = self._dead.judge(source.position.address, checkpoints.aside_from)
         router = Router(routing, self._connection.admission, uuid)
@@ -136,7 +138,7 @@ class ExactlyOnce:
         """See LogDelivery. After a kill the cluster's cursor may be ahead of the local one; if the cluster
         does not answer in time, the local one counts."""
         asked = self.engine.in_doubt and not self._connections
-        if asked and time.monotonic() < self._begun_s + ANSWER_S:
+        if asked and time.monotonic() < self._begun_s + self._waits.answer_s:
             return None
         return self._source.position
 
@@ -149,14 +151,14 @@ class ExactlyOnce:
         self._follow()
         if engine.over:
             return
-        wait_s = idle_s = min(IDLE_S, engine.seconds_to_tick(now_s))
+        wait_s = idle_s = min(self._waits.idle_s, engine.seconds_to_tick(now_s))
         pause_s = self._source.rate_limit.wait_s(now_s)
         if pause_s > 0:
             wait_s = min(wait_s, pause_s)
         wants = self._prefetch.room and engine.is_open and pause_s == 0
         can_send = bool(self._prefetch.ready) and engine.room > 0 and not self._producer.calling
         if self._sender.full:
-            wait_s = min(wait_s, BUSY_S)
+            wait_s = min(wait_s, self._waits.busy_s)
         elif wants or can_send:
             wait_s = 0.0
         waits = self._prefetch.idle  # for new records; after an event, reads on without waiting
@@ -169,7 +171,7 @@ class ExactlyOnce:
         if self._prefetch.ready and engine.room > 0 and not self._producer.calling:
             self._send()
         elif wants and engine.is_open:  # still, after the events
-            read_s = BUSY_S if self._producer.calling else idle_s
+            read_s = self._waits.busy_s if self._producer.calling else idle_s
             self._prefetch.read(read_s if waits else 0.0)
             if self._prefetch.idle and self._prefetch.empty:  # passes seals and gaps
                 engine.moved(self._source.position)

@@ -9,13 +9,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aolog.errors import counted
-from bridge.deliver.log_delivery import (
-    REREAD_S,
-    SILENT_ANSWER_S,
-    STUCK_REREAD_S,
-    TOPIC_PAUSE_S,
-    TOPIC_WAIT_S,
-)
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.errors import Unanswered
 from bridge.kafka.lane import Refusal
@@ -25,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bridge.deliver.intake import PartitionsOf
+    from bridge.deliver.waits import Waits
     from bridge.kafka.connection import Connection
 
 _log = logging.getLogger("bridge")
@@ -33,8 +27,9 @@ _log = logging.getLogger("bridge")
 class Partitions:
     """The topics of one log's records on one cluster. Not thread-safe."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, waits: Waits) -> None:
         self._connection = connection
+        self._waits = waits
         self._partitions: dict[str, int] = {}
         self._asked_s: dict[str, float] = {}
         self._found_s: dict[str, float] = {}
@@ -56,7 +51,7 @@ class Partitions:
         for topic in topics:
             partitions = self._find(topic)
             if partitions is None:
-                time.sleep(TOPIC_PAUSE_S)
+                time.sleep(self._waits.topic_pause_s)
                 return None
             found[topic] = partitions
         return found.__getitem__
@@ -66,7 +61,7 @@ class Partitions:
         cluster does not answer, or may be creating it (one that was found before gets less time)."""
         now_s = time.monotonic()
         if topic in self._partitions:
-            if now_s - self._found_s[topic] >= REREAD_S:
+            if now_s - self._found_s[topic] >= self._waits.reread_s:
                 self._read_again(topic, now_s)
             return PartitionCounts.always(self._partitions[topic])
         found: int | Refusal | str
@@ -78,7 +73,7 @@ class Partitions:
             self._connection.unanswered(found)
             return None
         if isinstance(found, Refusal):
-            wait_s = STALLED_S if topic in self._found_s else TOPIC_WAIT_S
+            wait_s = STALLED_S if topic in self._found_s else self._waits.topic_s
             waits = now_s - self._asked_s.setdefault(topic, now_s) <= wait_s
             return None if found.passing and waits else found._replace(passing=False)
         self._partitions[topic], self._found_s[topic] = found, now_s
@@ -89,10 +84,10 @@ class Partitions:
         """Why a topic that was found is missing now; None if none is. Asks every ten seconds at most."""
         if now_s < self._look_due_s:
             return None
-        self._look_due_s = now_s + STUCK_REREAD_S
+        self._look_due_s = now_s + self._waits.stuck_reread_s
         for topic in self.topics:
             with suppress(Unanswered):
-                found = self._connection.partitions(topic, SILENT_ANSWER_S)
+                found = self._connection.partitions(topic, self._waits.silent_answer_s)
                 if isinstance(found, Refusal) and found.passing:
                     del self._partitions[topic]
                     return found.reason
@@ -103,7 +98,7 @@ class Partitions:
         nothing answers, the next transaction will find out more."""
         self._found_s[topic] = now_s
         with suppress(Unanswered):
-            found = self._connection.partitions(topic, SILENT_ANSWER_S)
+            found = self._connection.partitions(topic, self._waits.silent_answer_s)
             if isinstance(found, int) and found > self._partitions[topic]:
                 _log.info("topic %s: %s in use", topic, counted(found, "partition"))
                 self._partitions[topic] = found

@@ -14,12 +14,11 @@ import pytest
 from aolog.errors import CursorReplaced, SyncFailed
 from aolog.log.cursor_file import read_position
 from aolog.storage.storage import Storage
-from bridge.deliver import committer
 from bridge.deliver.committer import Committer
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.position import Position
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bridge.conftest import Forward, Run, consume, fill, wait_until
+from tests.bridge.conftest import WAITS, Forward, Run, consume, fill, wait_until
 from tests.stalling import StallingSystem
 
 
@@ -73,9 +72,10 @@ def test_a_stop_waits_for_the_disk_and_for_the_last_position(
 
 
 def test_after_a_long_stall_the_delivery_waits_for_the_disk_too_so_that_it_is_visible(
-    run: Run, log: Path, disk: StallingSystem, monkeypatch: pytest.MonkeyPatch
+    forward: Forward, log: Path, disk: StallingSystem
 ) -> None:
-    monkeypatch.setattr(committer, "PATIENCE_S", 0.1)
+    fill(log, 10)
+    run = forward(storage=Storage(disk), waits=WAITS._replace(disk_s=0.1))
 
     def silent() -> bool:
         moved_s = run.forwarder.moved_s

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from bridge.config.partition import partition_of_key
-from bridge.deliver.at_least_once import topics
 from bridge.deliver.status import Status
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.conftest import (
     TOPIC,
+    WAITS,
     Forward,
-    answer_within,
     assert_arrived,
     consume,
     fill,
@@ -33,10 +32,9 @@ def two() -> Iterator[EmbeddedBroker]:
 
 @pytest.mark.parametrize("when", ["at the start", "under way"])
 def test_a_leader_that_is_down_delays_only_its_own_partitions(
-    two: EmbeddedBroker, log: Path, forward: Forward, when: str, monkeypatch: pytest.MonkeyPatch
+    two: EmbeddedBroker, log: Path, forward: Forward, when: str
 ) -> None:
     """More than the client's queue holds, for either. 10 s each."""
-    answer_within(monkeypatch, 1.0)
     options: dict[str, Any] = {
         "bootstrap_servers": two.bootstrap_servers,
         "settings": {"compression.type": "lz4"},  # the broker keeps 5 MiB a partition
@@ -74,13 +72,13 @@ def wanted(log: Path) -> int:
 
 
 def test_a_partition_that_never_answered_delays_no_other(
-    two: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
+    two: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
     """Its leader is down before the bridge ever saw the topic: so it has no checkpoint."""
-    monkeypatch.setattr(topics, "SILENT_PAUSE_S", 0.5)
     fill(log, 3000)
     two.set_down(2)
-    run = forward(bootstrap_servers=two.bootstrap_servers)
+    waits = WAITS._replace(silent_pause_s=0.5)
+    run = forward(bootstrap_servers=two.bootstrap_servers, waits=waits)
     up = sum(partition_of_key(r.key or b"", 2) == 0 for r in records_of(log))
     status = run.until(lambda s: s.acknowledged == up)
     assert (status.held_back, status.standing, status.state) == (1, 0, "sending")

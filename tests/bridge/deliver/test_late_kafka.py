@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError
 from bridge.testing.apache_kafka import KafkaServer, free_ports
 from tests.bridge.against_kafka import EXACTLY, committed_in
 from tests.bridge.conftest import (
+    WAITS,
     Forward,
     Process,
     Start,
@@ -123,16 +124,15 @@ def test_a_late_answer_to_a_single_request_is_no_failure(behind: Behind, log: Pa
 
 
 def test_a_link_on_which_a_transaction_takes_longer_than_its_timeout_still_delivers(
-    behind: Behind, tmp_path: Path, forward: Forward, caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip  # a signature
-    monkeypatch.setattr("bridge.kafka.ownership._TAKE_OVER_S", 0.5)
+    behind: Behind, tmp_path: Path, forward: Forward, caplog: pytest.LogCaptureFixture
+) -> None:
     log = tmp_path / "slow"
     fill(log, 60, size=1_000)
     behind.proxy.bytes_per_s = 16_000
     run = forward(
         log, topic=behind.topic, bootstrap_servers=behind.proxy.address, drain=True,
         delivery="exactly_once", settings={"transaction.timeout.ms": "3000"},
+        waits=WAITS._replace(take_over_s=0.5),
     )  # fmt: skip  # one call
     run.end(120.0)
     assert_arrived(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
-from tests.bridge.conftest import SOON_S, Forward, answer_within, fill
+from tests.bridge.conftest import SOON_S, WAITS, Forward, fill
 from tests.kafka.plugin import TopicFactory
 
 pytestmark = pytest.mark.kafka
@@ -25,14 +25,13 @@ def test_a_stop_at_any_moment_of_a_start_warns_of_nothing(
     forward_to: Forward,
     delivery: str,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answer_within(monkeypatch, SOON_S)  # a cluster that is only slow is no failure here
+    waits = WAITS._replace(answer_s=SOON_S)  # a cluster that is only slow is no failure here
     name = topic(2)
     errors: list[str] = []
     for step in range(STEPS):
         fill(log, 2_000)
-        run = forward_to(name, delivery=delivery, drain=False, transaction_records=100)
+        run = forward_to(name, delivery=delivery, drain=False, transaction_records=100, waits=waits)
         stop = threading.Timer(step * STEP_S, run.forwarder.stop)
         stop.start()
         status = run.end()

@@ -13,7 +13,6 @@ from aolog import Reader, Writer
 from aolog.errors import StorageFull
 from aolog.read.batch import Batch
 from bridge.config.routing import Routing, Rule
-from bridge.deliver.at_least_once import topics
 from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.log_source import LogSource
@@ -26,6 +25,7 @@ from bridge.kafka.lane import Refusal
 from bridge.kafka.telemetry import REGISTRY
 from tests.bridge.conftest import (
     TOPIC,
+    WAITS,
     Forward,
     Start,
     append,
@@ -223,8 +223,6 @@ def only_when_it_is_there(monkeypatch: pytest.MonkeyPatch, name: str) -> list[in
     to what comes back."""
     there: list[int] = []
     partitions = Connection.partitions
-    monkeypatch.setattr(topics, "TOPIC_WAIT_S", 0.3)
-    monkeypatch.setattr(topics, "REFUSED_PAUSE_S", 0.1)
     missing = Refusal(f"there is no topic {name!r}", "UNKNOWN_TOPIC_OR_PART", passing=True)
     monkeypatch.setattr(
         Connection,
@@ -238,12 +236,13 @@ def test_a_drain_sets_poison_aside_and_ends_with_an_error_for_a_topic_that_is_mi
     broker: EmbeddedBroker, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only_when_it_is_there(monkeypatch, "late")
+    waits = WAITS._replace(topic_s=0.3, refused_pause_s=0.1)
     large = with_large(log)
     with Writer(log) as writer:
         stray = writer.append(b"stray", topic="late")
         append(writer, range(500, 510))
     with pytest.raises(Undeliverable, match="no topic 'late'") as caught:
-        forward(drain=True, poison="dead-letter").end()
+        forward(drain=True, poison="dead-letter", waits=waits).end()
     assert caught.value.details["address"] == stray == cursor_of(log)
     assert caught.value.details["refusal"] == "UNKNOWN_TOPIC_OR_PART"
     assert "create it" in (caught.value.hint or "")
@@ -283,8 +282,9 @@ def test_after_a_change_of_routing_a_lane_that_is_ahead_gets_its_records_again(
         append(writer, range(10), keys=1)
         stray = writer.append(b"stray", key=b"k0", topic="late")
         append(writer, range(10, 20), keys=1)
+    waits = WAITS._replace(topic_s=0.3, refused_pause_s=0.1)
     with pytest.raises(Undeliverable):
-        forward(drain=True, poison="dead-letter").end()
+        forward(drain=True, poison="dead-letter", waits=waits).end()
     assert len(consume(broker.bootstrap_servers)) == 20
     if killed:
         saved = notes_of(log)

@@ -12,11 +12,10 @@ import pytest
 
 from bridge.client.buffer.buffer import Buffer
 from bridge.client.buffer.kafka_provider import KafkaProvider
-from bridge.deliver.at_least_once import topics
 from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.errors import Undeliverable
 from tests.bridge.against_kafka import EXACTLY, committed_in, messages_in, raw_committed
-from tests.bridge.conftest import Forward, Process, Start, assert_arrived, fill, records_of
+from tests.bridge.conftest import WAITS, Forward, Process, Start, assert_arrived, fill, records_of
 from tests.kafka.rights import Right, StrictKafka, User
 
 pytestmark = pytest.mark.kafka
@@ -144,13 +143,11 @@ def test_a_right_that_is_missing_is_named_before_anything_is_sent_and_granted_wh
     log: Path,
     forward: Forward,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
     what: str,
     on: str,
     right: str,
     said: str,
 ) -> None:
-    monkeypatch.setattr(topics, "SILENT_PAUSE_S", 0.5)
     fill(log, 100)
     rights = rights_of(what, place.topic, place.cursors)
     (lacking,) = (each for each in rights if each[2] == right
@@ -164,6 +161,7 @@ def test_a_right_that_is_missing_is_named_before_anything_is_sent_and_granted_wh
         settings=place.user.settings,
         delivery=AT_LEAST_ONCE if what == ALO else EXACTLY_ONCE,
         cursor_topic=place.cursors,
+        waits=WAITS._replace(silent_pause_s=0.5),
     )
     words = said.format(topic=re.escape(place.topic), cursors=re.escape(place.cursors))
     run.until(lambda s: re.search(words, f"{s.error} {caplog.text}"))
@@ -179,9 +177,8 @@ def test_a_right_that_is_missing_is_named_before_anything_is_sent_and_granted_wh
 
 @pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
 def test_a_drain_into_a_forbidden_topic_ends_with_an_error_that_names_the_right(
-    place: Place, log: Path, forward: Forward, monkeypatch: pytest.MonkeyPatch, delivery: str
+    place: Place, log: Path, forward: Forward, delivery: str
 ) -> None:
-    monkeypatch.setattr(topics, "REFUSED_PAUSE_S", 0.5)
     fill(log, 100)
     what = ALO if delivery == AT_LEAST_ONCE else ONCE
     rights = rights_of(what, f"other-{place.topic}", place.cursors)
@@ -189,7 +186,7 @@ def test_a_drain_into_a_forbidden_topic_ends_with_an_error_that_names_the_right(
     run = forward(
         topic=place.topic, bootstrap_servers=place.user.bootstrap_servers, drain=True,
         settings=place.user.settings, delivery=delivery, cursor_topic=place.cursors,
-        poison="dead-letter",
+        poison="dead-letter", waits=WAITS._replace(refused_pause_s=0.5),
     )  # fmt: skip  # one call
     with pytest.raises(Undeliverable, match=place.topic) as caught:
         run.end()

@@ -29,7 +29,7 @@ from tests.bridge.conftest import (
     NOWHERE,
     SOON_S,
     TOPIC,
-    answer_within,
+    WAITS,
     append,
     assert_arrived,
     bounded,
@@ -80,11 +80,8 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def supervise(
-    broker: EmbeddedBroker, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Supervise]:
+def supervise(broker: EmbeddedBroker, root: Path) -> Iterator[Supervise]:
     """Starts a supervisor of the root and the broker."""
-    answer_within(monkeypatch, 1.0)
     running: list[Running] = []
 
     def start(
@@ -100,7 +97,9 @@ def supervise(
             **over,
         }
         timing = Timing(look_s=0.02, retry_s=0.1, locked_s=0.1)
-        found = Running(Supervisor(load(None, options), drain=drain, read=read, timing=timing))
+        found = Running(
+            Supervisor(load(None, options), drain=drain, read=read, timing=timing, waits=WAITS)
+        )
         running.append(found)
         return found
 

@@ -27,6 +27,7 @@ from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.position import Aside, Poison
+from bridge.deliver.waits import Waits
 from tests.bridge.deliver.at_least_once.kafka_model import BAD, Client, Kafka, Message
 
 LOG = "/log"
@@ -85,7 +86,10 @@ class World:
     def start(self) -> None:
         self._process = self.system.process()
         storage = Storage(self._process)
-        options = ForwarderOptions(bootstrap_servers="", commit_s=0.5, poison=self.poison)
+        waits = Waits(idle_s=0.0, busy_s=0.0)
+        options = ForwarderOptions(
+            bootstrap_servers="", commit_s=0.5, poison=self.poison, waits=waits
+        )
         source = LogSource(LOG, options, storage=storage)
         reader = source.reader
         checkpoints = Checkpoints.load(
@@ -263,8 +267,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World_:
         monkeypatch.setattr(deduplicate, "FOUND_MAX", found_max)
         monkeypatch.setattr(deduplicate, "FOUND_MIN", 1)
         monkeypatch.setattr(driver, "IdempotentProducer", client)
-        monkeypatch.setattr(driver, "IDLE_S", 0.0)
-        monkeypatch.setattr(driver, "BUSY_S", 0.0)
         monkeypatch.setattr(committer, "ThreadPoolExecutor", _Inline)
         monkeypatch.setattr(DeadLetters, "take", take)
         return made

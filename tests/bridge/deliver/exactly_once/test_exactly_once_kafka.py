@@ -34,6 +34,7 @@ from tests.bridge.against_kafka import (
 )
 from tests.bridge.conftest import (
     SOON_S,
+    WAITS,
     Forward,
     Process,
     Start,
@@ -257,20 +258,19 @@ def test_what_was_set_aside_before_a_crash_is_not_set_aside_again(
 
 
 def test_a_topic_that_does_not_exist_is_named_with_all_before_it_committed(
-    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Forward,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip  # one call
-    monkeypatch.setattr("bridge.deliver.exactly_once.partitions.TOPIC_WAIT_S", 0.5)
+    kafka: KafkaServer, topic: TopicFactory, log: Path, exactly: Forward
+) -> None:
     name, cursors = topic(1), topic(1, {"cleanup.policy": "compact"})
+    waits = WAITS._replace(topic_s=0.5)
     with Writer(log) as writer:
         append(writer, range(20))
         stray = writer.append(b"stray", topic="nowhere")
         append(writer, range(20, 25))
     with pytest.raises(Undeliverable, match="no topic 'nowhere'") as caught:
-        exactly(name, create_topics="never", cursor_topic=cursors).end()
+        exactly(name, create_topics="never", cursor_topic=cursors, waits=waits).end()
     assert caught.value.details["address"] == stray == cursor_of(log)
     assert_arrived(records_of(log)[:20], committed_in(kafka, name), topic=name)
-    waiting = exactly(name, create_topics="never", cursor_topic=cursors, drain=False)
+    waiting = exactly(name, create_topics="never", cursor_topic=cursors, drain=False, waits=waits)
     lanes = waiting.until(lambda s: s.waiting_lanes).waiting_lanes
     assert {lane["state"] for lane in lanes} == {"blocked"}
     assert "no topic 'nowhere'" in lanes[0]["reason"]
@@ -308,7 +308,6 @@ def test_after_a_kill_the_clusters_cursor_tells_how_many_pruned_records_were_del
     log: Path,
     start: Start,
     exactly: Forward,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The local cursor is older than the cluster's, and the records after it are pruned."""
     name = topic(1)
@@ -326,9 +325,8 @@ def test_after_a_kill_the_clusters_cursor_tells_how_many_pruned_records_were_del
     assert cursor.address == local
     lost = gone(log, 9_000, 1_000)
     assert 0 < lost < cursor.pruned.records_lost
-    monkeypatch.setattr("bridge.deliver.exactly_once.driver.ANSWER_S", SOON_S)
     kafka.pause()
-    run = exactly(name, drain=False)
+    run = exactly(name, drain=False, waits=WAITS._replace(answer_s=SOON_S))
     run.until(lambda _: len(run.statuses) > 10)
     kafka.resume()
     run.until(lambda s: s.lag_records == 0 and s.acknowledged)
