@@ -37,34 +37,56 @@ class Fault(Enum):
     OURS = "ours"
 
 
-class Kind(Enum):
-    """What an error concerns, as finely as the bridge distinguishes errors: whose fault it is, and what
-    happened."""
+class Reading(Enum):
+    """What a consumer does about an error."""
 
-    POISON = Fault.RECORD, "the record will never be taken"
-    NEIGHBOUR = Fault.RECORD, "another record of the request was refused"
-    TOPIC_MISSING = Fault.CONFIGURATION, "there is no such topic or partition"
-    TOPIC_FORBIDDEN = Fault.CONFIGURATION, "the topic may not be used"
-    LOCKED_OUT = Fault.CONFIGURATION, "the cluster does not let the bridge in"
-    NO_TRANSACTIONS = Fault.CONFIGURATION, "the cluster has no transactions"
+    RAISES = "its caller has to act"
+    WAITS = "it ends by itself"
+    RESETS = "it goes on at another offset, if auto.offset.reset says so; otherwise it raises"
+
+
+class Kind(Enum):
+    """What an error concerns, as finely as the bridge distinguishes errors: whose fault it is, what a consumer
+    does about it, and what happened."""
+
+    POISON = Fault.RECORD, Reading.RAISES, "the record will never be taken"
+    NEIGHBOUR = Fault.RECORD, Reading.RAISES, "another record of the request was refused"
+    TOPIC_MISSING = Fault.CONFIGURATION, Reading.WAITS, "there is no such topic or partition"
+    TOPIC_FORBIDDEN = Fault.CONFIGURATION, Reading.RAISES, "the topic may not be used"
+    LOCKED_OUT = Fault.CONFIGURATION, Reading.RAISES, "the cluster does not let the bridge in"
+    NO_TRANSACTIONS = Fault.CONFIGURATION, Reading.RAISES, "the cluster has no transactions"
     TRANSACTION_SETTING = (
         Fault.CONFIGURATION,
+        Reading.RAISES,
         "the cluster does not take transactions as they are asked for",
     )
-    SETTING = Fault.CONFIGURATION, "the cluster does not take a setting"
-    OFFSET_GONE = Fault.CONFIGURATION, "the partition does not have the offset to read from"
-    UNREACHABLE = Fault.CLUSTER, "a broker cannot be reached"
-    UNANSWERED = Fault.CLUSTER, "a call was not answered in time: it is asked again"
-    WAITING = Fault.CLUSTER, "the cluster cannot do it now"
-    FENCED = Fault.OURS, "another producer has taken over"
-    CONSEQUENCE = Fault.OURS, "it follows from another error, which is reported by itself"
-    REJOINS = Fault.OURS, "the consumer joins its group again, by itself"
-    FAULT = Fault.OURS, "the bridge or its client made a mistake"
+    SETTING = Fault.CONFIGURATION, Reading.RAISES, "the cluster does not take a setting"
+    OFFSET_GONE = (
+        Fault.CONFIGURATION,
+        Reading.RESETS,
+        "the partition does not have the offset to read from",
+    )
+    UNREACHABLE = Fault.CLUSTER, Reading.WAITS, "a broker cannot be reached"
+    UNANSWERED = Fault.CLUSTER, Reading.WAITS, "a call was not answered in time: it is asked again"
+    WAITING = Fault.CLUSTER, Reading.WAITS, "the cluster cannot do it now"
+    FENCED = Fault.OURS, Reading.RAISES, "another producer has taken over"
+    CONSEQUENCE = (
+        Fault.OURS,
+        Reading.WAITS,
+        "it follows from another error, which is reported by itself",
+    )
+    REJOINS = Fault.OURS, Reading.WAITS, "the consumer joins its group again, by itself"
+    FAULT = Fault.OURS, Reading.RAISES, "the bridge or its client made a mistake"
 
     @property
     def fault(self) -> Fault:
         """Whose fault it is."""
         return self.value[0]
+
+    @property
+    def reading(self) -> Reading:
+        """What a consumer does about it: JSON clients and pull."""
+        return self.value[1]
 
 
 class Row(NamedTuple):
@@ -273,8 +295,5 @@ _FATAL = "_FATAL"  # of a consumer whose client ended: the error's own code is i
 def ends_reading(code: str, *, resets: bool) -> bool:
     """Whether a consumer reports the error to its caller; it waits out every other one. resets: whether it
     goes on at another offset, by auto.offset.reset, where one is gone."""
-    kind = kind_of(code)
-    if kind is Kind.OFFSET_GONE:
-        return not resets
-    waits = {Kind.TOPIC_MISSING, Kind.CONSEQUENCE, Kind.REJOINS}
-    return code == _FATAL or (kind not in waits and kind.fault is not Fault.CLUSTER)
+    reading = kind_of(code).reading
+    return code == _FATAL or reading is Reading.RAISES or (reading is Reading.RESETS and not resets)

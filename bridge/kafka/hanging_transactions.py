@@ -40,20 +40,26 @@ _log = logging.getLogger("bridge.kafka")
 _OPEN_PAUSE_S = 0.05
 # Other producers' transactions may hide ours. Those of live producers end within milliseconds, unless
 # one is written for minutes.
-_OTHERS_MAX_S = 10.0
+OTHERS_MAX_S = 10.0
 _PURPOSE = "the first record of an open transaction shows whose it is; grant it"
 
 
 class HangingTransactions:
     """Of one log and cursor. Makes clients as it needs them, in its caller's thread. give_up: asked
-    now and then."""
+    now and then. others_max_s: how long other producers' transactions are waited for."""
 
     def __init__(
-        self, settings: dict[str, Any], give_up: Callable[[], bool], name: CursorName
+        self,
+        settings: dict[str, Any],
+        give_up: Callable[[], bool],
+        name: CursorName,
+        *,
+        others_max_s: float = OTHERS_MAX_S,
     ) -> None:
         self._settings = settings
         self._give_up = give_up
         self._name = name
+        self._others_max_s = others_max_s
         self._skipped: dict[LaneKey, int] = {}  # where a foreign transaction stayed open
 
     def end_in_cursor_topic(self, producer: Producer, topic: str, known: int) -> bool:
@@ -88,7 +94,7 @@ class HangingTransactions:
         Unanswered."""
         cluster = Catalog(str(self._settings.get("bootstrap.servers")), self._settings)
         ends = _ends(cluster, lanes)
-        until_s = time.monotonic() + _OTHERS_MAX_S
+        until_s = time.monotonic() + self._others_max_s
         found: list[Message] = []
         foreign: dict[LaneKey, int] = {}
         while True:

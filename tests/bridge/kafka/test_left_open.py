@@ -25,7 +25,9 @@ def test_our_open_transaction_is_found_and_a_foreign_one_is_no_obstacle(
 ) -> None:
     """keys: of the messages that the looks at the open transaction find, None for no message. open_for:
     so many looks at the ends."""
-    left = hanging_transactions.HangingTransactions({}, bool, CursorName(bytes(16), "c"))
+    left = hanging_transactions.HangingTransactions(
+        {}, bool, CursorName(bytes(16), "c"), others_max_s=0.3
+    )
     asked, looks = iter(range(1 << 31)), iter(keys)
 
     class Cluster:
@@ -44,6 +46,5 @@ def test_our_open_transaction_is_found_and_a_foreign_one_is_no_obstacle(
 
     monkeypatch.setattr(left, "_first", first)
     monkeypatch.setattr(hanging_transactions, "Catalog", Cluster)
-    monkeypatch.setattr(hanging_transactions, "_OTHERS_MAX_S", 0.3)
     ours = left.find([("t", 0)], lambda message: message.key() == b"ours")
     assert [message.key() for message in ours] == found
