@@ -6,15 +6,13 @@
       │           │  └──► standing    failed, until an operator acts
       └───────────┴──────────┘        the log grew, its turn is over, the configuration changed
 
-`turns` has all phases and events, as a table. One thread makes every decision, here; each running worker
-forwards in a thread of its own. At most `active_max` workers run at once. While others are queued, idle
-workers end first, then those that have run longest, after their turn. A log that fails stops no other log.
+`turns` has all phases and events, and whose turn it is, as tables. One thread carries that out, here; each
+running worker forwards in a thread of its own. A log that fails stops no other log.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import queue
 import threading
@@ -32,7 +30,7 @@ from bridge.supervise.discovery import is_gone
 from bridge.supervise.parked_logs import ParkedLogs
 from bridge.supervise.reload import Rotation, apply_options, read_again
 from bridge.supervise.status import LogStatus, Overview, overview, removed
-from bridge.supervise.turns import Phase, Timing, Turns
+from bridge.supervise.turns import Limits, Phase, Schedule, Timing, Turns, schedule
 from bridge.supervise.worker import Worker
 
 if TYPE_CHECKING:
@@ -51,7 +49,6 @@ _CHANGES_S = 0.2  # shortest time between scans after directories changed
 _STATUS_S = 0.25  # delay before an idle log is noticed
 # Asking logs that do not run for their lag: pause between rounds, time in each turn.
 _MEASURE_PAUSE_S, _MEASURE_S = 1.0, 0.004
-_STEP_S = 10.0  # a turn ends after a delivery, or after this many seconds
 _STOP_MARGIN_S = 1.0  # of the time to stop: for the last commit and leaving the cluster
 
 
@@ -206,17 +203,11 @@ class Supervisor:
         for worker in by_phase[Phase.WAITING]:
             if worker.turns.tick(now_s):
                 by_phase[Phase.QUEUED].append(worker)
-        running = by_phase[Phase.RUNNING]
-        self._park(running, now_s)
         parked = {worker.options.cluster for worker in by_phase[Phase.PARKED]}
         self._parked.look(self._options, parked, now_s)
-        self._make_room(running, len(by_phase[Phase.QUEUED]), now_s)
-        room = max(0, self._config.active_max - len(running))
-        queued = sorted(by_phase[Phase.QUEUED], key=lambda worker: worker.turns.since_s)
-        for worker in queued[:room]:
-            self._start(worker)
-        idle = (by_phase[phase] for phase in (Phase.STANDING, Phase.WAITING, Phase.PAUSED))
-        self._measure([*itertools.chain(*idle), *queued[room:]])
+        self._follow(schedule(by_phase[Phase.RUNNING], by_phase[Phase.QUEUED], self._limits, now_s))
+        idle = (Phase.STANDING, Phase.WAITING, Phase.PAUSED, Phase.QUEUED)
+        self._measure([worker for phase in idle for worker in by_phase[phase]])
 
     def _wait(self) -> list[object]:
         """Events; waits a moment for the first."""
@@ -308,11 +299,30 @@ class Supervisor:
 
     # --- turns and parking --------------------------------------------------------------------
 
+    @property
+    def _limits(self) -> Limits:
+        config, stays = self._config, self._drain or self._fail_fast
+        return Limits(
+            config.active_max, config.slice_seconds, None if stays else config.park_seconds
+        )
+
+    def _follow(self, found: Schedule[Worker]) -> None:
+        for worker in found.unwatch:
+            self._unwatch(worker)
+        for worker in found.watch:
+            self._watch(worker)
+        for worker in found.park:
+            worker.stop("park")
+        for worker in found.turn:
+            worker.stop("turn")
+        for worker in found.start:
+            self._start(worker)
+
     def _start(self, worker: Worker) -> None:
         share = self._config.max_in_flight_bytes // min(self._config.active_max, len(self._workers))
         margin_s = 0.0 if self._fail_fast else _STOP_MARGIN_S
         self._unwatch(worker)
-        self._watch(worker, time.monotonic())  # first: it may find nothing to do
+        self._watch(worker)  # first: it may find nothing to do
         worker.start(
             min(self._config.status_seconds, _STATUS_S),
             drain=self._drain,
@@ -320,49 +330,14 @@ class Supervisor:
             in_flight_bytes=min(LOG_BYTES_MAX, share),
         )
 
-    def _make_room(self, running: list[Worker], queued: int, now_s: float) -> None:
-        """While others are queued, ends idle workers at once, and others after their turn."""
-        staying = [worker for worker in running if worker.turns.ending is None]
-        short = queued - (self._config.active_max - len(staying))
-        if short <= 0:
-            return
-        over = [w for w in staying if w.idle_s is not None or self._turn_is_over(w, now_s)]
-        over.sort(key=lambda worker: (worker.idle_s is None, worker.turns.since_s))
-        for worker in over[:short]:
-            if worker.idle_s is None:
-                worker.stop("turn")
-            else:  # `_park` ends it after its growth is watched, so that none is missed
-                self._watch(worker, now_s)
-
-    def _turn_is_over(self, worker: Worker, now_s: float) -> bool:
-        slice_s = self._config.slice_seconds
-        return now_s - worker.turns.since_s > (slice_s if worker.moved else max(slice_s, _STEP_S))
-
-    def _park(self, running: list[Worker], now_s: float) -> None:
-        """Ends idle workers that were still idle after their growth was watched."""
-        if self._drain or self._fail_fast:
-            return
-        for worker in running:
-            if worker.turns.ending is not None or worker.forwarder is None:
-                continue  # one that is opening may find nothing to do; it is watched since before
-            if worker.idle_s is None:
-                if worker.watched_s is not None:
-                    self._unwatch(worker)
-            elif worker.watched_s is None:
-                if now_s - worker.idle_s >= self._config.park_seconds:
-                    self._watch(worker, now_s)
-            elif worker.reported_s > worker.watched_s:
-                worker.stop("park")
-
-    def _watch(self, worker: Worker, now_s: float) -> None:
-        if worker.watched_s is None:
-            self._discovery.park(worker.path)
-            worker.watched_s = now_s
+    def _watch(self, worker: Worker) -> None:
+        self._discovery.park(worker.path)
+        worker.turns.watched_s = time.monotonic()
 
     def _unwatch(self, worker: Worker) -> None:
-        worker.watched_s = None
+        worker.turns.watched_s = None
         others = (w for w in self._workers.values() if w is not worker and w.path == worker.path)
-        if all(w.watched_s is None for w in others):
+        if all(w.turns.watched_s is None for w in others):
             self._discovery.unpark(worker.path)
 
     def _wake(self, paths: set[str]) -> None:

@@ -1,4 +1,5 @@
-"""When one log runs: a pure state machine. Events in; the supervisor starts and stops runs as the phase asks.
+"""When logs run: a pure state machine of each log, and whose turn it is. Events in; the supervisor starts and
+stops runs as the phases and the schedule ask.
 
     phase     event                     next
     queued    start                     running
@@ -29,14 +30,30 @@
 
 A failure that only an operator ends is a lasting one. In a drain, and for a single log, each failure is, and a
 run that ends of itself has drained. A log that waits or stands at a stop keeps its failure.
+
+What `schedule` asks for:
+
+    log                                          action
+    idle for park_s                              watch
+    watched, and still idle                      park
+    watched, and no longer idle                  unwatch
+    idle, others are queued                      watch
+    its turn is over, others are queued          turn
+    queued, and fewer than active_max run        start
+
+A log's growth is watched before it is parked, so that none is missed. Of those that may end for others, the
+idle ones end first, then those that have run longest; those that were queued first start first.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from bridge.deliver.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Phase:
@@ -69,18 +86,20 @@ class Outcome(Enum):
 class Timing(NamedTuple):
     """Seconds. look_s: delay before a parked log's growth, a due retry or a turn's end is noticed. retry_s,
     retry_max_s: the first and the longest pause after a failure. locked_s: the pause while another bridge has
-    the cursor. good_s: after a run of this length, pauses begin anew."""
+    the cursor. good_s: after a run of this length, pauses begin anew. step_s: a run without a delivery may
+    take this long, also if its turn is shorter."""
 
     look_s: float = 0.2
     retry_s: float = 1.0
     retry_max_s: float = 60.0
     locked_s: float = 2.0
     good_s: float = 60.0
+    step_s: float = 10.0
 
 
 class Turns:
     """Of one log and cluster; see the module. Times are seconds of any clock that only grows. One thread uses
-    it; any may read `phase`, and that of the run sets `ending` and calls `went_well`.
+    it; any may read `phase`, and that of the run sets `ending` and `is_open`, and calls `reported` and `went_well`.
 
     drains: whether a run that ends of itself is the last one.
     """
@@ -90,6 +109,11 @@ class Turns:
         self.since_s = 0.0  # when the phase began, or the log was queued
         self.ending: Ending | None = None  # of the present run
         self.grew = False  # since the present run began
+        self.is_open = False  # the present run has opened the log
+        self.reported_s = 0.0  # when it last reported
+        self.idle_s: float | None = None  # since when it has nothing to do
+        self.moved = False  # it has delivered something
+        self.watched_s: float | None = None  # since when the log's growth is noticed
         self.retry_at_s = 0.0
         self.restarts = 0  # after failures
         self._timing = timing
@@ -98,8 +122,26 @@ class Turns:
 
     def start(self, now_s: float) -> None:
         """A run begins."""
-        self.phase, self.since_s = Phase.RUNNING, now_s
-        self.ending, self.grew = None, False
+        self.phase, self.since_s, self.reported_s = Phase.RUNNING, now_s, now_s
+        self.ending, self.idle_s, self.grew, self.is_open, self.moved = (
+            None,
+            None,
+            False,
+            False,
+            False,
+        )
+
+    def reported(self, now_s: float, *, idle: bool, moved: bool) -> None:
+        """The run goes on. idle: it has nothing to do. moved: it has delivered something."""
+        self.reported_s, self.moved = now_s, moved
+        if not idle:
+            self.idle_s = None
+        elif self.idle_s is None:
+            self.idle_s = now_s
+
+    def is_over(self, now_s: float, slice_s: float) -> bool:
+        """Whether a run has had its turn of so many seconds."""
+        return now_s - self.since_s > (slice_s if self.moved else max(slice_s, self._timing.step_s))
 
     def went_well(self) -> None:
         """Something was delivered: the next pause is the first one again."""
@@ -176,3 +218,68 @@ class Turns:
     def _queue(self, now_s: float) -> bool:
         self.phase, self.since_s = Phase.QUEUED, now_s
         return True
+
+
+class HasTurns(Protocol):
+    """A log and cluster."""
+
+    @property
+    def turns(self) -> Turns:
+        """When it runs."""
+
+
+_T = TypeVar("_T", bound=HasTurns)
+
+
+class Limits(NamedTuple):
+    """Of the configuration. active_max: how many run at once. slice_s: a turn. park_s: how long a log is idle
+    before it is parked; None: it stays."""
+
+    active_max: int
+    slice_s: float
+    park_s: float | None
+
+
+class Schedule(NamedTuple, Generic[_T]):
+    """See the module. park, turn: runs to end."""
+
+    unwatch: list[_T]
+    watch: list[_T]
+    park: list[_T]
+    turn: list[_T]
+    start: list[_T]
+
+
+def schedule(
+    running: Sequence[_T], queued: Sequence[_T], limits: Limits, now_s: float
+) -> Schedule[_T]:
+    """Whose turn it is."""
+    found: Schedule[_T] = Schedule([], [], [], [], [])
+    staying = [each for each in running if each.turns.ending is None]
+    if limits.park_s is not None:
+        for each in staying:
+            turns = each.turns
+            if not turns.is_open:  # it may find nothing to do; it is watched since before
+                continue
+            if turns.idle_s is None:
+                found.unwatch.extend([each] if turns.watched_s is not None else ())
+            elif turns.watched_s is None:
+                found.watch.extend([each] if now_s - turns.idle_s >= limits.park_s else ())
+            elif turns.reported_s > turns.watched_s:
+                found.park.append(each)
+    staying = [each for each in staying if each not in found.park]
+    short = len(queued) - (limits.active_max - len(staying))
+    over = [
+        each
+        for each in staying
+        if each.turns.idle_s is not None or each.turns.is_over(now_s, limits.slice_s)
+    ]
+    over.sort(key=lambda each: (each.turns.idle_s is None, each.turns.since_s))
+    for each in over[: max(0, short)]:
+        if each.turns.idle_s is None:
+            found.turn.append(each)
+        elif each.turns.watched_s is None and each not in found.watch:
+            found.watch.append(each)
+    room = max(0, limits.active_max - len(running))
+    found.start.extend(sorted(queued, key=lambda each: each.turns.since_s)[:room])
+    return found

@@ -61,8 +61,7 @@ class Worker:
     """See the module. `turns` and the fields after it belong to the supervisor's thread.
 
     ended: the queue for the worker when its thread ends. fail_fast: see Supervisor, which raises the
-    failure that ends it, so that one is not logged here. watched_s: since when growth of the log is noticed.
-    reported_s: of the last status. idle_s: since when it has nothing to do. was_live: whether its cluster
+    failure that ends it, so that one is not logged here. was_live: whether its cluster
     answered when it was parked, which counts until a watch knows more. losses: what cannot be delivered, over
     all runs; a run may meet a gap again. lost: records and gaps of `losses`, at the same moment as `status` or
     `lag`. lag: see LogStatus. drain_to: the log's end at the first run. drained: whether the last run reached
@@ -76,7 +75,6 @@ class Worker:
     ended: queue.SimpleQueue[object]
     turns: Turns
     fail_fast: bool = False
-    watched_s: float | None = None
     totals: Counter[str] = field(default_factory=Counter)
     losses: LogLosses = field(default_factory=LogLosses)
     lost: tuple[int, int] = (0, 0)
@@ -85,8 +83,6 @@ class Worker:
     thread: threading.Thread | None = None
     forwarder: Forwarder | None = None
     status: Status | None = None
-    reported_s: float = 0.0
-    idle_s: float | None = None
     was_live: bool = False
     lag: Lag | None = None
     drain_to: int | None = None
@@ -103,9 +99,8 @@ class Worker:
 
     def start(self, status_s: float, *, drain: bool, stop_s: float, in_flight_bytes: int) -> None:
         """Forwards in a new thread. status_s: between reports. The rest: see ForwarderOptions."""
-        self.reported_s = time.monotonic()
-        self.turns.start(self.reported_s)
-        self.error = self.idle_s = None
+        self.turns.start(time.monotonic())
+        self.error = None
         more = {"drain": drain, "stop_s": stop_s, "max_in_flight_bytes": in_flight_bytes}
         self.thread = threading.Thread(
             target=self._run, args=(status_s, more), name=f"{self.name} to {self.options.cluster}",
@@ -145,12 +140,6 @@ class Worker:
             raise UsageError(f"{self.name} is not paused", hint="pause it first")
         cursor = self.options.base.cursor
         return seek(self.path, place(self.path, parse_where(to)), cursor=cursor, dry_run=dry_run)
-
-    @property
-    def moved(self) -> bool:
-        """Whether it has delivered anything since it started, by its last status."""
-        status = self.status
-        return status is not None and any(status.counted().values())
 
     def take_end(self, *, missing: bool) -> bool:
         """After the thread has ended: keeps its counts, and enters the next phase. missing: whether there is
@@ -263,10 +252,8 @@ class Worker:
         forwarder = self.forwarder
         silent_s = None
         if phase == Phase.RUNNING:
-            moved_s = (
-                self.reported_s if forwarder is None else max(self.reported_s, forwarder.moved_s)
-            )
-            silent_s = time.monotonic() - moved_s
+            moved_s = 0.0 if forwarder is None else forwarder.moved_s
+            silent_s = time.monotonic() - max(self.turns.reported_s, moved_s)
             reason = None if status is None else status.error
         if phase == Phase.PAUSED:
             reason = "paused by an operator; resume it on the page"
@@ -324,7 +311,7 @@ class Worker:
                 if self.cut_off is None:
                     self.cut_off = forwarder.was_cut_off
                 self.status, self.was_live = None, False
-                self.forwarder = forwarder
+                self.forwarder, self.turns.is_open = forwarder, True
                 if self.turns.ending is not None:  # before there was a forwarder to stop
                     forwarder.stop()
                 self.drained = forwarder.drained(forwarder.run(self._report, status_s))
@@ -370,13 +357,9 @@ class Worker:
         with self.counting:
             self.status, self.lag = status, None
             self.lost = status.lost_records, status.gaps
-        now_s = self.reported_s = time.monotonic()
         sent = status.lag_bytes == 0 or status.lag_records == 0
         idle = sent and not status.outstanding and state_of(status) == "live"
-        if not idle:
-            self.idle_s = None
-        elif self.idle_s is None:
-            self.idle_s = now_s
+        self.turns.reported(time.monotonic(), idle=idle, moved=any(status.counted().values()))
         if status.acknowledged:
             self.turns.went_well()
             self.last_error = None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bridge.supervise import turns as module
-from bridge.supervise.turns import Ending, Outcome, Phase, Timing, Turns
+from bridge.supervise.turns import Ending, Limits, Outcome, Phase, Timing, Turns, schedule
 
 
 def queued(*, drains: bool = False) -> Turns:
@@ -141,3 +141,69 @@ def test_while_another_bridge_has_the_cursor_the_pause_is_always_the_same() -> N
         t.start(now_s)
         t.end(Outcome.LOCKED, now_s)
         assert t.retry_at_s == now_s + Timing().locked_s
+
+
+# --- whose turn it is -----------------------------------------------------------------------
+
+LIMITS = Limits(active_max=1, slice_s=5.0, park_s=1.0)
+
+
+class Log:
+    """Runs since 1.0, and has delivered something; its last report was at 3.0."""
+
+    def __init__(self, *, idle_s: float | None = None, watched_s: float | None = None) -> None:
+        self.turns = queued()
+        self.turns.start(1.0)
+        self.turns.is_open = True
+        self.turns.reported(3.0, idle=False, moved=True)
+        self.turns.idle_s, self.turns.watched_s = idle_s, watched_s
+
+
+class Queued:
+    def __init__(self, since_s: float = 0.0) -> None:
+        self.turns = queued()
+        self.turns.since_s = since_s
+
+
+SCHEDULES: dict[tuple[str, str], tuple[list[Log], list[Queued], float]] = {
+    ("idle for park_s", "watch"): ([Log(idle_s=1.0)], [], 2.0),
+    ("watched, and still idle", "park"): ([Log(idle_s=1.0, watched_s=2.0)], [], 3.0),
+    ("watched, and no longer idle", "unwatch"): ([Log(watched_s=2.0)], [], 3.0),
+    ("idle, others are queued", "watch"): ([Log(idle_s=1.9)], [Queued()], 2.0),
+    ("its turn is over, others are queued", "turn"): ([Log()], [Queued()], 6.1),
+    ("queued, and fewer than active_max run", "start"): ([], [Queued()], 1.0),
+}
+
+
+def test_each_row_of_the_schedule_happens_and_nothing_else() -> None:
+    block = (module.__doc__ or "").split("\n\n")[5]
+    rows = re.findall(r"^    (\S.*?)  +(\w+)$", block, re.MULTILINE)
+    assert set(rows[1:]) == SCHEDULES.keys()
+    for (_, action), (runs, waits, now_s) in SCHEDULES.items():
+        found = schedule(runs, waits, LIMITS, now_s)._asdict()
+        assert {name: len(logs) for name, logs in found.items() if logs} == {action: 1}
+
+
+def test_nothing_ends_without_need() -> None:
+    for runs, waits, limits in (
+        ([Log(idle_s=1.0)], [], LIMITS._replace(park_s=None)),  # a drain
+        ([Log()], [], LIMITS),  # nothing is queued
+        ([Log()], [Queued()], LIMITS._replace(slice_s=99.0)),
+        ([Log(idle_s=1.0, watched_s=3.0)], [], LIMITS),  # it has not reported since
+    ):
+        assert not any(schedule(runs, waits, limits, 6.5))
+
+
+def test_a_run_without_a_delivery_is_not_ended_by_a_turn_that_is_too_short_for_one() -> None:
+    log = Log()
+    log.turns.moved = False
+    assert schedule([log], [Queued()], LIMITS, 10.9).turn == []
+    assert schedule([log], [Queued()], LIMITS, 11.1).turn == [log]
+
+
+def test_idle_logs_end_first_and_those_that_were_queued_first_start_first() -> None:
+    old, idle = Log(), Log(idle_s=6.0)
+    old.turns.since_s = 0.0
+    first, second = Queued(1.0), Queued(2.0)
+    found = schedule([old, idle], [second, first], LIMITS._replace(active_max=3), 9.0)
+    assert (found.start, found.watch, found.turn) == ([first], [idle], [])
