@@ -67,7 +67,10 @@ class Committer:
         self._due_s = now_s + self._every_s
         position = self._position()
         if position.address > self.committed.address:
-            steps = [self._source.committing(position), partial(self._observe, position)]
+            steps: list[Callable[[], None]] = [
+                self._source.committing(position),
+                partial(self._observe, position),
+            ]
             if self._checkpoints is not None:
                 steps.append(self._checkpoints())
             # The context names the log in log lines.
