@@ -31,7 +31,7 @@ class PullOptions:
     offset is not in its partition any more. drain: end at the partitions' ends as they are at the
     start. max_bytes: of the log; the pull waits for cursors that need the oldest slab, and a slab
     that none needs is deleted. skip_clusters: records that came through these clusters are not
-    pulled. units: records of a unit, for UnitPuller. renewed: called some times a second; returns
+    pulled. units: records of a unit; None: partitions are pulled whole. renewed: called some times a second; returns
     settings to connect anew with, or None."""
 
     servers: str

@@ -107,13 +107,11 @@ def pull(
     from bridge.operate.log_lines import set_up
     from bridge.pull.pull_options import PullOptions
     from bridge.pull.puller import Puller
-    from bridge.pull.unit_puller import UnitPuller
 
     values = checked(servers, settings)
     set_up(log_format)
     renewed = renewing(servers, settings)
-    made = UnitPuller if options["units"] is not None else Puller
-    puller = made(PullOptions(servers, topics, path, values, renewed=renewed, **options))
+    puller = Puller(PullOptions(servers, topics, path, values, renewed=renewed, **options))
     signals = on_signals(puller.stop, puller.reload)
     puller.run(report_pull(as_json=as_json))
     if options["drain"] and puller.status().state != "drained" and signals:

@@ -12,10 +12,10 @@ import pytest
 from bridge.errors import Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.fetcher import Fetcher
-from bridge.pull import puller
 from bridge.pull.archive import Archive
 from bridge.pull.origin import Source
 from bridge.pull.pull_options import PullOptions
+from bridge.pull.puller import Puller
 from bridge.testing.apache_kafka import KafkaServer
 from tests.aolog.conftest import SOON_S, in_thread, wait_until
 from tests.bridge.against_kafka import raw_committed
@@ -68,7 +68,7 @@ def test_three_processes_and_a_broker_that_are_killed_leave_each_offset_once(
 
 
 def test_partitions_that_are_given_away_while_nothing_answers_are_read_when_they_come_back(
-    kafka, topic, tmp_path, monkeypatch
+    kafka, topic, tmp_path
 ):
     """Fetching is paused then. What was held for these partitions is not needed any more."""
     name, silent, paused = topic(), threading.Event(), threading.Event()
@@ -100,10 +100,8 @@ def test_partitions_that_are_given_away_while_nothing_answers_are_read_when_they
             return super().fetch(*how)
 
     produce(kafka, name, range(100))
-    monkeypatch.setattr(puller, "Catalog", Mute)
-    monkeypatch.setattr(puller, "Fetcher", Group)
     options = PullOptions(kafka.bootstrap_servers, (name,), str(tmp_path / "a"), group=name)
-    pull = puller.Puller(options)
+    pull = Puller(options, Mute, Group)
     statuses = []
     pulling = in_thread(lambda: pull.run(statuses.append))
     try:
@@ -113,9 +111,7 @@ def test_partitions_that_are_given_away_while_nothing_answers_are_read_when_they
         pulling.result()
 
 
-def test_a_process_that_gets_no_answer_keeps_no_claim_from_others(
-    kafka, topic, tmp_path, monkeypatch
-):
+def test_a_process_that_gets_no_answer_keeps_no_claim_from_others(kafka, topic, tmp_path):
     """It is in the group, and may lose its partition before it could begin with it."""
 
     class Mute(Catalog):
@@ -125,12 +121,10 @@ def test_a_process_that_gets_no_answer_keeps_no_claim_from_others(
     name = topic()
     produce(kafka, name, range(100))
     more = ("--root", str(tmp_path), "--group", name)
-    with monkeypatch.context() as patch:
-        patch.setattr(puller, "Catalog", Mute)
-        options = PullOptions(
-            kafka.bootstrap_servers, (name,), str(tmp_path / "a"), root=str(tmp_path), group=name
-        )
-        mute = puller.Puller(options)
+    options = PullOptions(
+        kafka.bootstrap_servers, (name,), str(tmp_path / "a"), root=str(tmp_path), group=name
+    )
+    mute = Puller(options, Mute)
     statuses = []
     waiting = in_thread(lambda: mute.run(statuses.append))
     wait_until(lambda: statuses and statuses[-1].state == "waiting")

@@ -14,9 +14,9 @@ from aolog import Reader
 from bridge.errors import NoSuchTopic, Unanswered
 from bridge.kafka.catalog import Partition, Topic
 from bridge.kafka.fetcher import Fetched
-from bridge.pull import puller, unit_puller
 from bridge.pull.origin import origin_of
 from bridge.pull.pull_options import FETCH_S, PullOptions, PullStatus
+from bridge.pull.puller import Puller
 from tests.bridge.pull.pulling import origins
 
 if TYPE_CHECKING:
@@ -111,10 +111,9 @@ def drained(
 ) -> PullStatus:
     monkeypatch.setattr(Catalog, "topic_id", 1)
     monkeypatch.setattr(Catalog, "end", END)
-    monkeypatch.setattr(puller, "Catalog", Catalog)
-    monkeypatch.setattr(puller, "Fetcher", Fetcher)
     Fetcher.steps = list(steps)
-    pulling = puller.Puller(PullOptions("k:1", (NAME,), str(log), drain=True, **options))
+    how = PullOptions("k:1", (NAME,), str(log), drain=True, **options)
+    pulling = Puller(how, Catalog, Fetcher)  # type: ignore[arg-type]  # what it uses of them
     pulling.run()
     return pulling.status()
 
@@ -211,14 +210,12 @@ def test_a_cluster_that_cannot_say_what_it_deleted_ends_no_worker(
         return dict.fromkeys(places, answer)
 
     monkeypatch.setattr(Catalog, "offsets", offsets)
-    monkeypatch.setattr(unit_puller, "Catalog", Catalog)
-    monkeypatch.setattr(unit_puller, "Fetcher", Retained)
     Fetcher.steps = [Fetcher.read]
     log = tmp_path / "root" / "a"
     options = PullOptions(
         "k:1", (NAME,), str(log), drain=True, root=str(log.parent), units=END, out_of_range="earliest"
     )  # fmt: skip  # one call
-    pulling = unit_puller.UnitPuller(options)
+    pulling = Puller(options, Catalog, Retained)  # type: ignore[arg-type]  # as above
     pulling.run()
     assert pulling.status().state == "drained"
     assert [each[2] for each in origins(log)] == list(range(FIRST, END))

@@ -1,4 +1,4 @@
-"""The loop of a worker that pulls units: plan, claim, read with assign and seek, append, finish.
+"""Pulls units: plan, claim, read with assign and seek, append, finish.
 
 Why claims in files: a claim ends with its process, and only then, which no session of Kafka's does; and
 one directory says what is left. Why not a compacted topic: a claim there and a record in a log are two
@@ -16,85 +16,60 @@ from typing import TYPE_CHECKING
 from aolog import Writer
 from aolog.errors import StorageFull, UsageError
 from bridge.errors import NoSuchTopic, Unanswered
-from bridge.kafka.catalog import Catalog
-from bridge.kafka.consumed import Omissions
-from bridge.kafka.fetcher import Fetcher
 from bridge.pull.frames import append_frame, fetch_runs, report_lost
 from bridge.pull.origin import Source
 from bridge.pull.positions import mark_units
 from bridge.pull.pull_options import AGAIN_S, FETCH_S, PullStatus
-from bridge.pull.topics import WantedTopics
 from bridge.pull.units import Units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
 
     from bridge.kafka.catalog import Place, Topic
     from bridge.kafka.runs import Run
-    from bridge.pull.pull_options import PullOptions
+    from bridge.pull.session import Session
     from bridge.pull.units import Unit
 
-_LOOK_S = 5.0  # between looks for topics
 _IDLE_S = 1.0  # before the partitions' ends are asked for again, when all units are done
 
 
-class UnitPuller:
-    """A worker with a log of its own. Checks everything before it changes anything. One thread runs
-    it; `stop` may be called from any thread or signal handler. Raises UsageError, DestinationError, and what
-    Writer raises."""
+class UnitWork:
+    """Of one pull, whose log is the worker's own. report: called in the course of a turn. Raises UsageError,
+    DestinationError, and what Writer raises."""
 
-    def __init__(self, options: PullOptions) -> None:
+    def __init__(self, session: Session, report: Callable[[], None]) -> None:
+        self._session, options = session, session.options
         assert options.root is not None
         assert options.units is not None
-        self._options = options
-        self._stopping = False
-        self._renewed: dict[str, Any] | None = None
-        self._topics = WantedTopics(options.topics, options.topics_file)
-        self._catalog = Catalog(options.servers, options.settings)
-        self._cluster = self._catalog.cluster_id()
-        self._look_due_s = time.monotonic() + _LOOK_S
+        self._report = report
         self._anew = False  # a topic is gone, or was made anew: the next turn looks for it
         self._ends: dict[Source, int] | None = {} if options.drain else None
         self._sources: dict[Place, Source] = {}
-        self._take(self._topics.describe(self._catalog))
+        self._take(session.topics.describe(session.catalog))
         self._units = Units(options.root, options.path, options.units)
         self._writer = Writer(options.path, sync="never")
         mark_units(options.path)
-        self._fetcher = Fetcher(options.servers, options.settings)
-        self._state = "pulling"
-        self._error: str | None = None
+        session.connect()
         self._pulled = self._finished = self._lost = 0
-        self._omissions = Omissions()
         self._next: dict[str, int] = {}
-        self._report: Callable[[PullStatus], None] = lambda _: None
-
-    def stop(self) -> None:
-        """`run` returns soon, with everything durable."""
-        self._stopping = True
-
-    def reload(self) -> None:
-        """Looks for topics soon. From any thread or signal handler."""
-        self._look_due_s = 0.0
 
     def _must_leave(self) -> bool:
         """Whether to stop, or to connect anew."""
-        self._renewed = self._options.renewed() or self._renewed
-        return self._stopping or self._anew or self._renewed is not None
+        return self._session.renewed or self._session.stopping or self._anew
 
     def _look(self) -> None:
         """The topics and partitions as they are now, without topics that are missing. A drain takes no other
         topics than at its start. Raises Unanswered, and in a drain NoSuchTopic."""
-        self._look_due_s, self._anew = time.monotonic() + _LOOK_S, False
+        self._anew = False
         if self._ends is not None:
-            self._take(self._catalog.topics({topic for topic, _ in self._sources}))
-        elif (looked := self._topics.look(self._catalog)) is not None:
+            self._take(self._session.catalog.topics({topic for topic, _ in self._sources}))
+        elif (looked := self._session.topics.look(self._session.catalog)) is not None:
             self._take(looked[1].values())
 
     def _take(self, topics: Iterable[Topic]) -> None:
         """The partitions of these topics, and in a drain the ends of those that are new."""
         self._sources = {
-            (topic.name, p.number): Source(self._cluster, topic.id, p.number)
+            (topic.name, p.number): Source(self._session.cluster, topic.id, p.number)
             for topic in topics
             for p in topic.partitions
         }
@@ -106,33 +81,27 @@ class UnitPuller:
     def status(self) -> PullStatus:
         """Of the thread that runs it. positions: of the unit that is being read."""
         return PullStatus(
-            self._state, self._pulled, 0, self._lost, self._next, self._error, self._finished,
-            left_out=self._omissions.total,
+            self._session.state, self._pulled, 0, self._lost, self._next, self._session.error,
+            self._finished, left_out=self._session.omissions.total,
         )  # fmt: skip  # one value
 
-    def run(self, report: Callable[[PullStatus], None] = lambda _: None) -> None:
-        """Pulls units until it is stopped, or all of them are done by some worker."""
-        self._report = report
-        with closing(self._units), closing(self._writer):
-            try:
-                while not self._stopping and not self._turn():
-                    pass
-                self._state = "stopped" if self._stopping else "drained"
-                report(self.status())
-            finally:
-                self._fetcher.close()  # first, and the present one: new settings replace it
+    def finish(self) -> None:
+        """Each unit is durable, or left."""
 
-    def _turn(self) -> bool:
+    def close(self) -> None:
+        """Releases the log, then every claim."""
+        with closing(self._units):
+            self._writer.close()
+
+    def turn(self) -> bool:
         """Pulls each unit that can be claimed now. Whether all are done."""
-        if self._must_leave() and self._renewed is not None:
-            settings, self._renewed = self._renewed, None
-            self._fetcher.close()
-            self._catalog = Catalog(self._options.servers, settings)
-            self._fetcher = Fetcher(self._options.servers, settings)
+        if self._session.renewed:
+            self._session.fetcher.close()
+            self._session.connect()
         try:
-            if self._anew or (self._ends is None and time.monotonic() >= self._look_due_s):
+            if self._anew or (self._ends is None and self._session.looks()):
                 self._look()
-            first = self._catalog.offsets(self._sources, "earliest")
+            first = self._session.catalog.offsets(self._sources, "earliest")
             latest = {} if self._ends is not None else self._latest(self._sources)
         except Unanswered as error:
             self._wait("away", str(error))
@@ -153,10 +122,10 @@ class UnitPuller:
                 unit = self._units.claim(planned, self._writer.end)
                 left += 1
                 if unit is not None:
-                    self._state, self._error = "pulling", None
+                    self._session.state, self._session.error = "pulling", None
                     self._pull(place, planned, unit)
                     left -= 1
-                    self._report(self.status())
+                    self._report()
         if left:  # by others
             self._wait("waiting", None)
         elif self._ends is None:
@@ -169,16 +138,16 @@ class UnitPuller:
         began_s = time.monotonic()
         at, seen = unit.begin, 0
         if at < unit.end:
-            self._fetcher.assign({place: at})
+            self._session.fetcher.assign({place: at})
             try:
                 while at < unit.end and not self._must_leave():
                     arrived: list[Run] = []
-                    for found, some in fetch_runs(self._fetcher):
+                    for found, some in fetch_runs(self._session.fetcher):
                         arrived += some
                         if found.messages and found.messages[-1].offset() >= unit.end:
                             break
-                    self._state = "pulling" if found.away is None else "away"
-                    self._error = found.away
+                    self._session.state = "pulling" if found.away is None else "away"
+                    self._session.error = found.away
                     runs = [run.within(at, unit.end) for run in arrived]
                     runs = [run for run in runs if run.offsets]
                     if runs:
@@ -191,14 +160,13 @@ class UnitPuller:
                     at = max(at, min(unit.end, found.ends.get(place, 0)))
                     if found.out_of_range:
                         at = self._skip(place, at, unit.end)
-                    elif not arrived and time.monotonic() >= self._look_due_s:
-                        self._look_due_s = time.monotonic() + _LOOK_S
+                    elif not arrived and self._session.looks():
                         with suppress(Unanswered):  # the next fetch reports it
                             self._is_same(place)
                     self._next = {f"{place[0]}/{place[1]}": at}
-                    self._report(self.status())
+                    self._report()
             finally:
-                self._fetcher.unassign([place])
+                self._session.fetcher.unassign([place])
         self._when_there_is_room(self._writer.sync)
         if at < unit.end:
             self._units.leave(unit)
@@ -223,7 +191,7 @@ class UnitPuller:
             return False
         for run in runs:
             self._when_there_is_room(
-                partial(append_frame, self._writer, source, run, self._omissions)
+                partial(append_frame, self._writer, source, run, self._session.omissions)
             )
             self._pulled += len(run.offsets)
         return True
@@ -231,7 +199,7 @@ class UnitPuller:
     def _is_same(self, place: Place) -> bool:
         """Whether the topic has the id under which its units were planned. Otherwise units are left. Raises
         Unanswered."""
-        topic = self._catalog.existing([place[0]]).get(place[0])
+        topic = self._session.catalog.existing([place[0]]).get(place[0])
         self._anew = topic is None or topic.id != self._sources[place].topic_id
         return not self._anew
 
@@ -240,7 +208,9 @@ class UnitPuller:
             try:
                 act()
             except StorageFull as error:
-                if self._stopping:  # what was appended stays; the next holder goes on after it
+                if (
+                    self._session.stopping
+                ):  # what was appended stays; the next holder goes on after it
                     raise
                 self._wait("full", str(error))
             else:
@@ -253,7 +223,7 @@ class UnitPuller:
         try:
             if not self._is_same(place):
                 return at
-            first = self._catalog.offsets([place], "earliest")[place]
+            first = self._session.catalog.offsets([place], "earliest")[place]
         except NoSuchTopic:
             self._anew = True
             return at
@@ -264,17 +234,17 @@ class UnitPuller:
                 raise UsageError(f"{place[0]}/{place[1]} has no offset {at}")
             to = min(first, end)
             self._lost += to - at
-            report_lost(self._options, place, at, to)
-        self._fetcher.unassign([place])
-        self._fetcher.assign({place: to})
+            report_lost(self._session.options, place, at, to)
+        self._session.fetcher.unassign([place])
+        self._session.fetcher.assign({place: to})
         return to
 
     def _latest(self, places: Iterable[Place]) -> dict[Place, int]:
-        return self._catalog.offsets(places, "latest", committed_only=True)
+        return self._session.catalog.offsets(places, "latest", committed_only=True)
 
     def _wait(self, state: str, error: str | None, wait_s: float = AGAIN_S) -> None:
-        self._state, self._error = state, error
-        self._report(self.status())
+        self._session.state, self._session.error = state, error
+        self._report()
         until_s = time.monotonic() + wait_s
-        while not self._stopping and time.monotonic() < until_s:
+        while not self._session.stopping and time.monotonic() < until_s:
             time.sleep(min(FETCH_S, wait_s))
