@@ -19,15 +19,9 @@ from confluent_kafka.cimpl import NewPartitions
 from aolog import Reader, Record, Writer
 from bridge.kafka.cursor_record import CursorName
 from bridge.testing.apache_kafka import KafkaServer
-from tests.bridge.conftest import (
-    SOON_S,
-    Message,
-    Process,
-    consume,
-    ends_of,
-    message_of,
-    wait_until,
-)
+from tests.bridge.brokers import Message, consume, ends_of, message_of
+from tests.bridge.processes import Process
+from tests.waiting import SOON_S, wait_until
 
 EXACTLY = ("--delivery", "exactly_once")
 CURSORS = "aolog-bridge-cursors"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.bridge.conftest import Message
+from tests.bridge.brokers import Message
 
 
 def numbers(messages: Iterable[Message]) -> Counter[int]:

@@ -17,7 +17,7 @@ from aolog.errors import UsageError
 from aolog.spark import kafka_sink
 from aolog.spark.kafka_sink import JobFailed, KafkaTarget, check_topic, sender
 from tests.bridge.against_kafka import messages_in
-from tests.bridge.conftest import NOWHERE
+from tests.bridge.brokers import NOWHERE
 from tests.spark.driving import tasks
 
 pytestmark = pytest.mark.kafka

@@ -19,7 +19,7 @@ from aolog.spark.session import our_error
 from aolog.spark.transfer import Moved, Transfer, parse_target, run_transfer
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.stamp import decode_stamp
-from tests.bridge.conftest import consume_any
+from tests.bridge.brokers import consume_any
 from tests.spark.driving import write_damaged
 
 

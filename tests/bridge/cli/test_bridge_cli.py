@@ -32,7 +32,10 @@ from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.settings import check
 from bridge.supervise.status import Overview, overview
 from tests.aolog.conftest import commit, unchanged
-from tests.bridge.conftest import NOWHERE, Start, fill, notes_of, wait_until
+from tests.bridge.brokers import NOWHERE
+from tests.bridge.logs import fill, notes_of
+from tests.bridge.processes import Start
+from tests.waiting import wait_until
 
 
 @pytest.fixture

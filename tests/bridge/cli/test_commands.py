@@ -20,20 +20,11 @@ from bridge.deliver.replay import replay_range
 from bridge.deliver.seek import seek
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.aolog.conftest import commit, overwrite
-from tests.bridge.conftest import (
-    NOWHERE,
-    PARTITIONS,
-    TOPIC,
-    Forward,
-    Start,
-    append,
-    assert_arrived,
-    consume,
-    cursor_of,
-    fill,
-    records_of,
-    wait_until,
-)
+from tests.bridge.brokers import NOWHERE, PARTITIONS, TOPIC, assert_arrived, consume
+from tests.bridge.forwarders import Forward
+from tests.bridge.logs import append, cursor_of, fill, records_of
+from tests.bridge.processes import Start
+from tests.waiting import wait_until
 
 
 def run(*arguments: object) -> Result:

@@ -6,8 +6,13 @@ import pytest
 
 from bridge.client import AsyncConsumer, AsyncProducer
 from bridge.client.errors import KeyRefused, MissingTopic, SendFailed
-from tests.bridge.client.conftest import SHORT_SESSION, consumer_config, new_topic, producer_config
-from tests.bridge.conftest import NOWHERE
+from tests.bridge.brokers import NOWHERE
+from tests.bridge.client.configurations import (
+    SHORT_SESSION,
+    consumer_config,
+    new_topic,
+    producer_config,
+)
 
 
 @pytest.fixture

@@ -24,15 +24,16 @@ from confluent_kafka import Producer as PlainProducer
 from aolog.errors import RecordRefused, UsageError
 from bridge.client import AsyncConsumer, AsyncProducer, Consumer, Producer
 from bridge.client.errors import ClientClosed, MissingTopic, ReceiveFailed, SendFailed
-from tests.bridge.client.conftest import (
+from tests.bridge.brokers import NOWHERE
+from tests.bridge.client.configurations import (
     SHORT_SESSION,
     consumer_config,
     drained,
     new_topic,
     producer_config,
 )
-from tests.bridge.conftest import NOWHERE, SOON_S, wait_until
 from tests.bridge.foreign import Foreign, produce_foreign
+from tests.waiting import SOON_S, wait_until
 
 
 @pytest.fixture

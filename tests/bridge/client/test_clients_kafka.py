@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from bridge.client import Consumer, Producer
-from tests.bridge.client.conftest import consumer_config, drained, producer_config
+from tests.bridge.client.configurations import consumer_config, drained, producer_config
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 

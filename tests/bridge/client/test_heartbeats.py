@@ -9,8 +9,8 @@ from prometheus_client.exposition import generate_latest
 
 from bridge.client import Consumer, Producer
 from bridge.client.heartbeat import Heartbeat, HeartbeatWatch, heartbeat_in
-from tests.bridge.client.conftest import consumer_config, drained, new_topic, producer_config
-from tests.bridge.conftest import SOON_S
+from tests.bridge.client.configurations import consumer_config, drained, new_topic, producer_config
+from tests.waiting import SOON_S
 
 BEAT = {"Type": "Heartbeat", "Time": "2026-01-31T12:00:00.000Z", "Topic": "t", "ClientId": "c"}
 

@@ -7,7 +7,7 @@ from confluent_kafka import Producer as Plain
 
 from bridge.client import Consumer, Producer
 from bridge.client.errors import SignatureForged, SignatureMissing, WrongType
-from tests.bridge.client.conftest import consumer_config, drained, new_topic, producer_config
+from tests.bridge.client.configurations import consumer_config, drained, new_topic, producer_config
 
 KEY = f"one hmac-sha256 {base64.b64encode(b'a shared secret of many bytes').decode()}\n"
 OTHER = f"one hmac-sha256 {base64.b64encode(b'somebody elses secret here').decode()}\n"

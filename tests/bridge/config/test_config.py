@@ -24,7 +24,7 @@ from bridge.deliver.forwarder_options import OPTIONS, ForwarderOptions
 from bridge.errors import WrongConfiguration, WrongSetting
 from bridge.kafka.client import FIXED
 from bridge.kafka.settings import TRIED, check
-from tests.bridge.conftest import fill
+from tests.bridge.logs import fill
 from tests.texts import UNICODE
 
 LEAST = 'root = "logs"\n[clusters.main]\nbootstrap_servers = "kafka:9092"\n'

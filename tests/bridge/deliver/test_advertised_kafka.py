@@ -14,7 +14,8 @@ import pytest
 
 from bridge.supervise.status import state_of
 from bridge.testing.apache_kafka import KafkaServer
-from tests.bridge.conftest import Forward, fill
+from tests.bridge.forwarders import Forward
+from tests.bridge.logs import fill
 from tests.kafka.plugin import started
 
 pytestmark = pytest.mark.kafka

@@ -10,7 +10,7 @@ import pytest
 from aolog.errors import StorageFull
 from aolog.storage.storage import Storage
 from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
-from tests.bridge.conftest import FullStorage
+from tests.bridge.logs import FullStorage
 
 UUID = bytes(range(16))
 OTHER = bytes(16)

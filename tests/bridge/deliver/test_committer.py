@@ -18,8 +18,11 @@ from bridge.deliver.committer import Committer
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.position import Position
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bridge.conftest import WAITS, Forward, Run, consume, fill, wait_until
+from tests.bridge.brokers import consume
+from tests.bridge.forwarders import WAITS, Forward, Run
+from tests.bridge.logs import fill
 from tests.stalling import StallingSystem
+from tests.waiting import wait_until
 
 
 @pytest.fixture

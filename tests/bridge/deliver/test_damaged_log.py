@@ -13,24 +13,11 @@ from aolog.log.retention import prune
 from aolog.storage.storage import Storage
 from bridge.deliver import log_source as source_module
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.aolog.conftest import flip
-from tests.bridge.conftest import (
-    TOPIC,
-    Forward,
-    Start,
-    append,
-    assert_arrived,
-    consume,
-    cursor_of,
-    fill,
-    records_of,
-)
-
-
-def damage(log: Path, *, at: float = 0.5, length: int = 64) -> None:
-    """Bytes in the middle of the first slab are not what was written."""
-    slab = min(log.glob("*.slab"))
-    flip(slab, int(slab.stat().st_size * at), length)
+from tests.bridge.brokers import TOPIC, assert_arrived, consume
+from tests.bridge.damage import damage
+from tests.bridge.forwarders import Forward
+from tests.bridge.logs import append, cursor_of, fill, records_of
+from tests.bridge.processes import Start
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["log", "root"])

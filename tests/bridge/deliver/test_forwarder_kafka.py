@@ -24,15 +24,10 @@ from tests.bridge.against_kafka import (
     messages_in,
     set_limit,
 )
-from tests.bridge.conftest import (
-    Forward,
-    Start,
-    append,
-    assert_arrived,
-    cursor_of,
-    fill,
-    records_of,
-)
+from tests.bridge.brokers import assert_arrived
+from tests.bridge.forwarders import Forward
+from tests.bridge.logs import append, cursor_of, fill, records_of
+from tests.bridge.processes import Start
 from tests.kafka.plugin import TopicFactory
 
 pytestmark = pytest.mark.kafka

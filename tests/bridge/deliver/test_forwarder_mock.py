@@ -12,21 +12,11 @@ import pytest
 from aolog import Reader, Writer
 from bridge.deliver.at_least_once.driver import AtLeastOnce
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bridge.conftest import (
-    PARTITIONS,
-    TOPIC,
-    Forward,
-    Start,
-    assert_arrived,
-    consume,
-    consume_any,
-    cursor_of,
-    fill,
-    forwarder,
-    notes_of,
-    records_of,
-)
+from tests.bridge.brokers import PARTITIONS, TOPIC, assert_arrived, consume, consume_any
 from tests.bridge.foreign import Foreign, produce_foreign
+from tests.bridge.forwarders import Forward, forwarder
+from tests.bridge.logs import cursor_of, fill, notes_of, records_of
+from tests.bridge.processes import Start
 
 # --- what arrives ---------------------------------------------------------------------------
 

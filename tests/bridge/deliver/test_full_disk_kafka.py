@@ -10,7 +10,7 @@ import pytest
 from aolog import Writer
 from bridge.testing.apache_kafka import KafkaServer
 from tests.aolog.conftest import mount, small_disk
-from tests.bridge.conftest import Start
+from tests.bridge.processes import Start
 from tests.kafka.plugin import TopicFactory
 
 __all__ = ["mount", "small_disk"]

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from bridge.kafka.cluster_watch import ClusterWatch
-from tests.aolog.conftest import wait_until
 from tests.bridge.against_kafka import EXACTLY
-from tests.bridge.conftest import Start, fill, running
+from tests.bridge.logs import fill
+from tests.bridge.processes import Start, running
 from tests.kafka.rights import StrictKafka
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 

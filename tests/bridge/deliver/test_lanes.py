@@ -11,15 +11,9 @@ import pytest
 from bridge.config.partition import partition_of_key
 from bridge.deliver.status import Status
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bridge.conftest import (
-    TOPIC,
-    WAITS,
-    Forward,
-    assert_arrived,
-    consume,
-    fill,
-    records_of,
-)
+from tests.bridge.brokers import TOPIC, assert_arrived, consume
+from tests.bridge.forwarders import WAITS, Forward
+from tests.bridge.logs import fill, records_of
 
 
 @pytest.fixture

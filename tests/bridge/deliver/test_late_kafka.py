@@ -14,16 +14,10 @@ from confluent_kafka import KafkaError
 
 from bridge.testing.apache_kafka import KafkaServer, free_ports
 from tests.bridge.against_kafka import EXACTLY, committed_in
-from tests.bridge.conftest import (
-    WAITS,
-    Forward,
-    Process,
-    Start,
-    assert_arrived,
-    fill,
-    records_of,
-    running,
-)
+from tests.bridge.brokers import assert_arrived
+from tests.bridge.forwarders import WAITS, Forward
+from tests.bridge.logs import fill, records_of
+from tests.bridge.processes import Process, Start, running
 from tests.kafka.late import END_TXN, INIT_PRODUCER_ID, LateProxy
 
 pytestmark = pytest.mark.kafka

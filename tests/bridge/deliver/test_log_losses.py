@@ -22,21 +22,12 @@ from bridge.kafka.client import ANSWER_S
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.apache_kafka import KafkaServer
 from tests.aolog.conftest import commit, flip
-from tests.bridge.conftest import (
-    NOWHERE,
-    SOON_S,
-    Forward,
-    FullStorage,
-    Start,
-    append,
-    bounded,
-    consume,
-    fill,
-    gone,
-    printed,
-    records_of,
-)
+from tests.bridge.brokers import NOWHERE, consume
+from tests.bridge.forwarders import Forward
+from tests.bridge.logs import FullStorage, append, bounded, fill, gone, records_of
+from tests.bridge.processes import Start, printed
 from tests.kafka.plugin import TopicFactory
+from tests.waiting import SOON_S
 
 # "Within seconds of the loss"; a question to a silent cluster may come first.
 SECONDS = ANSWER_S + 5.0

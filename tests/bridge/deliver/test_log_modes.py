@@ -13,8 +13,8 @@ from bridge.client.buffer.file_provider import FileProvider
 from bridge.config.load import load_text
 from bridge.deliver.rate_limit import RateLimit
 from bridge.supervise.cluster_options import cluster_options
-from tests.bridge.conftest import Start
-from tests.bridge.deliver.test_poison import with_large
+from tests.bridge.logs import with_large
+from tests.bridge.processes import Start
 
 LARGE = ["--drain", "--poison", "dead-letter"]
 

@@ -11,7 +11,7 @@ from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.log_source import READ_BYTES_MAX, LogSource
 from bridge.deliver.rate_limit import RateLimit
 from tests.aolog.conftest import flip
-from tests.bridge.conftest import fill
+from tests.bridge.logs import fill
 
 FRAME_BYTES = 70 << 10  # a batch ends with a whole frame: 64 KiB of values by default, and heads
 

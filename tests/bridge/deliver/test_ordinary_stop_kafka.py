@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
-from tests.bridge.conftest import SOON_S, WAITS, Forward, fill
+from tests.bridge.forwarders import WAITS, Forward
+from tests.bridge.logs import fill
 from tests.kafka.plugin import TopicFactory
+from tests.waiting import SOON_S
 
 pytestmark = pytest.mark.kafka
 

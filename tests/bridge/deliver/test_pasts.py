@@ -17,17 +17,9 @@ from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.identity import Identity
-from tests.bridge.conftest import (
-    PARTITIONS,
-    SOON_S,
-    TOPIC,
-    Forward,
-    Message,
-    append,
-    consume,
-    fill,
-    records_of,
-)
+from tests.bridge.brokers import PARTITIONS, TOPIC, Message, consume
+from tests.bridge.forwarders import Forward
+from tests.bridge.logs import append, fill, records_of
 from tests.bridge.pasts import (
     copy_of,
     numbers,
@@ -35,6 +27,7 @@ from tests.bridge.pasts import (
     put_back_anew,
     put_back_in_place,
 )
+from tests.waiting import SOON_S
 
 CUTS = 3
 NEVER_S = 1e6  # nothing is committed, or synced, by time

@@ -15,7 +15,8 @@ from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import committed_in
-from tests.bridge.conftest import Forward, Run, append, cursor_of, fill
+from tests.bridge.forwarders import Forward, Run
+from tests.bridge.logs import append, cursor_of, fill
 from tests.bridge.pasts import copy_of, numbers, once, put_back_anew, put_back_in_place
 from tests.kafka.plugin import TopicFactory
 

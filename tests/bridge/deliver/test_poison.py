@@ -13,7 +13,7 @@ from aolog import Reader, Writer
 from aolog.errors import StorageFull
 from aolog.read.batch import Batch
 from bridge.config.routing import Routing, Rule
-from bridge.deliver.dead_letter import DeadLetters, read_dead_letter
+from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.position import Aside, Position
@@ -23,45 +23,10 @@ from bridge.kafka.connection import Connection
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.lane import Refusal
 from bridge.kafka.telemetry import REGISTRY
-from tests.bridge.conftest import (
-    TOPIC,
-    WAITS,
-    Forward,
-    Start,
-    append,
-    assert_arrived,
-    consume,
-    cursor_of,
-    fill,
-    notes_of,
-    records_of,
-)
-
-
-def letters(log: Path) -> list[Any]:
-    with Reader(log / "dead-letter") as reader:
-        found = [read_dead_letter(record) for record in reader]
-    assert None not in found
-    return found
-
-
-def with_large(log: Path) -> list[int]:
-    """500 records, of which three are too large for the client: their addresses."""
-    large = []
-    with Writer(log) as writer:
-        for number in range(5):
-            append(writer, range(number * 100, number * 100 + 100))
-            if number < 3:
-                large.append(
-                    writer.append(
-                        b"x" * 2_000_000,
-                        key=b"k%d" % number,
-                        headers=[("h", b"1"), ("aolog-code", None)],
-                        timestamp=77,
-                    )
-                )
-    return large
-
+from tests.bridge.brokers import TOPIC, assert_arrived, consume
+from tests.bridge.forwarders import WAITS, Forward
+from tests.bridge.logs import append, cursor_of, fill, letters, notes_of, records_of, with_large
+from tests.bridge.processes import Start
 
 # --- dead letters and drops -----------------------------------------------------------------
 

@@ -15,8 +15,9 @@ from aolog import Writer
 from bridge.kafka import topic_settings
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import committed_in
-from tests.bridge.conftest import Forward, append, assert_arrived, fill, records_of
-from tests.bridge.deliver.test_poison import letters
+from tests.bridge.brokers import assert_arrived
+from tests.bridge.forwarders import Forward
+from tests.bridge.logs import append, fill, letters, records_of
 from tests.kafka.plugin import TopicFactory
 
 pytestmark = pytest.mark.kafka

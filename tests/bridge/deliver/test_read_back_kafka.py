@@ -14,16 +14,10 @@ from bridge.config.partition import partition_of_key
 from bridge.errors import Undeliverable
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import grow, leave_as_killed, messages_in, set_limit
-from tests.bridge.conftest import (
-    Forward,
-    Message,
-    Start,
-    append,
-    assert_arrived,
-    consume_any,
-    fill,
-    records_of,
-)
+from tests.bridge.brokers import Message, assert_arrived, consume_any
+from tests.bridge.forwarders import Forward
+from tests.bridge.logs import append, fill, records_of
+from tests.bridge.processes import Start
 from tests.kafka.plugin import TopicFactory
 
 pytestmark = pytest.mark.kafka

@@ -7,17 +7,10 @@ from pathlib import Path
 
 from aolog import Writer
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bridge.conftest import (
-    TOPIC,
-    Forward,
-    Start,
-    append,
-    assert_arrived,
-    consume,
-    cursor_of,
-    fill,
-    records_of,
-)
+from tests.bridge.brokers import TOPIC, assert_arrived, consume
+from tests.bridge.forwarders import Forward
+from tests.bridge.logs import append, cursor_of, fill, records_of
+from tests.bridge.processes import Start
 
 PRODUCE, INIT_PRODUCER_ID = 0, 22  # numbers of requests in Kafka's protocol
 

@@ -15,7 +15,10 @@ from bridge.client.buffer.kafka_provider import KafkaProvider
 from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.errors import Undeliverable
 from tests.bridge.against_kafka import EXACTLY, committed_in, messages_in, raw_committed
-from tests.bridge.conftest import WAITS, Forward, Process, Start, assert_arrived, fill, records_of
+from tests.bridge.brokers import assert_arrived
+from tests.bridge.forwarders import WAITS, Forward
+from tests.bridge.logs import fill, records_of
+from tests.bridge.processes import Process, Start
 from tests.kafka.rights import Right, StrictKafka, User
 
 pytestmark = pytest.mark.kafka

@@ -11,17 +11,9 @@ from bridge.config.partition import partition_of_address
 from bridge.config.routing import Routing, Rule
 from bridge.errors import Undeliverable
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bridge.conftest import (
-    PARTITIONS,
-    TOPIC,
-    Forward,
-    Run,
-    assert_arrived,
-    consume,
-    cursor_of,
-    forwarder,
-    records_of,
-)
+from tests.bridge.brokers import PARTITIONS, TOPIC, assert_arrived, consume
+from tests.bridge.forwarders import Forward, Run, forwarder
+from tests.bridge.logs import cursor_of, records_of
 
 RULES = [
     Rule(record_topic="turns.*", topic="turns", partition="round-robin"),

@@ -15,7 +15,9 @@ from bridge.config.partition import partition_of_key
 from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.testing.apache_kafka import KafkaCluster
 from tests.bridge.against_kafka import committed_in
-from tests.bridge.conftest import Forward, append, assert_arrived, consume, fill, records_of
+from tests.bridge.brokers import assert_arrived, consume
+from tests.bridge.forwarders import Forward
+from tests.bridge.logs import append, fill, records_of
 from tests.kafka.plugin import started
 
 pytestmark = [

@@ -8,7 +8,9 @@ from bridge.config.routing import FILTERED, Routing, Rule
 from bridge.deliver.transform import Transforms, refusals_of
 from bridge.errors import Undeliverable, WrongConfiguration
 from tests.bridge.against_kafka import committed_in
-from tests.bridge.conftest import consume, cursor_of, forwarder, records_of
+from tests.bridge.brokers import consume
+from tests.bridge.forwarders import forwarder
+from tests.bridge.logs import cursor_of, records_of
 
 HERE = "tests.bridge.deliver.transforms"
 

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bridge.conftest import TOPIC, Start, fill
+from tests.bridge.brokers import TOPIC
+from tests.bridge.logs import fill
+from tests.bridge.processes import Start
 
 yaml = pytest.importorskip("yaml")
 

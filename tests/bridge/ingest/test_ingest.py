@@ -17,8 +17,8 @@ import aolog
 from bridge.ingest.logs import KEY_HEADER, Logs
 from bridge.ingest.routes import serving
 from bridge.operate.access import Access
-from tests.aolog.conftest import in_thread
-from tests.bridge.conftest import Start, wait_until
+from tests.bridge.processes import Start
+from tests.waiting import in_thread, wait_until
 
 TOKEN = "0123456789abcdef"
 LINES, BINARY = "application/x-ndjson", "application/octet-stream"

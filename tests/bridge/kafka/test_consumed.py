@@ -11,7 +11,7 @@ from bridge.kafka.consumed import LeftOut, Omissions, headers_of, stamp_of, time
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.runs import runs_of
 from bridge.kafka.stamp import encode_stamp
-from tests.bridge.conftest import consume_any
+from tests.bridge.brokers import consume_any
 from tests.bridge.foreign import Foreign, produce_foreign
 
 STAMP = encode_stamp(bytes(16), 1, 7, None)

@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.producer import IdempotentProducer
-from tests.bridge.conftest import PARTITIONS, TOPIC
-from tests.bridge.kafka.test_producing import LANES, rows_of
+from tests.bridge.brokers import PARTITIONS, TOPIC
+from tests.bridge.kafka.rows import LANES, rows_of
 
 
 def test_the_first_record_of_a_connection_waits_for_no_second(broker: EmbeddedBroker) -> None:

@@ -19,19 +19,10 @@ from bridge.deliver.seek import seek
 from bridge.errors import OtherCluster
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.identity import Identity
-from tests.bridge.conftest import (
-    PARTITIONS,
-    TOPIC,
-    Forward,
-    Process,
-    append,
-    assert_arrived,
-    consume,
-    cursor_of,
-    fill,
-    notes_of,
-    records_of,
-)
+from tests.bridge.brokers import PARTITIONS, TOPIC, assert_arrived, consume
+from tests.bridge.forwarders import Forward
+from tests.bridge.logs import append, cursor_of, fill, notes_of, records_of
+from tests.bridge.processes import Process
 from tests.kafka.late import LateProxy
 
 AUDIT = "audit"

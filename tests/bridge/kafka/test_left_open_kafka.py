@@ -12,15 +12,9 @@ from bridge.kafka.cursor_record import CursorRecord, encode_cursor
 from bridge.kafka.stamp import encode_stamp
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import CURSORS, EXACTLY, committed_in, name_of, raw_committed
-from tests.bridge.conftest import (
-    Message,
-    Process,
-    Start,
-    assert_arrived,
-    cursor_of,
-    fill,
-    records_of,
-)
+from tests.bridge.brokers import Message, assert_arrived
+from tests.bridge.logs import cursor_of, fill, records_of
+from tests.bridge.processes import Process, Start
 from tests.kafka.hanging import leave_open, unverified
 from tests.kafka.plugin import TopicFactory
 

@@ -19,17 +19,10 @@ from aolog.format.native.speed import Rows
 from aolog.format.origin import HEADER_NAME
 from bridge.kafka import queueing
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.kafka.lane import LaneKey
-from bridge.kafka.messages import Messages
 from bridge.kafka.queueing import RowProducer
-from bridge.kafka.stamp import encode_stamp
-from tests.bridge.conftest import SOON_S, TOPIC, consume
-
-MS = 1_700_000_000_123
-VALUES = [b"a", None, b"", b"\0" * 10, b"x" * 5_000, "ä".encode(), bytes(range(256)), b"last"]
-KEYS = [b"k", b"", None, b"\0", b"x" * 300, None, b"key", b"k"]
-LANES: list[LaneKey] = [(TOPIC, i % 3) for i in range(8)]
-STAMPS = [encode_stamp(bytes(16), 0, i, None) for i in range(8)]
+from tests.bridge.brokers import TOPIC, consume
+from tests.bridge.kafka.rows import KEYS, LANES, MS, STAMPS, VALUES, rows_of
+from tests.waiting import SOON_S
 
 
 @pytest.fixture(params=["compiled", "called"], autouse=True)
@@ -55,18 +48,6 @@ def column_of(values: list[bytes | None]) -> BinaryColumn:
     there = bits.to_bytes((len(values) + 7) // 8, "little")
     data = b"".join(value or b"" for value in values)
     return BinaryColumn(memoryview(there), memoryview(offsets.tobytes()), memoryview(data))
-
-
-def rows_of(
-    values: Any = VALUES,
-    keys: list[Any] = KEYS,
-    lanes: list[LaneKey] = LANES,
-    headers: Any = None,
-    callbacks: Any = None,
-) -> Rows:
-    numbers, times = array("q", range(8)), array("q", range(MS, MS + 8))
-    found = Messages(numbers, [None] * 8, keys, values, numbers, times, b"".join(STAMPS), headers)
-    return found.part(lanes, 0, 8, callbacks)
 
 
 def arrived(broker: EmbeddedBroker) -> dict[int, tuple[Any, ...]]:

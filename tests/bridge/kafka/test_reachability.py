@@ -8,7 +8,7 @@ import pytest
 
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.producer import IdempotentProducer
-from tests.aolog.conftest import wait_until
+from tests.waiting import wait_until
 
 
 def test_events_of_the_client_are_not_taken_for_records_under_way(

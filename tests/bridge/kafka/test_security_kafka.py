@@ -22,18 +22,12 @@ from confluent_kafka.admin import (
 
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.apache_kafka import KafkaServer, make_certificate
-from tests.bridge.conftest import (
-    TOPIC,
-    Process,
-    Start,
-    assert_arrived,
-    consume,
-    fill,
-    records_of,
-    wait_until,
-)
+from tests.bridge.brokers import TOPIC, assert_arrived, consume
+from tests.bridge.logs import fill, records_of
+from tests.bridge.processes import Process, Start
 from tests.bridge.pull.pulling import expected, origins, produce
 from tests.kafka.plugin import started
+from tests.waiting import wait_until
 
 Secured: TypeAlias = tuple[KafkaServer, Path]
 Forward: TypeAlias = Callable[..., tuple[Process, str]]

@@ -15,7 +15,10 @@ from bridge.client.buffer.buffer import Buffer
 from bridge.client.buffer.kafka_provider import KafkaProvider
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import EXACTLY, committed_in
-from tests.bridge.conftest import Process, Start, assert_arrived, fill, records_of, wait_until
+from tests.bridge.brokers import assert_arrived
+from tests.bridge.logs import fill, records_of
+from tests.bridge.processes import Process, Start
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 

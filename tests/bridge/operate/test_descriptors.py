@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bridge.conftest import Process, Start, fill, running, wait_until
+from tests.bridge.logs import fill
 from tests.bridge.operate.test_endpoint import where
 from tests.bridge.operate.test_http import is_answered
+from tests.bridge.processes import Process, Start, running
+from tests.waiting import wait_until
 
 
 def limit_descriptors(process: Process, most: int) -> None:

@@ -29,8 +29,11 @@ from bridge.operate.monitor import Monitor
 from bridge.supervise.status import STUCK_S, overview, state_of
 from bridge.supervise.turns import Phase
 from tests.aolog.commands import on_terminal
-from tests.bridge.conftest import NOWHERE, Process, Start, fill, printed, wait_until
+from tests.bridge.brokers import NOWHERE
+from tests.bridge.logs import fill
 from tests.bridge.operate.test_http import LOG, STATUS, TOKEN
+from tests.bridge.processes import Process, Start, printed
+from tests.waiting import wait_until
 
 PARKED = LOG._replace(log="p", phase=Phase.PARKED, state="live", silent_s=None)
 STANDING = LOG._replace(log="s", phase=Phase.STANDING, state="blocked", silent_s=None, error="no")

@@ -23,7 +23,7 @@ from bridge.operate.monitor import Monitor
 from bridge.operate.server import Limits
 from bridge.supervise.status import LogStatus
 from bridge.supervise.turns import Phase
-from tests.aolog.conftest import in_thread, wait_until
+from tests.waiting import in_thread, wait_until
 
 TOKEN = "0123456789abcdef"
 STATUS = Status(

@@ -13,7 +13,10 @@ from bridge.deliver.log_lines import naming
 from bridge.operate import log_lines
 from bridge.operate.log_lines import REPEATS_MAX, Problems, Repetition
 from tests.aolog.commands import on_terminal
-from tests.bridge.conftest import NOWHERE, Start, fill, wait_until
+from tests.bridge.brokers import NOWHERE
+from tests.bridge.logs import fill
+from tests.bridge.processes import Start
+from tests.waiting import wait_until
 
 
 class Shown(logging.Handler):

@@ -11,11 +11,12 @@ import pytest
 
 from aolog import Writer
 from bridge.kafka.embedded import EmbeddedBroker
-from tests.bridge.conftest import Start, append, fill
-from tests.bridge.deliver.test_damaged_log import damage
+from tests.bridge.damage import damage
+from tests.bridge.logs import append, fill
 from tests.bridge.operate.conftest import violations
 from tests.bridge.operate.shown import HOSTILE
 from tests.bridge.operate.test_endpoint import where
+from tests.bridge.processes import Start
 
 sync_api = pytest.importorskip("playwright.sync_api")
 expect = sync_api.expect

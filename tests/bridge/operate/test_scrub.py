@@ -10,9 +10,11 @@ from bridge.kafka.embedded import EmbeddedBroker
 from bridge.operate.scrub import Scrub, Scrubber
 from bridge.supervise.turns import Phase
 from tests.aolog.conftest import overwrite, slab_files
-from tests.bridge.conftest import Start, fill, printed, wait_until
+from tests.bridge.logs import fill
 from tests.bridge.operate.test_endpoint import get, where
 from tests.bridge.operate.test_http import LOG
+from tests.bridge.processes import Start, printed
+from tests.waiting import wait_until
 
 
 def flip_a_byte(log: Path) -> None:

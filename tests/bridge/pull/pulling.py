@@ -14,7 +14,7 @@ from aolog import Reader
 from bridge.cli import main
 from bridge.pull.origin import origin_of
 from bridge.testing.apache_kafka import KafkaServer
-from tests.bridge.conftest import Process
+from tests.bridge.processes import Process
 
 
 def produce(kafka: KafkaServer, topic: str, numbers: range, partitions: int = 1, **more) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bridge.conftest import wait_until
 from tests.bridge.pull.pulling import Killed, expected, origins, produce
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 2")]
 

@@ -15,7 +15,7 @@ from bridge.cli import main
 from bridge.pull.archive import Archive
 from bridge.pull.origin import HEADER_NAME, Origin, Source, origin_of
 from bridge.pull.positions import Mark, read_positions, save_positions
-from tests.aolog.conftest import Child
+from tests.waiting import Child
 
 SOURCE = Source("cluster", UUID(int=28), 3)
 OTHER = SOURCE._replace(partition=4)

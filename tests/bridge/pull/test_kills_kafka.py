@@ -17,9 +17,9 @@ from bridge.pull.origin import Source
 from bridge.pull.pull_options import PullOptions
 from bridge.pull.puller import Puller
 from bridge.testing.apache_kafka import KafkaServer
-from tests.aolog.conftest import SOON_S, in_thread, wait_until
 from tests.bridge.against_kafka import raw_committed
 from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
+from tests.waiting import SOON_S, in_thread, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
 

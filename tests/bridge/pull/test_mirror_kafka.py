@@ -9,8 +9,10 @@ from confluent_kafka import Producer
 
 from bridge.kafka.catalog import Catalog
 from bridge.pull.origin import HEADER_NAME
-from tests.bridge.conftest import Start, consume, wait_until
+from tests.bridge.brokers import consume
 from tests.bridge.foreign import Foreign, produce_foreign
+from tests.bridge.processes import Start
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 2")]
 

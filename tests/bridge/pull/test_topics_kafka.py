@@ -12,8 +12,8 @@ from aolog import Writer
 from bridge.kafka.catalog import Catalog
 from bridge.pull import beginnings
 from bridge.pull.origin import HEADER_NAME, Source
-from tests.bridge.conftest import wait_until
 from tests.bridge.pull.pulling import Killed, expected, origins, produce, pull
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
 

@@ -19,9 +19,10 @@ from bridge.simulate.counts import Counts
 from bridge.simulate.routes import serving
 from bridge.simulate.settings import Settings
 from bridge.simulate.simulation import BUTTONS, Simulation
-from tests.bridge.conftest import Start, wait_until
 from tests.bridge.operate.conftest import violations
 from tests.bridge.operate.test_http import ask
+from tests.bridge.processes import Start
+from tests.waiting import wait_until
 
 sync_api = pytest.importorskip("playwright.sync_api")
 expect = sync_api.expect

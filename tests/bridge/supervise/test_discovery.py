@@ -13,7 +13,7 @@ import pytest
 from aolog import Writer
 from bridge.supervise import discovery as discovery_module
 from bridge.supervise.discovery import Discovery, find_logs, is_gone
-from tests.bridge.conftest import fill
+from tests.bridge.logs import fill
 
 
 @pytest.fixture(params=["inotify", "none"])
@@ -106,21 +106,6 @@ def test_growth_not_yet_seen_is_reported_after_another_worker_parked_the_log(
 
 
 # --- what cannot be listed ------------------------------------------------------------------
-
-
-@pytest.fixture
-def unlisted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Errors of directories that cannot be listed, by their paths."""
-    errors: dict[str, int] = {}
-    scandir = os.scandir
-
-    def listing(path: str) -> object:
-        if str(path) in errors:
-            raise OSError(errors[str(path)], "no")
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", listing)
-    return errors
 
 
 def test_what_cannot_be_listed_may_hold_logs(

@@ -24,26 +24,12 @@ from bridge.kafka.embedded import EmbeddedBroker
 from bridge.supervise.status import LogStatus, Overview
 from bridge.supervise.supervisor import Supervisor
 from bridge.supervise.turns import Timing
-from tests.aolog.conftest import Call, commit, in_thread, overwrite
-from tests.bridge.conftest import (
-    NOWHERE,
-    SOON_S,
-    TOPIC,
-    WAITS,
-    append,
-    assert_arrived,
-    bounded,
-    consume,
-    cursor_of,
-    fill,
-    gone,
-    records_of,
-    wait_until,
-)
-from tests.bridge.supervise.test_discovery import unlisted
+from tests.aolog.conftest import commit, overwrite
+from tests.bridge.brokers import NOWHERE, TOPIC, assert_arrived, consume
+from tests.bridge.forwarders import WAITS
+from tests.bridge.logs import append, bounded, cursor_of, fill, gone, records_of
 from tests.still import PUT_BACK_NS, hold
-
-__all__ = ["unlisted"]
+from tests.waiting import SOON_S, Call, in_thread, wait_until
 
 
 class Running(Call):

@@ -34,9 +34,9 @@ from bridge.client.buffer.provider import Message, NotDelivered
 from bridge.client.buffer.settings import Mode
 from bridge.client.buffer.store_forward import StoreForward
 from bridge.testing.providers import FaultyProvider, MemoryProvider
-from tests.aolog.conftest import Child, in_thread
-from tests.bridge.conftest import Limited, wait_until
+from tests.bridge.providers import Limited
 from tests.stalling import StallingSystem
+from tests.waiting import Child, in_thread, wait_until
 
 QUICK: dict[str, Any] = {"live_after_s": 0.1, "retry_max_s": 0.05, "close_s": 20.0}
 

@@ -14,7 +14,7 @@ import pytest
 from bridge import FaultyProvider, FileProvider, KafkaProvider, MemoryProvider, Message
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing import ProviderTests
-from tests.bridge.conftest import PARTITIONS, consume_any
+from tests.bridge.brokers import PARTITIONS, consume_any
 
 
 class TestFaultyProvider(ProviderTests):

@@ -24,9 +24,9 @@ from bridge.config.partition import partition_of_key
 from bridge.errors import Rejected, Unanswered, WrongSetting
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.apache_kafka import KafkaServer
-from tests.aolog.conftest import in_thread
-from tests.bridge.conftest import PARTITIONS, SOON_S, TOPIC, consume_any, wait_until
+from tests.bridge.brokers import PARTITIONS, TOPIC, consume_any
 from tests.kafka.plugin import TopicFactory
+from tests.waiting import SOON_S, in_thread, wait_until
 
 QUICK: dict[str, Any] = {"live_after_s": 0.2, "retry_max_s": 0.5, "close_s": 60.0}
 

@@ -22,8 +22,9 @@ from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.errors import Rejected
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.aolog.conftest import unchanged, values
+from tests.bridge.brokers import TOPIC, consume_any
 from tests.bridge.client.buffer.test_buffer import QUICK, Destination, destination, numbered, send
-from tests.bridge.conftest import TOPIC, consume_any, wait_until
+from tests.waiting import wait_until
 
 __all__ = ["destination"]
 

@@ -22,7 +22,7 @@ from bridge.client.buffer.provider import Message, NotDelivered
 from bridge.client.buffer.settings import Mode, Settings
 from bridge.client.buffer.store_forward import StoreForward
 from bridge.testing.providers import FaultyProvider, MemoryProvider
-from tests.bridge.conftest import Limited
+from tests.bridge.providers import Limited
 
 LIVE_AGE_S = 5.0
 LIVE_AFTER_S = 3.0

@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -16,77 +15,15 @@ from bridge.client.files import file_system as files
 from bridge.client.files.file_clients import bridge_config
 from bridge.client.files.file_config import load_file_client
 from bridge.client.files.intake import Intake
-
-# The three files of hazdev-broker's own distribution, with their comments.
-PRODUCER = """{
-	"Type":"ProducerClient",
-	"FileExtension":"default",
-	"InputDirectory":"./in",
-	# without it files are deleted
-	"ArchiveDirectory":"./arch",
-	"TimePerFile":1,
-	"HeartbeatInterval":30,
-	"HazdevBrokerConfig": {
-		"Type":"ProducerConfig",
-		"Properties":{
-			"client.id":"producer.example",
-			"group.id":"default.producer",
-			"bootstrap.servers":"localhost:9092",
-			"retries":"0"
-		}
-	},
-	"Topic":"test",
-	"Log4JConfigFile":"producerclient.log4j.properties"
-}"""
-CONSUMER = """{
-	"Type":"ConsumerClient",
-	"FileExtension":"default",
-	"FileName":"default",
-	"OutputDirectory":"./out",
-	"MessagesPerFile":10,
-	"TimePerFile":15,
-	"HeartbeatInterval":120,
-	"WriteHeartbeatFile":true,
-	"HazdevBrokerConfig": {
-		"Type":"ConsumerConfig",
-		"Properties":{
-			"client.id":"consumer.example",
-			"group.id":"default.consumer",
-			"bootstrap.servers":"localhost:9092",
-			"enable.auto.commit":"true"
-		}
-	},
-	"TopicList":["test"],
-	"Log4JConfigFile":"consumerclient.log4j.properties"
-}"""
-ARCHIVE = """{
-	"Type":"ArchiveClient",
-	# The file extension to use when creating daily files
-	"FileExtension":"default",
-	"FileName":"default",
-	"OutputDirectory":"./files",
-	"HazdevBrokerConfig": {
-		"Type":"ConsumerConfig",
-		"Properties":{
-			"client.id":"archive.example",
-			"group.id":"default.archive",
-			"bootstrap.servers":"localhost:9092",
-			"enable.auto.commit":"true"
-		}
-	},
-	"TopicList":["test"],
-	"Log4JConfigFile":"archiveclient.log4j.properties"
-}"""
-
-
-def written(tmp_path, text, **changed) -> str:
-    path = tmp_path / "client.config"
-    if changed:
-        from bridge.client.config import parse
-
-        text = json.dumps({**parse(text)[0], **changed})
-    path.write_text(text, encoding="utf-8")
-    return str(path)
+from tests.bridge.client.files.file_configurations import (
+    ARCHIVE,
+    CONSUMER,
+    PRODUCER,
+    Crash,
+    nth,
+    visible,
+    written,
+)
 
 
 @pytest.fixture
@@ -202,10 +139,6 @@ def acknowledge_all(inbox):
         for _ in reader:
             pass
         reader.commit()
-
-
-def visible(directory: Path):
-    return sorted(name for name in os.listdir(directory) if not name.startswith("."))
 
 
 def test_a_file_is_archived_when_all_of_it_is_acknowledged_and_not_before(tmp_path, inbox, make):
@@ -378,10 +311,6 @@ def test_two_intakes_of_one_directory_exclude_one_another(inbox, make):
         make()
 
 
-class Crash(BaseException):
-    pass
-
-
 @pytest.mark.parametrize("place", ["claimed", "appended", "synced", "acknowledged", "archived"])
 def test_a_crash_anywhere_sends_each_file_once(tmp_path, inbox, make, monkeypatch, place):
     (inbox / "a.default").write_bytes(b"1\n2\n")
@@ -414,20 +343,6 @@ def test_a_crash_anywhere_sends_each_file_once(tmp_path, inbox, make, monkeypatc
     assert sorted(log_values(inbox)) == [b"1", b"2", b"3"]
     assert visible(tmp_path / "arch") == ["a.default", "b.default"]
     assert visible(inbox) == []
-
-
-def nth(call, count, crash, *, after=False):
-    made = []
-
-    def wrapped(*args):
-        made.append(args)
-        if len(made) < count:
-            return call(*args)
-        if after:
-            call(*args)
-        return crash()
-
-    return wrapped
 
 
 def _to(directory, call, crash, *, after=False):

@@ -9,10 +9,11 @@ import pytest
 
 from bridge.client import Producer
 from bridge.client.config import parse
-from tests.bridge.client.conftest import producer_config
-from tests.bridge.client.files.test_file_clients import ARCHIVE, CONSUMER, PRODUCER, visible
-from tests.bridge.conftest import SOON_S, consume, wait_until
+from tests.bridge.brokers import consume
+from tests.bridge.client.configurations import producer_config
+from tests.bridge.client.files.file_configurations import ARCHIVE, CONSUMER, PRODUCER, visible
 from tests.bridge.foreign import Foreign, produce_foreign
+from tests.waiting import SOON_S, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 

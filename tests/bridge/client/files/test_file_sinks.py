@@ -9,8 +9,8 @@ from aolog import Reader, Retention, Writer
 from aolog.errors import CorruptionError
 from bridge.client.files import file_system as files
 from bridge.client.files.file_sinks import CountedFiles, DailyFiles
-from tests.bridge.client.files.test_file_clients import Crash, visible
-from tests.bridge.client.files.test_file_clients import nth as nth_call
+from tests.bridge.client.files.file_configurations import Crash, visible
+from tests.bridge.client.files.file_configurations import nth as nth_call
 
 DAY_US = 86_400_000_000
 NOON_US = 1_769_860_800_000_000  # 2026-01-31T12:00:00Z

@@ -11,8 +11,8 @@ from bridge.client.config import load
 from bridge.client.files.log_positions import LogPositions, place_header
 from bridge.client.files.log_tap import LogTap
 from bridge.kafka.catalog import Partition, Topic
-from tests.bridge.client.conftest import consumer_config, new_topic
-from tests.bridge.client.files.test_topics_made_anew_kafka import named, run, send, values
+from tests.bridge.client.configurations import consumer_config, new_topic
+from tests.bridge.client.files.topics_to_logs import named, run, send, values
 
 OLD, NEW = UUID(int=1), UUID(int=2)
 

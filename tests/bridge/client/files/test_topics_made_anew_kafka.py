@@ -1,18 +1,16 @@
 """A file client's position belongs to a topic, not to its name: on a real Apache Kafka."""
 
 import struct
-import time
 import uuid
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from aolog import Reader, Writer
-from bridge.client import Producer
+from aolog import Writer
 from bridge.client.config import load
 from bridge.client.files.log_tap import LogTap
-from tests.bridge.client.conftest import consumer_config, producer_config
-from tests.bridge.conftest import SOON_S
+from tests.bridge.client.configurations import consumer_config
+from tests.bridge.client.files.topics_to_logs import named, run, send, values
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
@@ -37,34 +35,10 @@ def tap(kafka, tmp_path):
     close()
 
 
-def send(kafka, topic, values, partition=0):
-    with Producer(producer_config(kafka, producer_type="async")) as producer:
-        for value in values:
-            producer.send(topic, value, partition=partition)
-
-
 def make_anew(kafka, topic, count):
     kafka.delete_topic(topic)
     kafka.create_topic(topic)
     send(kafka, topic, named(b"new", count))
-
-
-def values(log):
-    with Reader(log) as reader:
-        return [record.value for record in reader]
-
-
-def run(tap, log, count):
-    """Until the log has so many records, and nothing more comes."""
-    until_s = time.monotonic() + SOON_S
-    while (found := len(values(log)) if log.exists() else 0) < count:
-        assert time.monotonic() < until_s, f"{found} of {count} records are in the log"
-        tap.step(200)
-    tap.step(200)
-
-
-def named(word, count):
-    return [b"%s %d" % (word, i) for i in range(count)]
 
 
 def test_a_topic_made_anew_while_the_client_was_stopped_is_read_from_its_beginning(

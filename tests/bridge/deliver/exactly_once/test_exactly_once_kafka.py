@@ -32,22 +32,12 @@ from tests.bridge.against_kafka import (
     name_of,
     raw_committed,
 )
-from tests.bridge.conftest import (
-    SOON_S,
-    WAITS,
-    Forward,
-    Process,
-    Start,
-    append,
-    assert_arrived,
-    bounded,
-    cursor_of,
-    fill,
-    gone,
-    notes_of,
-    records_of,
-)
+from tests.bridge.brokers import assert_arrived
+from tests.bridge.forwarders import WAITS, Forward
+from tests.bridge.logs import append, bounded, cursor_of, fill, gone, notes_of, records_of
+from tests.bridge.processes import Process, Start
 from tests.kafka.plugin import TopicFactory
+from tests.waiting import SOON_S
 
 pytestmark = pytest.mark.kafka
 

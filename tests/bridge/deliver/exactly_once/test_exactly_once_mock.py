@@ -23,16 +23,10 @@ from bridge.kafka.ownership import Ownership
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.stamp import unpack_stamp
 from tests.bridge.against_kafka import CURSORS, EXACTLY
-from tests.bridge.conftest import (
-    Forward,
-    Start,
-    append,
-    assert_arrived,
-    consume,
-    fill,
-    forwarder,
-    records_of,
-)
+from tests.bridge.brokers import assert_arrived, consume
+from tests.bridge.forwarders import Forward, forwarder
+from tests.bridge.logs import append, fill, records_of
+from tests.bridge.processes import Start
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import pytest
 from bridge.simulate.demo import demo as demo_module
 from bridge.simulate.demo.demo import run_demo
 from bridge.simulate.demo.result import Result
-from tests.bridge.conftest import Start, records_of
+from tests.bridge.logs import records_of
+from tests.bridge.processes import Start
 
 GOOD = Result(
     input="x", records=10, bytes=100, seconds=1.0, records_per_s=10, outage_s=3.0, outage_at=0.35,
