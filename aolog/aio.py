@@ -73,9 +73,16 @@ class Worker:
         finally:
             self.executed += 1
 
-    async def run(self, call: Callable[[], _T]) -> _T:
-        """The result of a call. If the task is cancelled, the call goes on, and its error is logged."""
+    async def run(self, call: Callable[[], _T], done: Callable[[_T], None] | None = None) -> _T:
+        """The result of a call. If the task is cancelled, the call goes on, and its error is logged. done:
+        is called with the result in any case, before the caller continues and before a later call is done."""
         future = self.begin(call)
+
+        def ended(_: object) -> None:
+            if done is not None and not future.cancelled() and future.exception() is None:
+                done(future.result())
+
+        future.add_done_callback(ended)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -328,16 +335,24 @@ class Reader:
                 return False
 
     async def seek(self, where: Start | None = None, *, ordinal: int | None = None) -> int:
-        """See `aolog.Reader.seek`."""
-        try:
-            address = await self._worker.run(partial(self.log.seek, where, ordinal=ordinal))
-            end = view_of(self.log).position
+        """See `aolog.Reader.seek`. If the task is cancelled, the reader moves nevertheless."""
+        log, pending = self.log, self._pending
+
+        def seek() -> Position:
+            log.seek(where, ordinal=ordinal)
+            return view_of(log).position
+
+        def moved(to: Position) -> None:
+            if self._pending is pending:  # otherwise a read that began after the seek
+                self._pending = None
             self._drop()
-            self._pending, self._end = None, end
+            self._end = to
+
+        try:
+            return (await self._worker.run(seek, moved)).address
         except BaseException as error:
             self._after_error(error)
             raise
-        return address
 
     async def commit(self) -> None:
         """See `aolog.Reader.commit`: the position after the last record that was returned."""

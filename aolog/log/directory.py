@@ -31,6 +31,7 @@ from aolog.log.log_format import LogFormat, find_format
 from aolog.log.manifest import resolve
 from aolog.log.names import PENDING_SUFFIX, UNBORN_SUFFIX, slab_base, slab_name
 from aolog.log.slab_file import Slab
+from aolog.storage.file import refuse_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -141,7 +142,8 @@ class Log:
             return last is not None and (
                 lstat(self.slab_path(last.base)).st_ino != last.file.stat().inode
             )
-        except OSError:
+        except OSError as error:
+            refuse_others(error)
             return False
 
     def check_place(self, slab: Slab | None) -> None:

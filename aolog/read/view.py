@@ -263,6 +263,8 @@ class ReaderView:
         address, ordinal = position or here
         self.log.refresh_end()
         if address == here.address:
+            if self.reading is not None:  # the scan is after its frame
+                ordinal = self.reading.frame.end_ordinal
             return self.log.listed(lambda: self._scan.pruned(ordinal))
         gap = self.log.listed(lambda: pruned_before(self.log, address, ordinal))
         return [] if gap is None else [(gap, ordinal)]

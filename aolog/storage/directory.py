@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Self
 
 from aolog.errors import UsageError
-from aolog.storage.file import File, as_storage_error
+from aolog.storage.file import File, as_storage_error, refuse_others
 
 
 class Directory(File):
@@ -32,7 +32,8 @@ class Directory(File):
         """Whether its path leads to another directory by now; False if it leads nowhere."""
         try:
             there = self._system.lstat(f"{self.path}/.")  # follows a link
-        except OSError:
+        except OSError as error:
+            refuse_others(error)
             return False
         with as_storage_error(self.path, "stat"):
             here = self._system.fstat(self.fd)

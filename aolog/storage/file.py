@@ -48,7 +48,8 @@ def as_storage_error(
 ) -> Iterator[None]:
     """Turns an OSError in its block into our error, with the path and the failed operation.
 
-    but: errors that pass unchanged. syncs: the operation is a sync.
+    but: errors that pass unchanged. syncs: the operation is a sync. Only an error with an errno is the
+    system's: another one passes, such as the TimeoutError of a signal handler.
     """
     try:
         yield
@@ -58,8 +59,16 @@ def as_storage_error(
         raise _ours(error, path, what, syncs=syncs) from error
 
 
+def refuse_others(error: OSError) -> None:
+    """Raises an OSError again that is not the system's: it has no errno."""
+    if error.errno is None:
+        raise error
+
+
 def _ours(error: OSError, path: str, what: str, *, syncs: bool = False) -> StorageError:
     """As as_storage_error; `try` and this take less time at each read and each write."""
+    refuse_others(error)
+    assert error.errno is not None
     kind: type[StorageError] = StorageFailed
     hint = "see the system's log; intact records stay readable"
     if syncs:  # for any reason, a full disk too: what was not synced is unreliable now
@@ -69,8 +78,7 @@ def _ours(error: OSError, path: str, what: str, *, syncs: bool = False) -> Stora
     elif error.errno in _NO_PERMISSION:
         kind = PermissionDenied
         hint = "check the owner and mode of the file and its directory"
-    why = os.strerror(error.errno) if error.errno else str(error)
-    return kind(f"{what}: {why}", hint=hint, path=path, errno=error.errno)
+    return kind(f"{what}: {os.strerror(error.errno)}", hint=hint, path=path, errno=error.errno)
 
 
 class Stat(NamedTuple):

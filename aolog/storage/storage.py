@@ -26,7 +26,7 @@ from aolog.errors import (
     load_optional,
 )
 from aolog.storage.directory import Directory, Inside, beside
-from aolog.storage.file import PERMISSIONS, File, as_storage_error
+from aolog.storage.file import PERMISSIONS, File, as_storage_error, refuse_others
 from aolog.storage.mounts import Mount, parse_mount
 from aolog.storage.objects.url import archive_of, is_url
 from aolog.storage.system import REAL, System
@@ -259,8 +259,7 @@ class Storage:
     def _open_below(self, above: Directory, name: str) -> Directory:
         """Raises OSError, and StorageFailed for a link."""
         where = f"{above.path}/{name}"
-        fd = self._open_at(above, name, _DIRECTORY, where)
-        return self._directory(where, fd, above.system)
+        return self._directory(where, self._open_at(above, name, _DIRECTORY, where), above.system)
 
     def _open_at(self, above: Directory, name: str, flags: int, path: str, mode: int = 0) -> int:
         """Follows no link. path: for messages. Raises OSError, and StorageFailed for a link."""
@@ -406,7 +405,8 @@ class Storage:
         """Whether there is an entry with this name."""
         try:
             self._look(path)
-        except OSError:
+        except OSError as error:
+            refuse_others(error)
             return False
         return True
 

@@ -248,6 +248,48 @@ def test_a_batch_begins_with_what_was_read_ahead(log_path: str) -> None:
     asyncio.run(main())
 
 
+def test_a_seek_whose_task_is_cancelled_moves_and_what_was_read_ahead_is_dropped(
+    log_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with aolog.Writer(log_path) as writer:
+        for i in range(3):
+            writer.append_many([b"%d" % (10 * i + k) for k in range(10)])
+    begun, over, seek = threading.Event(), threading.Event(), aolog.Reader.seek
+
+    def held(self: aolog.Reader, *args: Any, **options: Any) -> int:
+        begun.set()
+        assert over.wait(30)
+        return seek(self, *args, **options)
+
+    async def value(reader: aio.Reader) -> bytes | None:
+        record = await reader.read()
+        assert record is not None
+        return record.value
+
+    async def cancelled(reader: aio.Reader, **where: int) -> None:
+        task = asyncio.create_task(reader.seek(**where))
+        await asyncio.to_thread(begun.wait, 30)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def main() -> None:
+        async with aio.Reader(log_path, cursor="c") as reader:
+            assert await value(reader) == b"0"
+            monkeypatch.setattr(aolog.Reader, "seek", held)
+            await cancelled(reader, ordinal=25)
+            assert await value(reader) == b"1"  # the seek is not made yet
+            over.set()
+            await reader.commit()
+            assert [await value(reader) for _ in range(5)] == [b"%d" % i for i in range(25, 30)]
+            begun.clear()
+            await cancelled(reader, ordinal=99)  # it fails, and the reader stays
+            assert await reader.read() is None
+            assert await reader.seek(ordinal=7) == reader.tell()
+            assert await value(reader) == b"7"
+
+    asyncio.run(main())
+
+
 def test_an_append_that_waits_for_room_does_not_stop_the_loop_and_give_up_ends_it(
     log_path: str,
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import aolog
 from aolog.log.retention import Plan, SlabSize, plan, prune
+from aolog.read.reader import view_of
 from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage
 from aolog.storage.system import System
@@ -530,6 +531,28 @@ def test_a_follower_knows_what_it_will_lose_before_it_meets_the_gap(log_path: st
             assert reader.gaps == [expected]
             assert 1 + len(found) + expected.records_lost == 24
             assert reader.pruned() is None
+
+
+def test_a_loss_after_a_frame_that_is_being_read_counts_from_the_frames_end(log_path: str) -> None:
+    """Although the gap was found before the frame was read record by record."""
+
+    def refuse(_: aolog.Batch) -> None:
+        raise aolog.UsageError("not now")
+
+    with aolog.Writer(log_path, slab_bytes=SLAB, **NEVER) as writer:
+        for n in range(4):
+            writer.append_many([b"x" * 1000] * 8)
+            fill(writer, n)
+    with aolog.Reader(log_path) as reader:
+        view = view_of(reader)
+        assert view.end()  # it has the first slab open
+        assert reader.read() is not None
+        prune(log_path, Storage(), aolog.Retention(max_slabs=1))
+        with pytest.raises(aolog.UsageError, match="not now"):
+            view.take(1 << 20, refuse)
+        assert reader.read() is not None
+        ((gap, before),) = view.pruned()
+        assert (before, gap.reason) == (8, "pruned")
 
 
 def test_a_dry_run_reports_the_loss_and_removes_nothing(log_path: str) -> None:

@@ -278,8 +278,8 @@ def test_a_call_that_was_interrupted_at_any_line_loses_nothing_or_the_reader_ref
     assert refused > 100
 
 
-class Late(Exception):
-    """A time-out by a signal."""
+class Late(TimeoutError):
+    """A time-out by a signal. It is an OSError, and not the system's: it has no errno."""
 
 
 def too_late(*_: object) -> None:
