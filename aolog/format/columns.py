@@ -88,7 +88,7 @@ class BinaryColumn(NamedTuple):
 
     def to_list(self) -> list[bytes | None]:
         """Copies of the entries."""
-        return list(speed.Rows(None, "b", (self,), 0, self.entries))
+        return list(speed.Rows(None, (speed.binary(self),), 0, self.entries))
 
 
 class HeaderColumn(NamedTuple):

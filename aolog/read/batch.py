@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import counted, load_optional
 from aolog.format.columns import Columns, lone
-from aolog.format.native import speed
+from aolog.format.native.speed import Rows, binary, numbers, pairs, rising, shared, text
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.record import Position, Record
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from aolog.format.slab import SlabHeader
     from aolog.format.stretch import Stretch, Survey
-
-
-_LEAST_BYTE = b"\x80"  # the last one of NO_TIMESTAMP, and of no time in the last 290,000 years
 
 
 class RecordFrame(NamedTuple):
@@ -90,9 +87,9 @@ class RecordFrame(NamedTuple):
         """Its first frames: at least one, and more up to so many bytes in their slab; the rest, None for none."""
         if self.addresses is None or self.size <= max_bytes:
             return self, None
-        numbers = self.addresses.cast("q")
-        end = bisect_right(numbers, self.address + max_bytes) - 1
-        while end > 0 and numbers[end] == numbers[end - 1] + 1:
+        listed = self.addresses.cast("q")
+        end = bisect_right(listed, self.address + max_bytes) - 1
+        while end > 0 and listed[end] == listed[end - 1] + 1:
             end -= 1  # it is inside a frame
         part, rest = self._split(self._frame_from(max(end, 1)))
         return part or self, rest
@@ -107,8 +104,8 @@ class RecordFrame(NamedTuple):
         records = self.columns.records
         if self.addresses is None:
             return records if i else 0
-        numbers = self.addresses.cast("q")
-        while 0 < i < records and numbers[i] == numbers[i - 1] + 1:
+        listed = self.addresses.cast("q")
+        while 0 < i < records and listed[i] == listed[i - 1] + 1:
             i += 1
         return i
 
@@ -138,37 +135,24 @@ class RecordFrame(NamedTuple):
             addresses=self.addresses[8 * first : 8 * end],
         )
 
-    def records(self) -> speed.Rows:
+    def records(self) -> Rows:
         """An iterator over its records from `skip` on. Each record is made when it is read."""
-        columns = self.columns
-        _, value, values, timestamps, keys, topic, topics, headers = columns
-        if values is None:
-            values = lone(value)
-        times: Any = timestamps
-        if timestamps is None:
-            times = None if self.timestamp_us == NO_TIMESTAMP else self.timestamp_us
-        elif _LEAST_BYTE in bytes(timestamps)[7::8]:
-            stamps = timestamps.cast("q").tolist()
-            times = [None if us == NO_TIMESTAMP else us for us in stamps]
-        kinds = "nq"[self.addresses is not None]
-        kinds += "o" if type(times) is list else "cq"[timestamps is not None]
-        kinds += f"{'cb'[keys is not None]}b"
-        kinds += f"{'cp'[headers is not None]}{'ct'[topics is not None]}"
-        fields = (
-            self.address if self.addresses is None else self.addresses,
-            times,
-            keys,
-            values,
-            () if headers is None else headers,
-            topic if topics is None else topics,
+        _, value, values, timestamps, keys, topic, topics, headers = self.columns
+        stamp = None if self.timestamp_us == NO_TIMESTAMP else self.timestamp_us
+        columns = (
+            rising(self.address) if self.addresses is None else numbers(self.addresses),
+            shared(stamp) if timestamps is None else numbers(timestamps),
+            shared(None) if keys is None else binary(keys),
+            binary(values or lone(value)),
+            shared(()) if headers is None else pairs(headers),
+            shared(topic) if topics is None else text(topics),
         )
-        return speed.Rows(Record, kinds, fields, self.skip, columns.records)
+        return Rows(Record, columns, self.skip, self.columns.records)
 
-    def values(self) -> speed.Rows:
+    def values(self) -> Rows:
         """As `records`, but only the values."""
-        columns = self.columns
-        values = columns.values or lone(columns.value)
-        return speed.Rows(None, "b", (values,), self.skip, columns.records)
+        values = self.columns.values or lone(self.columns.value)
+        return Rows(None, (binary(values),), self.skip, self.columns.records)
 
 
 make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
@@ -180,7 +164,7 @@ class FrameRecords:
 
     __slots__ = ("frame", "records", "rows")
 
-    def __init__(self, frame: RecordFrame, rows: Callable[[RecordFrame], speed.Rows]) -> None:
+    def __init__(self, frame: RecordFrame, rows: Callable[[RecordFrame], Rows]) -> None:
         self.frame = frame
         self.rows = rows
         self.records = rows(frame)

@@ -3,7 +3,8 @@ transactions, reads partitions, and reports what happens.
 
 Read in this order: client and client_log (what all clients share), topic_names, setting_files,
 settings (which a user may give), error_table (whose fault an error is), lane, stamp (where a record came
-from), messages and admission (records as the client takes them, and which a topic refuses), events,
+from), messages, message_rows and admission (records as columns, as the client takes them, and which a topic
+refuses), events,
 queueing, connection (a client and its cluster) and producer (at least once). For exactly once:
 transactional_producer (where a transaction is committed) with outcomes, ownership, cursor_record,
 cursor_topic and hanging_transactions. What they ask a cluster: read_back, identity, topic_creation,

@@ -3,9 +3,14 @@
  * makes public: `rd_kafka_producev`, in which the client's own `produce` ends, and interceptors, by
  * which a plugin hears of a producer that is made. This module is such a plugin.
  */
-#include "../../aolog/format/native/_sink.h"
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
 
+#include <stdint.h>
 #include <string.h>
+
+#define QUEUE "bridge.kafka.queue" /* the name of the capsule */
 
 /* From rdkafka.h; the numbers are of librdkafka's ABI. */
 enum { OK = 0, COPY = 0x2 };
@@ -42,10 +47,7 @@ conf_init(void *conf, void **opaque, char *errstr, size_t errstr_size)
     return OK;
 }
 
-/* --- a row --------------------------------------------------------------------------------- */
-
-/* As in Messages.part. */
-enum { F_TOPIC, F_VALUE, F_KEY, F_PARTITION, F_CALLBACK, F_NOTHING, F_TIME, F_STAMP, FIELDS };
+/* --- topics -------------------------------------------------------------------------------- */
 
 /* The client's handle of a topic: by its name, each row would look for it behind a lock. */
 typedef struct {
@@ -56,31 +58,10 @@ typedef struct {
 #define TOPICS_MAX 16 /* of which rows may name others in turns */
 
 typedef struct {
-    AologSink sink;
     void *rk; /* whoever has the capsule lets it go before the producer */
     Topic topics[TOPICS_MAX];
     int last, count;
 } Queue;
-
-/* What a field's bytes are, NULL for None; 0 if it has none. */
-static int
-bytes_of(const AologField *field, const char **bytes, size_t *size)
-{
-    if (field->object == NULL) {
-        *bytes = field->bytes;
-        *size = (size_t)field->size;
-        return 1;
-    }
-    *bytes = NULL;
-    *size = 0;
-    if (field->object == Py_None)
-        return 1;
-    if (!PyBytes_CheckExact(field->object))
-        return 0;
-    *bytes = PyBytes_AsString(field->object);
-    *size = (size_t)PyBytes_Size(field->object);
-    return 1;
-}
 
 /* A string without a NUL in it; NULL of anything else. */
 static const char *
@@ -123,30 +104,167 @@ topic_of(Queue *queue, PyObject *name)
     return handle;
 }
 
-/* What has a callback, or is refused, is not taken: the client's call does that, and says why. */
-static int
-take(void *context, const AologField *fields, Py_ssize_t width)
+/* --- values -------------------------------------------------------------------------------- */
+
+/* The values of all rows: a list of objects, or of columns of bytes, one after the other. Of a column the
+ * one with the last row is open. Each is (validity or None, offsets u32, data), as Arrow has them. */
+typedef struct {
+    PyObject *list;
+    int columns;
+    Py_ssize_t next;       /* the column after the open one */
+    Py_ssize_t first, end; /* rows of the open one */
+    Py_buffer validity, offsets, data;
+} Values;
+
+static void
+close_column(Values *values)
 {
-    const AologField *stamp = &fields[F_STAMP];
-    const char *name, *value, *key;
-    size_t value_size, key_size;
-    PyObject *number = fields[F_PARTITION].object;
-    if (width != FIELDS || fields[F_CALLBACK].object != Py_None || stamp->bytes == NULL ||
-        fields[F_TIME].object != NULL || number == NULL || !PyLong_CheckExact(number))
+    PyBuffer_Release(&values->validity);
+    PyBuffer_Release(&values->offsets);
+    PyBuffer_Release(&values->data);
+}
+
+/* Opens the next column. 0 and an exception on an error. */
+static int
+open_column(Values *values)
+{
+    PyObject *column = PyList_GetItem(values->list, values->next), *validity, *offsets, *data;
+    close_column(values);
+    if (column == NULL || !PyArg_ParseTuple(column, "OOO", &validity, &offsets, &data) ||
+        PyObject_GetBuffer(offsets, &values->offsets, PyBUF_SIMPLE) < 0 ||
+        PyObject_GetBuffer(data, &values->data, PyBUF_SIMPLE) < 0 ||
+        (validity != Py_None && PyObject_GetBuffer(validity, &values->validity, PyBUF_SIMPLE) < 0))
         return 0;
-    void *topic = topic_of(context, fields[F_TOPIC].object);
-    name = text_of(stamp->object);
+    Py_ssize_t count = values->offsets.len / (Py_ssize_t)sizeof(uint32_t) - 1;
+    if (count < 0 || (validity != Py_None && values->validity.len < (count + 7) / 8)) {
+        PyErr_SetString(PyExc_ValueError, "a column has fewer entries than it should");
+        return 0;
+    }
+    values->next++;
+    values->first = values->end;
+    values->end += count;
+    return 1;
+}
+
+/* What an object's bytes are, NULL for None; 0 if it has none. */
+static int
+bytes_of(PyObject *object, const char **bytes, size_t *size)
+{
+    *bytes = NULL;
+    *size = 0;
+    if (object == Py_None)
+        return 1;
+    if (!PyBytes_CheckExact(object))
+        return 0;
+    *bytes = PyBytes_AsString(object);
+    *size = (size_t)PyBytes_Size(object);
+    return 1;
+}
+
+/* The value of a row; the rows come in order. 0 if it has no bytes, -1 and an exception on an error. */
+static int
+value_of(Values *values, Py_ssize_t i, const char **bytes, size_t *size)
+{
+    if (!values->columns) {
+        PyObject *object = PyList_GetItem(values->list, i);
+        return object == NULL ? -1 : bytes_of(object, bytes, size);
+    }
+    while (i >= values->end)
+        if (!open_column(values))
+            return -1;
+    i -= values->first;
+    *bytes = NULL;
+    *size = 0;
+    const unsigned char *bits = values->validity.buf;
+    if (bits != NULL && !(bits[i >> 3] >> (i & 7) & 1))
+        return 1;
+    uint32_t cuts[2];
+    memcpy(cuts, (const char *)values->offsets.buf + i * (Py_ssize_t)sizeof cuts[0], sizeof cuts);
+    if (cuts[1] < cuts[0] || cuts[1] > (size_t)values->data.len) {
+        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
+        return -1;
+    }
+    *bytes = (const char *)values->data.buf + cuts[0];
+    *size = cuts[1] - cuts[0];
+    return 1;
+}
+
+/* --- rows ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject *lanes, *keys, *callbacks; /* lists; callbacks: or None */
+    Values values;
+    Py_buffer times; /* i64 each: milliseconds */
+    const char *name;
+    Py_buffer stamps; /* `size` bytes each: the only header */
+    Py_ssize_t size;
+} Rows;
+
+/* Queues the row at i: 1 if it did. What has a callback, or is refused, is not taken: the client's call
+ * does that, and says why. -1 and an exception on an error. */
+static int
+take(Queue *queue, Rows *rows, Py_ssize_t i)
+{
+    const char *value, *key;
+    size_t value_size, key_size;
+    int64_t time_ms;
+    PyObject *lane = PyList_GetItem(rows->lanes, i), *key_object = PyList_GetItem(rows->keys, i);
+    PyObject *callback = rows->callbacks == Py_None ? Py_None : PyList_GetItem(rows->callbacks, i);
+    if (lane == NULL || key_object == NULL || callback == NULL)
+        return -1;
+    PyObject *number = PyTuple_GetItem(lane, 1);
+    if (number == NULL)
+        return -1;
+    if (callback != Py_None || !PyLong_CheckExact(number))
+        return 0;
+    void *topic = topic_of(queue, PyTuple_GetItem(lane, 0));
     long partition = PyLong_AsLong(number);
-    if (topic == NULL || name == NULL || partition != (int)partition || PyErr_Occurred()) {
+    if (topic == NULL || partition != (int)partition || PyErr_Occurred()) {
         PyErr_Clear();
         return 0;
     }
-    if (!bytes_of(&fields[F_VALUE], &value, &value_size) ||
-        !bytes_of(&fields[F_KEY], &key, &key_size))
-        return 0;
-    return producev(((Queue *)context)->rk, RKT, topic, PARTITION, (int)partition, VALUE, value,
-                    value_size, KEY, key, key_size, TIMESTAMP, fields[F_TIME].number, FLAGS, COPY,
-                    HEADER, name, stamp->bytes, stamp->size, END) == OK;
+    int found = value_of(&rows->values, i, &value, &value_size);
+    if (found <= 0 || !bytes_of(key_object, &key, &key_size))
+        return found < 0 ? -1 : 0;
+    memcpy(&time_ms, (const char *)rows->times.buf + i * (Py_ssize_t)sizeof time_ms, sizeof time_ms);
+    return producev(queue->rk, RKT, topic, PARTITION, (int)partition, VALUE, value, value_size, KEY, key,
+                    key_size, TIMESTAMP, time_ms, FLAGS, COPY, HEADER, rows->name,
+                    (const char *)rows->stamps.buf + i * rows->size, rows->size, END) == OK;
+}
+
+static PyObject *
+put(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *name, *times, *stamps;
+    Py_ssize_t at, end;
+    int taken = 1;
+    Rows rows = {0};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!O!O!OO(OnO)nn", &capsule, &PyList_Type, &rows.lanes, &PyList_Type,
+                          &rows.values.list, &PyList_Type, &rows.keys, &rows.callbacks, &times, &name,
+                          &rows.size, &stamps, &at, &end))
+        return NULL;
+    Queue *queue = PyCapsule_GetPointer(capsule, QUEUE);
+    if (queue == NULL || PyObject_GetBuffer(times, &rows.times, PyBUF_SIMPLE) < 0)
+        return NULL;
+    rows.name = text_of(name);
+    if (PyObject_GetBuffer(stamps, &rows.stamps, PyBUF_SIMPLE) < 0)
+        taken = -1;
+    else if (rows.name == NULL || at < 0 || rows.size < 0 || rows.stamps.len < end * rows.size ||
+             rows.times.len < end * (Py_ssize_t)sizeof(int64_t) ||
+             (rows.callbacks != Py_None && !PyList_Check(rows.callbacks))) {
+        PyErr_SetString(PyExc_ValueError, "the columns are not those of so many rows");
+        taken = -1;
+    }
+    rows.values.columns = PyList_Size(rows.values.list) > 0 && PyTuple_Check(PyList_GetItem(rows.values.list, 0));
+    /* No Python code runs here, so no list changes meanwhile. */
+    while (taken == 1 && at < end)
+        if ((taken = take(queue, &rows, at)) == 1)
+            at++;
+    close_column(&rows.values);
+    PyBuffer_Release(&rows.stamps);
+    PyBuffer_Release(&rows.times);
+    return taken < 0 ? NULL : PyLong_FromSsize_t(at);
 }
 
 /* --- the module ---------------------------------------------------------------------------- */
@@ -181,13 +299,13 @@ begin(PyObject *module, PyObject *nothing)
 static void
 let_go(PyObject *capsule)
 {
-    Queue *queue = PyCapsule_GetPointer(capsule, AOLOG_SINK);
+    Queue *queue = PyCapsule_GetPointer(capsule, QUEUE);
     forget_topics(queue);
     PyMem_Free(queue);
 }
 
 static PyObject *
-sink(PyObject *module, PyObject *nothing)
+queue_of(PyObject *module, PyObject *nothing)
 {
     (void)module, (void)nothing;
     if (made == NULL || producev == NULL)
@@ -195,9 +313,9 @@ sink(PyObject *module, PyObject *nothing)
     Queue *queue = PyMem_Malloc(sizeof *queue);
     if (queue == NULL)
         return PyErr_NoMemory();
-    *queue = (Queue){.sink = {take, queue}, .rk = made};
+    *queue = (Queue){.rk = made};
     made = NULL;
-    PyObject *capsule = PyCapsule_New(&queue->sink, AOLOG_SINK, let_go);
+    PyObject *capsule = PyCapsule_New(queue, QUEUE, let_go);
     if (capsule == NULL)
         PyMem_Free(queue);
     return capsule;
@@ -206,8 +324,11 @@ sink(PyObject *module, PyObject *nothing)
 static PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS, "Where librdkafka's functions are."},
     {"begin", begin, METH_NOARGS, "This thread is about to make a producer."},
-    {"sink", sink, METH_NOARGS,
-     "For Rows.feed: queues rows with the producer just made; None if there is none."},
+    {"queue", queue_of, METH_NOARGS,
+     "For `put`: the queue of the producer just made; None if there is none."},
+    {"put", put, METH_VARARGS,
+     "put(queue, lanes, values, keys, callbacks, times_ms, (name, size, stamps), at, end): queues rows, up "
+     "to one that it does not take. Returns its index, or the end."},
     {NULL, NULL, 0, NULL},
 };
 

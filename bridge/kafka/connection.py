@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
-    from aolog.format.native.speed import Rows
     from bridge.kafka.events import Failed
     from bridge.kafka.lane import LaneKey
+    from bridge.kafka.message_rows import MessageRows
     from bridge.kafka.stalls import Sent
     from bridge.kafka.topic_creation import CreateTopics
 
@@ -187,9 +187,9 @@ class Connection:
         """A broker has acknowledged something; the statistics show that it is connected a second later."""
         self.reachable = self._was_up = True
 
-    def put(self, messages: Rows, *, later: int) -> Put:
+    def put(self, messages: MessageRows, *, later: int) -> Put:
         """Queues records in order, up to one that can never be sent, or until the queue is full.
-        messages: see Messages.part. later: as of `not_queued`."""
+        later: as of `not_queued`."""
         assert self.client is not None
         first = messages.at
         try:

@@ -2,36 +2,32 @@
 
 An object a record, with a call or two each, costs more than producing it. So whatever is done for every
 record is done to columns. They are cut out of a frame's own columns if that is possible, with numpy for
-the numbers; they are made of records if frames are small, or have headers or topics of their own. `part`
-makes the arguments of the client's call one record at a time.
+the numbers; they are made of records if frames are small, or have headers or topics of their own.
+message_rows.py passes them to the client.
 """
 
 from __future__ import annotations
 
 import struct
 from array import array
-from itertools import repeat
+from itertools import chain, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np  # here: loading it takes 150 ms, and no record should wait for that
 
 from aolog.format.columns import BinaryColumn, lone
-from aolog.format.native.speed import Rows
-from aolog.format.origin import HEADER_NAME, STAMP, encode_stamps, stamp_in
+from aolog.format.native.speed import Rows, binary
+from aolog.format.origin import HEADER_NAME, encode_stamps, stamp_in
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.read.batch import Batch
 from bridge.kafka.stamp import digest, encode_stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from aolog import Record
     from aolog.read.batch import RecordFrame
-    from bridge.kafka.lane import LaneKey
-
-Callback: TypeAlias = "Callable[..., None] | None"
-"""What the client calls when the record has arrived, or failed."""
 
 _U32 = struct.Struct("<I")
 _I64 = struct.Struct("<q")
@@ -58,16 +54,11 @@ class Messages(NamedTuple):
         """How many there are."""
         return len(self.addresses)
 
-    @property
-    def _kind_of_values(self) -> str:
-        """The kind of the column, for speed.PythonRows."""
-        return "v" if self.values and isinstance(self.values[0], BinaryColumn) else "o"
-
     def take(self, indices: Iterable[int]) -> Messages:
         """The records at these indices."""
         at = list(indices)
         addresses, topics, keys, _, sizes, times_ms, _, headers = self
-        entries = self._entries()
+        entries = self.entries(0, self.records)
         return Messages(
             array("q", [addresses[i] for i in at]),
             [topics[i] for i in at],
@@ -86,47 +77,21 @@ class Messages(NamedTuple):
     def digests(self) -> list[int]:
         """What tells each message from all others, see stamp.digest."""
         stamps = map(self.stamp, range(self.records))
-        return list(map(digest, stamps, self.keys, self._entries("b")))
+        return list(map(digest, stamps, self.keys, self.entries(0, self.records)))
 
-    def _entries(self, kind: str = "v") -> list[bytes | None]:
-        """The values, as objects: views, or with kind "b" as bytes."""
+    def entries(self, begin: int, end: int) -> list[bytes | None]:
+        """The values in this range, as objects."""
+        if not self.values or not isinstance(self.values[0], BinaryColumn):
+            return cast("list[bytes | None]", self.values[begin:end])
         entries: list[bytes | None] = []
-        for value in self.values:  # one column at a time: its views keep only that one in memory
-            if isinstance(value, BinaryColumn):
-                entries += Rows(None, kind, (value,), 0, value.entries)
-            else:
-                entries.append(value)
+        first = 0  # of the column
+        for column in self.values:
+            until = first + column.entries
+            if begin < until and first < end:
+                rows = max(begin - first, 0), min(end, until) - first
+                entries += Rows(None, (binary(column),), *rows)
+            first = until
         return entries
-
-    def part(
-        self,
-        lanes: list[LaneKey],
-        begin: int,
-        end: int,
-        callbacks: list[Callback] | Callback = None,
-    ) -> Rows:
-        """What the client's `produce`, and `_produce.c`, take for each record in [begin, end): topic,
-        value, key, partition, callback, None, milliseconds, headers. lanes: of all records. callbacks:
-        one for each, or one for all. Made one at a time: keeping thousands slows the garbage collector."""
-        stamped = (HEADER_NAME, STAMP.size, self.stamps)
-        kinds = f"1{self._kind_of_values}o2{'co'[isinstance(callbacks, list)]}cq"
-        kinds += "oh"[self.headers is None]
-        return Rows(
-            tuple,
-            kinds,
-            (
-                lanes,
-                self.values,
-                self.keys,
-                lanes,
-                callbacks,
-                None,
-                memoryview(self.times_ms).cast("B"),
-                stamped if self.headers is None else self.headers,
-            ),
-            begin,
-            end,
-        )
 
 
 def messages_of(batch: Batch, source: bytes) -> Messages:
@@ -188,7 +153,7 @@ def _of_frames(frames: list[RecordFrame], source: bytes) -> Messages:
     return Messages(
         array("q", addresses.tobytes()),
         topics,
-        list(Rows(None, "b", (keys,), 0, records)),
+        list(chain.from_iterable(map(BinaryColumn.to_list, keys))),
         values,
         array("q", _sizes(values, keys, ends).tobytes()),
         array(

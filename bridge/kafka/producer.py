@@ -18,10 +18,9 @@ from bridge.kafka.events import Delivered, Failed, KafkaEvent, Put, with_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aolog.format.native.speed import Rows
     from bridge.kafka.identity import Identity
     from bridge.kafka.lane import LaneKey
-    from bridge.kafka.messages import Callback
+    from bridge.kafka.message_rows import Callback, MessageRows
     from bridge.kafka.topic_creation import CreateTopics
 
 _NAME_WAIT_S = 1.0  # ends with the first report that names a lane
@@ -72,9 +71,9 @@ class IdempotentProducer:
         """The callback for the record that reports for its lane; `poll` gives what it reports."""
         return partial(self._on_delivery, self.connection.generation, lane, address, time_ms)
 
-    def put(self, messages: Rows) -> Put:
+    def put(self, messages: MessageRows) -> Put:
         """Queues records in order, up to one that can never be sent, or until the queue is full.
-        Then poll, and put the rest again. messages: see Messages.part."""
+        Then poll, and put the rest again."""
         return self.connection.put(messages, later=_REPORTED_LATER)
 
     def poll(self, timeout_s: float) -> Iterator[KafkaEvent]:

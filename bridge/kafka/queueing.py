@@ -12,7 +12,7 @@ import ctypes
 import importlib
 import logging
 from collections import deque
-from functools import cache
+from functools import cache, partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,9 @@ from aolog.format.native.speed import backend
 from bridge.kafka.client import made
 
 if TYPE_CHECKING:
-    from aolog.format.native.speed import Rows
+    from collections.abc import Callable
+
+    from bridge.kafka.message_rows import MessageRows
 
 _log = logging.getLogger("bridge.kafka")
 _REFUSED_MAX = 2
@@ -43,35 +45,35 @@ class RowProducer(Producer):
         logger: logging.Logger | logging.LoggerAdapter[logging.Logger],
     ) -> None:
         compiled, path = _compiled()
-        self._sink: object = None
+        self._put: Callable[..., int] | None = None
         if compiled is not None:
             others = settings.get(_PLUGINS)
             settings = {**settings, _PLUGINS: f"{path};{others}" if others else path}
             compiled.begin()
         super().__init__(settings, logger=logger)
-        if compiled is not None:
-            self._sink = compiled.sink()
+        if compiled is not None and (queue := compiled.queue()) is not None:
+            self._put = partial(compiled.put, queue)
 
-    def put(self, rows: Rows) -> None:
-        """Queues all of them, in order; each is what `produce` takes. Raises what `produce` raises, about
-        the row before `rows.at`."""
+    def put(self, rows: MessageRows) -> None:
+        """Queues all of them, in order. Raises what `produce` raises, about the row before `rows.at`."""
+        put, columns = self._put, rows.columns()
         refused = 0  # in succession: then the next one will be refused too
-        while self._sink is not None and refused < _REFUSED_MAX:
+        while put is not None and columns is not None and refused < _REFUSED_MAX:
             at = rows.at
-            rows.feed(self._sink)
+            rows.skip_to(put(*columns, at, rows.end))
             refused = refused + 1 if rows.at == at else 0
-            row = next(rows, None)
+            row = next(rows.calls(1), None)
             if row is None:
                 return
             self.produce(*row)
-        deque(starmap(self.produce, rows), maxlen=0)  # faster than a Python loop
+        deque(starmap(self.produce, rows.calls(rows.end)), maxlen=0)  # faster than a Python loop
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self, *arguments: Any) -> Any:
         """Ends it: nothing can be put after this."""
-        self._sink = None
+        self._put = None  # and with it the queue, before the producer
         return super().close(*arguments)
 
 
@@ -89,7 +91,7 @@ def _compiled() -> tuple[Any, str]:
         path = str(compiled.__file__)
         compiled.begin()
         made(Producer, {_PLUGINS: path, "log_level": 0})
-        return (compiled if compiled.sink() is not None else None), path
+        return (compiled if compiled.queue() is not None else None), path
     except (ImportError, OSError, AttributeError, KafkaException) as error:
         _log.debug("records are queued by one call each: %s", error)
         return None, ""

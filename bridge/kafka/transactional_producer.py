@@ -47,11 +47,10 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Producer
 
-    from aolog.format.native.speed import Rows
     from bridge.kafka.cursor_record import CursorName, CursorRecord
     from bridge.kafka.identity import Identity
     from bridge.kafka.lane import LaneKey
-    from bridge.kafka.messages import Callback
+    from bridge.kafka.message_rows import Callback, MessageRows
     from bridge.kafka.topic_creation import CreateTopics
 
 _CALL_S = 1.0  # how long one call waits for the cluster: how late a stop may be noticed
@@ -172,7 +171,7 @@ class TransactionalProducer:
 
     # --- sending --------------------------------------------------------------------------------
 
-    def put(self, messages: Rows) -> Put:
+    def put(self, messages: MessageRows) -> Put:
         """As IdempotentProducer.put. A transaction begins with its first record."""
         connection, error = self.connection, None
         assert connection.client is not None

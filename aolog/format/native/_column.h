@@ -2,91 +2,117 @@
  * fields are made without a call each.
  *
  * It does not know the log's format: columns are Arrow's buffers (n+1 offsets u32, bytes, a validity
- * bitmap), numbers, bytes of one length, lists, or one object for all rows.
+ * bitmap), numbers, or one object for all rows.
  */
 #ifndef AOLOG_COLUMN_H
 #define AOLOG_COLUMN_H
 
-#include "_pieces.h"
-#include "_sink.h"
+#include "_rows.h"
 
 #include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
-enum {
-    SHARED = 'c',
-    RISING = 'n',
-    NUMBERS = 'q',
-    BYTES = 'b',
-    VIEWS = 'v',
-    TEXT = 't',
-    PAIRS = 'p',
-    OBJECTS = 'o',
-    FIRSTS = '1',
-    SECONDS = '2',
-    TAGGED = 'h'
-};
+/* The letters of speed.shared, rising, numbers, binary, text and pairs. */
+enum { SHARED = 'c', RISING = 'n', NUMBERS = 'q', BYTES = 'b', TEXT = 't', PAIRS = 'p' };
+
+/* Arrow's buffers of byte strings. Reading an entry outside the data fails. The pointers are those of
+ * the buffers, looked up once. */
+typedef struct {
+    const unsigned char *bits; /* NULL if all entries are present */
+    const char *offsets;
+    const char *bytes;
+    size_t size;
+    Py_buffer validity, cuts, data;
+} Entries;
 
 typedef struct {
     char kind;
+    PyObject *shared;  /* SHARED: of all rows; otherwise NULL */
     long long first;   /* RISING: of row 0; each row adds one */
-    Py_buffer numbers; /* NUMBERS: i64 each; PAIRS: offsets u32 into the entries; TAGGED: bytes */
     uint32_t last;     /* PAIRS: the last offset */
-    Py_ssize_t at;     /* BYTES, VIEWS, TEXT: the piece of the last row */
-    Pieces *entries;   /* BYTES, VIEWS, TEXT: the pieces; PAIRS: the first item of each pair, text */
-    Pieces *seconds;   /* PAIRS: the second item of each pair, bytes */
-    PyObject *object;  /* OBJECTS, FIRSTS, SECONDS: the list; TAGGED: the tag */
-    PyObject *made;    /* TAGGED: the last row's list, used again if nobody else owns it */
-    Py_ssize_t size;   /* TAGGED: bytes of a row */
+    Entries entries;   /* BYTES, TEXT; PAIRS: the first item of each pair, text */
+    Entries seconds;   /* PAIRS: the second item of each pair, bytes */
+    Py_buffer numbers; /* NUMBERS: i64 each; PAIRS: offsets u32 into the entries */
 } Column;
-
-/* --- a tuple that is filled again ---------------------------------------------------------- */
-
-/* The bytes of a new tuple between its head and its items: none; since CPython 3.14 its hash, not known
- * yet. An allocator's zeros would be the hash 0, and no set would find the row. */
-static char fresh[16];
-static size_t fresh_len;
-
-/* Makes it like a new one: without a hash, and tracked by the collector, which untracks tuples that own
- * nothing that it tracks. */
-static inline void
-refresh(PyObject *tuple)
-{
-    if (fresh_len != 0)
-        memcpy((char *)tuple + sizeof(PyVarObject), fresh, fresh_len);
-    if (!PyObject_GC_IsTracked(tuple))
-        PyObject_GC_Track(tuple);
-}
 
 /* --- life ---------------------------------------------------------------------------------- */
 
-static int
-column_traverse(const Column *column, visitproc visit, void *arg)
+static void
+entries_clear(Entries *entries)
 {
-    Py_VISIT(column->object);
-    Py_VISIT(column->made);
-    return 0;
+    PyBuffer_Release(&entries->validity);
+    PyBuffer_Release(&entries->cuts);
+    PyBuffer_Release(&entries->data);
 }
 
 static void
 column_clear(Column *column)
 {
-    Py_CLEAR(column->object);
-    Py_CLEAR(column->made);
-    Py_CLEAR(column->entries);
-    Py_CLEAR(column->seconds);
+    Py_CLEAR(column->shared);
+    entries_clear(&column->entries);
+    entries_clear(&column->seconds);
     PyBuffer_Release(&column->numbers);
 }
 
 /* --- reading the argument ------------------------------------------------------------------ */
 
+static int
+too_short(void)
+{
+    PyErr_SetString(PyExc_ValueError, "a column has fewer entries than there are rows");
+    return -1;
+}
+
+static inline uint32_t
+offset_at(const char *offsets, Py_ssize_t i)
+{
+    uint32_t offset;
+    memcpy(&offset, offsets + i * (Py_ssize_t)sizeof offset, sizeof offset);
+    return offset;
+}
+
+/* Reads (validity or None, offsets, data); returns the number of entries, -1 on an error. */
+static Py_ssize_t
+entries_take(Entries *entries, PyObject *given)
+{
+    PyObject *validity, *offsets, *data;
+    if (!PyTuple_Check(given)) {
+        PyErr_SetString(PyExc_TypeError, "entries are a tuple: validity, offsets, data");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(given, "OOO", &validity, &offsets, &data) ||
+        PyObject_GetBuffer(offsets, &entries->cuts, PyBUF_SIMPLE) < 0 ||
+        PyObject_GetBuffer(data, &entries->data, PyBUF_SIMPLE) < 0)
+        return -1;
+    entries->offsets = entries->cuts.buf;
+    entries->bytes = entries->data.buf;
+    entries->size = (size_t)entries->data.len;
+    Py_ssize_t count = entries->cuts.len / (Py_ssize_t)sizeof(uint32_t) - 1;
+    if (count < 0)
+        return too_short();
+    if (validity != Py_None) {
+        if (PyObject_GetBuffer(validity, &entries->validity, PyBUF_SIMPLE) < 0)
+            return -1;
+        if (entries->validity.len < (count + 7) / 8)
+            return too_short();
+        entries->bits = entries->validity.buf;
+    }
+    return count;
+}
+
 /* Fills a column from its argument; returns its number of rows, PY_SSIZE_T_MAX for any number. */
 static Py_ssize_t
-column_take(Column *column, char kind, PyObject *given)
+column_take(Column *column, PyObject *given)
 {
-    PyObject *lists, *firsts, *seconds, *tag;
+    PyObject *offsets, *firsts, *seconds;
     Py_ssize_t count, more;
-    column->kind = kind;
-    switch (kind) {
+    switch (column->kind) {
+    case SHARED:
+        Py_INCREF(given);
+        column->shared = given;
+        return PY_SSIZE_T_MAX;
     case RISING:
         column->first = PyLong_AsLongLong(given);
         if (column->first == -1 && PyErr_Occurred())
@@ -97,19 +123,17 @@ column_take(Column *column, char kind, PyObject *given)
             return -1;
         return column->numbers.len / (Py_ssize_t)sizeof(int64_t);
     case BYTES:
-    case VIEWS:
     case TEXT:
-        return pieces_take(&column->entries, given);
+        return entries_take(&column->entries, given);
     case PAIRS:
         if (!PyTuple_Check(given)) {
             PyErr_SetString(PyExc_TypeError, "pairs are a tuple: offsets, firsts, seconds");
             return -1;
         }
-        if (!PyArg_ParseTuple(given, "OO!O!", &lists, &PyTuple_Type, &firsts, &PyTuple_Type,
-                              &seconds) ||
-            PyObject_GetBuffer(lists, &column->numbers, PyBUF_SIMPLE) < 0 ||
-            (count = pieces_take(&column->entries, firsts)) < 0 ||
-            (more = pieces_take(&column->seconds, seconds)) < 0)
+        if (!PyArg_ParseTuple(given, "OOO", &offsets, &firsts, &seconds) ||
+            PyObject_GetBuffer(offsets, &column->numbers, PyBUF_SIMPLE) < 0 ||
+            (count = entries_take(&column->entries, firsts)) < 0 ||
+            (more = entries_take(&column->seconds, seconds)) < 0)
             return -1;
         count = count < more ? count : more;
         more = column->numbers.len / (Py_ssize_t)sizeof(uint32_t) - 1;
@@ -117,88 +141,27 @@ column_take(Column *column, char kind, PyObject *given)
             return too_short();
         column->last = offset_at(column->numbers.buf, more); /* bounds all: see `pairs_of` */
         return (Py_ssize_t)column->last > count ? too_short() : more;
-    case OBJECTS:
-    case FIRSTS:
-    case SECONDS:
-        if (!PyList_Check(given)) {
-            PyErr_SetString(PyExc_TypeError, "objects are a list");
-            return -1;
-        }
-        Py_INCREF(given);
-        column->object = given;
-        return PyList_Size(given);
-    case TAGGED:
-        if (!PyTuple_Check(given)) {
-            PyErr_SetString(PyExc_TypeError, "a tag, bytes a row, and all bytes are a tuple");
-            return -1;
-        }
-        if (!PyArg_ParseTuple(given, "OnO", &tag, &column->size, &seconds) ||
-            PyObject_GetBuffer(seconds, &column->numbers, PyBUF_SIMPLE) < 0)
-            return -1;
-        Py_INCREF(tag);
-        column->object = tag;
-        return column->size < 1 ? too_short() : column->numbers.len / column->size;
     default:
-        PyErr_SetString(PyExc_ValueError, "kinds are of c n q b v t p o 1 2 h");
+        PyErr_SetString(PyExc_ValueError, "a column is made by a function of speed.py");
         return -1;
     }
 }
 
 /* --- at a row ------------------------------------------------------------------------------ */
 
-/* The piece with a row's entry. It exists: there are at least as many entries as rows. */
-static inline const Entries *
-piece_of(Column *column, Py_ssize_t i)
-{
-    const Entries *piece = &column->entries->piece[column->at];
-    if (i < piece->first) { /* a row before the last one was requested */
-        column->at = 0;
-        piece = column->entries->piece;
-    }
-    while (i >= piece->end) {
-        column->at++;
-        piece++;
-    }
-    return piece;
-}
-
-/* Finds an entry: -1 if it is outside the data, 0 if it is None, else 1. */
-static inline int
-find_entry(const Entries *piece, Py_ssize_t i, const char **bytes, Py_ssize_t *size)
-{
-    *bytes = NULL;
-    *size = 0;
-    if (piece->bits != NULL && !(piece->bits[i >> 3] >> (i & 7) & 1))
-        return 0;
-    uint32_t begin = offset_at(piece->offsets, i), end = offset_at(piece->offsets, i + 1);
-    if (end < begin || end > piece->size) {
-        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
-        return -1;
-    }
-    *bytes = piece->bytes + begin;
-    *size = (Py_ssize_t)(end - begin);
-    return 1;
-}
-
-/* before: see view_of. */
 static inline PyObject *
-entry(Pieces *pieces, const Entries *piece, Py_ssize_t i, char kind, PyObject *before)
+entry(const Entries *entries, Py_ssize_t i, int is_text)
 {
-    const char *bytes;
-    Py_ssize_t size;
-    int found = find_entry(piece, i, &bytes, &size);
-    if (found < 0)
-        return NULL;
-    if (!found)
+    if (entries->bits != NULL && !(entries->bits[i >> 3] >> (i & 7) & 1))
         Py_RETURN_NONE;
-    switch (kind) {
-    case TEXT:
-        return PyUnicode_DecodeUTF8(bytes, size, NULL);
-    case VIEWS:
-        return view_of(pieces, bytes, size, before);
-    default:
-        return PyBytes_FromStringAndSize(bytes, size);
+    uint32_t begin = offset_at(entries->offsets, i), end = offset_at(entries->offsets, i + 1);
+    if (end < begin || end > entries->size) {
+        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
+        return NULL;
     }
+    const char *bytes = entries->bytes + begin;
+    Py_ssize_t size = (Py_ssize_t)(end - begin);
+    return is_text ? PyUnicode_DecodeUTF8(bytes, size, NULL) : PyBytes_FromStringAndSize(bytes, size);
 }
 
 static PyObject *
@@ -212,10 +175,8 @@ pairs_of(const Column *column, Py_ssize_t i)
     PyObject *pairs = PyTuple_New((Py_ssize_t)(end - begin));
     for (uint32_t at = begin; pairs != NULL && at < end; at++) {
         PyObject *pair = PyTuple_New(2);
-        Pieces *firsts = column->entries, *seconds = column->seconds;
-        PyObject *first = entry(firsts, firsts->piece, at, TEXT, NULL);
-        PyObject *second =
-            first == NULL ? NULL : entry(seconds, seconds->piece, at, BYTES, NULL);
+        PyObject *first = entry(&column->entries, at, 1);
+        PyObject *second = first == NULL ? NULL : entry(&column->seconds, at, 0);
         if (pair == NULL || second == NULL) {
             Py_XDECREF(pair);
             Py_XDECREF(first);
@@ -230,121 +191,25 @@ pairs_of(const Column *column, Py_ssize_t i)
     return pairs;
 }
 
-/* An item of a list, which may have changed since. Borrowed. */
+/* The entry at a row. */
 static inline PyObject *
-object_of(const Column *column, Py_ssize_t i)
-{
-    PyObject *item = PyList_GetItem(column->object, i);
-    if (item != NULL && column->kind != OBJECTS) {
-        if (!PyTuple_Check(item)) {
-            PyErr_SetString(PyExc_TypeError, "each of the list's items is a tuple");
-            return NULL;
-        }
-        item = PyTuple_GetItem(item, column->kind == SECONDS);
-    }
-    return item;
-}
-
-/* A list of one pair: the tag and a row's bytes. The previous list is used again if nobody else owns it:
- * creating two containers for each row would take as long as everything else. */
-static PyObject *
-tagged(Column *column, Py_ssize_t i)
-{
-    const char *bytes = (const char *)column->numbers.buf + i * column->size;
-    PyObject *second = PyBytes_FromStringAndSize(bytes, column->size), *list = column->made;
-    if (second == NULL)
-        return NULL;
-    if (list != NULL && Py_REFCNT(list) == 1 && PyList_Size(list) == 1) {
-        PyObject *pair = PyList_GetItem(list, 0);
-        if (Py_REFCNT(pair) == 1 && PyTuple_CheckExact(pair) && PyTuple_Size(pair) == 2 &&
-            PyTuple_GetItem(pair, 0) == column->object) {
-            Py_INCREF(list);
-            refresh(pair);
-            PyTuple_SetItem(pair, 1, second);
-            return list;
-        }
-    }
-    PyObject *pair = PyTuple_New(2);
-    list = PyList_New(1);
-    if (list == NULL || pair == NULL) {
-        Py_XDECREF(list);
-        Py_XDECREF(pair);
-        Py_DECREF(second);
-        return NULL;
-    }
-    Py_INCREF(column->object);
-    PyTuple_SetItem(pair, 0, column->object);
-    PyTuple_SetItem(pair, 1, second);
-    PyList_SetItem(list, 0, pair);
-    PyObject *before = column->made;
-    Py_INCREF(list);
-    column->made = list;
-    Py_XDECREF(before);
-    return list;
-}
-
-static inline int64_t
-number_at(const Column *column, Py_ssize_t i)
+field(const Column *column, Py_ssize_t i)
 {
     int64_t number;
-    memcpy(&number, (const char *)column->numbers.buf + i * (Py_ssize_t)sizeof number,
-           sizeof number);
-    return number;
-}
-
-/* The entry at a row, without an object for it. -1 and an exception on an error. */
-static inline int
-field_for_sink(Column *column, Py_ssize_t i, AologField *found)
-{
-    const Entries *piece;
     switch (column->kind) {
-    case OBJECTS:
-    case FIRSTS:
-    case SECONDS:
-        found->object = object_of(column, i);
-        return found->object == NULL ? -1 : 0;
-    case TAGGED:
-        found->object = column->object;
-        found->bytes = (const char *)column->numbers.buf + i * column->size;
-        found->size = column->size;
-        return 0;
-    case BYTES:
-    case VIEWS:
-        piece = piece_of(column, i);
-        return find_entry(piece, i - piece->first, &found->bytes, &found->size) < 0 ? -1 : 0;
-    case NUMBERS:
-        found->number = number_at(column, i);
-        return 0;
-    default:
-        PyErr_SetString(PyExc_ValueError, "a sink takes columns of c q b v o 1 2 h");
-        return -1;
-    }
-}
-
-/* The entry at a row. before: the old item of a row that is filled again, or NULL. */
-static inline PyObject *
-field(Column *column, Py_ssize_t i, PyObject *before)
-{
-    const Entries *piece;
-    PyObject *object;
-    switch (column->kind) {
-    case OBJECTS:
-    case FIRSTS:
-    case SECONDS:
-        object = object_of(column, i);
-        Py_XINCREF(object);
-        return object;
-    case TAGGED:
-        return tagged(column, i);
+    case SHARED:
+        Py_INCREF(column->shared);
+        return column->shared;
     case RISING:
         return PyLong_FromLongLong(column->first + i);
-    case BYTES:
-    case VIEWS:
-    case TEXT:
-        piece = piece_of(column, i);
-        return entry(column->entries, piece, i - piece->first, column->kind, before);
     case NUMBERS:
-        return PyLong_FromLongLong(number_at(column, i));
+        memcpy(&number, (const char *)column->numbers.buf + i * (Py_ssize_t)sizeof number, sizeof number);
+        if (number == INT64_MIN)
+            Py_RETURN_NONE;
+        return PyLong_FromLongLong(number);
+    case BYTES:
+    case TEXT:
+        return entry(&column->entries, i, column->kind == TEXT);
     default:
         return pairs_of(column, i);
     }

@@ -1,21 +1,18 @@
-/* Rows: tuples filled from columns, for `aolog.format.native._speed`. Readers and the bridge run it for
- * each record.
+/* Rows: tuples filled from columns, for `aolog.format.native._speed`. Readers run it for each record.
  */
 #include "_column.h"
 
 #include <structmember.h>
 
-#define WIDTH_MAX 8
+#define WIDTH_MAX 6 /* the fields of a record */
 
 typedef struct {
     PyObject_HEAD
-    PyObject *type; /* tuple, or a subclass without fields; NULL: entries instead of rows */
-    allocfunc alloc; /* NULL: tuple's */
+    PyTypeObject *type; /* a class derived from tuple; NULL: entries instead of rows */
+    allocfunc alloc;
     Py_ssize_t width;
     Py_ssize_t at; /* index of the next row */
     Py_ssize_t end;
-    PyObject *made; /* a plain tuple, used for the next row if nobody else owns it */
-    PyObject *shared[WIDTH_MAX]; /* SHARED: of all rows; NULL if a column varies */
     Column columns[WIDTH_MAX];
 } Rows;
 
@@ -23,6 +20,11 @@ typedef struct {
 
 /* Slots of classes made in Python; they inherit the others. */
 static destructor python_dealloc;
+
+/* The bytes of a new tuple between its head and its items: none; since CPython 3.14 its hash, not known
+ * yet. An allocator's zeros would be the hash 0, and no set would find the row. */
+static char fresh[16];
+static size_t fresh_len;
 
 /* Whether this is a class of tuple made in Python, with only such bases. A class made in C may have
  * another layout: a struct sequence, such as os.stat_result, has items that its length does not count. */
@@ -38,14 +40,8 @@ is_python_tuple(PyTypeObject *type)
 }
 
 int
-aolog_rows_begin(PyObject *module)
+aolog_rows_begin(void)
 {
-    view_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &view_spec, NULL);
-    if (view_type == NULL)
-        return -1;
-    pieces_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &pieces_spec, NULL);
-    if (pieces_type == NULL)
-        return -1;
     PyObject *sample = PyObject_CallFunction((PyObject *)&PyType_Type, "s(O){}", "sample",
                                              (PyObject *)&PyTuple_Type);
     if (sample == NULL)
@@ -73,13 +69,8 @@ rows_traverse(PyObject *self, visitproc visit, void *arg)
     Rows *rows = (Rows *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(rows->type);
-    Py_VISIT(rows->made);
-    for (Py_ssize_t i = 0; i < rows->width; i++) {
-        int stopped = column_traverse(&rows->columns[i], visit, arg);
-        if (stopped)
-            return stopped;
-        Py_VISIT(rows->shared[i]);
-    }
+    for (Py_ssize_t i = 0; i < rows->width; i++)
+        Py_VISIT(rows->columns[i].shared);
     return 0;
 }
 
@@ -88,12 +79,9 @@ rows_clear(PyObject *self)
 {
     Rows *rows = (Rows *)self;
     rows->end = 0; /* no more rows */
-    for (Py_ssize_t i = 0; i < rows->width; i++) {
-        Py_CLEAR(rows->shared[i]);
+    for (Py_ssize_t i = 0; i < rows->width; i++)
         column_clear(&rows->columns[i]);
-    }
     Py_CLEAR(rows->type);
-    Py_CLEAR(rows->made);
     return 0;
 }
 
@@ -109,59 +97,58 @@ rows_dealloc(PyObject *self)
 
 /* --- making one ---------------------------------------------------------------------------- */
 
+/* Reads (letter, argument). 0; -1 and an exception on an error, or if there are fewer rows. */
+static int
+take_column(Column *column, PyObject *given, Py_ssize_t end)
+{
+    int letter;
+    PyObject *argument;
+    if (!PyTuple_Check(given)) {
+        PyErr_SetString(PyExc_TypeError, "a column is made by a function of speed.py");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(given, "CO", &letter, &argument))
+        return -1;
+    column->kind = letter < 128 ? (char)letter : 0;
+    Py_ssize_t count = column_take(column, argument);
+    return count < 0 ? -1 : count < end ? too_short() : 0;
+}
+
 /* Not __init__, which could be called again: columns never change. */
 static PyObject *
 rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
 {
     PyObject *type, *columns;
-    const char *kinds;
-    Py_ssize_t width, first, end;
-    static char *names[] = {"kind", "kinds", "columns", "first", "end", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Os#O!nn", names, &type, &kinds, &width,
-                                     &PyTuple_Type, &columns, &first, &end))
+    Py_ssize_t first, end;
+    static char *names[] = {"kind", "columns", "first", "end", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!nn", names, &type, &PyTuple_Type, &columns,
+                                     &first, &end))
         return NULL;
-    int alone = type == Py_None, plain = type == (PyObject *)&PyTuple_Type;
-    if (!alone && !plain &&
-        (!PyType_Check(type) || !is_python_tuple((PyTypeObject *)type))) {
-        PyErr_SetString(PyExc_TypeError,
-                        "rows are tuples, or of a class derived from tuple in Python");
+    int alone = type == Py_None;
+    if (!alone && (!PyType_Check(type) || !is_python_tuple((PyTypeObject *)type))) {
+        PyErr_SetString(PyExc_TypeError, "rows are of a class derived from tuple in Python");
         return NULL;
     }
-    if (width > WIDTH_MAX || width != PyTuple_Size(columns) ||
-        (alone   ? width != 1 || kinds[0] == SHARED
-         : plain ? width == 0 || kinds[0] == SHARED
-                 : kinds[0] != RISING && kinds[0] != NUMBERS)) {
-        PyErr_SetString(PyExc_ValueError, "the first column must have kind n or q, and each column a kind");
-        return NULL;
-    }
-    if (first < 0 || end < first) {
-        PyErr_SetString(PyExc_ValueError, "0 <= first <= end");
+    Py_ssize_t width = PyTuple_Size(columns);
+    if (width < 1 || width > (alone ? 1 : WIDTH_MAX) || first < 0 || end < first) {
+        PyErr_SetString(PyExc_ValueError, "1 to 6 columns, one for rows without a kind, and 0 <= first <= end");
         return NULL;
     }
     Rows *self = (Rows *)((allocfunc)PyType_GetSlot(kind, Py_tp_alloc))(kind, 0);
     if (self == NULL)
         return NULL;
-    for (Py_ssize_t i = 0; i < width; i++) {
-        self->width = i + 1; /* released on an error */
-        PyObject *given = PyTuple_GetItem(columns, i);
-        if (kinds[i] == SHARED) {
-            Py_INCREF(given);
-            self->shared[i] = given;
-            continue;
-        }
-        Py_ssize_t count = column_take(&self->columns[i], kinds[i], given);
-        if (count < end && count >= 0)
-            count = too_short();
-        if (count < 0) {
+    while (self->width < width) {
+        Column *column = &self->columns[self->width];
+        self->width++; /* released on an error */
+        if (take_column(column, PyTuple_GetItem(columns, self->width - 1), end) < 0) {
             Py_DECREF(self);
             return NULL;
         }
     }
     if (!alone) {
         Py_INCREF(type);
-        self->type = type;
-        if (!plain)
-            self->alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
+        self->type = (PyTypeObject *)type;
+        self->alloc = (allocfunc)PyType_GetSlot(self->type, Py_tp_alloc);
     }
     self->at = first;
     self->end = end;
@@ -170,46 +157,26 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
 
 /* --- a row --------------------------------------------------------------------------------- */
 
-static void
-keep(Rows *self, PyObject *row)
+/* The row at i; NULL on an error. */
+static inline PyObject *
+row_at(const Rows *self, Py_ssize_t i)
 {
-    PyObject *before = self->made;
-    Py_INCREF(row);
-    self->made = row;
-    Py_XDECREF(before);
-}
-
-static PyObject *
-give_back(PyObject **items, Py_ssize_t count)
-{
-    while (count > 0)
-        Py_DECREF(items[--count]);
-    return NULL;
-}
-
-/* Fills the previous row again: nobody else owns it. Releasing its old items may run code that calls
- * this again, so meanwhile it is not our row. */
-static PyObject *
-refilled(Rows *self, Py_ssize_t i)
-{
-    PyObject *row = self->made;
-    self->made = NULL;
-    refresh(row);
-    for (Py_ssize_t k = 0; k < self->width; k++) {
-        if (self->shared[k] != NULL)
-            continue;
-        if (self->columns[k].kind == TAGGED) { /* the row must not own what is filled again */
-            Py_INCREF(Py_None);
-            PyTuple_SetItem(row, k, Py_None);
-        }
-        PyObject *item = field(&self->columns[k], i, PyTuple_GetItem(row, k));
-        if (item == NULL || PyTuple_SetItem(row, k, item) < 0) {
-            self->at = i;
-            Py_DECREF(row);
-            return NULL;
-        }
+    PyObject *items[WIDTH_MAX], *row = NULL;
+    Py_ssize_t made = 0;
+    while (made < self->width && (items[made] = field(&self->columns[made], i)) != NULL)
+        made++;
+    /* Last, so that no code, not even its __del__, sees a row without its items. */
+    if (made == self->width)
+        row = self->alloc(self->type, made);
+    if (row == NULL) {
+        while (made > 0)
+            Py_DECREF(items[--made]);
+        return NULL;
     }
-    keep(self, row);
+    if (fresh_len != 0)
+        memcpy((char *)row + sizeof(PyVarObject), fresh, fresh_len);
+    for (Py_ssize_t k = 0; k < made; k++)
+        PyTuple_SetItem(row, k, items[k]);
     return row;
 }
 
@@ -220,39 +187,10 @@ rows_next(PyObject *object)
     Py_ssize_t i = self->at;
     if (i >= self->end)
         return NULL;
-    PyObject *items[WIDTH_MAX];
     self->at = i + 1; /* advance first: a garbage collection below may run code that calls this again */
-    if (self->type == NULL) {
-        PyObject *item = field(&self->columns[0], i, NULL);
-        if (item == NULL)
-            self->at = i;
-        return item;
-    }
-    if (self->made != NULL && Py_REFCNT(self->made) == 1)
-        return refilled(self, i);
-    for (Py_ssize_t k = 0; k < self->width; k++) {
-        PyObject *item = self->shared[k];
-        if (item != NULL)
-            Py_INCREF(item);
-        else if ((item = field(&self->columns[k], i, NULL)) == NULL) {
-            self->at = i;
-            return give_back(items, k);
-        }
-        items[k] = item;
-    }
-    /* Last, so that no code, not even its __del__, sees a row without its items. */
-    PyObject *row = self->alloc == NULL ? PyTuple_New(self->width)
-                                        : self->alloc((PyTypeObject *)self->type, self->width);
-    if (row == NULL) {
+    PyObject *row = self->type == NULL ? field(&self->columns[0], i) : row_at(self, i);
+    if (row == NULL)
         self->at = i;
-        return give_back(items, self->width);
-    }
-    if (fresh_len != 0 && self->alloc != NULL)
-        memcpy((char *)row + sizeof(PyVarObject), fresh, fresh_len);
-    for (Py_ssize_t k = 0; k < self->width; k++)
-        PyTuple_SetItem(row, k, items[k]);
-    if (self->alloc == NULL)
-        keep(self, row);
     return row;
 }
 
@@ -260,30 +198,6 @@ static PyObject *
 rows_stop(PyObject *self, PyObject *Py_UNUSED(ignored))
 {
     ((Rows *)self)->at = ((Rows *)self)->end;
-    Py_RETURN_NONE;
-}
-
-/* No Python code runs here, so no row can be requested meanwhile and returned twice. */
-static PyObject *
-rows_feed(PyObject *object, PyObject *capsule)
-{
-    Rows *self = (Rows *)object;
-    const AologSink *sink = PyCapsule_GetPointer(capsule, AOLOG_SINK);
-    if (sink == NULL)
-        return NULL;
-    AologField fields[WIDTH_MAX];
-    memset(fields, 0, sizeof fields);
-    for (Py_ssize_t k = 0; k < self->width; k++)
-        fields[k].object = self->shared[k];
-    while (self->at < self->end) {
-        for (Py_ssize_t k = 0; k < self->width; k++)
-            if (self->shared[k] == NULL &&
-                field_for_sink(&self->columns[k], self->at, &fields[k]) < 0)
-                return NULL;
-        if (!sink->take(sink->context, fields, self->width))
-            break;
-        self->at++;
-    }
     Py_RETURN_NONE;
 }
 
@@ -300,14 +214,12 @@ static PyMemberDef rows_members[] = {
 };
 
 static PyMethodDef rows_methods[] = {
-    {"feed", rows_feed, METH_O,
-     "Passes rows to a sink (_sink.h), up to one that it refuses."},
     {"stop", rows_stop, METH_NOARGS, "Drops the remaining rows."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot rows_slots[] = {
-    {Py_tp_doc, "Rows(kind, kinds, columns, first, end): an iterator over tuples of a type, or over "
+    {Py_tp_doc, "Rows(kind, columns, first, end): an iterator over tuples of a type, or over "
                 "one column's entries; see speed.PythonRows."},
     {Py_tp_new, rows_new},
     {Py_tp_traverse, rows_traverse},

@@ -11,6 +11,6 @@ extern PyType_Spec aolog_rows_spec;
 PyObject *aolog_export(PyObject *module, PyObject *node);
 
 /* Call it before making a row. -1 and ImportError if rows cannot be made with this Python. */
-int aolog_rows_begin(PyObject *module);
+int aolog_rows_begin(void);
 
 #endif

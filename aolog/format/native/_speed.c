@@ -250,7 +250,7 @@ static PyMethodDef speed_methods[] = {
 static int
 speed_exec(PyObject *module)
 {
-    if (aolog_inlet_begin(module) < 0 || aolog_rows_begin(module) < 0 || aolog_walk_begin(module) < 0)
+    if (aolog_inlet_begin(module) < 0 || aolog_rows_begin() < 0 || aolog_walk_begin(module) < 0)
         return -1;
     PyObject *type = PyType_FromModuleAndSpec(module, &aolog_rows_spec, NULL);
     if (type == NULL)

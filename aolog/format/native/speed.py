@@ -12,9 +12,9 @@ import os
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import accumulate, chain, pairwise, repeat
+from itertools import accumulate, pairwise
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 try:
     if os.environ.get("AOLOG_BACKEND") == "python":
@@ -71,52 +71,71 @@ def python_groups(objects: list[_Object]) -> dict[_Object, list[int]]:
     return found
 
 
+# --- columns of rows ------------------------------------------------------------------------
+
+Column: TypeAlias = tuple[str, Any]
+"""A column of `Rows`, made by one of the functions below: a letter, which both halves read, and what has
+the entries. Entries of bytes are (validity or None, offsets, data): n+1 u32 offsets; those whose bit in
+validity is 0 are None, as in Arrow."""
+
+
+def shared(one: object) -> Column:
+    """One object for all rows."""
+    return "c", one
+
+
+def rising(first: int) -> Column:
+    """The number of row 0, and one more each row."""
+    return "n", first
+
+
+def numbers(column: memoryview) -> Column:
+    """An i64 each; the least one there is means None."""
+    return "q", column
+
+
+def binary(column: tuple[Any, Any, Any]) -> Column:
+    """Entries of bytes."""
+    return "b", column
+
+
+def text(column: tuple[Any, Any, Any]) -> Column:
+    """The same of text."""
+    return "t", column
+
+
+def pairs(column: tuple[Any, Any, Any]) -> Column:
+    """Tuples of pairs: (n+1 u32 offsets into the pairs, their text, their bytes)."""
+    return "p", column
+
+
 class PythonRows:
-    """An iterator over tuples of a type: rows `first` to `end` of columns, each of a kind:
+    """An iterator over tuples of a class: rows `first` to `end` of the columns. Without a class there is one
+    column, and its entries are the rows. The next row is the same one again if memory ran out for it.
 
-    n  the number of row 0, and one more each row
-    c  one object for all rows
-    q  numbers, i64
-    o  a list
-    1  a list of tuples: the first item of each          2  the second item of each
-    b  (validity or None, offsets, data) of bytes, or a list of such pieces
-    t  the same of text
-    p  pairs: (offsets into the pairs, their t, their b)
-    h  (tag, bytes of a row, data): for each row a list of one pair, the tag and the row's bytes
-    v  as b, but without copies: read-only buffers for callers in C; in Python, bytes
-
-    The first column has kind n or q; if the row type is `tuple`, any kind but c. If the row type is None,
-    there is one column, not of kind c, and its entries are the rows. Offsets are n+1 u32; entries whose
-    bit in validity is 0 are None, as in Arrow. A row of type `tuple` or a list of kind h may be used
-    again for a later row if nobody keeps it: `itertools.starmap` over the rows creates no new ones.
     Raises ValueError if there are fewer entries than rows, or an entry is outside its data (the C half
     raises it only when it reaches the entry).
     """
 
     def __init__(
-        self, kind: type[Any] | None, kinds: str, columns: tuple[Any, ...], first: int, end: int
+        self, kind: type[Any] | None, columns: tuple[Column, ...], first: int, end: int
     ) -> None:
-        leads = kinds[:1] in {"n", "q"} if kind not in {None, tuple} else kinds[:1] not in {"", "c"}
-        if not leads or (kind is None and len(kinds) > 1) or not 0 <= first <= end:
-            raise ValueError("the first column must have kind n or q, and 0 <= first <= end")
-        listed = [_COLUMNS[k](c, first, end) for k, c in zip(kinds, columns, strict=True)]
-        self._left = listed[0]  # its length hint shows the position, without work for each row
-        self._end = end
-        self._rows = self._left
+        if not columns or (kind is None and len(columns) > 1) or not 0 <= first <= end:
+            raise ValueError("a row has columns, one if it has no class, and 0 <= first <= end")
+        rows, *others = [_ENTRIES[letter](column, first, end) for letter, column in columns]
         if kind is not None:  # calling a named tuple takes three times as long
-            self._rows = map(tuple.__new__, repeat(kind), zip(*listed, strict=False))
+            rows = [tuple.__new__(kind, row) for row in zip(rows, *others, strict=True)]
+        self._rows = iter(rows)
+        self._end = end
 
     @property
     def at(self) -> int:
         """The index of the next row."""
-        return self._end - length_hint(self._left)
-
-    def feed(self, sink: object) -> None:
-        """Passes rows to a sink (_sink.h), up to one that it refuses. In Python it passes none."""
+        return self._end - length_hint(self._rows)
 
     def stop(self) -> None:
         """Drops the remaining rows."""
-        deque(self._left, maxlen=0)
+        deque(self._rows, maxlen=0)
 
     def __iter__(self) -> Iterator[Any]:
         return self._rows
@@ -125,17 +144,14 @@ class PythonRows:
         return next(self._rows)
 
 
-def _numbers(column: memoryview, first: int, end: int) -> Iterator[int]:
+def _numbers(column: memoryview, first: int, end: int) -> list[int | None]:
     if len(column) < 8 * end:
         raise ValueError("an entry is missing")
-    return iter(column.cast("q")[first:end].tolist())
+    listed: list[int] = column.cast("q")[first:end].tolist()
+    return [None if number == _LEAST else number for number in listed]
 
 
-def _bytes(
-    column: tuple[Any, ...] | list[tuple[Any, ...]], first: int, end: int
-) -> Iterator[bytes | None]:
-    if isinstance(column, list):
-        return iter(list(chain.from_iterable(_pieces(column, first, end))))
+def _bytes(column: tuple[Any, Any, Any], first: int, end: int) -> list[bytes | None]:
     validity, offsets, data = column
     whole, cuts = data.tobytes(), offsets.cast("I")[first : end + 1].tolist()
     unknown = validity is not None and 8 * len(validity) < end
@@ -143,63 +159,31 @@ def _bytes(
         raise ValueError("an entry is missing, or outside the data")
     entries = [whole[a:b] for a, b in pairwise(cuts)]
     if validity is None:
-        return iter(entries)
+        return entries
     present = (validity[i >> 3] >> (i & 7) & 1 for i in range(first, end))
-    return iter([entry if bit else None for entry, bit in zip(entries, present, strict=True)])
+    return [entry if bit else None for entry, bit in zip(entries, present, strict=True)]
 
 
-def _pieces(
-    column: list[tuple[Any, ...]], first: int, end: int
-) -> Iterator[Iterator[bytes | None]]:
-    begin = 0
-    for piece in column:
-        count = len(piece[1]) // 4 - 1
-        if count < 0:
-            raise ValueError("an entry is missing")
-        if begin < end and first < begin + count:
-            yield _bytes(piece, max(0, first - begin), min(count, end - begin))
-        begin += count
-    if begin < end:
-        raise ValueError("an entry is missing")
+def _text(column: tuple[Any, Any, Any], first: int, end: int) -> list[str | None]:
+    return [None if e is None else str(e, "utf-8") for e in _bytes(column, first, end)]
 
 
-def _text(column: tuple[Any, ...], first: int, end: int) -> Iterator[str | None]:
-    return iter([None if e is None else str(e, "utf-8") for e in _bytes(column, first, end)])
-
-
-def _pairs(column: tuple[Any, ...], first: int, end: int) -> Iterator[tuple[Any, ...]]:
+def _pairs(column: tuple[Any, Any, Any], first: int, end: int) -> list[tuple[Any, ...]]:
     offsets, texts, values = column
     cuts = offsets.cast("I")[first : end + 1].tolist()
     begin, last = cuts[0], cuts[-1]
-    pairs = list(zip(_text(texts, begin, last), _bytes(values, begin, last), strict=True))
-    return iter([tuple(pairs[a - begin : b - begin]) for a, b in pairwise(cuts)])
+    each = list(zip(_text(texts, begin, last), _bytes(values, begin, last), strict=True))
+    return [tuple(each[a - begin : b - begin]) for a, b in pairwise(cuts)]
 
 
-def _list(column: list[Any], first: int, end: int) -> Iterator[Any]:
-    if len(column) < end:
-        raise ValueError("an entry is missing")
-    return iter(column[first:end])
-
-
-def _tagged(column: tuple[Any, int, Any], first: int, end: int) -> Iterator[list[Any]]:
-    tag, size, data = column
-    if size < 1 or len(data) < size * end:
-        raise ValueError("an entry is missing")
-    return iter([[(tag, bytes(data[size * i : size * (i + 1)]))] for i in range(first, end)])
-
-
-_COLUMNS: dict[str, Callable[[Any, int, int], Iterator[Any]]] = {
-    "n": lambda number, first, end: iter(range(number + first, number + end)),
-    "c": lambda shared, *_: repeat(shared),
+_LEAST = -(1 << 63)  # i64
+_ENTRIES: dict[str, Callable[[Any, int, int], list[Any]]] = {
+    "c": lambda one, first, end: [one] * (end - first),
+    "n": lambda number, first, end: list(range(number + first, number + end)),
     "q": _numbers,
     "b": _bytes,
-    "v": _bytes,
     "t": _text,
     "p": _pairs,
-    "o": _list,
-    "1": lambda pairs, first, end: iter([pair[0] for pair in _list(pairs, first, end)]),
-    "2": lambda pairs, first, end: iter([pair[1] for pair in _list(pairs, first, end)]),
-    "h": _tagged,
 }
 
 # Makes an array for Arrow's C data interface: a capsule that keeps (length, buffers, children) alive.

@@ -5,11 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, cast
 
+from bridge.kafka.message_rows import MessageRows
+
 if TYPE_CHECKING:
     from bridge.deliver.at_least_once.batch_planner import Planned
     from bridge.deliver.intake import Judged
     from bridge.kafka.lane import LaneKey, Refusal
-    from bridge.kafka.messages import Callback, Messages
+    from bridge.kafka.message_rows import Callback
+    from bridge.kafka.messages import Messages
     from bridge.kafka.producer import IdempotentProducer
 
 SERVE_EVERY = 4096  # records that are queued between two calls of the client's poll
@@ -64,7 +67,8 @@ class Sender:
             if begin:
                 producer.connection.serve()
             end = min(begin + SERVE_EVERY, messages.records)
-            put = producer.put(messages.part(outgoing.lanes, begin, end, outgoing.callbacks))
+            rows = MessageRows(messages, outgoing.lanes, begin, end, outgoing.callbacks)
+            put = producer.put(rows)
             outgoing.next += put.records
             if put.refusal is not None:
                 return messages.addresses[outgoing.next], put.refusal

@@ -15,16 +15,17 @@ from aolog.format.native.speed import total
 from bridge.deliver.log_source import READ_BYTES_MAX
 from bridge.deliver.position import Aside, Position
 from bridge.deliver.verdicts import Fate
+from bridge.kafka.message_rows import MessageRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aolog.format.native.speed import Rows
     from aolog.read.batch import Batch
     from bridge.deliver.intake import Intake, Judged
     from bridge.deliver.log_source import LogSource
     from bridge.kafka.lane import LaneKey, Refusal
-    from bridge.kafka.messages import Callback, Messages
+    from bridge.kafka.message_rows import Callback
+    from bridge.kafka.messages import Messages
 
 
 class Ready:
@@ -51,14 +52,14 @@ class Ready:
         """How many there are."""
         return self.messages.records
 
-    def part(self, count: int, callback_of: Callable[[int, int], Callback] | None) -> Rows:
+    def part(self, count: int, callback_of: Callable[[int, int], Callback] | None) -> MessageRows:
         """The next records. callback_of: makes the callback of a record, from its address and time."""
         messages, begin, end = self.messages, self.next, self.next + count
         callbacks: list[Callback] | None = None
         if callback_of is not None:
             each = map(callback_of, messages.addresses[begin:end], messages.times_ms[begin:end])
             callbacks = [*([None] * begin), *each]  # by index
-        return messages.part(self.lanes, begin, end, callbacks)
+        return MessageRows(messages, self.lanes, begin, end, callbacks)
 
     def fitting(self, records: int, size: int) -> int:
         """How many of the next records, at most so many, have no more than so many bytes together."""

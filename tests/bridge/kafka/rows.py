@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from aolog.format.native.speed import Rows
 from bridge.kafka.lane import LaneKey
+from bridge.kafka.message_rows import MessageRows
 from bridge.kafka.messages import Messages
 from bridge.kafka.stamp import encode_stamp
 from tests.bridge.brokers import TOPIC
@@ -24,7 +24,8 @@ def rows_of(
     lanes: list[LaneKey] = LANES,
     headers: Any = None,
     callbacks: Any = None,
-) -> Rows:
+    first: int = 0,
+) -> MessageRows:
     numbers, times = array("q", range(8)), array("q", range(MS, MS + 8))
     found = Messages(numbers, [None] * 8, keys, values, numbers, times, b"".join(STAMPS), headers)
-    return found.part(lanes, 0, 8, callbacks)
+    return MessageRows(found, lanes, first, 8, callbacks)

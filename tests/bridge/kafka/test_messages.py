@@ -13,6 +13,8 @@ from aolog import Reader, Writer
 from aolog.format.origin import HEADER_NAME
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.read.batch import Batch
+from bridge.kafka.lane import LaneKey
+from bridge.kafka.message_rows import MessageRows
 from bridge.kafka.messages import Messages, messages_of, milliseconds
 from bridge.kafka.stamp import encode_stamp
 
@@ -52,9 +54,8 @@ def said_by(batch: Batch) -> list[tuple[Any, ...]]:
 
 
 def part_of(messages: Messages, begin: int, end: int) -> list[tuple[Any, ...]]:
-    """Values may be views: no more than buffers with a length."""
-    part = messages.part([("t", 3)] * messages.records, begin, end)
-    return [(to, None if v is None else bytes(v), *more) for to, v, *more in part]
+    lanes: list[LaneKey] = [("t", 3)] * messages.records
+    return list(MessageRows(messages, lanes, begin, end, None).calls(end))
 
 
 @pytest.mark.parametrize("batch_bytes", [1 << 16, 2000, 100, 0])

@@ -15,7 +15,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 import aolog
 from aolog.format.columns import BinaryColumn
-from aolog.format.native.speed import Rows
 from aolog.format.origin import HEADER_NAME
 from bridge.kafka import queueing
 from bridge.kafka.embedded import EmbeddedBroker
@@ -135,22 +134,15 @@ def test_a_full_queue_raises_and_the_remaining_rows_can_be_put_again(
         producer.put(rows)
     assert (rows.at, len(producer)) == (4, 3)
     assert producer.flush(SOON_S) == 0
-    producer.put(Rows(tuple, "o", ([],), 0, 0))  # none
+    producer.put(rows_of(first=8))  # none
     for _ in range(2):  # the refused row is put again
-        rows = rows_of_from(rows.at - 1)
+        rows = rows_of(first=rows.at - 1)
         try:
             producer.put(rows)
         except BufferError:
             assert producer.flush(SOON_S) == 0
     assert producer.flush(SOON_S) == 0
     assert arrived(broker) == plain(range(8))
-
-
-def rows_of_from(first: int) -> Rows:
-    rows = rows_of()
-    for _ in range(first):
-        next(rows)
-    return rows
 
 
 @pytest.mark.parametrize(

@@ -223,10 +223,9 @@ class Client:
 
     def put(self, rows: Any) -> Put:
         count = 0
-        for topic, value, key, partition, callback, _, _, headers in rows:
+        for topic, value, key, partition, callback, _, _, headers in rows.calls(rows.end):
             (stamp,) = (of for name, of in headers if name == HEADER_NAME)
-            whole = None if value is None else bytes(memoryview(value))
-            out = Outgoing(Message(stamp, key, whole), callback)
+            out = Outgoing(Message(stamp, key, value), callback)
             self._queues.setdefault((topic, partition), deque()).append(out)
             count += 1
         return Put(count, None)

@@ -64,7 +64,7 @@ def calls(compacted: None, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     produce = RowProducer.produce
 
     def puts(producer: RowProducer, rows: Any) -> None:
-        each = list(rows)
+        each = list(rows.calls(rows.end))
         made.extend(unpack_stamp(dict(row[7])["aolog"]).address for row in each)
         for row in each:
             produce(producer, *row)
