@@ -73,6 +73,11 @@ class Survey(NamedTuple):
     # Of the frames, if they were asked for; without a salt each has its offset before it.
     headers: bytes
 
+    def stretch(self, begin: int) -> Stretch:
+        """The frames, from `begin` on, as a stretch without their records."""
+        numbers = self.batches, self.records, self.before
+        return Stretch(begin, self.end, *numbers, NO_TIMESTAMP, None, Columns(self.records))
+
 
 class Stretch(NamedTuple):
     """Plain frames of records that follow one another, as one set of columns."""
@@ -85,6 +90,13 @@ class Stretch(NamedTuple):
     timestamp_us: int  # the greatest; of a frame alone that of its header
     addresses: memoryview | None  # of the records, an i64 each; None: those of one frame
     columns: Columns
+
+    @classmethod
+    def alone(cls, frame: Frame, columns: Columns | None) -> Stretch:
+        """One intact frame, plain or not. columns: None if it has no records."""
+        offset, end, head, _ = frame
+        columns = columns or Columns(0)
+        return cls(offset, end, 1, head.records, head.ordinal, head.timestamp_us, None, columns)
 
 
 # --- compiled, or the twin ------------------------------------------------------------------

@@ -7,40 +7,24 @@ manifest names its logs. Otherwise the size of the first slab gives a guess. Rea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.format.frame import Frame
 from aolog.format.slab import DATA_BEGIN, HEADER_COPIES, HEADER_LEN, MAGIC, decode_slab_header
 from aolog.log.identity import cursor_uuids
 from aolog.log.manifest import names_log
-from aolog.log.slab_file import Slab
+from aolog.log.slab_file import HeadedSlab, Slab
 from aolog.log.walk import Damage, Walker
 from aolog.queuefka.framing import CHAINED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aolog.format.slab import SlabHeader
+    from aolog.log.slab_list import SlabList
     from aolog.storage.file import File
-    from aolog.storage.storage import Storage
 
 _PROBES = 8  # slabs that are read if the first ones are damaged
-
-
-class Listed(Protocol):
-    """What is asked of a listed log: see Log."""
-
-    path: str
-    storage: Storage
-    bases: list[int]
-    unborn: list[str]
-    has_pending: bool
-
-    def open_file(self, base: int) -> File:
-        """A slab's file. Raises FileNotFoundError."""
-
-    def index_of(self, address: int) -> int:
-        """Of the slab with an address."""
-
-    def limit(self, i: int) -> int | None:
-        """The offset at which a slab ends by its successor's name."""
 
 
 class LogFormat(NamedTuple):
@@ -55,7 +39,22 @@ class LogFormat(NamedTuple):
         return (self.guess if self.shown is None else self.shown) is not False
 
 
-def find_format(log: Listed) -> LogFormat:
+def opened(
+    file: File,
+    base: int,
+    limit: int | None,
+    log_format: Callable[[], LogFormat],
+    is_ours: Callable[[int, SlabHeader], bool],
+) -> Slab:
+    """A slab of the format that it shows. One that is too short or too damaged to show its own has the log's:
+    a damaged header is never read as a frame's length, nor a torn length as a header."""
+    first = file.pread(HEADER_LEN, 0)
+    if first.startswith(MAGIC[:4]) or log_format().has_headers:
+        return HeadedSlab(file, base, limit=limit, first=first, is_ours=is_ours)
+    return Slab(file, base, CHAINED, limit=limit)
+
+
+def find_format(log: SlabList) -> LogFormat:
     """The format of a log as it is listed. Raises CorruptionError, StorageError."""
     guess = _guess(log)  # first: a writer may write meanwhile
     probed = (_shown_in(log, base) for base in log.bases[:_PROBES])
@@ -65,7 +64,7 @@ def find_format(log: Listed) -> LogFormat:
     return LogFormat(shown, guess)
 
 
-def _has_traces_of_headers(log: Listed) -> bool:
+def _has_traces_of_headers(log: SlabList) -> bool:
     return (
         bool(log.unborn)  # a slab without a header never has a temporary name
         or log.has_pending
@@ -74,7 +73,7 @@ def _has_traces_of_headers(log: Listed) -> bool:
     )
 
 
-def _guess(log: Listed) -> bool | None:
+def _guess(log: SlabList) -> bool | None:
     """If nothing is intact: a slab with a header gets its name with the whole prelude written."""
     try:
         with log.open_file(log.bases[0]) as file:
@@ -83,7 +82,7 @@ def _guess(log: Listed) -> bool | None:
         return None
 
 
-def _shown_in(log: Listed, base: int) -> bool | None:
+def _shown_in(log: SlabList, base: int) -> bool | None:
     """Whether a slab's format has headers; None if nothing in it is intact, or it was pruned."""
     try:
         file = log.open_file(base)
@@ -97,7 +96,6 @@ def _shown_in(log: Listed, base: int) -> bool | None:
             return False
         if decode_slab_header(file.pread(HEADER_LEN, HEADER_COPIES[1])) is not None:
             return True
-        limit = log.limit(log.index_of(base))
-        if Slab(file, base, limit=limit, log_has_headers=lambda: True).seal() is not None:
+        if HeadedSlab(file, base, limit=log.limit_of(base)).seal() is not None:
             return True
         return False if isinstance(first, Damage) else None

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
-from aolog.log.directory import is_log
 from aolog.log.lock import lock_directory
+from aolog.log.log_tree import is_log
 from aolog.log.manifest import manifest_content, sync_roots
 from aolog.log.names import slab_name
 

@@ -1,8 +1,8 @@
-"""`Slab`: one slab file, opened for reading: its header, its seal, its index, its end.
+"""`Slab`: one slab file, opened for reading: its index and its end; and `HeadedSlab`: its header and its seal.
 
 A slab ends where its successor's name begins; bytes after that are never read. Nothing here is
 written. The bytes are decoded by aolog/format, frames and damage are found by walk.py. Which slabs
-a log has is directory.py's subject.
+a log has is directory.py's subject, and which of the two they are log_format.py's.
 """
 
 from __future__ import annotations
@@ -10,18 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.errors import CodecUnavailable, NewerFormat, counted
-from aolog.format.frame import (
-    FRAME_HEADER_LEN,
-    KIND_SEAL,
-    Frame,
-    FrameHeader,
-    decode_header,
-)
+from aolog.format.frame import KIND_SEAL, Frame
+from aolog.format.framing import Salted
 from aolog.format.slab import (
     DATA_BEGIN,
     HEADER_COPIES,
     HEADER_LEN,
-    MAGIC,
     NO_TIMESTAMP,
     TRAILER_LEN,
     VERSION,
@@ -35,12 +29,12 @@ from aolog.format.slab import (
     decode_trailer,
 )
 from aolog.format.stretch import NO_SALT, survey_of
-from aolog.log.walk import Damage, Salted, Tail, Walker, outcomes
-from aolog.queuefka.framing import CHAINED
+from aolog.log.walk import Damage, Tail, Walker, outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aolog.format.framing import Framing
     from aolog.storage.file import File
 
 
@@ -58,59 +52,44 @@ def seal_at_end(file: File, end: int) -> tuple[Seal, Frame] | None:
 
 
 class Slab:
-    """An opened slab file. Not thread-safe.
+    """An opened slab file, as far as each format has it: frames that follow one another. Format 1 has nothing
+    else. Not thread-safe.
 
-    is_ours: whether a header that was found in the slab at a base has the log's UUID.
+    framing: of the frames; None if its header is lost.
     """
 
+    has_headers = False  # whether its format has headers, marks and seals, and counts records
+    data_begin = 0  # offset of the first frame
+    # None if its format has none, or if no copy is valid: then the whole slab is damage.
+    header: SlabHeader | None = None
+    foreign: bytes | None = None  # the UUID of another log, if all intact copies are its
+
     def __init__(
-        self,
-        file: File,
-        base: int,
-        *,
-        limit: int | None,
-        log_has_headers: Callable[[], bool],
-        is_ours: Callable[[int, SlabHeader], bool] = lambda _base, _header: True,
+        self, file: File, base: int, framing: Framing | None, *, limit: int | None
     ) -> None:
         self.file = file
         self.base = base
         self.limit = limit  # offset at which it ends by its successor's name; None: the log's last
-        # None if its format has none, or if no copy is valid: then the whole slab is damage.
-        self.header: SlabHeader | None = None
-        self.foreign: bytes | None = None  # the UUID of another log, if all intact copies are its
-        self._is_ours = is_ours
-        self._seal: Seal | None = None
+        self.framing = framing
         self._walker: Walker | None = None  # at the end of the frames that `_walk` has seen
         self._index = Index([], [], [])  # of those frames
         self._end: Mark | None = None  # their end
         self._marked = 0  # offset of the last of them that has the durable flag
         self.is_sealed = False  # whether the last of them is a seal
-        # Whether its format has headers, marks and seals, and counts records: format 2. A log has one
-        # format. A slab that is too short or too damaged to show its own has the log's: a damaged header
-        # is never read as a frame's length, nor a torn length as a header.
-        first = file.pread(HEADER_LEN, 0)
-        self.has_headers = first.startswith(MAGIC[:4]) or log_has_headers()
-        if self.has_headers:
-            self._read_header(first)
 
     def close(self) -> None:
         """Idempotent."""
         self.file.close()
 
     @property
-    def data_begin(self) -> int:
-        """The offset of the first frame."""
-        return DATA_BEGIN if self.has_headers else 0
+    def lacks_header(self) -> bool:
+        """Whether nothing in it can be read: its format has a header, and no copy is valid."""
+        return self.framing is None
 
     @property
     def salt(self) -> int:
         """Of its frames' headers; NO_SALT if its format has none."""
-        return NO_SALT if self.header is None else self.header.salt
-
-    @property
-    def lacks_header(self) -> bool:
-        """Whether nothing in it can be read: its format has a header, and no copy is valid."""
-        return self.has_headers and self.header is None
+        return NO_SALT if self.framing is None else self.framing.salt
 
     @property
     def compressed(self) -> bool:
@@ -122,42 +101,9 @@ class Slab:
         """The offset at which the slab ends: by its successor's name, or the size of the file."""
         return self.file.end(self.limit)
 
-    def _read_header(self, first: bytes) -> None:
-        newer: NewerVersion | None = None
-        for at in HEADER_COPIES:
-            found = decode_slab_header(self.file.pread(HEADER_LEN, at) if at else first)
-            if isinstance(found, NewerVersion):
-                newer = found
-            elif found is not None and self._counts(found):
-                self.header, self.foreign = found, None
-                return
-        if self.header is None and (seal := self.seal()) is not None:
-            self.header, self.foreign = seal.header, None
-        if self.header is None and self.foreign is None and newer is not None:
-            raise NewerFormat(
-                f"format version {newer.version}, this release reads up to {VERSION}",
-                hint="upgrade aolog",
-                path=self.file.path,
-            )
-
-    def _counts(self, header: SlabHeader) -> bool:
-        """Whether an intact copy of a header belongs to this slab and this log."""
-        uuid = header.topic_uuid
-        if self.header is not None:
-            return uuid == self.header.topic_uuid and header.base == self.base
-        if not self._is_ours(self.base, header):
-            self.foreign = uuid
-            return False
-        return header.base == self.base
-
     def seal(self) -> Seal | None:
         """The slab's seal; None if it has no intact one."""
-        if self._seal is not None or not self.has_headers:
-            return self._seal
-        found = seal_at_end(self.file, self.end_offset)
-        if found is not None and self._counts(found[0].header):
-            self._seal, self._marked, self.is_sealed = found[0], found[1].offset, True
-        return self._seal
+        return None
 
     def located(self, error: CodecUnavailable, frame: Frame) -> CodecUnavailable:
         """The same error with the address and number of the records."""
@@ -173,19 +119,16 @@ class Slab:
         )
 
     def walker(self, offset: int | None = None) -> Walker:
-        """A walker over the frames from the beginning of a frame on (default: the slab's first frame).
-        Needs the header, if the format has one."""
+        """A walker over the frames from the beginning of a frame on (default: the slab's first frame)."""
+        assert self.framing is not None
         offset = self.data_begin if offset is None else offset
-        if not self.has_headers:
-            return Walker(self.file, CHAINED, offset, limit=self.limit)
-        assert self.header is not None
-        return Walker(self.file, Salted(self.header.salt), offset, limit=self.limit)
+        return Walker(self.file, self.framing, offset, limit=self.limit)
 
     def index(self) -> Index:
         """The seal's index, or the index of the intact frames. Each call walks over the new frames."""
         if (seal := self.seal()) is not None:
             return seal.index
-        if self.header is not None:
+        if self.framing is not None:
             self._walk()
         return self._index
 
@@ -197,7 +140,7 @@ class Slab:
         new frames."""
         if (seal := self.seal()) is not None:
             return Mark(self.end_offset, seal.records, seal.greatest_us)
-        if self.lacks_header:
+        if self.framing is None:
             return Mark(self.end_offset, 0, NO_TIMESTAMP)
         return self._walk()
 
@@ -244,7 +187,67 @@ class Slab:
                 at, ordinal = found.end, found.header.ordinal + found.header.records
         return at, ordinal, None
 
-    def header_at(self, begin: int) -> FrameHeader | None:
-        """The intact header at the beginning of damage, if only the body is damaged."""
-        assert self.header is not None
-        return decode_header(self.file.pread(FRAME_HEADER_LEN, begin), 0, begin, self.header.salt)
+
+class HeadedSlab(Slab):
+    """One with a header, and a seal once it is finished: format 2.
+
+    first: its first HEADER_LEN bytes; None: reads them. is_ours: whether a header that was found in the slab
+    at a base has the log's UUID.
+    """
+
+    has_headers = True
+    data_begin = DATA_BEGIN
+
+    def __init__(
+        self,
+        file: File,
+        base: int,
+        *,
+        limit: int | None,
+        first: bytes | None = None,
+        is_ours: Callable[[int, SlabHeader], bool] = lambda _base, _header: True,
+    ) -> None:
+        super().__init__(file, base, None, limit=limit)
+        self._is_ours = is_ours
+        self._seal: Seal | None = None
+        self._read_header(first)
+
+    def _read_header(self, first: bytes | None) -> None:
+        newer: NewerVersion | None = None
+        for at in HEADER_COPIES:
+            copy = first if at == 0 and first is not None else self.file.pread(HEADER_LEN, at)
+            found = decode_slab_header(copy)
+            if isinstance(found, NewerVersion):
+                newer = found
+            elif found is not None and self._counts(found):
+                self._take(found)
+                return
+        if (seal := self.seal()) is not None:
+            self._take(seal.header)
+        elif self.foreign is None and newer is not None:
+            raise NewerFormat(
+                f"format version {newer.version}, this release reads up to {VERSION}",
+                hint="upgrade aolog",
+                path=self.file.path,
+            )
+
+    def _take(self, header: SlabHeader) -> None:
+        self.header, self.foreign, self.framing = header, None, Salted(header.salt)
+
+    def _counts(self, header: SlabHeader) -> bool:
+        """Whether an intact copy of a header belongs to this slab and this log."""
+        uuid = header.topic_uuid
+        if self.header is not None:
+            return uuid == self.header.topic_uuid and header.base == self.base
+        if not self._is_ours(self.base, header):
+            self.foreign = uuid
+            return False
+        return header.base == self.base
+
+    def seal(self) -> Seal | None:
+        """As Slab."""
+        if self._seal is None:
+            found = seal_at_end(self.file, self.end_offset)
+            if found is not None and self._counts(found[0].header):
+                self._seal, self._marked, self.is_sealed = found[0], found[1].offset, True
+        return self._seal

@@ -18,34 +18,23 @@ intact.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from aolog.format.frame import (
-    ALIGNMENT,
-    FRAME_HEADER_LEN,
-    MAGIC_BYTES,
-    Frame,
-    FrameHeader,
-    body_matches,
-    decode_header,
-    intact_frames,
-)
+from aolog.format.frame import FRAME_HEADER_LEN, Frame
+from aolog.format.framing import CHUNK_BYTES
 from aolog.format.stretch import Piece, gather, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from aolog.format.framing import Framing
     from aolog.format.stretch import Stretch, Survey
     from aolog.storage.file import File
 
-# A read: 4 frames of 64 KiB, or one of 256, with their headers. Two reads and their records fit a core's
-# second-level cache: reads of 1 MiB took half as long again.
-CHUNK_BYTES = (256 << 10) + (8 << 10)
 _CHUNK_BYTES_MAX = 4 << 20  # the header of a longer frame is read alone first
 _RUN_FRAMES_MAX = CHUNK_BYTES // FRAME_HEADER_LEN  # of the shortest frames, as a read has
 # The first read, as a seek wants one record; each later one is four times it.
 _FIRST_BYTES = 4 << 10
-_SEARCH_BYTES = 32 << 10  # the first read of a search, as the next intact frame is mostly near
 
 
 class Damage(NamedTuple):
@@ -76,86 +65,6 @@ def outcomes(walker: Walker) -> Iterator[Outcome]:
             yield found
             if isinstance(found, Tail):
                 return
-
-
-class Framing(Protocol):
-    """How the frames of a slab follow one another: what a walker does not know of a format. Pure, but for the
-    reads of `search`. chunk: bytes of the slab from the offset `chunk_at` on."""
-
-    @property
-    def header_len(self) -> int:
-        """The bytes of a frame's header."""
-
-    @property
-    def salt(self) -> int:
-        """Of the slab; stretch.NO_SALT if its frames have none."""
-
-    def frame_len(self, chunk: bytes, at: int, offset: int) -> int | None:
-        """The length of the frame at `offset` by its header, which is at `at` in the chunk; None if the
-        header is not intact."""
-
-    def intact(
-        self, chunk: bytes, view: memoryview, chunk_at: int, offset: int, most: int
-    ) -> list[Frame]:
-        """The intact frames from `offset` on that the chunk contains, at most `most`."""
-
-    def near(self, chunk: bytes, view: memoryview, chunk_at: int, begin: int) -> int | None:
-        """The offset of the next intact frame in the chunk, after bad bytes at `begin`."""
-
-    def search(self, pread: Callable[[int, int], bytes], begin: int, end: int) -> Iterator[int]:
-        """The offsets before `end` at which the next frame after bad bytes at `begin` may begin."""
-
-
-class Salted:
-    """The frames of a slab with headers, format 2: each frame's header has a hash with the slab's salt."""
-
-    header_len = FRAME_HEADER_LEN
-
-    def __init__(self, salt: int) -> None:
-        self.salt = salt
-
-    def frame_len(self, chunk: bytes, at: int, offset: int) -> int | None:
-        """As Framing."""
-        header = decode_header(chunk, at, offset, self.salt)
-        return None if header is None else header.frame_len
-
-    def intact(
-        self, chunk: bytes, view: memoryview, chunk_at: int, offset: int, most: int
-    ) -> list[Frame]:
-        """As Framing."""
-        return intact_frames(chunk, view, chunk_at, offset, self.salt, most)
-
-    def near(self, chunk: bytes, view: memoryview, chunk_at: int, begin: int) -> int | None:
-        """As Framing."""
-        for offset, header in self._headers(chunk, chunk_at, begin + ALIGNMENT):
-            frame = view[offset - chunk_at :][: header.frame_len]
-            if len(frame) == header.frame_len and body_matches(header, frame[FRAME_HEADER_LEN:]):
-                return offset
-        return None
-
-    def search(self, pread: Callable[[int, int], bytes], begin: int, end: int) -> Iterator[int]:
-        """As Framing: each intact header. Reads pieces, small ones first; each header is whole in one."""
-        at, size = begin + ALIGNMENT, _SEARCH_BYTES
-        while at + FRAME_HEADER_LEN <= end:
-            chunk = pread(min(size, end - at), at)
-            yield from (offset for offset, _ in self._headers(chunk, at, at))
-            if len(chunk) < FRAME_HEADER_LEN:
-                return
-            at += (len(chunk) - FRAME_HEADER_LEN) // ALIGNMENT * ALIGNMENT + ALIGNMENT
-            size = min(2 * size, CHUNK_BYTES)
-
-    def _headers(
-        self, chunk: bytes, chunk_at: int, begin: int
-    ) -> Iterator[tuple[int, FrameHeader]]:
-        """The intact headers from `begin` on, with their offsets."""
-        i = chunk.find(MAGIC_BYTES, begin - chunk_at)
-        while 0 <= i <= len(chunk) - FRAME_HEADER_LEN:
-            offset = chunk_at + i
-            if offset % ALIGNMENT == 0:
-                header = decode_header(chunk, i, offset, self.salt)
-                if header is not None:
-                    yield offset, header
-            i = chunk.find(MAGIC_BYTES, i + 1)
 
 
 class Walker:

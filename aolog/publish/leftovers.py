@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.log.directory import walk_logs
+from aolog.log.log_tree import walk_logs
 from aolog.log.manifest import read_manifest
 from aolog.log.names import PENDING_SUFFIX, job_of, root_of
 from aolog.publish.pending import log_path

@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog.errors import AologError, LogLocked, StorageFailed, UsageError, warn
 from aolog.format.frame import padding
 from aolog.format.slab import DATA_BEGIN, NO_TIMESTAMP, encode_seal_again
-from aolog.log.directory import Log, is_log, slab_bases
+from aolog.log.directory import Log
 from aolog.log.lock import lock_directory, lock_log
+from aolog.log.log_tree import is_log
 from aolog.log.manifest import Place, encode_manifest, read_manifest
 from aolog.log.names import MANIFEST_NAME
 from aolog.log.publications import roll_forward
 from aolog.log.slab_file import seal_at_end
+from aolog.log.slab_list import slab_bases
 from aolog.publish.leftovers import LEFTOVER_SECONDS, sweep
 from aolog.publish.pending import log_path
 from aolog.storage.directory import Inside

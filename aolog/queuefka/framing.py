@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Chained:
-    """Frames that only their lengths chain. See walk.Framing."""
+    """Frames that only their lengths chain. See format/framing.py."""
 
     header_len = FRAME_HEADER_LEN
     salt = NO_SALT

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aolog.format.slab import SlabHeader
-    from aolog.format.stretch import Stretch, Survey
+    from aolog.format.stretch import Stretch
 
 
 class RecordFrame(NamedTuple):
@@ -45,9 +45,9 @@ class RecordFrame(NamedTuple):
         begin, end, _, _, before, timestamp_us, addresses, columns = stretch
         at = base + begin, base + end, end - begin, 0
         if header is None:
-            return make_frame((*at, None, None, columns, 0, addresses))
+            return _make_frame((*at, None, None, columns, 0, addresses))
         ordinal = header.base_ordinal + before
-        return make_frame((*at, timestamp_us, ordinal, columns, header.epoch, addresses))
+        return _make_frame((*at, timestamp_us, ordinal, columns, header.epoch, addresses))
 
     @property
     def position(self) -> Position:
@@ -66,16 +66,6 @@ class RecordFrame(NamedTuple):
     def end_ordinal(self) -> int | None:
         """Records of the log before the next frame; None if not counted."""
         return None if self.ordinal is None else self.ordinal + self.columns.records
-
-    @classmethod
-    def counted(
-        cls, survey: Survey, begin: int, base: int, header: SlabHeader | None
-    ) -> RecordFrame:
-        """The frames from `begin` on in a slab, without their records."""
-        end = base + survey.end
-        size, columns = survey.end - begin, Columns(survey.records)
-        ordinal = None if header is None else header.base_ordinal + survey.before
-        return cls(base + begin, end, size, 0, None, ordinal, columns)
 
     def index_of(self, address: int) -> int:
         """The number of its records before an address."""
@@ -119,8 +109,8 @@ class RecordFrame(NamedTuple):
     def after(self, i: int) -> RecordFrame | None:
         """The records from i on; None for none."""
         records = self.columns.records
-        if i >= records:
-            return None
+        if not 0 < i < records:
+            return self if i < records else None
         return self._replace(skip=i) if self.addresses is None else self._part(i, records)
 
     def _part(self, first: int, end: int) -> RecordFrame:
@@ -155,7 +145,7 @@ class RecordFrame(NamedTuple):
         return Rows(None, (binary(values),), self.skip, self.columns.records)
 
 
-make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
+_make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
 
 
 class FrameRecords:

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from aolog.errors import UsageError, load_optional, not_copied
+from aolog.format.slab import ADDRESS_END
 from aolog.log import lifetime
 from aolog.log.pruned_records import both
 from aolog.log.tiers import with_archive
@@ -171,7 +172,7 @@ class Reader:
         return chain.from_iterable(self._frames(RecordFrame.values))
 
     def _frames(
-        self, rows: Callable[[RecordFrame], Rows], end: int | None = None
+        self, rows: Callable[[RecordFrame], Rows], end: int = ADDRESS_END
     ) -> Iterator[Iterator[Any]]:
         """The rows of each frame, one iterator per frame: no Python code runs between rows. An exception
         in this method loses nothing: the view has the position."""

@@ -20,10 +20,11 @@ from aolog.errors import AologError, CodecUnavailable, StorageFailed
 from aolog.format.columns import decode_run
 from aolog.format.compression import check_codec, raw_len
 from aolog.format.frame import CODEC_SHIFT, FLAGS_WITH_CODEC, FRAME_HEADER_LEN, KIND_RECORDS, Frame
+from aolog.format.stretch import Stretch
 from aolog.log.interruption import pass_on
 from aolog.log.pruned_records import pruned_before
 from aolog.log.walk import Damage, Tail
-from aolog.read.batch import RecordFrame, make_frame
+from aolog.read.batch import RecordFrame
 from aolog.read.gaps import Progress
 from aolog.record import Gap, GapReason, Position
 
@@ -144,10 +145,7 @@ class Scan:
 
     def next(self) -> ScanOutcome | None:
         """The next frame or gap; None: nothing more for now, ask again."""
-        found = self.peek()
-        if found is not None:
-            self._out.popleft()
-        return found
+        return self._out.popleft() if self._find(1) else None
 
     def peek(self) -> ScanOutcome | None:
         """What `next` will return, without moving on."""
@@ -162,7 +160,7 @@ class Scan:
                 return False
         return True
 
-    def drop(self, count: int) -> None:
+    def drop(self, count: int = 1) -> None:
         """Moves on past so many results of `peek` or `batch`."""
         for _ in range(count):
             self._out.popleft()
@@ -171,11 +169,7 @@ class Scan:
         """The next result: the rest of a frame that was dropped."""
         self._out.appendleft(frame)
 
-    def cut(self, frame: RecordFrame, address: int) -> None:
-        """The next result, which is this frame, ends before an address, if frames in it begin there or after."""
-        self._cut(*frame.cut(address))
-
-    def _cut(self, part: RecordFrame | None, rest: RecordFrame | None) -> None:
+    def cut(self, part: RecordFrame | None, rest: RecordFrame | None) -> None:
         """The next result becomes two, unless one is None."""
         if part is not None and rest is not None:
             self._out.popleft()
@@ -186,7 +180,7 @@ class Scan:
         all; without moving on."""
         first = self._out[0]
         assert isinstance(first, RecordFrame)
-        self._cut(*first.cut_by_size(max_bytes))
+        self.cut(*first.cut_by_size(max_bytes))
         frames: list[RecordFrame] = []
         room, epoch = max_bytes, None
         while True:
@@ -278,45 +272,28 @@ class Scan:
         if self._audit is None:
             return [RecordFrame.of(each, base, header) for each in walker.gather(base)]
         survey = self._audit.survey(slab, walker)
-        return [] if survey is None else [RecordFrame.counted(survey, begin, base, header)]
+        return [] if survey is None else [RecordFrame.of(survey.stretch(begin), base, header)]
 
     def _take(self, state: Within, progress: Progress, frames: list[Frame]) -> Step:
-        """Frames of records become results, from the wanted address on. Any frame closes a gap."""
+        """Past frames that are not plain, or may be compressed."""
         slab = state.slab
-        base, header, compressed = slab.base, slab.header, slab.compressed
-        if compressed:
+        if slab.compressed:
             frames, waiting = _portion(slab, frames)
             state = state._replace(found=waiting)
         results: list[ScanOutcome] = []
-        wanted, expected = progress.position
-        stamp = ordinal = None
-        decoded = list(zip(frames, decode_run(frames, codecs=compressed), strict=True))
+        decoded = list(zip(frames, decode_run(frames, codecs=slab.compressed), strict=True))
         if self._audit is not None:
             self._audit.walked(slab, decoded)
         for frame, columns in decoded:
-            offset, end, (kind, _, _, _, timestamp_us, before, records, _), _ = frame
-            begin, end_address = base + offset, base + end
-            if columns is None and kind == KIND_RECORDS:
+            if columns is None and frame.header.kind == KIND_RECORDS:
                 # A correct hash over invalid columns is damage too.
-                progress = progress.moved(wanted, expected).damaged(begin, end_address, "corrupt")
+                begin, end = slab.base + frame.offset, slab.base + frame.end
+                progress = progress.damaged(begin, end, "corrupt")
                 continue
-            if header is not None:
-                stamp, ordinal = timestamp_us, header.base_ordinal + before
-            if progress.gap is not None:
-                progress, gaps = progress.moved(wanted, expected).intact(ordinal)
-                results += gaps
-                wanted, expected = progress.position
-            skip = wanted - begin if wanted > begin else 0
-            wanted = max(wanted, end_address)
-            if columns is None:
-                continue
-            if skip < records:
-                epoch = 0 if header is None else header.epoch
-                size = _size(frame) if compressed else end - offset
-                fields = (begin, end_address, size, skip, stamp, ordinal, columns, epoch, None)
-                results.append(make_frame(fields))
-            expected = None if ordinal is None else ordinal + records
-        return Step(state, progress.moved(wanted, expected), results)
+            alone = RecordFrame.of(Stretch.alone(frame, columns), slab.base, slab.header)
+            progress, more = _past([alone._replace(size=_size(frame))], progress)
+            results += more
+        return Step(state, progress, results)
 
     def _was_durable(self, slab: Slab, end: int) -> bool:
         """Whether what was before an offset was durable."""
@@ -380,7 +357,7 @@ class Scan:
         """Past the log's last slab, of which no header is left."""
         # A header is durable before its slab has a name: it was there. If this is such a slab: of a log
         # without headers, a power cut may take the first bytes and leave others.
-        reason: GapReason = "corrupt" if self.log.shows_format else "torn_or_corrupt"
+        reason: GapReason = "torn_or_corrupt" if self.log.known_format.shown is None else "corrupt"
         if slab.foreign is not None:
             reason = "foreign"
         begin = progress.position.address
@@ -396,7 +373,7 @@ def _past(frames: list[RecordFrame], progress: Progress) -> tuple[Progress, list
         progress, gaps = progress.intact(frame.ordinal)
         results += gaps
         wanted = progress.position.address
-        rest = frame if wanted <= frame.address else frame.after(frame.index_of(wanted))
+        rest = frame.after(0 if wanted <= frame.address else frame.index_of(wanted))
         if rest is not None:
             results.append(rest)
         progress = progress.moved(frame.end, frame.end_ordinal)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable, UsageError
 from aolog.format.columns import decode_run
-from aolog.format.frame import KIND_RECORDS, Frame
+from aolog.format.frame import FRAME_HEADER_LEN, KIND_RECORDS, Frame, decode_header
 from aolog.format.slab import NO_PREDECESSOR
 from aolog.log.walk import outcomes
 from aolog.queuefka.format1 import without
@@ -127,7 +127,7 @@ def _within(slab: Slab, offset: int) -> Place:
     if frame is not None and frame.offset <= max(at, offset):
         at, ordinal, head = frame.offset, frame.header.ordinal, frame.header
     elif frame is not None:  # damage, reported from `at` on so that its count is exact
-        head = slab.header_at(at)
+        head = decode_header(slab.file.pread(FRAME_HEADER_LEN, at), 0, at, slab.salt)
     ordinal += slab.header.base_ordinal
     if head is None or offset >= at + head.frame_len:
         return Place(Position(slab.base + at, ordinal), slab.base, at)

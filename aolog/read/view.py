@@ -20,6 +20,7 @@ from aolog.errors import (
     LogClosed,
     UsageError,
 )
+from aolog.format.slab import ADDRESS_END
 from aolog.log.cursor_file import CursorFile, CursorPosition
 from aolog.log.directory import Log
 from aolog.log.interruption import is_own
@@ -271,26 +272,23 @@ class ReaderView:
 
     # --- frames -------------------------------------------------------------------------------
 
-    @_fail_stop
-    def next_rows(
-        self, rows: Callable[[RecordFrame], Rows], end: int | None = None
+    def rows_of(
+        self, rows: Callable[[RecordFrame], Rows], end: int = ADDRESS_END
     ) -> FrameRecords | None:
-        """As `rows_of`, of a frame that begins before `end`, or is being read."""
-        return self.rows_of(rows) if end is None or self._is_before(end) else None
-
-    def rows_of(self, rows: Callable[[RecordFrame], Rows]) -> FrameRecords | None:
-        """The frame with the next record, as rows of this kind; None if there is none yet. Its caller
-        does what `_fail_stop` does."""
+        """The frame with the next record, as rows of this kind; None if there is none yet that begins before
+        `end`. Its caller does what `_fail_stop` does."""
         reading = self.reading
         if reading is not None and reading.rows is rows and not reading.is_read:
-            return reading
+            return reading if reading.position.address < end else None
         self.end_rows()
-        frame = self._peek()
+        frame = self._peek(end)
         if frame is not None:
             reading = FrameRecords(frame, rows)
-            self._scan.drop(1)
+            self._scan.drop()
             self.reading = reading
         return self.reading
+
+    next_rows = _fail_stop(rows_of)
 
     def _stop_rows(self) -> None:
         """Iterators over the frame that is being read end."""
@@ -308,34 +306,23 @@ class ReaderView:
             if (rest := reading.end()) is not None:
                 self._scan.put_back(rest)
 
-    def _peek(self) -> RecordFrame | None:
-        """The next frame, which stays in the scan; None if there is none yet. Reports gaps before it. No
-        frame is being read."""
+    def _peek(self, end: int = ADDRESS_END) -> RecordFrame | None:
+        """The next frame, which stays in the scan; None if there is none yet that begins before `end`. Then
+        it ends there at the latest. Reports gaps before it. No frame is being read."""
         self.check()
-        while (found := self._scan.peek()) is not None:
-            if isinstance(found, RecordFrame):
-                return found
-            self._pass(found)
-        self._advance(self._scan.position.address, self._position.ordinal)
+        while self._position.address < end:
+            found = self._scan.peek()
+            if found is None:
+                self._advance(self._scan.position.address, self._position.ordinal)
+            elif isinstance(found, RecordFrame):
+                part, rest = (found, None) if found.end <= end else found.cut(end)
+                self._scan.cut(part, rest)
+                return part
+            elif found.begin < end:
+                self._pass(found)
+                continue
+            return None
         return None
-
-    def _is_before(self, end: int) -> bool:
-        """Whether the next record is in a frame that begins before an address, or in the one that is being
-        read. Reports gaps before that."""
-        if self.reading is not None:
-            if not self.reading.is_read:
-                return self.position.address < end
-            self.end_rows()
-        while self._position.address < end and (found := self._scan.peek()) is not None:
-            if isinstance(found, RecordFrame):
-                self._scan.cut(found, end)
-                return found.address < end
-            if found.begin >= end:
-                return False
-            self._pass(found)
-        if self._position.address < end:
-            self._advance(self._scan.position.address, self._position.ordinal)
-        return False
 
     def _pass(self, gap: Gap) -> None:
         """Moves past a gap, which is the next result of the scan, and reports it."""
@@ -345,7 +332,7 @@ class ReaderView:
         else:
             ordinal += gap.records_lost
         self._advance(gap.end, ordinal)
-        self._scan.drop(1)
+        self._scan.drop()
         self.gaps.report(gap)
 
     @_fail_stop
@@ -355,12 +342,12 @@ class ReaderView:
         use: Callable[[Batch], _Result],
         *,
         until_s: float | None = None,
-        end: int | None = None,
+        end: int = ADDRESS_END,
     ) -> _Result | None:
         """What `use` makes of the next batch; None if there is none. The position moves once the result is
         made. until_s: waits for a batch, up to that time of `time.monotonic`. end: None from that address on."""
         self.end_rows()
-        if end is not None and self._position.address >= end:
+        if self._position.address >= end:
             return None
         if self._peek() is None and (until_s is None or not self.wait(until_s)):
             return None

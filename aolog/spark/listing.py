@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aolog.errors import AologError, NotALog, UsageError, load_optional
 from aolog.format.frame import Frame
-from aolog.log.directory import Log, walk_logs
+from aolog.log.directory import Log
+from aolog.log.log_tree import walk_logs
 from aolog.log.names import slab_base, slab_name
 from aolog.log.publications import steadily
 from aolog.log.tiers import local_uuid

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from aolog.format.origin import encode_stamps, stamp_in
 from aolog.format.slab import NO_TIMESTAMP
-from aolog.log.directory import Log, is_log
+from aolog.log.directory import Log
+from aolog.log.log_tree import is_log
 from aolog.read.cursor import identity
 from aolog.storage.storage import Storage
 

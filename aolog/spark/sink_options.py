@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import CodecUnavailable, UsageError
 from aolog.format.compression import packer
-from aolog.log.directory import is_log
+from aolog.log.log_tree import is_log
 from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import depth_of
 from aolog.spark.options_parsing import (

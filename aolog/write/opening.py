@@ -13,6 +13,7 @@ from aolog.format.frame import padding
 from aolog.format.slab import SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.identity import cursor_uuids
+from aolog.log.log_format import LogFormat
 from aolog.log.names import CURSOR_DIRECTORY, NOT_FOREIGN
 from aolog.queuefka.recovery import is_unfinished
 from aolog.write.cut_tail import cut_tail
@@ -122,8 +123,10 @@ def refuse_foreign(log: Log, *, has_headers: bool) -> None:
                 hint="name an empty directory, or one that does not exist",
                 path=log.path,
             )
-    elif not has_headers and not log.shows_format:
-        log.take_as_headerless()  # a power cut may destroy the first bytes of its first slab
+    elif not has_headers and log.known_format.shown is None:
+        log.known_format = LogFormat(
+            None, guess=False
+        )  # a power cut may destroy the first bytes of its first slab
     elif log.has_headers is not has_headers:
         number, its = (2, "aolog") if log.has_headers else (1, "queuefka")
         raise UsageError(
@@ -143,7 +146,7 @@ def open_for_append(
     """
     refuse_foreign(log, has_headers=has_headers)
     if log.bases and log.has_headers:
-        log.decide_uuid(to_write=True)
+        log.identity.decide(to_write=True)
     last, tail_end, found = _inspect(log)
     random_bytes = log.storage.system.random_bytes
     decision = decide(
@@ -235,7 +238,7 @@ def _refuse_cursors(log: Log) -> None:
 
 
 def _report(log: Log, opening: Opening) -> Opening:
-    for base in log.foreign_bases:
+    for base in log.identity.foreign_bases:
         warn("%s: is of another log; readers report a gap in its place", log.slab_path(base))
     if opening.case not in {Case.SEALED.value, Case.QUEUEFKA.value}:
         if opening.cut_bytes:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aolog
-from aolog.log.walk import CHUNK_BYTES
+from aolog.format.framing import CHUNK_BYTES
 from bench import limits
 from bench.measure import Contender, Group, Promise, Skipped, Target
 from bench.payloads import Proof, prove

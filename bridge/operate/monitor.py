@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import AologError
-from aolog.log.directory import slab_bases
 from aolog.log.names import slab_name
+from aolog.log.slab_list import slab_bases
 from bridge.deliver.status import done, pending
 from bridge.operate.health import Health
 from bridge.operate.trend import Trend

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError
-from aolog.log.directory import holds_slabs
+from aolog.log.log_tree import holds_slabs
 from aolog.log.manifest import resolve
 from aolog.log.names import PENDING_SUFFIX, slab_base
 from aolog.storage.storage import Storage

@@ -24,11 +24,12 @@ import aolog
 from aolog.format.columns import decode_run
 from aolog.format.frame import KIND_RECORDS, decode_header, encode_frame
 from aolog.format.frame import Frame as LogFrame
+from aolog.format.framing import Salted
 from aolog.format.slab import Index, Seal, SlabHeader, encode_seal
 from aolog.format.stretch import NO_SALT, Piece, gather, python_gather, python_survey, survey
 from aolog.log.directory import Log
 from aolog.log.walk import Damage as WalkDamage
-from aolog.log.walk import Salted, Tail, Walker
+from aolog.log.walk import Tail, Walker
 from aolog.queuefka.framing import CHAINED
 from aolog.read.batch import RecordFrame
 from aolog.read.scan import Scan

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 import aolog
 from aolog.errors import CursorLocked, UsageError
-from aolog.log import directory
+from aolog.log import log_tree
 from aolog.publish.publication import publish
 from aolog.spark import listing, watching
 from tests.aolog.conftest import in_thread
@@ -39,7 +39,7 @@ def test_logs_that_a_publication_brings_beside_a_look_come_all_or_none(tmp_path,
     write(tmp_path / "else", 1)
     slabs = [slab for name in "abc" for slab in task(tmp_path / "root", name, "published")]
 
-    def holds_slabs(path, names, storage, real=directory.holds_slabs):
+    def holds_slabs(path, names, storage, real=log_tree.holds_slabs):
         found = real(path, names, storage)
         if slabs and path.startswith(f"{tmp_path}/root/"):  # one of them is passed, without a slab
             publish(tmp_path / "root", JOB, slabs)
@@ -47,7 +47,7 @@ def test_logs_that_a_publication_brings_beside_a_look_come_all_or_none(tmp_path,
         return found
 
     query = Query(tmp_path)
-    monkeypatch.setattr(directory, "holds_slabs", holds_slabs)
+    monkeypatch.setattr(log_tree, "holds_slabs", holds_slabs)
     names = [name for _, name in query.batch()]
     assert not slabs
     assert names == ["else", "root/a", "root/b", "root/c"]

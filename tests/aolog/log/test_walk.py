@@ -7,7 +7,8 @@ import random
 import pytest
 
 from aolog.format.frame import Frame, encode_frame
-from aolog.log.walk import CHUNK_BYTES, Damage, Outcome, Salted, Tail, Walker
+from aolog.format.framing import CHUNK_BYTES, Salted
+from aolog.log.walk import Damage, Outcome, Tail, Walker
 from aolog.queuefka import format1, recovery
 from aolog.queuefka.framing import CHAINED
 from aolog.storage.directory import beside
