@@ -1,8 +1,8 @@
 """A reader's cursor: whose position it is, where reading resumes, and how it is committed.
 
-A position names the topic UUID and the epoch of its slab. Without headers there is neither: the base of
-the first slab, and the hash and length of its first frame, replace them. If the log is not the one
-that the cursor was committed with, resuming raises an error and does not guess.
+A position names the topic UUID and the epoch of its slab; without headers there is neither, see
+queuefka/identity.py. If the log is not the one that the cursor was committed with, resuming raises an error
+and does not guess.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import AddressBeyondEnd, AddressPruned, CursorDiverged, CursorForeign
 from aolog.log.manifest import sync_roots
+from aolog.queuefka.identity import base_in, identity_of, may_be_of
 from aolog.read import seek
 from aolog.read.scan import Place
 
@@ -22,13 +23,11 @@ if TYPE_CHECKING:
     from aolog.log.directory import Log
     from aolog.storage.file import File
 
-_HEAD_LEN = 8  # of the first frame of a log without headers: length and hash
-
 
 def identity(log: Log, address: int) -> tuple[bytes, int]:
     """(topic UUID, epoch) that a position at `address` is committed with: those of its slab."""
     if not log.has_headers:
-        return log.bases[0].to_bytes(8, "little") + _first_head(log, 0), 0
+        return identity_of(log.bases[0], log.slab(0).file), 0
     after = max(log.index_of(address), 0) + 1
     for i in chain(reversed(range(after)), range(after, len(log.bases))):  # headers may be lost
         header = log.slab(i).header
@@ -73,11 +72,7 @@ def check_course(log: Log, position: CursorPosition) -> None:
                 path=log.path,
             )
     if uuid is not None and uuid != position.topic_uuid:
-        raise CursorForeign(
-            "the cursor belongs to another log",
-            hint="remove it with `aolog cursor delete`, or restore its log",
-            path=log.path,
-        )
+        raise _foreign(log, "the cursor belongs to another log")
 
 
 def check_end(log: Log, position: CursorPosition) -> None:
@@ -102,20 +97,18 @@ def check_end(log: Log, position: CursorPosition) -> None:
 
 
 def _check_first_frame(log: Log, position: CursorPosition) -> None:
-    base = int.from_bytes(position.topic_uuid[:8], "little")
+    base = base_in(position.topic_uuid)
     i = log.index_of(base)
     if i < 0 or log.bases[i] != base:
         return  # pruned: nothing is left to compare
-    if position.topic_uuid[8:] not in {_first_head(log, i), bytes(_HEAD_LEN)}:
-        raise CursorForeign(
-            "the first frame differs from the one that the cursor was committed with",
-            hint="remove it with `aolog cursor delete`, or restore its log",
-            path=log.path,
-        )
+    if not may_be_of(position.topic_uuid, log.slab(i).file):
+        what = "the first frame differs from the one that the cursor was committed with"
+        raise _foreign(log, what)
 
 
-def _first_head(log: Log, i: int) -> bytes:
-    return log.slab(i).file.pread(_HEAD_LEN, 0).ljust(_HEAD_LEN, b"\0")
+def _foreign(log: Log, what: str) -> CursorForeign:
+    hint = "remove it with `aolog cursor delete`, or restore its log"
+    return CursorForeign(what, hint=hint, path=log.path)
 
 
 def prepared(log: Log, cursor: CursorFile, position: CursorPosition) -> Callable[[], None]:

@@ -94,23 +94,13 @@ def at_address(log: Log, address: int) -> Place:
         slab = log.slab(0)
         if slab.header is not None and slab.header.predecessor_base == NO_PREDECESSOR:
             return earliest(log)
-        raise AddressPruned(
-            f"address {address} is before the first slab, which begins at {log.bases[0]}",
-            hint='read from "earliest"',
-            path=log.path,
-            first=log.bases[0],
-        )
+        what = f"address {address} is before the first slab, which begins at {log.bases[0]}"
+        raise _pruned(log, what)
     slab = log.slab(i)
     offset = address - slab.base
-    last = i + 1 == len(log.bases)
-    if last and offset > slab.end().offset:
-        end = slab.base + slab.end().offset
-        raise AddressBeyondEnd(
-            f"address {address} is past the end, {end}",
-            hint='read from "latest", or wait until it is written',
-            path=log.path,
-            end=end,
-        )
+    if i + 1 == len(log.bases) and offset > (there := slab.end()).offset:
+        end = slab.base + there.offset
+        raise _beyond(log, f"address {address} is past the end, {end}", end)
     while i > 0 and slab.lacks_header:
         i -= 1  # part of a hole, which is reported and counted from the intact byte before it
         slab = log.slab(i)
@@ -153,22 +143,13 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
     if first is None:
         return earliest(log)
     if ordinal < first:
-        raise AddressPruned(
-            f"record {ordinal} is before the first record of the log, {first}",
-            hint='read from "earliest"',
-            path=log.path,
-            first=log.bases[0],
-        )
+        raise _pruned(log, f"record {ordinal} is before the first record of the log, {first}")
     wanted = ordinal - first
     if slab.header is None:
         return Place(Position(slab.base, first), slab.base, None)
     if i + 1 == len(log.bases) and wanted > (there := slab.end()).ordinal:
-        raise AddressBeyondEnd(
-            f"record {ordinal} is past the last one, {first + there.ordinal}",
-            hint='read from "latest"',
-            path=log.path,
-            end=slab.base + there.offset,
-        )
+        what = f"record {ordinal} is past the last one, {first + there.ordinal}"
+        raise _beyond(log, what, slab.base + there.offset)
     at, before, frame = slab.chain(
         slab.index().at_ordinal(wanted), lambda f: f.header.ordinal + f.header.records > wanted
     )
@@ -221,6 +202,16 @@ def _time_within(slab: Slab, timestamp_us: int) -> Place | None:
         ordinal = header.base_ordinal + head.ordinal + skip
         return Place(Position(address, ordinal), slab.base, found.offset)
     return None
+
+
+def _pruned(log: Log, what: str) -> AddressPruned:
+    first = log.bases[0]
+    return AddressPruned(what, hint='read from "earliest"', path=log.path, first=first)
+
+
+def _beyond(log: Log, what: str, end: int) -> AddressBeyondEnd:
+    hint = 'read from "latest", or wait until it is written'
+    return AddressBeyondEnd(what, hint=hint, path=log.path, end=end)
 
 
 def _require_headers(log: Log, what: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from aolog.errors import (
     AddressBeyondEnd,
@@ -179,15 +179,15 @@ class ReaderView:
     @_fail_stop
     def seek(self, where: Start, ordinal: int | None) -> None:
         """Moves to a place, or to the record with so many records of the log before it."""
-        self._move(self._find(where, ordinal))
+        self._move(self._look(seek.find, where, ordinal))
 
     @_fail_stop
     def return_to(self, position: Position) -> None:
         """Moves back to a position that it had earlier. Gaps after it are reported again."""
         try:
-            place = self._find(position.address)
+            place = self._look(seek.find, position.address, None)
         except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above it
-            place = self._find("latest")
+            place = self._look(seek.find, "latest", None)
         self._move(place._replace(position=position))
 
     @_fail_stop
@@ -200,9 +200,10 @@ class ReaderView:
             self.log.listed(lambda: check_end(self.log, position))
         self._move(place)
 
-    def _find(self, where: Start, ordinal: int | None = None) -> Place:
+    def _look(self, look: Callable[Concatenate[Log, _Options], _Result], *args: Any) -> _Result:
+        """What it finds in the log as that is now."""
         self.log.refresh_end()
-        return self.log.listed(partial(seek.find, self.log, where, ordinal))
+        return self.log.listed(partial(look, self.log, *args))
 
     def _move(self, place: Place) -> None:
         self._stop_rows()
@@ -215,14 +216,12 @@ class ReaderView:
     @_fail_stop
     def end(self) -> Position:
         """After the last record now."""
-        self.log.refresh_end()
-        return self.log.listed(lambda: seek.latest(self.log)).position
+        return self._look(seek.latest).position
 
     @_fail_stop
     def durable(self) -> int | None:
         """As Reader."""
-        self.end()  # finds the last slab
-        return self.log.listed(lambda: seek.durable(self.log))
+        return self._look(seek.durable)
 
     # --- what can be asked of any position; the default is the view's ---------------------------
 
@@ -251,10 +250,8 @@ class ReaderView:
     @_fail_stop
     def lag(self, position: Position | None = None) -> Lag:
         """The unread records between the position and the end of the log now."""
-        address, ordinal = position or self.position
-        self.log.refresh_end()
         frame = None if self.reading is None else self.reading.frame
-        return self.log.listed(lambda: lag(self.log, address, ordinal, frame))
+        return self._look(lag, *(position or self.position), frame)
 
     @_fail_stop
     def pruned(self, position: Position | None = None) -> list[tuple[Gap, int | None]]:
@@ -262,12 +259,11 @@ class ReaderView:
         before it, None if unknown."""
         here = self.position
         address, ordinal = position or here
-        self.log.refresh_end()
         if address == here.address:
             if self.reading is not None:  # the scan is after its frame
                 ordinal = self.reading.frame.end_ordinal
-            return self.log.listed(lambda: self._scan.pruned(ordinal))
-        gap = self.log.listed(lambda: pruned_before(self.log, address, ordinal))
+            return self._look(lambda _: self._scan.pruned(ordinal))
+        gap = self._look(pruned_before, address, ordinal)
         return [] if gap is None else [(gap, ordinal)]
 
     # --- frames -------------------------------------------------------------------------------

@@ -32,7 +32,10 @@ VALUE_COLUMN = "aolog, value column"
 ALL_COLUMNS = "aolog, all six columns"
 _MERGED = "aolog, value column, 1 MiB"
 _MERGED_BYTES = 1 << 20
-_FEW = 10
+_SMALL: dict[str, dict[str, Any]] = {
+    "frames of 10 records": {"flush_records": 10},
+    "format 1": {"format": "queuefka"},
+}
 _TOGETHER = "aolog, put together"
 _ALONE = "aolog, each frame alone"
 _ONE_THREAD = "aolog, one thread"
@@ -51,20 +54,23 @@ def groups(plan: Plan) -> Iterator[Group]:
             for full in (False, True):
                 with plan.fixture() as directory:
                     yield _group(plan, values, record_bytes, batch_bytes, directory, full=full)
-        with plan.fixture() as directory:
-            yield _small_frames(values, record_bytes, directory)
+        for frames, options in _SMALL.items():
+            with plan.fixture() as directory:
+                yield _small_frames(values, record_bytes, directory, frames, options)
         with plan.fixture() as directory:
             yield _threads(values, record_bytes, directory)
 
 
-def _small_frames(values: Values, record_bytes: int, directory: str) -> Group:
-    """Frames of ten records, which become Arrow together, or each alone."""
-    with aolog.Writer(log_path(directory), flush_records=_FEW, sync="never") as writer:
+def _small_frames(
+    values: Values, record_bytes: int, directory: str, frames: str, options: dict[str, Any]
+) -> Group:
+    """Small frames, which become Arrow together, or each alone."""
+    with aolog.Writer(log_path(directory), sync="never", **options) as writer:
         for value in values.all:
             writer.append(value)
     return Group(
         "arrow",
-        f"to Arrow, frames of {_FEW} records, {record_bytes}-byte values",
+        f"to Arrow, {frames}, {record_bytes}-byte values",
         "from opening to the last record batch; each batch is dropped",
         record_bytes,
         [

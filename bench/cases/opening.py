@@ -49,6 +49,7 @@ _NOTHING = prove([])
 BATCHES = "aolog, batches of 64 KiB"
 SINGLES = "aolog, frames of one record"
 NEVER = "aolog, batches of 64 KiB, never synced"
+VERIFY = "aolog.verify, frames of one record"
 _SYNC_BYTES = 64 << 20
 READ_SINGLES = f"{limits.READ_AND_HASH}, the same"
 BATCHES_TARGET = Target(
@@ -183,6 +184,7 @@ def _unsealed(plan: Plan, directory: str) -> Group:
         _read_and_hash(singles, READ_SINGLES),
         _recovery(SINGLES, singles),
         _recovery(NEVER, never, "what no sync covered is written and synced anew"),
+        _verification(VERIFY, singles),
     ]
     return Group(
         "opening",
@@ -251,3 +253,16 @@ def _recovery(name: str, directory: Path, note: str = "") -> Contender:
                 other.unlink()
 
     return Contender(name, Promise("-", "xxh3 a frame"), 1, session, None, _NOTHING, note)
+
+
+def _verification(name: str, directory: Path) -> Contender:
+    path = log_path(str(directory))
+
+    def work() -> int:
+        return int(aolog.verify(path).ok)
+
+    @contextmanager
+    def session(_: str) -> Iterator[Callable[[], int]]:
+        yield work
+
+    return Contender(name, Promise("-", "xxh3 a frame"), 1, session, None, _NOTHING)
