@@ -91,7 +91,11 @@ def check_topic(target: KafkaTarget) -> None:
     except KafkaException as error:
         raise JobFailed(f"Kafka at {target.bootstrap}: {error.args[0].str()}") from None
     if found.error is not None:
-        raise UsageError(f"Kafka at {target.bootstrap}: topic {target.topic}: {found.error.str()}")
+        raise UsageError(
+            f"Kafka at {target.bootstrap}: topic {target.topic}: {found.error.str()}",
+            hint=f"create it: aolog-bridge topics --create {target.topic} --bootstrap-servers"
+            f" {target.bootstrap}",
+        )
 
 
 def _producer(target: KafkaTarget) -> Any:

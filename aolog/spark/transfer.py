@@ -66,7 +66,10 @@ class Moved(NamedTuple):
 def parse_target(text: str) -> tuple[str, str]:
     """`parquet:PATH`, `kafka:TOPIC` or `aolog:ROOT`. Raises UsageError."""
     kind, _, place = text.partition(":")
-    if kind not in _KINDS or not place:
+    if kind in _KINDS and not place:
+        what = {"kafka": "a topic", "parquet": "a path", "aolog": "a root"}[kind]
+        raise UsageError(f"--to {text} does not name {what}", hint=f"write {kind}:NAME")
+    if kind not in _KINDS:
         raise UsageError(
             f"--to {text}: is not a destination",
             hint="there are parquet:PATH, kafka:TOPIC and aolog:ROOT",

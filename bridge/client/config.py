@@ -10,6 +10,7 @@ topics). A setting may be `{"file": PATH}` or `{"env": NAME}`. Nothing here conn
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import os
@@ -56,6 +57,8 @@ def _interval_s(written: float | None) -> float | None:
 
 
 HeartbeatInterval: TypeAlias = Annotated[float | None, AfterValidator(_interval_s)]
+_NEAR = 0.7  # for difflib: a letter or two are wrong
+_NEAR = 0.7  # for difflib: a letter or two are wrong
 TableT = TypeVar("TableT", bound="Table")
 
 
@@ -211,7 +214,11 @@ def _problem(found: Any) -> Problem:
     names = [str(part) for part in found["loc"]]
     where = ".".join(names) or "the configuration"
     if found["type"] == "extra_forbidden":
-        return Problem(UnknownKey, f"{where}: unknown key")
+        tables = (ClientTable, SigningTable, _TopicTable, _Application)
+        known = [to_pascal(name) for table in tables for name in table.model_fields]
+        near = difflib.get_close_matches(names[-1], known, n=1, cutoff=_NEAR)
+        guess = f"; did you mean {near[0]!r}?" if near else ""
+        return Problem(UnknownKey, f"{where}: unknown key{guess}")
     if names and names[0] in {"Topic", "TopicList"}:
         return Problem(MissingTopic, f"{where}: {_message(found)}")
     if found["type"] == "missing":
@@ -256,7 +263,10 @@ def options_of(
         problems += [*wrong, *of_topic.problems]
     problems += _lacking(done.settings, side)
     for settings in (done.settings, *topic_settings.values()):
-        problems += [] if problems else check_settings(settings, side)
+        refused = check_settings(
+            settings, side
+        )  # what is wrong together may follow from a problem above
+        problems += [one for one in refused if not problems or one.kind is UnknownKey]
     refuse(problems, path)
     return Options(
         done.settings, topic_settings, done.is_sync, done.poll_records, table.heartbeat_interval,

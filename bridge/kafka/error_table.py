@@ -196,7 +196,7 @@ _rows("_ALL_BROKERS_DOWN _UNKNOWN_BROKER BROKER_NOT_AVAILABLE NETWORK_EXCEPTION 
 _rows("_TIMED_OUT _CONFLICT _IN_PROGRESS _PREV_IN_PROGRESS", Kind.UNANSWERED,
       "the cluster has not answered yet", _NOTHING)  # fmt: skip  # as above
 _rows("_MSG_TIMED_OUT _TIMED_OUT_QUEUE REQUEST_TIMED_OUT", Kind.WAITING,
-      "the cluster has not answered in time", "see what the brokers are busy with")  # fmt: skip  # as above
+      "the cluster has not answered in time", "check that the brokers can be reached; otherwise see what they are busy with")  # fmt: skip  # as above
 _rows("NOT_ENOUGH_REPLICAS NOT_ENOUGH_REPLICAS_AFTER_APPEND _ISR_INSUFF", Kind.WAITING,
       "fewer replicas are in sync than min.insync.replicas asks for",
       "start the brokers that are down")  # fmt: skip  # as above
